@@ -17,9 +17,9 @@ from headgate.runtime.worker.operators.keyed_state import open_backend
 from headgate.state.operator_state import OperatorStateBackend
 from headgate.state.snapshots import CheckpointMetadata
 from headgate.testing.manual_clock import ManualClock
+from headgate.testing.simulation.drivers import JobScene
 from headgate.testing.simulation.invariants import Checks, Violation
 from headgate.testing.simulation.virtual_disk import URI, SimDisk
-from headgate.testing.simulation.world import World
 from sim.store import STORES, Store
 from sim.workload import STORE, Streaks, Workload, read_at
 
@@ -35,16 +35,16 @@ class ExactlyOnce(Checks):
         super().__init__()
         self._workload = workload
         self.store = STORES[STORE] = Store(on_publish=self._publishing, on_abandon=self._abandoning)
-        self._world: World | None = None
+        self._world: JobScene | None = None
         self._logged: set[str] = set()
 
     @override
-    def begins(self, world: World) -> None:
+    def begins(self, world: JobScene) -> None:
         super().begins(world)
         self._world = world
 
     @override
-    def checkpoint(self, world: World, checkpoint: int) -> None:
+    def checkpoint(self, world: JobScene, checkpoint: int) -> None:
         super().checkpoint(world, checkpoint)
         point = world.master.checkpoints.points.latest
         latest = None if point is None else point.checkpoint
@@ -57,12 +57,12 @@ class ExactlyOnce(Checks):
             self._demand_exact_cut(SimDisk.at(point.storage or URI, world.files), latest)
 
     @override
-    def savepoint(self, world: World, uri: str) -> None:
+    def savepoint(self, world: JobScene, uri: str) -> None:
         super().savepoint(world, uri)
         self._demand_exact_cut(SimDisk.at(uri, world.files), self.stored.savepoint(uri))
 
     @override
-    def ended(self, world: World) -> None:
+    def ended(self, world: JobScene) -> None:
         super().ended(world)
         got, expected = Counter(self.store.records()), self._workload.expected
         if got != expected:
@@ -72,13 +72,13 @@ class ExactlyOnce(Checks):
             )
         # What workers of a replaced driver prepared last is found by nobody until the next recovery.
         left = sorted(self.store.prepared.keys() - self.store.held)
-        if left and len(world.supervisor.drivers) == 1:
+        if left and len(world.drivers) == 1:
             raise Violation(f"prepared output was left behind: {left}")
 
     def _publishing(self, part: str) -> None:
         """Sinks commit only what the log of completed checkpoints holds."""
         assert self._world is not None
-        self._world.faults.reached(self._world.driver, "sink.publishing")
+        self._world.reached(self._world.driver, "sink.publishing")
         if part in self._logged:
             return
         for job in self.stored.jobs():
@@ -90,7 +90,7 @@ class ExactlyOnce(Checks):
 
     def _abandoning(self) -> None:
         assert self._world is not None
-        self._world.faults.reached(self._world.driver, "sink.abandoning")
+        self._world.reached(self._world.driver, "sink.abandoning")
 
     def _demand_exact_cut(self, disk: SimDisk, cut: CheckpointMetadata) -> None:
         """State and output of a checkpoint are those of exactly the records before its positions."""

@@ -10,9 +10,9 @@ from typing import Any
 from typing_extensions import override
 
 from headgate.state.snapshots import CheckpointMetadata
+from headgate.testing.simulation.drivers import JobScene
 from headgate.testing.simulation.invariants import Checks, Violation
 from headgate.testing.simulation.virtual_disk import URI, SimDisk
-from headgate.testing.simulation.world import World
 from sim.checkers import keyed_values, listed_values
 from sim.store import STORES, Store
 from sim.topology import JUDGE, Topology
@@ -46,20 +46,20 @@ class TopologyChecks(Checks):
             STORES.update({uid: Store() for uid in self.answer.sinks})
 
     @override
-    def begins(self, world: World) -> None:
+    def begins(self, world: JobScene) -> None:
         super().begins(world)
 
         def publishing(_: str) -> None:
-            world.faults.reached(world.driver, "sink.publishing")
+            world.reached(world.driver, "sink.publishing")
 
         def abandoning() -> None:
-            world.faults.reached(world.driver, "sink.abandoning")
+            world.reached(world.driver, "sink.abandoning")
 
         for uid in self.answer.sinks:
             STORES[uid].on_publish, STORES[uid].on_abandon = publishing, abandoning
 
     @override
-    def checkpoint(self, world: World, checkpoint: int) -> None:
+    def checkpoint(self, world: JobScene, checkpoint: int) -> None:
         super().checkpoint(world, checkpoint)
         point = world.master.checkpoints.points.latest
         cut = None if point is None else point.checkpoint
@@ -68,20 +68,20 @@ class TopologyChecks(Checks):
         self.in_flight += records_in_flight(cut)
 
     @override
-    def ended(self, world: World) -> None:
+    def ended(self, world: JobScene) -> None:
         super().ended(world)
         complain(self.answer, self.published(), self._exactly_once, self._order and not self.rescaled)
         self._demand_final_state(world)
         stores = {uid: STORES[uid] for uid in self.answer.sinks}
         left = {uid: sorted(gone) for uid, it in stores.items() if (gone := it.prepared.keys() - it.held)}
-        if left and len(world.supervisor.drivers) == 1:
+        if left and len(world.drivers) == 1:
             raise Violation(f"prepared output was left behind: {left}")
 
     def published(self) -> dict[str, list[Row]]:
         """Sink uid -> its visible records, those of each subtask in order."""
         return {uid: STORES[uid].records() for uid in self.answer.sinks}
 
-    def _demand_final_state(self, world: World) -> None:
+    def _demand_final_state(self, world: JobScene) -> None:
         point = world.master.checkpoints.points.latest
         cut = None if point is None else point.checkpoint
         if cut is None:

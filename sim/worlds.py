@@ -15,7 +15,7 @@ from headgate.testing.simulation.crash_points import CrashPoints
 from headgate.testing.simulation.drivers import Submission
 from headgate.testing.simulation.faults import NO_FAULTS, FaultMix
 from headgate.testing.simulation.invariants import Checks
-from headgate.testing.simulation.simulated_processes import WorkerProcess
+from headgate.testing.simulation.simulated_workers import WorkerProcess
 from headgate.testing.simulation.virtual_disk import URI, SimFiles
 from headgate.testing.simulation.world import JOB_ID, World
 

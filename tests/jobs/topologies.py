@@ -18,6 +18,7 @@ from headgate.checkpoint.store.log import CompletedCheckpointLog
 from headgate.common.ids import JobId
 from headgate.state.snapshots import CheckpointMetadata
 from headgate.testing import JobListener, MiniCluster
+from headgate.testing.simulation.drivers import JobScene
 from headgate.testing.simulation.faults import NO_FAULTS, FaultMix
 from headgate.testing.simulation.invariants import Violation
 from headgate.testing.simulation.simulated_jobs import job_of
@@ -120,7 +121,7 @@ class StopAtCut(TopologyChecks):
         super().__init__(without_rules(topology), keep_stores=keep_stores)
         self._wanted = wanted
 
-    def checkpoint(self, world: World, checkpoint: int) -> None:
+    def checkpoint(self, world: JobScene, checkpoint: int) -> None:
         super().checkpoint(world, checkpoint)
         point = world.master.checkpoints.points.latest
         cut = None if point is None else point.checkpoint

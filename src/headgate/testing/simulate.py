@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headgate.api.environment import Environment
+from headgate.testing.simulation.drivers import JobScene
 from headgate.testing.simulation.faults import (
     ALL_KINDS,
     NO_FAULTS,
@@ -131,9 +132,9 @@ class _Collected(Checks):
         """Uid -> records, however often."""
         return {uid: Counter(map(_hashable, sink.results)) for uid, sink in self._env.collecting.items()}
 
-    def ended(self, world: World) -> None:
+    def ended(self, scene: JobScene) -> None:
         """See :class:`Checks`."""
-        super().ended(world)
+        super().ended(scene)
         if self._right is None:
             return
         for uid, got in self.results().items():

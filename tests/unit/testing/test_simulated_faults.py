@@ -28,7 +28,7 @@ from headgate.testing.simulation.simulated_processes import ProcessKilled
 from headgate.testing.simulation.virtual_disk import URI, SimDisk, SimFiles
 from headgate.testing.simulation.world import shown
 
-SOMEBODY: Any = SimpleNamespace(name="somebody")
+SOMEBODY = "master"
 
 
 def test_every_kind_of_fault_exists() -> None:
@@ -157,7 +157,7 @@ def test_an_entry_of_a_replaced_leader_is_seen() -> None:
     place = f"job/log/{int(end[-19:]) + 1:019d}"
     files.files[place] = encode_entry(late)
     with pytest.raises(Violation, match=r"of generation 1 stands .* behind the claim of generation 2"):
-        stored.changed(SOMEBODY, "create-if-absent", place)
+        stored.changed(SOMEBODY, place)
 
 
 def test_ids_that_fall_are_seen() -> None:
@@ -165,16 +165,16 @@ def test_ids_that_fall_are_seen() -> None:
     files = SimFiles()
     stored = StoredFiles(files)
     logged(files, 3)
-    stored.changed(SOMEBODY, "create", "job/log/x")
+    stored.changed(SOMEBODY, "job/log/x")
     end = files.names("job/log")[-1]
     lower = Completed(1, digest(files.files[end]), 2, "", "")
     place = f"job/log/{int(end[-19:]) + 1:019d}"
     files.files[place] = encode_entry(lower)
     with pytest.raises(Violation, match="checkpoint 2 stands behind 3"):
-        stored.changed(SOMEBODY, "create", place)
+        stored.changed(SOMEBODY, place)
     del files.files[place], files.files[end]
     with pytest.raises(Violation, match="checkpoint 3 of job is not the last"):
-        stored.changed(SOMEBODY, "delete", end)
+        stored.changed(SOMEBODY, end)
 
 
 def test_a_claim_that_does_not_grow_is_seen() -> None:
@@ -185,7 +185,7 @@ def test_a_claim_that_does_not_grow_is_seen() -> None:
     again = f"job/log/{1:019d}"
     files.files[again] = encode_entry(Claim(1, digest(files.files[first])))
     with pytest.raises(Violation, match="claims job again as generation 1"):
-        StoredFiles(files).changed(SOMEBODY, "create", again)
+        StoredFiles(files).changed(SOMEBODY, again)
 
 
 def test_missing_and_changed_metadata_is_seen() -> None:
@@ -244,7 +244,7 @@ class Victim:
     def __init__(self) -> None:
         self.alive, self.said = True, ""
         self.name = "master"
-        self.world = SimpleNamespace(faults=SimpleNamespace(did=lambda what: None))
+        self.scene = SimpleNamespace(fault=lambda what: None)
 
     def kill(self, why: str, *, silently: bool) -> None:
         self.alive, self.said = False, why

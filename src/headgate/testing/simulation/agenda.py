@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+
+Action = Callable[[], str | None]
+"""Something that a process or a message does; gives a word for the story."""
 
 
 class Agenda:
@@ -30,11 +32,11 @@ class Agenda:
 
     def __init__(self, now: int) -> None:
         self.now = self.oldest = now
-        self.ready: list[Callable[[], Any] | None] = []
+        self.ready: list[Action | None] = []
         self.names: list[str] = []
         self.following: int | None = None
 
-    def add(self, name: str, since: int | None, action: Callable[[], Any]) -> None:
+    def add(self, name: str, since: int | None, action: Action) -> None:
         """Something that can be done since a moment, or from one on; None is never."""
         if since is None:
             return

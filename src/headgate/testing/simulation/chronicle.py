@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from typing import Any, Final
+from typing import Final
 
 from headgate.runtime.protocol import messages as m
+from headgate.testing.simulation.links import ControlMessage
 
 KEPT: Final = 6
 """Checkpoints whose story is kept."""
@@ -29,7 +30,7 @@ class Chronicle:
     def __init__(self) -> None:
         self._stories: OrderedDict[int, list[str]] = OrderedDict()
 
-    def message(self, now_ms: int, where: str, message: Any) -> None:
+    def message(self, now_ms: int, where: str, message: ControlMessage) -> None:
         """A control message arrived at `where`."""
         if isinstance(message, m.Trigger):
             what = "savepoint" if message.savepoint else message.alignment

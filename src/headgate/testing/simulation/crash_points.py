@@ -2,18 +2,17 @@
 
 A step is one operation on the disk, by whomever, or one control message that arrives, between the
 moment a checkpoint is triggered and the one when its predecessor was deleted: in between it is stored,
-committed and told. Behind the last checkpoint of a job comes its end, which has steps of its own.
+committed and reported. After the last checkpoint of a job comes its end, which has steps of its own.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
-from headgate.testing.simulation.simulated_processes import Process, WorkerProcess
-
-if TYPE_CHECKING:
-    from headgate.testing.simulation.drivers import DriverProcess
+from headgate.testing.simulation.drivers import DriverProcess
+from headgate.testing.simulation.simulated_processes import Process
+from headgate.testing.simulation.simulated_workers import WorkerProcess
 
 Phase = Literal["before", "after"]
 PHASES: Final[tuple[Phase, ...]] = ("before", "after")
@@ -64,7 +63,7 @@ class CrashPoints:
             return self._step(process.driver, f"{process.name} {operation} {name}")
         return self._step(process, f"{process.name} {operation} {name}")
 
-    def message(self, driver: DriverProcess, wire: str) -> int | None:
+    def message(self, driver: Process, wire: str) -> int | None:
         """A control message is about to arrive; gives the step's number."""
         return self._step(driver, f"message, {wire}")
 
@@ -86,5 +85,5 @@ class CrashPoints:
         driver = self._driver
         if driver is not None and driver.alive:
             self.struck = True
-            driver.world.faults.did(f"kill {driver.name} {self.phase} step {step}")
+            driver.scene.fault(f"kill {driver.name} {self.phase} step {step}")
             driver.kill(f"{self.phase} step {step}, {self.steps[step]}", silently=self.silently)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from headgate.api.jobs.executor_contract import JobControl
 from headgate.common.errors import HeadgateError
 from headgate.testing.simulation.drivers import DriverProcess
 from headgate.testing.simulation.fault_kinds import DRIVER_PLACES
+from headgate.testing.simulation.invariants import Checks
 from headgate.testing.simulation.simulated_processes import Process, ProcessKilled
 from headgate.testing.simulation.striking import Striking
 from headgate.testing.simulation.virtual_disk import URI
@@ -16,7 +17,8 @@ from headgate.testing.simulation.virtual_disk import URI
 SAVEPOINTS: Final = f"{URI}/savepoints"
 WIDTHS: Final = (1, 2, 3, 4)
 
-Ask = Callable[[JobControl, Callable[[Any, HeadgateError | None], None]], None]
+Answer = str | int | None
+Ask = Callable[[JobControl, Callable[[Answer, HeadgateError | None], None]], None]
 
 
 class DriverFaults(Striking):
@@ -26,7 +28,7 @@ class DriverFaults(Striking):
         """SIGKILL of a driver, in the middle of whatever it does."""
         driver = self._some_driver()
         if driver is not None:
-            self._did(f"kill {driver.name}")
+            self._scene.fault(f"kill {driver.name}")
             driver.kill("at random", silently=self._silently())
 
     def kill_driver_at_place(self) -> None:
@@ -35,7 +37,7 @@ class DriverFaults(Striking):
 
     def kill_driver_at_disk(self) -> None:
         """SIGKILL of a driver at one of its next operations on the disk."""
-        self._did("kill the driver at one of its next disk operations")
+        self._scene.fault("kill the driver at one of its next disk operations")
         self._until_driver_dies = self._rng.randint(1, 12)
 
     def pause_driver(self) -> None:
@@ -47,13 +49,13 @@ class DriverFaults(Striking):
         self._until(driver.name, "pause", lambda: setattr(driver, "paused", False))
         if self._rng.random() < 0.7:
             delay = self._rng.randint(0, 60)
-            self._world.line.after(delay, f"{driver.name} is thought dead", lambda: self._replace(driver))
+            self._scene.line.after(delay, f"{driver.name} is thought dead", lambda: self._replace(driver))
 
     def second_driver(self) -> None:
         """Somebody starts a driver although there is one."""
-        if len(self._world.supervisor.living()) < 3:
-            self._did("start another driver")
-            self._world.supervisor.start()
+        if len(self._scene.living_drivers()) < 3:
+            self._scene.fault("start another driver")
+            self._scene.start_driver()
 
     def at_driver_disk(self, process: DriverProcess) -> None:
         """A driver is about to touch the disk."""
@@ -65,8 +67,8 @@ class DriverFaults(Striking):
     _until_driver_dies = 0
 
     def _replace(self, driver: DriverProcess) -> None:
-        if not self._world.supervisor.done and driver.alive and driver.paused:
-            self._world.supervisor.start()
+        if not self._scene.done and driver.alive and driver.paused:
+            self._scene.start_driver()
 
     def _kill_driver_inside(self, process: Process) -> None:
         assert isinstance(process, DriverProcess)
@@ -77,8 +79,10 @@ class DriverFaults(Striking):
         return self._rng.random() < 0.4
 
 
-class Wishes(Striking):
-    """What users may want of a running job, at any moment; each wish is answered once."""
+class Requests(Striking):
+    """What users may ask of a running job, at any moment; each request is answered once."""
+
+    _checks: Checks
 
     def ask_checkpoint(self) -> None:
         """A checkpoint, now."""
@@ -106,20 +110,20 @@ class Wishes(Striking):
         """The job is cancelled, and started from its last checkpoint."""
         driver = self._some_driver()
         if driver is not None and driver.control is not None and driver.runs_job:
-            self._did(f"cancel the job of {driver.name}")
+            self._scene.fault(f"cancel the job of {driver.name}")
             driver.control.cancel()
 
     def _ask(self, what: str, ask: Ask) -> None:
         driver = self._some_driver()
         if driver is None or driver.control is None or not driver.runs_job:
             return
-        self._did(f"ask {driver.name} for {what}")
-        number = len(self.done)
+        self._scene.fault(f"ask {driver.name} for {what}")
+        number = len(self._scene.faults_done)
         driver.asked[number] = what
 
-        def then(answer: Any, error: HeadgateError | None) -> None:
+        def then(answer: Answer, error: HeadgateError | None) -> None:
             said = f"no: {type(error).__name__}" if error is not None else str(answer)
-            self._world.note(f"{driver.name} answers wish {number} ({what}): {said}")
-            self._world.checks.answered(self._world, driver, number, answer, error)
+            self._scene.note(f"{driver.name} answers wish {number} ({what}): {said}")
+            self._checks.answered(driver, number, answer, error)
 
         ask(driver.control, then)

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import enum
 import random
+from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
+
+from typing_extensions import override
 
 from headgate.api.jobs.executor_contract import JobSpec
 from headgate.checkpoint.layout import log_folder
@@ -27,19 +30,20 @@ from headgate.ha.leading import LedStore
 from headgate.restore.point import RestorePoint
 from headgate.runtime.driver.driver import adopt_key_groups
 from headgate.runtime.driver.job_control import JobControl
+from headgate.runtime.job.job_settings import JobSettings
+from headgate.runtime.job.listener import JobListener
 from headgate.runtime.job.master_ports import MasterPorts
 from headgate.runtime.job.replanning import replanner
 from headgate.runtime.job.shipped_program import Program
 from headgate.runtime.master.job_master import JobMaster
 from headgate.runtime.protocol import messages as m
+from headgate.testing.simulation.agenda import Action
 from headgate.testing.simulation.clock import SimRandom
 from headgate.testing.simulation.gang import SimGang
-from headgate.testing.simulation.links import SimLink
+from headgate.testing.simulation.links import ControlMessage, SimLink
 from headgate.testing.simulation.simulated_leadership import SimLeadership
-from headgate.testing.simulation.simulated_processes import Process, ProcessKilled, WorkerProcess
-
-if TYPE_CHECKING:
-    from headgate.testing.simulation.world import World
+from headgate.testing.simulation.simulated_processes import ProcessKilled, Scene
+from headgate.testing.simulation.simulated_workers import GangOwner, WorkerProcess
 
 ELECTION: Final = ".headgate-leaders/simulated"
 LEADER_LEASE_MS: Final = 120
@@ -48,13 +52,12 @@ LEADER_LEASE_MS: Final = 120
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """What somebody wants to run.
+    """The job that a user wants to run.
 
     Attributes:
-        spec: the job.
         job_id: of this execution; every driver that is started for it has the same.
-        point: where it begins unless its own log holds something; None: at nothing.
-        run: how many executions came before this one.
+        point: where it begins unless its own log holds something; None: with empty state.
+        run: number of executions before this one.
     """
 
     spec: JobSpec
@@ -72,30 +75,112 @@ class Stage(enum.Enum):
     LEAVING = "leaving"
 
 
-class DriverProcess(Process):
+class JobScene(Scene):
+    """The scene of a simulated job: its drivers, its workers, and what was done to them.
+
+    Attributes:
+        workers: processes of all gangs that were not forgotten.
+        drivers: all that were ever started.
+        finished: the driver that brought the job to its end, or failed for good.
+        faults_done: what was done to the job from outside, in order.
+    """
+
+    def __init__(self, seed: int, settings: JobSettings, story_max: int | None) -> None:
+        super().__init__(seed, settings, story_max)
+        self.workers: list[WorkerProcess] = []
+        self.drivers: list[DriverProcess] = []
+        self.finished: DriverProcess | None = None
+        self.faults_done: list[str] = []
+
+    @property
+    def driver(self) -> DriverProcess:
+        """The driver whose code runs, or that ended the job, or the newest one."""
+        if isinstance(self.at_work, DriverProcess):
+            return self.at_work
+        return self.finished or self.drivers[-1]
+
+    @property
+    def master(self) -> JobMaster:
+        """The job master of :attr:`driver`."""
+        master = self.driver.master
+        assert master is not None, f"{self.driver.name} has no job master yet"
+        return master
+
+    @property
+    def done(self) -> bool:
+        """Whether the job needs no driver any more."""
+        return self.finished is not None
+
+    def living(self) -> list[WorkerProcess]:
+        """Workers that have not exited."""
+        return [worker for worker in self.workers if worker.alive]
+
+    def living_drivers(self) -> list[DriverProcess]:
+        """Drivers that have not exited."""
+        return [driver for driver in self.drivers if driver.alive]
+
+    def add_worker(self, worker: WorkerProcess) -> None:
+        """Add a worker, and forget those that exited once their last messages have arrived."""
+        self.workers = [known for known in self.workers if known.alive or known.unheard]
+        self.workers.append(worker)
+        self.network.sweep()
+
+    def fault(self, what: str) -> None:
+        """Record what was done to the job from outside."""
+        self.faults_done.append(f"{self.now()} ms: {what}")
+        self.note(f"FAULT {what}")
+
+    @abstractmethod
+    def start_driver(self) -> None:
+        """Start one more driver."""
+
+    @abstractmethod
+    def execution_id(self, run: int) -> str:
+        """The id of an execution, by the number of executions before it."""
+
+    @abstractmethod
+    def listener(self, driver: DriverProcess) -> JobListener:
+        """What the job master of a driver reports to."""
+
+    @abstractmethod
+    def did_not_start(self, driver: DriverProcess, error: Exception) -> None:
+        """A driver could not begin."""
+
+    @abstractmethod
+    def driver_killed(self, driver: DriverProcess) -> None:
+        """A driver is killed now."""
+
+    @abstractmethod
+    def driver_exited(self, driver: DriverProcess, how: str) -> None:
+        """A driver has left or was killed."""
+
+    @abstractmethod
+    def triggered(self, driver: DriverProcess, checkpoint: int) -> None:
+        """A driver asks a worker for a checkpoint."""
+
+
+class DriverProcess(GangOwner):
     """The job master, its loop, and how it comes to lead.
 
     Args:
-        world: the simulation.
         number: from 1.
-        submission: what it is to run.
         elects: whether it has to win an election first.
 
     Attributes:
         master: the job master once it was made.
-        control: how others ask the running job for something.
-        prefix: tells its workers from those of other drivers, in the story.
         generation: of its claim; 0 before.
-        asked: questions to the job that were not answered yet.
+        asked: requests of users to the job, by number.
         looked: whether it has taken part in the election.
     """
 
-    def __init__(self, world: World, number: int, submission: Submission, elects: bool) -> None:
-        super().__init__(world, "master" if number == 1 else f"master {number}")
+    scene: JobScene
+
+    def __init__(self, scene: JobScene, number: int, submission: Submission, elects: bool) -> None:
+        super().__init__(scene, "master" if number == 1 else f"master {number}")
         self.number, self.submission, self.job_id = number, submission, submission.job_id
         self.prefix = "" if number == 1 else f"{number}/"
-        self.gang = SimGang(world, self)
-        self.chance = SimRandom(random.Random(f"{world.seed} chance {number}"))
+        self.gang = SimGang(scene, self)
+        self.chance = SimRandom(random.Random(f"{scene.seed} chance {number}"))
         self.master: JobMaster | None = None
         self.control: JobControl | None = None
         self.generation = 0
@@ -103,7 +188,7 @@ class DriverProcess(Process):
         self.looked = False
         self._stage = Stage.STANDBY if elects else Stage.BOOTING
         self._within = self._proving = False
-        self._wake_at: int | None = world.now()
+        self._wake_at: int | None = scene.now()
         self._prove_at = 0
         # Not that of any other driver, also where a job begins on the disk that another one left behind.
         self._marker = f"marker{number}of" + "".join(filter(str.isalnum, submission.job_id))
@@ -122,13 +207,14 @@ class DriverProcess(Process):
         return self.alive and self.master is not None and not self.master.state.terminal
 
     @property
+    @override
     def mid_operation(self) -> bool:
         """Whether others may act between its steps."""
         return self.background.busy or self._within or self._proving
 
     # -- what it can do next
 
-    def actions(self, now: int) -> Iterator[tuple[str, int | None, Callable[[], Any]]]:
+    def actions(self, now: int) -> Iterator[tuple[str, int | None, Action]]:
         """Its threads, since when they have something to do, and how they do it."""
         if not self.runs:
             return
@@ -160,7 +246,7 @@ class DriverProcess(Process):
 
     def act(self) -> str:
         """One turn of its main thread."""
-        with self.world.acting(self):
+        with self.scene.acting(self):
             try:
                 if self._stage is Stage.STANDBY:
                     return self._uninterrupted(self._campaign)
@@ -172,22 +258,26 @@ class DriverProcess(Process):
             except ProcessKilled:
                 return "killed on the way"
 
+    @override
     def tell(self, what: Callable[[JobMaster], None]) -> None:
-        """Have the job master told something in its loop."""
         self.post(lambda: what(self._demand()))
 
+    @override
     def attach(self, worker: WorkerProcess) -> None:
-        """A worker is about to connect."""
+        self.scene.add_worker(worker)
         link = worker.master_link
         self._links.append(link)
         link.sent = self._sent
         link.back.on_message = lambda message: self.tell(lambda master: master.message(link, message))
         link.back.on_lost = lambda reason: self.tell(lambda master: master.link_lost(link, reason))
 
-    def _sent(self, message: Any) -> None:
-        points = self.world.crash_points
-        if points is not None and isinstance(message, m.Trigger):
-            points.triggered(self, message.checkpoint)
+    @override
+    def worker_ended(self, worker: WorkerProcess, error: str | None) -> None:
+        self.gang.worker_ended(worker, error)
+
+    def _sent(self, message: ControlMessage) -> None:
+        if isinstance(message, m.Trigger):
+            self.scene.triggered(self, message.checkpoint)
 
     # -- its end
 
@@ -195,8 +285,8 @@ class DriverProcess(Process):
         """SIGKILL; its workers live on, and notice at once or, when silently, by their lease."""
         if not self.alive:
             return
-        self.world.note(f"{self.name} is killed: {why}{' with its machine' if silently else ''}")
-        self.world.checks.killed(self)
+        self.scene.note(f"{self.name} is killed: {why}{' with its machine' if silently else ''}")
+        self.scene.driver_killed(self)
         for link in self._links:
             (link.vanish if silently else link.die)()
         self._gone("killed")
@@ -205,7 +295,7 @@ class DriverProcess(Process):
         self.alive = False
         self.posted.clear()
         self.background.forget()
-        self.world.supervisor.driver_gone(self, how)
+        self.scene.driver_exited(self, how)
 
     # -- its threads
 
@@ -220,7 +310,7 @@ class DriverProcess(Process):
     def _campaign(self) -> str:
         leadership = self.leadership
         assert leadership is not None
-        now = self.world.now()
+        now = self.scene.now()
         self._wake_at = now + leadership.pause_ms
         try:
             seen = leadership.look()
@@ -231,7 +321,7 @@ class DriverProcess(Process):
             self._gone("over")
             return "the job has ended"
         if leadership.leads:
-            self.job_id = self.world.supervisor.job_id(seen.run)
+            self.job_id = self.scene.execution_id(seen.run)
             self._stage, self._wake_at = Stage.BOOTING, now
             self._prove_at = now + leadership.pause_ms
             return f"leads run {seen.run}"
@@ -241,10 +331,10 @@ class DriverProcess(Process):
         try:
             self._make_master().submit()
         except (HeadgateError, OSError) as error:
-            self.world.supervisor.did_not_start(self, error)
+            self.scene.did_not_start(self, error)
             self._gone("did not start")
             return f"could not start: {error}"
-        self._stage, self._wake_at = Stage.RUNNING, self.world.now()
+        self._stage, self._wake_at = Stage.RUNNING, self.scene.now()
         return f"leads in generation {self.generation}"
 
     def _turn(self) -> str:
@@ -254,17 +344,17 @@ class DriverProcess(Process):
         if master.state.terminal:
             assert self.control is not None
             self.control.close()
-            self._stage, self._wake_at = Stage.LEAVING, self.world.now()
+            self._stage, self._wake_at = Stage.LEAVING, self.scene.now()
         else:
             due = master.next_wakeup()
             # A job master that asks to be woken in the past keeps its loop busy, but not time from passing.
-            self._wake_at = None if due is None else max(due, self.world.now() + 1)
+            self._wake_at = None if due is None else max(due, self.scene.now() + 1)
         return master.state.value
 
     def _leave(self) -> str:
         self.drain()
         if not self.background.idle:
-            self._wake_at = self.world.now() + 1
+            self._wake_at = self.scene.now() + 1
             return "waits for its background work"
         self.drain()
         return self._uninterrupted(self._exit)
@@ -285,10 +375,10 @@ class DriverProcess(Process):
 
     def _prove(self) -> str:
         assert self.leadership is not None
-        self._prove_at = self.world.now() + self.leadership.pause_ms
+        self._prove_at = self.scene.now() + self.leadership.pause_ms
         self._proving = True
         try:
-            with self.world.acting(self):
+            with self.scene.acting(self):
                 return self.leadership.prove()
         except ProcessKilled:
             return "killed on the way"
@@ -304,15 +394,15 @@ class DriverProcess(Process):
     # -- the job master
 
     def _make_master(self) -> JobMaster:
-        world, spec, settings = self.world, self.submission.spec, self.world.settings
-        probe, service, permit, marker = world.probe(self), None, None, None
+        scene, spec, settings = self.scene, self.submission.spec, self.scene.settings
+        probe, service, permit, marker = scene.probe(self), None, None, None
         point = self.submission.point
         if settings.storage is not None:
             disk, job = self.disk(), JobId(self.job_id)
             service = CheckpointService(disk, job, probe, self._store(job))
             permit = service.claim()
             self.generation = permit.generation
-            world.claimed(self)
+            scene.note(f"{self.name} has claimed {self.job_id} as generation {self.generation}")
             if self.leadership is not None:
                 self._marker = reachability.take_over_markers(disk, job, self._marker)
             marker = self._marker
@@ -327,7 +417,7 @@ class DriverProcess(Process):
             self.chance,
             probe,
             self.post,
-            world.checks.listener(world, self),
+            scene.listener(self),
             self.disk,
             None if self.leadership is None else self.leadership.require,
             record_end=None if self.leadership is None else self.leadership.end,

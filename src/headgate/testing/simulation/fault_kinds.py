@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from headgate.common.errors import OperatingError
 from headgate.runtime.protocol import messages as m
-from headgate.testing.simulation.links import Tamper, Wire
-from headgate.testing.simulation.simulated_processes import Process, ProcessKilled, WorkerProcess
+from headgate.testing.simulation.links import ControlMessage, Tamper, Wire
+from headgate.testing.simulation.simulated_processes import Process, ProcessKilled
+from headgate.testing.simulation.simulated_workers import WorkerProcess
 from headgate.testing.simulation.striking import Striking
 from headgate.testing.simulation.virtual_disk import Verdict
 
@@ -52,7 +53,7 @@ class WorkerFaults(Striking):
         """SIGKILL of a worker."""
         worker = self._some_worker()
         if worker is not None:
-            self._did(f"kill {worker.name}")
+            self._scene.fault(f"kill {worker.name}")
             worker.kill("at random")
 
     def kill_at_place(self) -> None:
@@ -93,14 +94,14 @@ class WorkerFaults(Striking):
         worker = self._some_worker()
         if worker is not None and worker.data.peers:
             peer = self._rng.choice(worker.data.peers)
-            self._did(f"cut {worker.name} from slot {peer.slot}")
-            self._world.network.cut(worker.data, peer, self._rng.randint(0, 3))
+            self._scene.fault(f"cut {worker.name} from slot {peer.slot}")
+            self._scene.network.cut(worker.data, peer, self._rng.randint(0, 3))
 
     def jump_clock(self) -> None:
         """Somebody's wall clock jumps by up to an hour."""
         process, jump_ms = self._some_process(), self._rng.randint(-3_600_000, 3_600_000)
         if process is not None:
-            self._did(f"{process.name}'s wall clock jumps by {jump_ms} ms")
+            self._scene.fault(f"{process.name}'s wall clock jumps by {jump_ms} ms")
             process.clock.skew_ms += jump_ms
 
 
@@ -120,7 +121,7 @@ class StorageFaults(Striking):
         whose = self._rng.choice(("master", "worker"))
         what = self._rng.choice(("create", "create", ""))
         count = self._rng.randint(1, 4)
-        self._did(f"the next {count} {what or 'disk'} operations of a {whose}: {verdict}")
+        self._scene.fault(f"the next {count} {what or 'disk'} operations of a {whose}: {verdict}")
         self._armed_disk += [(whose, what, verdict)] * count
 
     def fill_disk(self) -> None:
@@ -147,7 +148,7 @@ class MessageFaults(Striking):
         """The connection between a worker and its job master breaks."""
         worker = self._some_worker()
         if worker is not None:
-            self._did(f"cut {worker.name} from the job master")
+            self._scene.fault(f"cut {worker.name} from the job master")
             worker.link.cut(self._rng.randint(0, 2))
 
     def slow_control(self) -> None:
@@ -168,7 +169,7 @@ class MessageFaults(Striking):
     def tampers(self, wire: Wire) -> Tamper:
         """What becomes of messages on this wire."""
 
-        def tamper(message: Any, data: bytes) -> str:
+        def tamper(message: ControlMessage, data: bytes) -> str:
             if wire.name in self._losing and isinstance(message, LOSABLE) and self._rng.random() < 0.5:
                 return "lost"
             repeats = wire.name in self._repeating and isinstance(message, REPEATABLE)

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from headgate.testing.simulation.driver_faults import DriverFaults, Wishes
-from headgate.testing.simulation.drivers import DriverProcess
+from typing_extensions import override
+
+from headgate.testing.simulation.crash_points import CrashPoints
+from headgate.testing.simulation.driver_faults import DriverFaults, Requests
+from headgate.testing.simulation.drivers import DriverProcess, JobScene
 from headgate.testing.simulation.fault_kinds import DRIVER_PLACES, MessageFaults, StorageFaults, WorkerFaults
-from headgate.testing.simulation.simulated_processes import Process, WorkerProcess
+from headgate.testing.simulation.invariants import Checks
+from headgate.testing.simulation.simulated_processes import Process
+from headgate.testing.simulation.simulated_workers import WorkerProcess
 from headgate.testing.simulation.striking import FaultMix
 from headgate.testing.simulation.virtual_disk import Verdict
-
-if TYPE_CHECKING:
-    from headgate.testing.simulation.world import World
 
 WORKER_KINDS: Final = (
     "kill",
@@ -57,15 +59,23 @@ MIXES: Final[Mapping[str, FaultMix]] = {
 __all__ = ["ALL_FAULTS", "ALL_KINDS", "MIXES", "NO_FAULTS", "WISHES", "FaultMix", "Faults"]
 
 
-class Faults(WorkerFaults, StorageFaults, MessageFaults, DriverFaults, Wishes):
+class Faults(WorkerFaults, StorageFaults, MessageFaults, DriverFaults, Requests):
     """Strikes at moments that the seed picks."""
 
-    def __init__(self, world: World, mix: FaultMix, rng: random.Random) -> None:
-        super().__init__(world, mix, rng)
+    def __init__(
+        self,
+        scene: JobScene,
+        mix: FaultMix,
+        rng: random.Random,
+        checks: Checks,
+        crash_points: CrashPoints | None = None,
+    ) -> None:
+        super().__init__(scene, mix, rng)
+        self._checks, self._crash_points = checks, crash_points
         self._losing, self._repeating = set[str](), set[str]()
 
+    @override
     def heal(self) -> None:
-        """Everything works from here on."""
         super().heal()
         self._until_driver_dies = 0
 
@@ -75,11 +85,11 @@ class Faults(WorkerFaults, StorageFaults, MessageFaults, DriverFaults, Wishes):
 
     def reached(self, process: Process, place: str) -> None:
         """A process is at a named place."""
-        self._world.note(f"{process.name} is at {place}")
-        if self._world.crash_points is not None:
-            self._world.crash_points.reached(process, place)
+        self._scene.note(f"{process.name} is at {place}")
+        if self._crash_points is not None:
+            self._crash_points.reached(process, place)
         if process.background.busy and place in DRIVER_PLACES:
-            self._world.interleave(process)
+            self._scene.interleave(process)
         strike = self._armed.pop(place, None)
         if strike is not None:
             strike(process)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from headgate.checkpoint.layout import METADATA, checkpoint_of
 from headgate.checkpoint.metadata.metadata_bytes import decode_metadata
@@ -19,9 +18,6 @@ from headgate.common.process.interruptions import PastAllHandlers
 from headgate.ha.files.file_election import ENDED
 from headgate.state.snapshots import CheckpointMetadata
 from headgate.testing.simulation.virtual_disk import URI, SimDisk, SimFiles
-
-if TYPE_CHECKING:
-    from headgate.testing.simulation.simulated_processes import Process
 
 
 class Violation(PastAllHandlers):
@@ -39,11 +35,7 @@ class _Logged:
 
 
 class StoredFiles:
-    """The files of all executions of a job.
-
-    Args:
-        files: those of the simulation.
-    """
+    """The files of all executions of a job."""
 
     def __init__(self, files: SimFiles) -> None:
         self._files = files
@@ -101,7 +93,7 @@ class StoredFiles:
 
     # -- what changes
 
-    def deleting(self, process: Process, name: str) -> None:
+    def deleting(self, process: str, name: str) -> None:
         """A file is about to be deleted: none that a completed checkpoint or a savepoint needs.
 
         Raises:
@@ -110,17 +102,17 @@ class StoredFiles:
         if name not in self._files.files:
             return
         if name in self._savepoints:
-            raise Violation(f"{process.name} deletes {name} of the savepoint {self._savepoints[name]}")
+            raise Violation(f"{process} deletes {name} of the savepoint {self._savepoints[name]}")
         for job in self.jobs():
             for entry in self.completed(job):
                 logged = self._logged(entry)
                 if name in logged.files or name == logged.metadata:
                     raise Violation(
-                        f"{process.name} deletes {name}, which checkpoint {entry.checkpoint} in the log of "
+                        f"{process} deletes {name}, which checkpoint {entry.checkpoint} in the log of "
                         f"{job} needs"
                     )
 
-    def changed(self, process: Process, operation: str, name: str) -> None:
+    def changed(self, process: str, name: str) -> None:
         """A file was created, replaced or deleted.
 
         Raises:
@@ -225,7 +217,7 @@ class StoredFiles:
             if name not in needed and checkpoint_of(name, JobId(job)) in completed
         }
 
-    def _demand_order(self, process: Process, job: str) -> None:
+    def _demand_order(self, process: str, job: str) -> None:
         """Ids increase, and between two claims only the first of the two claimants appends."""
         generation: int | None = None
         token, last = "", 0
@@ -234,7 +226,7 @@ class StoredFiles:
                 # In the place of an entry that was lost its claimant may put a claim of the same token.
                 again = entry.generation == generation and token in ("", entry.token)
                 if generation is not None and entry.generation <= generation and not again:
-                    raise Violation(f"{process.name} claims {job} again as generation {entry.generation}")
+                    raise Violation(f"{process} claims {job} again as generation {entry.generation}")
                 generation, token = entry.generation, entry.token
                 continue
             if generation is not None and entry.generation != generation:

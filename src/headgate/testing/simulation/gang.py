@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from headgate.testing.simulation.simulated_processes import WorkerProcess
-
-if TYPE_CHECKING:
-    from headgate.testing.simulation.drivers import DriverProcess
-    from headgate.testing.simulation.world import World
+from headgate.testing.simulation.simulated_processes import Scene
+from headgate.testing.simulation.simulated_workers import GangOwner, WorkerProcess
 
 
 class SimGang:
     """Implements `common.ports.Gang` for one driver as a barrier stage would: all workers or none.
 
-    Args:
-        world: the simulation.
-        driver: whose gangs these are. Once it is gone nothing is started, and nobody ends what runs.
+    Once its driver has exited nothing is started, and what runs is not ended.
     """
 
-    def __init__(self, world: World, driver: DriverProcess) -> None:
-        self._world, self._driver = world, driver
+    def __init__(self, scene: Scene, driver: GangOwner) -> None:
+        self._scene, self._driver = scene, driver
         self._workers: list[WorkerProcess] = []
         self._expected: dict[int, int] = {}
         self._started: dict[int, int] = {}
@@ -30,11 +24,11 @@ class SimGang:
 
     def submit(self, gang: int, slots: int) -> None:
         """See `common.ports.Gang`."""
-        world = self._world
+        scene = self._scene
         self._expected[gang], self._started[gang] = slots, 0
         for slot in range(slots):
             name = f"start worker {self._driver.prefix}{gang}.{slot}"
-            world.line.after(world.delay(20), name, self._starter(gang, slot))
+            scene.line.after(scene.delay(20), name, self._starter(gang, slot))
 
     def cancel(self, gang: int) -> None:
         """See `common.ports.Gang`."""
@@ -42,17 +36,17 @@ class SimGang:
             return
         self._cancelled.add(gang)
         self._errors.setdefault(gang, "cancelled")
-        self._world.line.after(self._world.delay(10), f"cancel gang {gang}", lambda: self._end_all(gang))
+        self._scene.line.after(self._scene.delay(10), f"cancel gang {gang}", lambda: self._end_all(gang))
 
-    def process_ended(self, worker: WorkerProcess, error: str | None) -> None:
-        """A process of a gang is gone; a barrier stage does not outlive one that failed."""
+    def worker_ended(self, worker: WorkerProcess, error: str | None) -> None:
+        """A worker has exited; a barrier stage does not outlive one that failed."""
         gang = worker.gang
         if error is not None and gang not in self._cancelled:
             self._errors.setdefault(gang, error)
             self._cancelled.add(gang)
             if self._driver.alive:
-                delay = self._world.delay(30)
-                self._world.line.after(delay, f"gang {gang} failed", lambda: self._end_all(gang))
+                delay = self._scene.delay(30)
+                self._scene.line.after(delay, f"gang {gang} failed", lambda: self._end_all(gang))
         self._report_if_gone(gang)
 
     def living(self, gang: int | None = None) -> list[WorkerProcess]:
@@ -68,10 +62,8 @@ class SimGang:
                 self._report_if_gone(gang)
                 return
             self._started[gang] += 1
-            self._world.forget_the_dead()
-            worker = WorkerProcess(self._world, self._driver, gang, slot)
+            worker = WorkerProcess(self._scene, self._driver, gang, slot)
             self._workers.append(worker)
-            self._world.workers.append(worker)
             self._driver.attach(worker)
 
         return start
@@ -79,7 +71,7 @@ class SimGang:
     def _end_all(self, gang: int) -> None:
         for worker in self.living(gang):
             # What stands still on a machine out of reach survives, and will wake up as a zombie.
-            if not (worker.paused and self._world.zombie_survives()):
+            if not (worker.paused and self._scene.rng.random() < 0.5):
                 worker.kill("the gang is cancelled")
         self._report_if_gone(gang)
 
@@ -88,10 +80,10 @@ class SimGang:
             return
         self._expected[gang] = 1 << 30
         error = self._errors.get(gang)
-        world, driver = self._world, self._driver
+        scene, driver = self._scene, self._driver
         if driver.alive:
-            world.line.after(
-                world.delay(20),
+            scene.line.after(
+                scene.delay(20),
                 f"gang {gang} is gone ({error})",
                 lambda: driver.tell(lambda master: master.gang_exited(gang, error)),
             )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
 
 from headgate.checkpoint.service import CheckpointService
 from headgate.common.errors import FencedError, HeadgateError, InternalError, UsageError
@@ -13,14 +12,11 @@ from headgate.core.execution import JobState
 from headgate.graph.physical import PhysicalPlan
 from headgate.runtime.job.listener import JobListener
 from headgate.runtime.protocol.frames import Frame, FrameKind
+from headgate.testing.simulation.drivers import DriverProcess, JobScene
 from headgate.testing.simulation.file_invariants import StoredFiles, Violation
+from headgate.testing.simulation.network import Lane
+from headgate.testing.simulation.simulated_processes import Process
 from headgate.testing.simulation.virtual_disk import SimDisk, SimFiles
-
-if TYPE_CHECKING:
-    from headgate.testing.simulation.drivers import DriverProcess
-    from headgate.testing.simulation.network import Lane
-    from headgate.testing.simulation.simulated_processes import Process
-    from headgate.testing.simulation.world import World
 
 __all__ = ["Checks", "Violation"]
 
@@ -43,13 +39,13 @@ class Checks:
         self._watermarks: dict[tuple[str, int, int, int, int], int] = {}
         self._answered: set[tuple[str, int]] = set()
 
-    def begins(self, world: World) -> None:
+    def begins(self, scene: JobScene) -> None:
         """The simulation is about to start."""
-        self.stored = StoredFiles(world.files)
+        self.stored = StoredFiles(scene.files)
 
-    def listener(self, world: World, driver: DriverProcess) -> JobListener:
+    def listener(self, scene: JobScene, driver: DriverProcess) -> JobListener:
         """What the job master of a driver reports to."""
-        return _Listener(world, driver, self)
+        return _Listener(scene, driver, self)
 
     def frame(self, lane: Lane, attempt: int, frame: Frame) -> None:
         """A frame arrived: watermarks never fall on a channel."""
@@ -63,22 +59,22 @@ class Checks:
             )
         self._watermarks[channel] = mark
 
-    def touched(self, world: World, process: Process, operation: str, name: str, verdict: str) -> None:
+    def touched(self, process: Process, operation: str, name: str, verdict: str) -> None:
         """A process touches the disk: nothing that is needed is deleted."""
         if operation == "delete" and verdict in ("works", "unsure"):
-            self.stored.deleting(process, name)
+            self.stored.deleting(process.name, name)
 
-    def changed(self, world: World, process: Process, operation: str, name: str) -> None:
+    def changed(self, process: Process, operation: str, name: str) -> None:
         """A process has changed the disk: the log is in order."""
-        self.stored.changed(process, operation, name)
+        self.stored.changed(process.name, name)
 
     def leads(self, driver: DriverProcess) -> bool:
         """Whether a driver is the last one that claimed the log."""
         return driver.generation == self.stored.generation(driver.job_id)
 
-    def checkpoint(self, world: World, checkpoint: int) -> None:
+    def checkpoint(self, scene: JobScene, checkpoint: int) -> None:
         """A checkpoint completed and is committed: ids strictly increase, and all of it is there."""
-        driver = world.driver
+        driver = scene.driver
         if checkpoint <= self._last[driver.name]:
             raise Violation(f"checkpoint {checkpoint} completed after {self._last[driver.name]}")
         self._last[driver.name] = checkpoint
@@ -90,11 +86,11 @@ class Checks:
             raise Violation(f"checkpoint {checkpoint} completed, but the log holds {logged}")
         self.stored.demand_whole(driver.job_id)
 
-    def savepoint(self, world: World, uri: str) -> None:
+    def savepoint(self, scene: JobScene, uri: str) -> None:
         """A savepoint is told as whole."""
         self.stored.savepoint(uri)
 
-    def deploying(self, world: World, driver: DriverProcess, attempt: int, checkpoint: int | None) -> None:
+    def deploying(self, scene: JobScene, driver: DriverProcess, attempt: int, checkpoint: int | None) -> None:
         """An attempt begins, from `checkpoint` or from nothing: never from less than was complete."""
         if not self.stored.run(driver.job_id) or not self.leads(driver):
             return  # whoever was replaced may be behind: it cannot complete anything
@@ -107,11 +103,11 @@ class Checks:
                 f"{driver.name} begins attempt {attempt} from checkpoint {checkpoint}; expected {right}"
             )
 
-    def failed(self, world: World, driver: DriverProcess, error: HeadgateError) -> None:
+    def failed(self, scene: JobScene, driver: DriverProcess, error: HeadgateError) -> None:
         """An attempt failed: only what was done to it may be the reason."""
-        if len(world.supervisor.drivers) > 1 and (isinstance(error, FencedError) or not self.leads(driver)):
+        if len(scene.drivers) > 1 and (isinstance(error, FencedError) or not self.leads(driver)):
             return  # it was replaced, and may not even find its marker any more
-        if not world.faults.done or isinstance(error, InternalError | UsageError):
+        if not scene.faults_done or isinstance(error, InternalError | UsageError):
             raise Violation(f"an attempt failed by itself: {type(error).__name__}: {error}")
 
     def killed(self, driver: DriverProcess) -> None:
@@ -124,7 +120,7 @@ class Checks:
         raise Violation(f"{driver.name} did not start: {type(error).__name__}: {error}")
 
     def answered(
-        self, world: World, driver: DriverProcess, number: int, answer: Any, error: HeadgateError | None
+        self, driver: DriverProcess, number: int, answer: str | int | None, error: HeadgateError | None
     ) -> None:
         """Somebody who asked a running job for something has an answer: one."""
         if (driver.name, number) in self._answered:
@@ -133,12 +129,12 @@ class Checks:
         if error is None and "savepoint" in driver.asked[number]:
             self.stored.savepoint(str(answer))
 
-    def ended(self, world: World) -> None:
+    def ended(self, scene: JobScene) -> None:
         """The job is over: it finished, everybody has an answer, and its files are in order."""
-        master = world.master
+        master = scene.master
         if master.state is not JobState.FINISHED:
             raise Violation(f"the job ended as {master.state.value}: {master.error}")
-        for driver in world.supervisor.drivers:
+        for driver in scene.drivers:
             waiting = [
                 what for number, what in driver.asked.items() if (driver.name, number) not in self._answered
             ]
@@ -147,20 +143,20 @@ class Checks:
         self.stored.demand_savepoints_whole()
         for job in self.stored.jobs():
             self.stored.demand_whole(job)
-            self._demand_clean_sweep(world, job)
+            self._demand_clean_sweep(scene, job)
 
-    def _demand_clean_sweep(self, world: World, job: str) -> None:
+    def _demand_clean_sweep(self, scene: JobScene, job: str) -> None:
         """What nobody needs is found by a sweep, and nothing else is taken."""
         orphans = self.stored.orphans(job)
-        if orphans and not world.faults.done:
+        if orphans and not scene.faults_done:
             raise Violation(f"files without an owner are left: {sorted(orphans)}")
         strays = self.stored.strays(job)
-        if strays and len(world.supervisor.drivers) == 1:
+        if strays and len(scene.drivers) == 1:
             raise Violation(
                 f"completed checkpoints of {job} have files that they do not need: {sorted(strays)}"
             )
         copy = SimFiles()
-        copy.files, copy.torn = dict(world.files.files), dict(world.files.torn)
+        copy.files, copy.torn = dict(scene.files.files), dict(scene.files.torn)
         service = CheckpointService(SimDisk(copy), JobId(job))
         swept = set(service.sweep_orphans(service.claim()))
         if swept != orphans:
@@ -171,28 +167,28 @@ class Checks:
 
 
 class _Listener(JobListener):
-    def __init__(self, world: World, driver: DriverProcess, checks: Checks) -> None:
-        self._world, self._driver, self._checks = world, driver, checks
+    def __init__(self, scene: JobScene, driver: DriverProcess, checks: Checks) -> None:
+        self._scene, self._driver, self._checks = scene, driver, checks
 
     def _note(self, text: str) -> None:
-        self._world.note(f"{self._driver.name}: {text}")
+        self._scene.note(f"{self._driver.name}: {text}")
 
     def deploying(self, attempt: int, checkpoint: int | None) -> None:
         self._note(f"deploying attempt {attempt} from {checkpoint}")
-        self._checks.deploying(self._world, self._driver, attempt, checkpoint)
+        self._checks.deploying(self._scene, self._driver, attempt, checkpoint)
 
     def running(self, attempt: int) -> None:
         self._note(f"attempt {attempt} runs")
 
     def checkpoint_completed(self, checkpoint: int, took_ms: int) -> None:
-        world = self._world
+        scene = self._scene
         self._note(f"checkpoint {checkpoint} completed")
-        world.chronicle.note(checkpoint, world.now(), f"{self._driver.name}: complete and committed")
-        self._checks.checkpoint(world, checkpoint)
+        scene.chronicle.note(checkpoint, scene.now(), f"{self._driver.name}: complete and committed")
+        self._checks.checkpoint(scene, checkpoint)
 
     def savepoint_completed(self, checkpoint: int, uri: str, took_ms: int) -> None:
         self._note(f"savepoint {checkpoint} is whole in {uri}")
-        self._checks.savepoint(self._world, uri)
+        self._checks.savepoint(self._scene, uri)
 
     def rescaled(self, plan: PhysicalPlan) -> None:
         self._note(f"the next attempt has {plan.slots} slots")
@@ -201,7 +197,7 @@ class _Listener(JobListener):
     def failed(self, attempt: int, error: HeadgateError, restart_in_ms: int | None) -> None:
         first = str(error).partition("\n")[0]
         self._note(f"attempt {attempt} failed: {type(error).__name__}: {first}")
-        self._checks.failed(self._world, self._driver, error)
+        self._checks.failed(self._scene, self._driver, error)
 
     def reverted(self, attempt: int, error: HeadgateError) -> None:
         self.failed(attempt, error, 0)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any
 
+from headgate.runtime.protocol.messages import FromWorker, ToWorker
 from headgate.runtime.protocol.wire import decode_from_worker, decode_to_worker, encode_message
 
-Tamper = Callable[[Any, bytes], str]
+ControlMessage = FromWorker | ToWorker
+Tamper = Callable[[ControlMessage, bytes], str]
 """(message, its bytes) -> "lost" or anything else; may have the message repeated."""
 
 
@@ -25,7 +26,7 @@ class Wire:
     def __init__(
         self,
         name: str,
-        decode: Callable[[bytes], Any],
+        decode: Callable[[bytes], ControlMessage],
         now: Callable[[], int],
         latency: Callable[[], int],
         receiver_paused: Callable[[], bool],
@@ -34,12 +35,12 @@ class Wire:
         self._decode, self._now, self._latency = decode, now, latency
         self.receiver_paused = receiver_paused
         self._items: deque[tuple[int, bytes | str]] = deque()
-        self.on_message: Callable[[Any], None] = _nobody
+        self.on_message: Callable[[ControlMessage], None] = _nobody
         self.on_lost: Callable[[str], None] = _nobody
         self.deaf = False
         self.tamper: Tamper = _deliver_once
         self.slow_ms = self._last_due = 0
-        self.delivered: Callable[[Any], None] = _nobody
+        self.delivered: Callable[[ControlMessage], None] = _nobody
 
     def push(self, what: bytes | str) -> None:
         """A message, or why the link ended."""
@@ -48,7 +49,7 @@ class Wire:
         self._put(self._last_due, what)
 
     def repeat(self, what: bytes, after_ms: int) -> None:
-        """A copy of a message arrives later, perhaps behind messages that were sent after it."""
+        """A copy of a message arrives later, perhaps after messages that were sent after it."""
         self._put(self._now() + after_ms, what)
 
     def _put(self, due: int, what: bytes | str) -> None:
@@ -97,10 +98,10 @@ class SimLink:
 
     def __init__(self, out: Wire, back: Wire) -> None:
         self.out, self.back = out, back
-        self.sent: Callable[[Any], None] = _nobody
+        self.sent: Callable[[ControlMessage], None] = _nobody
         self._closed = False
 
-    def send(self, message: Any) -> None:
+    def send(self, message: ControlMessage) -> None:
         """See `common.ports.Link`."""
         # Encoded also when nobody will get it: what cannot travel should be noticed.
         data = encode_message(message)
@@ -144,7 +145,7 @@ def make_link(
     return SimLink(up, down), SimLink(down, up)
 
 
-def tell(message: Any) -> str:
+def tell(message: ControlMessage) -> str:
     """A message in a few words that do not depend on the process."""
     words = [type(message).__name__]
     for field in ("attempt", "checkpoint", "vertex", "subtask", "kind", "splits", "restored_checkpoint"):
@@ -153,9 +154,9 @@ def tell(message: Any) -> str:
     return " ".join(words)
 
 
-def _deliver_once(_message: Any, _data: bytes) -> str:
+def _deliver_once(_message: ControlMessage, _data: bytes) -> str:
     return "arrives"
 
 
-def _nobody(_: Any) -> None:
+def _nobody(_: ControlMessage | str) -> None:
     """Nobody listens yet."""

@@ -124,7 +124,7 @@ class Network:
 
 
 class SimDataPlane:
-    """One worker's data plane; implements `runtime.network.base.DataPlane`.
+    """One worker's data plane; implements `runtime.transport.data_plane_contract.DataPlane`.
 
     Attributes:
         alive: whether the process lives.

@@ -1,28 +1,24 @@
-"""Processes of a simulation: a main loop, a background thread, and for workers the heartbeat.
-
-The shells here do what `runtime.worker_process` and `runtime.driver` do with threads and sockets;
-`Worker` and `JobMaster` inside are the production classes.
-"""
+"""Processes of a simulation, each with a main loop and a background thread, and the scene that they share."""
 
 from __future__ import annotations
 
 import random
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final, TypeVar
 
-from headgate.common.ids import JobId
+from headgate.common.ports import Probe
 from headgate.common.process.interruptions import PastAllHandlers
-from headgate.core.liveness import Lease
-from headgate.runtime.protocol import messages as m
-from headgate.runtime.worker.worker import Worker, WorkerState
-from headgate.runtime.worker.worker_ports import WorkerPorts
-from headgate.testing.simulation.links import make_link
-from headgate.testing.simulation.virtual_disk import URI, SimDisk
-
-if TYPE_CHECKING:
-    from headgate.testing.simulation.drivers import DriverProcess
-    from headgate.testing.simulation.world import World
+from headgate.runtime.job.job_settings import JobSettings
+from headgate.runtime.protocol.frames import Frame
+from headgate.testing.simulation.chronicle import Chronicle
+from headgate.testing.simulation.clock import SimClock, Timeline
+from headgate.testing.simulation.links import Tamper, Wire
+from headgate.testing.simulation.network import Lane, Network
+from headgate.testing.simulation.trace import Trace
+from headgate.testing.simulation.virtual_disk import URI, SimDisk, SimFiles, Verdict
 
 T = TypeVar("T")
 
@@ -31,11 +27,94 @@ WORK_MS: Final = (0, 1, 5, 40)
 PAUSE_LOOK_MS: Final = 5
 """How often it is looked whether a paused process runs again."""
 
-Work = tuple[Callable[[], Any], Callable[[Any, BaseException | None], None]]
+Done = Callable[[Any, BaseException | None], None]
+"""(result of the work, its error): called when some work has ended."""
+Work = tuple[Callable[[], T], Done]
 
 
 class ProcessKilled(PastAllHandlers):
     """Unwinds the code of a process that was killed; nothing of the product may catch it."""
+
+
+class Scene(ABC):
+    """What the processes of one simulation share: time, chance, network, disk and story.
+
+    Args:
+        seed: decides everything.
+        settings: of the job.
+        story_max: lines of story to keep; None keeps all.
+
+    Attributes:
+        files: what is durable.
+        at_work: the process whose code runs at this instant; None between two actions.
+    """
+
+    def __init__(self, seed: int, settings: JobSettings, story_max: int | None) -> None:
+        self.seed, self.settings = seed, settings
+        self.rng = random.Random(f"{seed} order")
+        self.line, self.trace = Timeline(), Trace(story_max)
+        self.files, self.chronicle = SimFiles(), Chronicle()
+        self.network = Network(self)
+        self.at_work: Process | None = None
+        self._latency_ms = self.rng.choice((0, 1, 5))
+        self._step_ms = self.rng.choice((0.1, 2.0, 40.0))
+
+    def now(self) -> int:
+        """Virtual ms."""
+        return self.line.now_ms
+
+    def latency(self) -> int:
+        """How long the next message is on its way."""
+        return self.rng.randint(0, self._latency_ms) if self._latency_ms else 0
+
+    def delay(self, most_ms: int) -> int:
+        """A pause of up to `most_ms`."""
+        return self.rng.randint(0, most_ms)
+
+    def new_clock(self) -> SimClock:
+        """The clocks of a new process, whose wall clock is a little off."""
+        return SimClock(self.line, self.rng, self.rng.randint(-50, 50), self._step_ms)
+
+    def note(self, text: str) -> None:
+        """Add something to the story that is no action."""
+        self.trace.add(self.now(), text)
+
+    @contextmanager
+    def acting(self, process: Process) -> Iterator[None]:
+        """Run the code of `process` within."""
+        before, self.at_work = self.at_work, process
+        try:
+            yield
+        finally:
+            self.at_work = before
+
+    @abstractmethod
+    def saw_frame(self, lane: Lane, attempt: int, frame: Frame) -> None:
+        """See `network.Surroundings`."""
+
+    @abstractmethod
+    def probe(self, process: Process) -> Probe:
+        """The probe of a process."""
+
+    @abstractmethod
+    def reached(self, process: Process, place: str) -> None:
+        """A process is at a named place, where a fault may wait for it."""
+
+    @abstractmethod
+    def tampers(self, wire: Wire) -> Tamper:
+        """What becomes of the messages on a wire."""
+
+    @abstractmethod
+    def interleave(self, process: Process) -> None:
+        """Let others act in the middle of a process's work, for as long as it stands still at least."""
+
+    @abstractmethod
+    def disk_gate(self, process: Process, operation: str, name: str) -> Verdict:
+        """A process touches the disk: others may act first, and it may go wrong."""
+
+    @abstractmethod
+    def disk_done(self, process: Process, operation: str, name: str) -> None:
+        """A process has changed the disk."""
 
 
 class Process:
@@ -48,10 +127,10 @@ class Process:
         held: whether only its background work stands still, as on a hanging disk.
     """
 
-    def __init__(self, world: World, name: str) -> None:
-        self.world, self.name = world, name
+    def __init__(self, scene: Scene, name: str) -> None:
+        self.scene, self.name = scene, name
         self.alive, self.paused, self.held = True, False, False
-        self.clock = world.new_clock()
+        self.clock = scene.new_clock()
         self.background = SimBackground(self)
         self.posted: deque[Callable[[], None]] = deque()
         self.posted_since = 0
@@ -65,7 +144,7 @@ class Process:
     def post(self, callback: Callable[[], None]) -> None:
         """Hand a callback to the main loop."""
         if not self.posted:
-            self.posted_since = self.world.now()
+            self.posted_since = self.scene.now()
         self.posted.append(callback)
 
     def drain(self) -> None:
@@ -79,17 +158,17 @@ class Process:
         Raises:
             StorageError: there is nothing below it in a simulation.
         """
-        world = self.world
+        scene = self.scene
         return SimDisk.at(
             uri,
-            world.files,
-            lambda operation, name: world.disk_gate(self, operation, name),
-            lambda operation, name: world.disk_done(self, operation, name),
+            scene.files,
+            lambda operation, name: scene.disk_gate(self, operation, name),
+            lambda operation, name: scene.disk_done(self, operation, name),
         )
 
     @property
     def mid_operation(self) -> bool:
-        """Whether its background work is under way: others may act between its steps."""
+        """Whether its background work is pending: others may act between its steps."""
         return self.background.busy
 
     def must_live(self) -> None:
@@ -103,17 +182,17 @@ class Process:
 
 
 class SimBackground:
-    """One thread beside a loop; implements `common.ports.Background`."""
+    """A background thread of a process; implements `common.ports.Background`."""
 
     def __init__(self, process: Process) -> None:
         self.process = process
         self.name = f"{process.name} background"
         self.busy = False
-        self._jobs: deque[tuple[int, Work]] = deque()
+        self._jobs: deque[tuple[int, Work[Any]]] = deque()
 
-    def submit(self, work: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
+    def submit(self, work: Callable[[], T], done: Done) -> None:
         """See `common.ports.Background`."""
-        self._jobs.append((self.process.world.now(), (work, done)))
+        self._jobs.append((self.process.scene.now(), (work, done)))
 
     def since(self, now: int) -> int | None:
         """Since when there is something to do."""
@@ -126,7 +205,7 @@ class SimBackground:
         _, (work, done) = self._jobs.popleft()
         self.busy = True
         result, failure = None, None
-        with self.process.world.acting(self.process):
+        with self.process.scene.acting(self.process):
             try:
                 try:
                     result = work()
@@ -142,7 +221,7 @@ class SimBackground:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is to be done and nothing under way."""
+        """Whether nothing is to be done and nothing is being done."""
         return not self._jobs and not self.busy
 
     def forget(self) -> None:
@@ -159,11 +238,11 @@ class SimThread:
 
     def __init__(self, process: Process, name: str) -> None:
         self._process, self._name = process, f"{process.name} {name}"
-        self._rng = random.Random(f"{process.world.seed} {self._name}")
-        self._jobs: deque[Work] = deque()
+        self._rng = random.Random(f"{process.scene.seed} {self._name}")
+        self._jobs: deque[Work[Any]] = deque()
         self._busy = False
 
-    def submit(self, work: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
+    def submit(self, work: Callable[[], T], done: Done) -> None:
         """See `common.ports.Background`."""
         self._jobs.append((work, done))
         if not self._busy:
@@ -189,9 +268,9 @@ class SimThread:
     def _end_after(
         self,
         span_ms: int,
-        work: Callable[[], Any],
-        done: Callable[[Any, BaseException | None], None],
-        outcome: tuple[Any, BaseException | None] | None,
+        work: Callable[[], T],
+        done: Done,
+        outcome: tuple[T | None, BaseException | None] | None,
     ) -> None:
         def end() -> None:
             if not self._process.alive:
@@ -207,147 +286,11 @@ class SimThread:
             except ProcessKilled:
                 pass  # with everything else of the process
 
-        self._process.world.line.after(span_ms, self._name, end)
+        self._process.scene.line.after(span_ms, self._name, end)
 
 
-def _attempted(work: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+def _attempted(work: Callable[[], T]) -> tuple[T | None, BaseException | None]:
     try:
         return work(), None
     except Exception as error:
         return None, error
-
-
-def _chronicler(world: World, where: str) -> Callable[[Any], None]:
-    return lambda message: world.chronicle.message(world.now(), where, message)
-
-
-class WorkerProcess(Process):
-    """A worker, its link and its heartbeat.
-
-    Args:
-        world: the simulation.
-        driver: whose job master it obeys.
-        gang: the gang's number, of this driver.
-        slot: the slot's number.
-    """
-
-    def __init__(self, world: World, driver: DriverProcess, gang: int, slot: int) -> None:
-        super().__init__(world, f"worker {driver.prefix}{gang}.{slot}")
-        self.driver, self.gang, self.slot = driver, gang, slot
-        self.beat_name = f"{self.name} heartbeat"
-        self.data = world.network.plane(slot, self._input)
-        self.link, self.master_link = make_link(
-            self.name,
-            world.now,
-            world.latency,
-            lambda: self.alive and self.paused,
-            lambda: driver.alive and driver.paused,
-        )
-        for wire, where in ((self.link.out, driver.name), (self.link.back, self.name)):
-            wire.tamper = world.faults.tampers(wire)
-            wire.delivered = _chronicler(world, where)
-        self.link.back.on_message, self.link.back.on_lost = self._received, self._link_lost
-        ports = WorkerPorts(
-            self.clock,
-            self.background,
-            self.data,
-            self.link,
-            self.disk,
-            world.probe(self),
-            self.post,
-            lambda name: SimThread(self, name),
-        )
-        self.worker = Worker(JobId(driver.job_id), slot, ports)
-        settings = world.settings
-        self._interval_ms = settings.heartbeat_interval_ms
-        self.lease = Lease(settings.lease_ms, world.now())
-        self.beat_at = world.now() + self._interval_ms
-        self._alarm: int | None = None
-        self._dirty_since = world.now()
-        self.link.send(m.Register(gang, slot, 1000 + slot, "simulated", self.data.address))
-
-    @property
-    def unheard(self) -> bool:
-        """Whether something that it said, or that was said to it, has not arrived."""
-        return bool(len(self.link.out) or len(self.link.back))
-
-    # -- the main loop
-
-    def since(self, now: int) -> int | None:
-        """Since when the loop has something to do."""
-        if not self.runs:
-            return None
-        if self.posted:
-            return self.posted_since
-        if self._dirty_since >= 0:
-            return self._dirty_since
-        return self._alarm if self._alarm is not None and self._alarm <= now else None
-
-    def next_time(self) -> int | None:
-        """Until when the loop sleeps."""
-        return self._alarm if self.runs and self._dirty_since < 0 else None
-
-    def act(self) -> str:
-        """One turn, as in `runtime.worker_process`."""
-        now = self.world.now()
-        try:
-            with self.world.acting(self):
-                self.drain()
-                worked = self.worker.step()
-        except ProcessKilled:
-            return "killed on the way"
-        self._dirty_since = now if worked else -1
-        self._alarm = None if worked else self.worker.next_wakeup()
-        if self._alarm is not None:
-            self._alarm = max(self._alarm, now + 1)
-        if self.worker.state is WorkerState.FINISHED:
-            self.end("finished", None)
-        return "worked" if worked else "idle"
-
-    def _input(self) -> None:
-        self._dirty_since = self.world.now() if self._dirty_since < 0 else self._dirty_since
-
-    def _received(self, message: Any) -> None:
-        if isinstance(message, m.HeartbeatSeen):
-            self.lease.renewed(message.sent_ms)
-        else:
-            self.post(lambda: self.worker.handle(message))
-
-    def _link_lost(self, reason: str) -> None:
-        if self.alive:
-            self.end(f"fenced: link {reason}", f"slot {self.slot}: the connection to the job master ended")
-
-    # -- the heartbeat
-
-    def beat(self) -> str:
-        """The side thread's turn."""
-        now = self.world.now()
-        self.beat_at = now + self._interval_ms
-        if self.lease.expired(now):
-            self.end("fenced: lease ran out", f"slot {self.slot}: the job master was silent")
-            return "lease ran out"
-        worker = self.worker
-        self.link.send(m.Heartbeat(worker.attempt, now, worker.progress, list(worker.counters())))
-        return "sent"
-
-    # -- the end
-
-    def end(self, why: str, error: str | None) -> None:
-        """The process leaves by itself."""
-        if self.alive:
-            self.world.note(f"{self.name} ends: {why}")
-            self._gone()
-            self.driver.gang.process_ended(self, error)
-
-    def kill(self, why: str) -> None:
-        """SIGKILL."""
-        if self.alive:
-            self.world.note(f"{self.name} is killed: {why}")
-            self._gone()
-            self.driver.gang.process_ended(self, f"slot {self.slot}: killed")
-
-    def _gone(self) -> None:
-        self.alive = False
-        self.background.forget()
-        self.data.die()
-        self.link.die()

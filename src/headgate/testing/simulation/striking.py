@@ -5,14 +5,12 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from headgate.testing.simulation.drivers import DriverProcess
-from headgate.testing.simulation.simulated_processes import Process, WorkerProcess
+from headgate.testing.simulation.drivers import DriverProcess, JobScene
+from headgate.testing.simulation.simulated_processes import Process
+from headgate.testing.simulation.simulated_workers import WorkerProcess
 from headgate.testing.simulation.virtual_disk import Verdict
-
-if TYPE_CHECKING:
-    from headgate.testing.simulation.world import World
 
 ARMED_MS: Final = 400
 """How long an armed fault waits for its place to be reached."""
@@ -34,20 +32,10 @@ class FaultMix:
 
 
 class Striking:
-    """What all kinds of faults need.
+    """What all kinds of faults need."""
 
-    Args:
-        world: the simulation.
-        mix: what may happen.
-        rng: decides.
-
-    Attributes:
-        done: what was done, in order.
-    """
-
-    def __init__(self, world: World, mix: FaultMix, rng: random.Random) -> None:
-        self._world, self._rng = world, rng
-        self.done: list[str] = []
+    def __init__(self, scene: JobScene, mix: FaultMix, rng: random.Random) -> None:
+        self._scene, self._rng = scene, rng
         kinds = [kind for kind in mix.kinds if rng.random() < 0.4]
         self._kinds = kinds or list(mix.kinds)
         self._left = rng.randint(1, mix.budget_max) if mix.budget_max else 0
@@ -60,7 +48,7 @@ class Striking:
     @property
     def spent(self) -> bool:
         """Whether nothing more will go wrong."""
-        return self._left == 0 and self._world.now() >= self._quiet_at
+        return self._left == 0 and self._scene.now() >= self._quiet_at
 
     @property
     def drivers_change(self) -> bool:
@@ -69,7 +57,7 @@ class Striking:
 
     def maybe_strike(self) -> None:
         """Perhaps do something, between two actions."""
-        if not self._left or self._rng.random() >= self._chance or self._world.supervisor.done:
+        if not self._left or self._rng.random() >= self._chance or self._scene.done:
             return
         self._left -= 1
         getattr(self, self._rng.choice(self._kinds))()
@@ -83,42 +71,34 @@ class Striking:
             undo()
         self._undo.clear()
 
-    def did(self, what: str) -> None:
-        """Something was done to the job from outside."""
-        self._did(what)
-
     # -- for the kinds
 
     def _arm(self, place: str, what: str, strike: Callable[[Process], None]) -> None:
-        self._did(f"{what} {place}")
+        self._scene.fault(f"{what} {place}")
         self._armed[place] = strike
-        self._quiet_at = max(self._quiet_at, self._world.now() + ARMED_MS)
+        self._quiet_at = max(self._quiet_at, self._scene.now() + ARMED_MS)
 
     def _until(self, whom: str, what: str, undo: Callable[[], None]) -> None:
         span_ms = self._rng.choice((20, 60, 150, LONGEST_MS))
-        self._did(f"{what} {whom} for {span_ms} ms")
-        key = len(self.done)
+        self._scene.fault(f"{what} {whom} for {span_ms} ms")
+        key = len(self._scene.faults_done)
         self._undo[key] = undo
-        self._quiet_at = max(self._quiet_at, self._world.now() + span_ms)
-        self._world.line.after(span_ms, f"end of fault {key}", lambda: self._undo.pop(key, _nothing)())
+        self._quiet_at = max(self._quiet_at, self._scene.now() + span_ms)
+        self._scene.line.after(span_ms, f"end of fault {key}", lambda: self._undo.pop(key, _nothing)())
 
     def _some_worker(self) -> WorkerProcess | None:
-        living = self._world.living()
+        living = self._scene.living()
         return self._rng.choice(living) if living else None
 
     def _some_driver(self) -> DriverProcess | None:
         """A driver that lives; mostly one that leads."""
-        living = self._world.supervisor.living()
+        living = self._scene.living_drivers()
         leading = [driver for driver in living if driver.runs_job]
         return self._rng.choice(leading or living) if living else None
 
     def _some_process(self) -> Process | None:
-        living: list[Process] = [*self._world.supervisor.living(), *self._world.living()]
+        living: list[Process] = [*self._scene.living_drivers(), *self._scene.living()]
         return self._rng.choice(living) if living else None
-
-    def _did(self, what: str) -> None:
-        self.done.append(f"{self._world.now()} ms: {what}")
-        self._world.note(f"FAULT {what}")
 
 
 def _nothing() -> None:

@@ -4,29 +4,27 @@ from __future__ import annotations
 
 import random
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
+
+from typing_extensions import override
 
 from headgate.api.jobs.executor_contract import JobSpec
 from headgate.checkpoint.storage import reachability
 from headgate.common.ports import Probe
 from headgate.runtime.job.job_settings import job_settings
-from headgate.runtime.master.job_master import JobMaster
+from headgate.runtime.job.listener import JobListener
 from headgate.runtime.protocol.frames import Frame
 from headgate.testing.simulation.agenda import Agenda
-from headgate.testing.simulation.chronicle import Chronicle
-from headgate.testing.simulation.clock import SimClock, Timeline
 from headgate.testing.simulation.crash_points import CrashPoints
-from headgate.testing.simulation.drivers import DriverProcess, Submission
+from headgate.testing.simulation.drivers import DriverProcess, JobScene, Submission
 from headgate.testing.simulation.faults import NO_FAULTS, FaultMix, Faults
 from headgate.testing.simulation.invariants import Checks, Violation
-from headgate.testing.simulation.links import Wire
-from headgate.testing.simulation.network import Lane, Network
-from headgate.testing.simulation.simulated_processes import Process, WorkerProcess
+from headgate.testing.simulation.links import Tamper, Wire
+from headgate.testing.simulation.network import Lane
+from headgate.testing.simulation.simulated_processes import Process
+from headgate.testing.simulation.simulated_workers import WorkerProcess
 from headgate.testing.simulation.supervisor import Supervisor
-from headgate.testing.simulation.trace import Trace
-from headgate.testing.simulation.virtual_disk import SimFiles, Verdict
+from headgate.testing.simulation.virtual_disk import Verdict
 
 JOB_ID = "simulated"
 SLACK_MS = 8
@@ -41,16 +39,13 @@ class Outcome:
     """How a simulation ended.
 
     Attributes:
-        seed: what it was made from.
         digest: of the trace; equal for equal seeds.
-        events: how many there were.
-        virtual_ms: how long it took inside.
-        restarts: of the job, by one of its drivers.
-        drivers: how many there were.
-        checkpoints: completed.
-        faults: what was done to it, in order.
+        restarts: of the job, by all of its drivers.
+        checkpoints: number of completed ones.
+        faults: what was done to the job, in order.
         violation: what should not have happened, if anything.
-        story: the last lines.
+        story: the last lines of the trace.
+        drivers: number of drivers that were started.
         checkpoint_story: who did what when for the checkpoint that the violation is about, or the last one.
     """
 
@@ -67,23 +62,17 @@ class Outcome:
     checkpoint_story: list[str] = field(default_factory=list)
 
 
-class World:
-    """One simulation.
+class World(JobScene):
+    """One simulation: decides who acts next, and connects processes, faults and checks.
 
     Args:
         job: what runs, from `Environment.execute`.
         seed: decides everything.
         mix: which faults, and how many.
-        checks: what must hold; told of everything that can be seen from outside.
+        checks: what must hold; it sees everything that can be seen from outside.
         story_max: lines of story to keep; None keeps all.
-        crash_points: kills the driver at a place that is counted and not drawn.
-        elects: whether drivers win an election before they lead; None: the seed says, where drivers change.
-
-    Attributes:
-        files: what is durable.
-        workers: processes of all gangs that were not forgotten.
-        supervisor: starts drivers.
-        at_work: whose code runs at this instant; None between two actions.
+        crash_points: kills the driver at a counted place instead of a random one.
+        elects: whether drivers win an election before they lead; None: by the seed, where drivers change.
     """
 
     def __init__(
@@ -96,46 +85,24 @@ class World:
         crash_points: CrashPoints | None = None,
         elects: bool | None = None,
     ) -> None:
-        self.seed, self.job = seed, job
-        self.rng = random.Random(f"{seed} order")
-        self.line, self.trace = Timeline(), Trace(story_max)
-        self.files, self.settings = SimFiles(), job_settings(job.config)
-        self.network = Network(self)
-        self.workers: list[WorkerProcess] = []
-        self.at_work: Process | None = None
+        super().__init__(seed, job_settings(job.config), story_max)
+        self.job = job
         self.checks = checks if checks is not None else Checks()
-        self.faults = Faults(self, mix, random.Random(f"{seed} faults"))
-        self.chronicle = Chronicle()
+        self.faults = Faults(self, mix, random.Random(f"{seed} faults"), self.checks, crash_points)
         self.crash_points = crash_points
-        self._latency_ms = self.rng.choice((0, 1, 5))
-        self._step_ms = self.rng.choice((0.1, 2.0, 40.0))
         self._weights: dict[str, float] = {}
-        self._under_way: list[tuple[Process, int]] = []
+        self._interrupted: list[tuple[Process, int]] = []
         if elects is None:
             elects = self.faults.drivers_change and self.rng.random() < 0.5
-        self.supervisor = Supervisor(self, self.submission(), elects)
+        self.supervisor = Supervisor(self, self.checks, self.submission(), elects)
 
     def submission(self) -> Submission:
         """What the first driver is to run."""
         return Submission(self.job, JOB_ID)
 
     @property
-    def driver(self) -> DriverProcess:
-        """The driver whose code runs, or that ended the job, or the newest one."""
-        if isinstance(self.at_work, DriverProcess):
-            return self.at_work
-        return self.supervisor.finished or self.supervisor.drivers[-1]
-
-    @property
-    def master(self) -> JobMaster:
-        """The job master of :attr:`driver`."""
-        master = self.driver.master
-        assert master is not None, f"{self.driver.name} has no job master yet"
-        return master
-
-    @property
     def job_id(self) -> str:
-        """Id of the execution that is the last so far."""
+        """Id of the latest execution."""
         return self.supervisor.submission.job_id
 
     def run(self) -> Outcome:
@@ -150,7 +117,7 @@ class World:
             violation = str(found)
         except Exception as error:
             violation = "a loop raised:\n" + "".join(traceback.format_exception(error))
-        masters = [driver.master for driver in self.supervisor.drivers if driver.master is not None]
+        masters = [driver.master for driver in self.drivers if driver.master is not None]
         return Outcome(
             self.seed,
             self.trace.digest,
@@ -158,46 +125,58 @@ class World:
             self.now(),
             sum(master.restarts for master in masters),
             self.checks.completed,
-            list(self.faults.done),
+            list(self.faults_done),
             violation,
             self.trace.story(),
-            len(self.supervisor.drivers),
+            len(self.drivers),
             self.chronicle.story(violation),
         )
 
-    # -- what the parts ask for
+    # -- what the parts of the simulation report and ask for
 
-    def now(self) -> int:
-        """Virtual ms."""
-        return self.line.now_ms
-
-    def latency(self) -> int:
-        """How long the next message is on its way."""
-        return self.rng.randint(0, self._latency_ms) if self._latency_ms else 0
-
-    def delay(self, most_ms: int) -> int:
-        """A pause of up to `most_ms`."""
-        return self.rng.randint(0, most_ms)
-
-    def new_clock(self) -> SimClock:
-        """The clocks of a new process, whose wall clock is a little off."""
-        return SimClock(self.line, self.rng, self.rng.randint(-50, 50), self._step_ms)
-
+    @override
     def probe(self, process: Process) -> Probe:
-        """The probe of a process."""
         return self.faults.probe(process)
 
-    @contextmanager
-    def acting(self, process: Process) -> Iterator[None]:
-        """The code of `process` runs within."""
-        before, self.at_work = self.at_work, process
-        try:
-            yield
-        finally:
-            self.at_work = before
+    @override
+    def reached(self, process: Process, place: str) -> None:
+        self.faults.reached(process, place)
 
+    @override
+    def tampers(self, wire: Wire) -> Tamper:
+        return self.faults.tampers(wire)
+
+    @override
+    def start_driver(self) -> None:
+        self.supervisor.start()
+
+    @override
+    def execution_id(self, run: int) -> str:
+        return self.supervisor.job_id(run)
+
+    @override
+    def listener(self, driver: DriverProcess) -> JobListener:
+        return self.checks.listener(self, driver)
+
+    @override
+    def did_not_start(self, driver: DriverProcess, error: Exception) -> None:
+        self.supervisor.did_not_start(driver, error)
+
+    @override
+    def driver_killed(self, driver: DriverProcess) -> None:
+        self.checks.killed(driver)
+
+    @override
+    def driver_exited(self, driver: DriverProcess, how: str) -> None:
+        self.supervisor.driver_exited(driver, how)
+
+    @override
+    def triggered(self, driver: DriverProcess, checkpoint: int) -> None:
+        if self.crash_points is not None:
+            self.crash_points.triggered(driver, checkpoint)
+
+    @override
     def disk_gate(self, process: Process, operation: str, name: str) -> Verdict:
-        """A process touches the disk: others may act first, and it may go wrong."""
         process.must_live()
         step = None if self.crash_points is None else self.crash_points.disk(process, operation, name)
         if process.mid_operation:
@@ -207,42 +186,25 @@ class World:
         name = shown(name)
         self.trace.add(self.now(), f"{process.name} {operation} {name} {verdict}")
         self.chronicle.file(self.now(), process.name, operation, name, verdict)
-        self.checks.touched(self, process, operation, name, verdict)
+        self.checks.touched(process, operation, name, verdict)
         process.step = step
         return verdict
 
+    @override
     def disk_done(self, process: Process, operation: str, name: str) -> None:
-        """A process has changed the disk."""
         with self.acting(process):
-            self.checks.changed(self, process, operation, name)
+            self.checks.changed(process, operation, name)
         if self.crash_points is not None and process.step is not None:
             self.crash_points.after(process.step)
             process.must_live()
 
-    def zombie_survives(self) -> bool:
-        """Whether a process that stands still cannot be reached by a kill."""
-        return self.rng.random() < 0.5
-
+    @override
     def saw_frame(self, lane: Lane, attempt: int, frame: Frame) -> None:
-        """See `network.Surroundings`."""
         self.checks.frame(lane, attempt, frame)
 
-    def note(self, text: str) -> None:
-        """Something for the story that is no action."""
-        self.trace.add(self.now(), text)
-
-    def claimed(self, driver: DriverProcess) -> None:
-        """A driver has claimed the log."""
-        self.note(f"{driver.name} has claimed {driver.job_id} as generation {driver.generation}")
-
-    def begins_anew(self, submission: Submission) -> None:
-        """The job was stopped on purpose, and is started once more from where it was."""
-        begins = "nothing" if submission.point is None else str(submission.point.checkpoint.checkpoint)
-        self.note(f"the user starts the job again as {submission.job_id}, from {begins}")
-
+    @override
     def interleave(self, process: Process) -> None:
-        """Let others act in the middle of a process's work, for as long as it stands still at least."""
-        self._under_way.append((process, self.now()))
+        self._interrupted.append((process, self.now()))
         try:
             for _ in range(self.rng.choice((0, 0, 1, 2, 6))):
                 if not self._act():
@@ -250,28 +212,19 @@ class World:
             while process.paused and process.alive and self._act():
                 pass
         finally:
-            self._under_way.pop()
+            self._interrupted.pop()
         process.must_live()
-
-    def forget_the_dead(self) -> None:
-        """Nothing comes from processes that are gone once their last words have arrived."""
-        self.workers = [worker for worker in self.workers if worker.alive or worker.unheard]
-        self.network.sweep()
-
-    def living(self) -> list[WorkerProcess]:
-        """Workers that exist."""
-        return [worker for worker in self.workers if worker.alive]
 
     # -- the loop
 
     @property
-    def over(self) -> bool:
-        """Whether the job is, and every process of it has left."""
-        return self.supervisor.done and not self.supervisor.living() and not self.living()
+    def ended(self) -> bool:
+        """Whether the job has ended, and all of its processes have exited."""
+        return self.done and not self.living_drivers() and not self.living()
 
     def _run_to_end(self) -> None:
         healed_at = None
-        while not self.over:
+        while not self.ended:
             if healed_at is None and (self.faults.spent or self.trace.count > STEPS_MAX):
                 healed_at = self.trace.count
                 self.faults.heal()
@@ -279,7 +232,7 @@ class World:
                 raise Violation(
                     f"no progress: {HEALED_STEPS_MAX} events after the last fault {self._standing()}"
                 )
-            if self.supervisor.done:
+            if self.done:
                 self.faults.heal()
             if not self._act():
                 raise Violation(f"deadlock: nothing can ever happen any more while {self._standing()}")
@@ -287,7 +240,7 @@ class World:
     def _standing(self) -> str:
         drivers = [
             f"{driver.name} is {'standing by' if driver.master is None else driver.master.state.value}"
-            for driver in self.supervisor.living()
+            for driver in self.living_drivers()
         ]
         return f"{', '.join(drivers) or 'there is no driver'}, with {len(self.living())} workers"
 
@@ -298,8 +251,8 @@ class World:
         agenda = self._agenda(now)
         ready, weights, oldest = agenda.ready, list(map(self._weight, agenda.names)), agenda.oldest
         waits = bool(ready)
-        if self._under_way and not self._under_way[-1][0].paused:
-            waits, oldest = True, min(oldest, self._under_way[-1][1])
+        if self._interrupted and not self._interrupted[-1][0].paused:
+            waits, oldest = True, min(oldest, self._interrupted[-1][1])
         target = agenda.following
         if target is not None and (not waits or target - oldest <= SLACK_MS):
             ready.append(None)
@@ -327,7 +280,7 @@ class World:
             due = lane.due
             if due is not None:
                 agenda.add(lane.name, due, lane.deliver)
-        for driver in self.supervisor.drivers:
+        for driver in self.drivers:
             if driver.alive:
                 for name, since, action in driver.actions(now):
                     agenda.add(name, since, action)
