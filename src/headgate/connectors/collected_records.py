@@ -9,12 +9,13 @@ from __future__ import annotations
 import struct
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import msgspec
 
 from headgate.common.decoders import msgpack_decoder
 from headgate.common.errors import HeadgateError, UsageError
+from headgate.common.plain_data import Plain
 from headgate.connectors.committed import DriverResults
 from headgate.serde.codecs.dynamic import decode_tagged, encode_tagged
 from headgate.serde.logical_names import known_class, logical_name
@@ -27,13 +28,19 @@ _NAME: Final = struct.Struct("<H")
 _encode: Final = msgspec.msgpack.encode
 _Ext: Final = msgspec.msgpack.Ext
 
+T = TypeVar("T")
+K = TypeVar("K")
 
-class DriverRecords(DriverResults):
+Packed: TypeAlias = "Plain | msgspec.msgpack.Ext | list[Packed] | dict[str, Packed]"
+"""The packed form of a record, which msgpack holds."""
+
+
+class DriverRecords(DriverResults, Generic[T]):
     """The records that reached the driver, in the order in which they came."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.records: list[Any] = []
+        self.records: list[T] = []
         self._main = sys.modules.get("__main__")
 
     def class_of(self, name: str) -> type:
@@ -56,7 +63,7 @@ class RecordPacker:
         self._verb = verb
         self._serializers: dict[type, tuple[bytes, TypeSerializer[Any]] | str] = {}
 
-    def pack(self, value: Any) -> Any:
+    def pack(self, value: Any) -> Packed:
         """The packed form of one record.
 
         Raises:
@@ -64,9 +71,11 @@ class RecordPacker:
         """
         kind = type(value)
         if kind in _LEAVES:
-            return value
+            leaf: Plain = value
+            return leaf
         if kind is int:
-            return value if -(2**63) <= value < 2**63 else _Ext(_BIG_INT, b"%x" % value)
+            number: int = value
+            return number if -(2**63) <= number < 2**63 else _Ext(_BIG_INT, b"%x" % number)
         if kind is list:
             return [self.pack(item) for item in value]
         if kind is dict:
@@ -76,12 +85,12 @@ class RecordPacker:
                 return _Ext(code, _encode([self.pack(item) for item in value]))
         return self._other(value, kind)
 
-    def _dict(self, value: dict[Any, Any]) -> Any:
+    def _dict(self, value: dict[K, T]) -> Packed:
         if all(type(key) is str for key in value):
-            return {key: self.pack(item) for key, item in value.items()}
+            return {str(key): self.pack(item) for key, item in value.items()}
         return _Ext(_DICT, _encode([self.pack(part) for entry in value.items() for part in entry]))
 
-    def _other(self, value: Any, kind: type) -> Any:
+    def _other(self, value: T, kind: type[T]) -> Packed:
         known = self._serializer_of(kind)
         reason = known if isinstance(known, str) else ""
         if not isinstance(known, str):
@@ -115,7 +124,7 @@ def _serializer_of(kind: type) -> tuple[bytes, TypeSerializer[Any]] | str:
         return "" if why == f"no serializer is known for {kind.__qualname__}" else why
 
 
-def packed_bytes(packed: Sequence[Any], verb: str = "collect") -> bytes:
+def packed_bytes(packed: Sequence[Packed], verb: str = "collect") -> bytes:
     """The bytes of packed records.
 
     Args:
@@ -138,7 +147,7 @@ def packed_bytes(packed: Sequence[Any], verb: str = "collect") -> bytes:
         ) from problem
 
 
-def unpacked(data: bytes, class_of: Callable[[str], type] | None) -> list[Any]:
+def unpacked(data: bytes, class_of: Callable[[str], type] | None) -> list[T]:
     """The records of :func:`packed_bytes`.
 
     Args:
@@ -169,7 +178,7 @@ def unpacked(data: bytes, class_of: Callable[[str], type] | None) -> list[Any]:
     return decoder.decode(data)
 
 
-def _not_collectable(value: Any, verb: str, reason: str) -> UsageError:
+def _not_collectable(value: T, verb: str, reason: str) -> UsageError:
     shown = repr(value)
     shown = shown if len(shown) <= 80 else shown[:77] + "..."
     got = f"{verb}() got a value of type {type(value).__qualname__} ({shown}), which"

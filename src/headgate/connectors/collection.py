@@ -7,11 +7,11 @@ and collected records travel through the checkpoint.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
-from typing import Any, Generic
+from typing import TYPE_CHECKING, Generic
 
-from typing_extensions import TypeVar, override
+from typing_extensions import override
 
 from headgate.api.sink import Sink, SinkCommitter, SinkWriter, SinkWriterContext
 from headgate.api.source import (
@@ -24,12 +24,15 @@ from headgate.api.source import (
     SourceReaderContext,
     Split,
     SplitEnumerator,
+    T,
 )
 from headgate.common.errors import OperatingError, UsageError
-from headgate.connectors.collected_records import DriverRecords, RecordPacker, packed_bytes, unpacked
+from headgate.connectors.collected_records import DriverRecords, Packed, RecordPacker, packed_bytes, unpacked
 from headgate.connectors.pydantic_rows import model_hook
 
-T = TypeVar("T", default=Any)
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 
 SPLIT_RECORDS_DEFAULT = 1024
 SPLITS_MAX_DEFAULT = 64
@@ -187,7 +190,7 @@ class CollectSink(Sink[T], Generic[T]):
 
     def __init__(self, limit: int, record_type: type | None) -> None:
         self.limit, self.record_type = limit, record_type
-        self._collected = DriverRecords()
+        self._collected: DriverRecords[T] = DriverRecords()
 
     @property
     def results(self) -> list[T]:
@@ -214,11 +217,11 @@ class CollectWriter(SinkWriter[T]):
         deployment = f"{context.generation}.{context.attempt}"
         self._name = f"{context.job}/{context.uid}/{deployment}/{context.subtask}"
         self._limit, self._seen, self._sequence = limit, 0, 0
-        self._records: list[Any] = []
+        self._records: list[Packed] = []
         self._pack = RecordPacker().pack
 
     @override
-    def write(self, records: Any) -> None:
+    def write(self, records: list[T] | pa.RecordBatch) -> None:
         if hasattr(records, "to_pylist"):
             records = records.to_pylist()
         self._seen += len(records)
@@ -239,10 +242,10 @@ class CollectWriter(SinkWriter[T]):
         self._records = []
 
 
-class CollectCommitter(SinkCommitter):
+class CollectCommitter(SinkCommitter, Generic[T]):
     """Appends committables to the driver's list, each once."""
 
-    def __init__(self, collected: DriverRecords, limit: int, record_type: type | None) -> None:
+    def __init__(self, collected: DriverRecords[T], limit: int, record_type: type | None) -> None:
         self._collected, self._limit, self._record_type = collected, limit, record_type
 
     @override
@@ -250,13 +253,14 @@ class CollectCommitter(SinkCommitter):
         for ready in committables:
             if not self._collected.once.take(ready["writer"], ready["sequence"]):
                 continue
-            kept, records = self._collected.records, unpacked(ready["records"], self._collected.class_of)
+            kept = self._collected.records
+            records: list[T] = unpacked(ready["records"], self._collected.class_of)
             if len(kept) + len(records) > self._limit:
                 raise over_limit(self._limit)
             kept.extend(records if self._record_type is None else rebuilt(self._record_type, records))
 
 
-def rebuilt(record_type: type, records: list[Any]) -> list[Any]:
+def rebuilt(record_type: type[T], records: list[T]) -> list[T]:
     """Row views and dicts as records of a type; records of a class stay what they are.
 
     Raises:
@@ -268,7 +272,7 @@ def rebuilt(record_type: type, records: list[Any]) -> list[Any]:
 
     if all(type(record) is not dict for record in records):
         return records
-    make: Any = converter(record_type, dec_hook=model_hook)
+    make: Callable[[Plain], T] = converter(record_type, dec_hook=model_hook)
     try:
         return [make(record) if type(record) is dict else record for record in records]
     except msgspec.ValidationError as problem:

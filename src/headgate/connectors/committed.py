@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import itertools
 import os
-from typing import Any, ClassVar, Final
+from collections.abc import Callable
+from typing import ClassVar, Final, TypeAlias
 from weakref import WeakValueDictionary
 
 _TICKETS: Final = itertools.count(1)
+
+Ticket: TypeAlias = tuple[int, int, str]
+"""Process id, number in that process, and name of the class of the results."""
 
 
 class CommittedOnce:
@@ -55,18 +59,20 @@ class DriverResults:
     Pickling a reference gives the same object back where it lives, and an empty one elsewhere.
     """
 
-    _living: ClassVar[WeakValueDictionary[tuple[int, int, str], DriverResults]] = WeakValueDictionary()
+    _living: ClassVar[WeakValueDictionary[Ticket, DriverResults]] = WeakValueDictionary()
 
     def __init__(self) -> None:
         self.once = CommittedOnce()
         self._ticket = (os.getpid(), next(_TICKETS), type(self).__qualname__)
         self._living[self._ticket] = self
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(
+        self,
+    ) -> tuple[Callable[[type[DriverResults], Ticket], DriverResults], tuple[type[DriverResults], Ticket]]:
         return _find, (type(self), self._ticket)
 
 
-def _find(kind: type[DriverResults], ticket: tuple[int, int, str]) -> DriverResults:
+def _find(kind: type[DriverResults], ticket: Ticket) -> DriverResults:
     """The living results with this ticket, or new empty ones in a process that never had them."""
     # The process id is compared because a forked worker inherits the driver's table.
     living = DriverResults._living.get(ticket) if ticket[0] == os.getpid() else None

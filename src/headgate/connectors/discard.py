@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
 from headgate.api.sink import Sink, SinkCommitter, SinkWriter, SinkWriterContext
-from headgate.api.source import Plain
+from headgate.api.source import Plain, T
 from headgate.connectors.committed import DriverResults
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 def discard_sink() -> CountingSink:
@@ -33,7 +36,7 @@ class Counts(DriverResults):
         self.by_subtask: dict[int, int] = {}
 
 
-class CountingSink(Sink[Any]):
+class CountingSink(Sink):
     """See :func:`discard_sink`."""
 
     def __init__(self) -> None:
@@ -50,7 +53,7 @@ class CountingSink(Sink[Any]):
         return dict(sorted(self._counts.by_subtask.items()))
 
     @override
-    def create_writer(self, context: SinkWriterContext, restored: Sequence[Plain]) -> SinkWriter[Any]:
+    def create_writer(self, context: SinkWriterContext, restored: Sequence[Plain]) -> SinkWriter:
         return CountingWriter(context)
 
     @override
@@ -62,7 +65,7 @@ class CountingSink(Sink[Any]):
         return "discard and count"
 
 
-class CountingWriter(SinkWriter[Any]):
+class CountingWriter(SinkWriter[T]):
     """Counts rows of either shape."""
 
     accepts_columns = True
@@ -73,7 +76,7 @@ class CountingWriter(SinkWriter[Any]):
         self._subtask, self._count, self._sequence = context.subtask, 0, 0
 
     @override
-    def write(self, records: Any) -> None:
+    def write(self, records: list[T] | pa.RecordBatch) -> None:
         self._count += len(records)
 
     @override

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol
 
-from typing_extensions import TypeVar, override
+from typing_extensions import override
 
 from headgate.api.source import (
     END_OF_INPUT,
@@ -25,6 +25,7 @@ from headgate.api.source import (
     SourceReaderContext,
     Split,
     SplitEnumerator,
+    T,
 )
 from headgate.common.errors import UsageError
 from headgate.common.files.durable import clock
@@ -32,7 +33,6 @@ from headgate.common.files.durable import clock
 if TYPE_CHECKING:
     import pyarrow as pa
 
-T = TypeVar("T", default=Any)
 
 SPLIT_SIZE_MAX = 65_536
 SPLITS_DEFAULT = 16
@@ -245,7 +245,9 @@ class GeneratorReader(SourceReader[T]):
         _, position, stop = split
         upto = min(stop, position + max(1, max_records))
         indices = range(position, upto)
-        made = self._function(indices) if self._batch else [self._function(index) for index in indices]
+        made: list[T] | pa.RecordBatch = (
+            self._function(indices) if self._batch else [self._function(index) for index in indices]
+        )
         if self._batch and len(made) != len(indices):
             raise UsageError(
                 f"the generator's batch function returned {len(made)} records for {indices}; "
@@ -255,7 +257,7 @@ class GeneratorReader(SourceReader[T]):
         split[1] = upto
         if upto == stop:
             self._splits.popleft()
-        return cast("list[T] | pa.RecordBatch", made)
+        return made
 
     @override
     def snapshot(self) -> list[Split]:

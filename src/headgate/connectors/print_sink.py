@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
 from headgate.api.sink import Sink, SinkWriter, SinkWriterContext
-from headgate.api.source import Plain
+from headgate.api.source import Plain, T
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 def print_sink() -> PrintSink:
@@ -24,13 +27,13 @@ def print_sink() -> PrintSink:
     return PrintSink()
 
 
-class PrintSink(Sink[Any]):
+class PrintSink(Sink):
     """See :func:`print_sink`."""
 
     guarantee = "at-least-once"
 
     @override
-    def create_writer(self, context: SinkWriterContext, restored: Sequence[Plain]) -> SinkWriter[Any]:
+    def create_writer(self, context: SinkWriterContext, restored: Sequence[Plain]) -> SinkWriter:
         return PrintWriter()
 
     @override
@@ -38,11 +41,11 @@ class PrintSink(Sink[Any]):
         return "print"
 
 
-class PrintWriter(SinkWriter[Any]):
+class PrintWriter(SinkWriter[T]):
     """Writes records to the standard output, line by line."""
 
     @override
-    def write(self, records: Any) -> None:
+    def write(self, records: list[T] | pa.RecordBatch) -> None:
         if hasattr(records, "to_pylist"):
             records = records.to_pylist()
         sys.stdout.write("".join(f"{record}\n" for record in records))

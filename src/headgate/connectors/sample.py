@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
 from headgate.api.sink import Sink, SinkWriter, SinkWriterContext
-from headgate.api.source import Plain
+from headgate.api.source import Plain, T
 from headgate.connectors.collected_records import DriverRecords, RecordPacker, packed_bytes, unpacked
 from headgate.connectors.collection import rebuilt
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 def sample_sink(count: int, record_type: type | None = None, verb: str = "take") -> SampleSink:
@@ -27,15 +30,15 @@ def sample_sink(count: int, record_type: type | None = None, verb: str = "take")
     return SampleSink(count, record_type, verb)
 
 
-class SampleSink(Sink[Any]):
+class SampleSink(Sink[T]):
     """See :func:`sample_sink`."""
 
     def __init__(self, count: int, record_type: type | None, verb: str) -> None:
         self.count, self.record_type, self._verb = count, record_type, verb
-        self._sample = DriverRecords()
+        self._sample: DriverRecords[T] = DriverRecords()
 
     @property
-    def results(self) -> list[Any]:
+    def results(self) -> list[T]:
         """What has come, at most `count`; only meaningful in the driver."""
         found = self._sample.records[: self.count]
         return found if self.record_type is None else rebuilt(self.record_type, found)
@@ -46,7 +49,7 @@ class SampleSink(Sink[Any]):
         return len(self._sample.records) >= self.count
 
     @override
-    def create_writer(self, context: SinkWriterContext, restored: Sequence[Plain]) -> SinkWriter[Any]:
+    def create_writer(self, context: SinkWriterContext, restored: Sequence[Plain]) -> SinkWriter[T]:
         return SampleWriter(context, self.count, self._verb)
 
     @override
@@ -54,7 +57,7 @@ class SampleSink(Sink[Any]):
         return "sample"
 
 
-class SampleWriter(SinkWriter[Any]):
+class SampleWriter(SinkWriter[T]):
     """Tells the first records at once: who looks does not wait for a checkpoint."""
 
     def __init__(self, context: SinkWriterContext, count: int, verb: str) -> None:
@@ -62,7 +65,7 @@ class SampleWriter(SinkWriter[Any]):
         self._pack = RecordPacker(verb).pack
 
     @override
-    def write(self, records: Any) -> None:
+    def write(self, records: list[T] | pa.RecordBatch) -> None:
         if self._left <= 0:
             return
         first = records[: self._left]

@@ -8,8 +8,8 @@ from __future__ import annotations
 import datetime
 import decimal
 import numbers
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from headgate.common.errors import UsageError
 from headgate.connectors.fields import fields_of
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _SHOWN_CHARS: Final = 60
+
+T = TypeVar("T")
 
 
 class TypedRows:
@@ -35,7 +37,7 @@ class TypedRows:
     ) -> None:
         self.schema, self._shown, self._required, self._verb = schema, dict(shown), required, verb
 
-    def batch_of(self, records: Any) -> pa.RecordBatch:
+    def batch_of(self, records: list[T] | pa.RecordBatch) -> pa.RecordBatch:
         """A batch of the schema.
 
         Args:
@@ -111,7 +113,7 @@ class TypedRows:
         columns = [self._column([row.get(field.name) for row in rows], field) for field in self.schema]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
-    def _column(self, values: list[Any], field: pa.Field) -> pa.Array:
+    def _column(self, values: list[T], field: pa.Field) -> pa.Array:
         import pyarrow as pa
 
         try:
@@ -123,7 +125,7 @@ class TypedRows:
             value = next((value for value in values if not _fits(value, field.type)), None)
             raise self._misfit(field.name, value, str(problem)) from problem
 
-    def _misfit(self, name: str, value: Any, why: str) -> UsageError:
+    def _misfit(self, name: str, value: T, why: str) -> UsageError:
         return UsageError(
             f"column {name!r} of {self._verb}() got {_short(value)}; expected {self._shown[name]} ({why}); "
             "convert the records, or change the schema"
@@ -143,7 +145,7 @@ class ValueMisfitError(Exception):
         self.value, self.why = value, why
 
 
-def check_values(values: Sequence[Any], kind: pa.DataType) -> None:
+def check_values(values: Sequence[T], kind: pa.DataType) -> None:
     """That Arrow can take these values without changing them, as far as their Python types tell.
 
     Args:
@@ -180,7 +182,7 @@ def _plain_kinds(kind: pa.DataType) -> tuple[tuple[type, ...], tuple[type, ...],
     """Python types that fit a type without parts, subclasses of them that do not, and a word for them."""
     from pyarrow import types as t
 
-    table: list[tuple[Any, tuple[type, ...], tuple[type, ...], str]] = [
+    table: list[tuple[Callable[[pa.DataType], bool], tuple[type, ...], tuple[type, ...], str]] = [
         (t.is_integer, (numbers.Integral,), (bool,), "int"),
         (t.is_floating, (numbers.Real,), (bool,), "float"),
         (t.is_decimal, (decimal.Decimal, numbers.Integral), (bool,), "Decimal"),
@@ -230,7 +232,7 @@ def _check_zones(values: list[Any], zoned: bool) -> None:
             raise ValueMisfitError(value, f"the time has {has} and needs {needs}")
 
 
-def _fits(value: Any, kind: pa.DataType) -> bool:
+def _fits(value: T, kind: pa.DataType) -> bool:
     import pyarrow as pa
 
     try:
@@ -240,6 +242,6 @@ def _fits(value: Any, kind: pa.DataType) -> bool:
     return True
 
 
-def _short(value: Any) -> str:
+def _short(value: T) -> str:
     text = repr(value)
     return text if len(text) <= _SHOWN_CHARS else text[:_SHOWN_CHARS] + "..."

@@ -6,7 +6,7 @@ What would come back as something else, or not at all, is refused before anythin
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from headgate.common.errors import UsageError
 
@@ -124,7 +124,7 @@ def _wrong_fields(kind: StructType, path: str) -> Iterator[tuple[str, str, str]]
         seen.add(field.name.casefold())
 
 
-def _shown(kind: Any) -> str:
+def _shown(kind: DataType) -> str:
     try:
         return str(kind.simpleString())
     except Exception:  # a type of the user's own may not have a name

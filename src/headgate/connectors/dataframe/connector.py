@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from headgate.common.errors import UsageError
 
@@ -22,11 +22,16 @@ class DataFrameConnector(ABC):
             where nothing does.
         leaves_output: whether what is staged is what the program gets, and stays behind the job.
         verb: what the program wrote, for messages.
+        driver_only: attributes that stay in the driver; copies in workers have None in their place.
     """
 
     lasting_folder: str | None = None
     leaves_output: bool = True
     verb: str = "from_spark"
+    driver_only: ClassVar[tuple[str, ...]] = ()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, **dict.fromkeys(self.driver_only)}
 
     @abstractmethod
     def prepare(self, spark: SparkSession, folder: str) -> None:
@@ -68,6 +73,6 @@ def first_line(error: Exception) -> str:
         >>> first_line(ValueError("thrown from the Python worker:\nTraceback\n  f()\nOSError: disk full"))
         'OSError: disk full'
     """
-    text: Any = getattr(error, "desc", None) or str(error) or type(error).__name__
+    text: str = getattr(error, "desc", None) or str(error) or type(error).__name__
     lines = [line for line in str(text).strip().splitlines() if line.strip()]
     return lines[-1] if "Python worker" in lines[0] else lines[0]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from typing_extensions import override
 
 from headgate.api.sink import Sink, SinkCommitter, SinkWriter, SinkWriterContext
-from headgate.api.source import Plain
+from headgate.api.source import Plain, T
 from headgate.common.errors import UsageError
 from headgate.common.files.permissions import make_folder
 from headgate.common.registry import Kind, load
@@ -49,20 +49,18 @@ def dataframe_sink(schema: StructType | str | None = None, verb: str = "to_dataf
     return DataFrameSink(schema, verb)
 
 
-class DataFrameSink(Sink[Any], DataFrameConnector):
+class DataFrameSink(Sink, DataFrameConnector):
     """See :func:`dataframe_sink`."""
 
     accepts_columns = True
+    driver_only = ("_spark", "_schema")
 
     def __init__(self, schema: StructType | str | None, verb: str) -> None:
         self._schema, self.verb = schema, verb
         self._spark: SparkSession | None = None
         self._folder = ""
         self._rows: TypedRows | None = None
-        self._files: Sink[Any] | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_spark": None, "_schema": None}
+        self._files: Sink | None = None
 
     @override
     def prepare(self, spark: SparkSession, folder: str) -> None:
@@ -88,7 +86,7 @@ class DataFrameSink(Sink[Any], DataFrameConnector):
         return self._spark.read.options(**_READ_AS_WRITTEN).schema(schema).parquet(self._folder)
 
     @override
-    def create_writer(self, context: SinkWriterContext, restored: Sequence[Plain]) -> SinkWriter[Any]:
+    def create_writer(self, context: SinkWriterContext, restored: Sequence[Plain]) -> SinkWriter:
         inner = self._parquet().create_writer(context, restored)
         return inner if self._rows is None else TypedWriter(inner, self._rows)
 
@@ -138,22 +136,22 @@ class DataFrameSink(Sink[Any], DataFrameConnector):
                 "so its own are not known; give schema=..."
             ) from error
 
-    def _parquet(self) -> Sink[Any]:
+    def _parquet(self) -> Sink:
         if self._files is None:
             raise unprepared(self.verb)
         return self._files
 
 
-class TypedWriter(SinkWriter[Any]):
+class TypedWriter(SinkWriter[T]):
     """Makes batches of the schema of the records, for a writer of batches."""
 
     accepts_columns = True
 
-    def __init__(self, inner: SinkWriter[Any], rows: TypedRows) -> None:
+    def __init__(self, inner: SinkWriter[T], rows: TypedRows) -> None:
         self._inner, self._rows = inner, rows
 
     @override
-    def write(self, records: Any) -> None:
+    def write(self, records: list[T] | pa.RecordBatch) -> None:
         if len(records):
             self._inner.write(self._rows.batch_of(records))
 

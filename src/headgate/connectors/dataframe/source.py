@@ -13,7 +13,7 @@ import dataclasses
 from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from typing_extensions import override
 
@@ -78,7 +78,7 @@ def dataframe_source(frame: DataFrame) -> DataFrameSource:
     return DataFrameSource(frame)
 
 
-class DataFrameSource(Source[Any], DataFrameConnector):
+class DataFrameSource(Source, DataFrameConnector):
     """See :func:`dataframe_source`.
 
     Attributes:
@@ -88,14 +88,13 @@ class DataFrameSource(Source[Any], DataFrameConnector):
     produces_columns = True
     leaves_output = False
 
+    # Readers learn from their splits where the files are.
+    driver_only = ("_frame", "_staged")
+
     def __init__(self, frame: DataFrame) -> None:
         self.columns = list(frame.columns)
         self._frame: DataFrame | None = frame
         self._staged: Staged | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        # Readers learn from their splits where the files are.
-        return {**self.__dict__, "_frame": None, "_staged": None}
 
     @override
     def prepare(self, spark: SparkSession, folder: str) -> None:
@@ -121,7 +120,7 @@ class DataFrameSource(Source[Any], DataFrameConnector):
         return DataFrameEnumerator(self._staged)
 
     @override
-    def create_reader(self, context: SourceReaderContext) -> SourceReader[Any]:
+    def create_reader(self, context: SourceReaderContext) -> SourceReader:
         return DataFrameReader()
 
     @override
@@ -201,7 +200,7 @@ def split_of(folder: str, file: StagedFile) -> Split:
     return Split(file.path, {"folder": folder, "file": list(dataclasses.astuple(file)), "row": 0})
 
 
-class DataFrameReader(SourceReader[Any]):
+class DataFrameReader(SourceReader):
     """Reads its files one after the other; a position is a row of a file."""
 
     def __init__(self) -> None:

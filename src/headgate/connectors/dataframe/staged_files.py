@@ -22,6 +22,7 @@ from headgate.common.files.durable import crc32, read_bytes
 from headgate.common.files.durable_file import Measured, writing
 from headgate.common.files.permissions import Permissions, make_folder
 from headgate.common.files.stored_paths import inside, made_folder
+from headgate.common.plain_data import Plain
 from headgate.connectors.dataframe.column_types import arrow_schema
 
 if TYPE_CHECKING:
@@ -139,7 +140,7 @@ def read(folder: str, staged: StagedFile, from_row: int = 0) -> Iterator[pa.Reco
         )
 
 
-def staged_folder(stored: object) -> Path:
+def staged_folder(stored: Plain) -> Path:
     """The folder of staged rows that a split names, which may come out of a snapshot.
 
     Raises:
@@ -148,7 +149,7 @@ def staged_folder(stored: object) -> Path:
     return made_folder(stored, STAGING, _BELOW, "a folder of staged rows")
 
 
-def whole_staging(stored: object) -> Path:
+def whole_staging(stored: Plain) -> Path:
     """The folder of one whole staging, of a job and a source, as a snapshot names it.
 
     Raises:

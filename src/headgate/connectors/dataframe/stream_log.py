@@ -14,12 +14,13 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from headgate.common.files.durable import open_new, read_bytes
 from headgate.common.files.permissions import make_folder
 from headgate.common.files.stored_paths import inside
+from headgate.common.plain_data import Json, Plain
 
 Log = dict[str, bytes]
 """Path below the query's folder -> the file's bytes, compressed."""
@@ -61,7 +62,7 @@ def picture(folder: Path, epoch: int) -> Log:
     return {name: zlib.compress(data) for name, data in found.items()}
 
 
-def damage(log: object) -> str | None:
+def damage(log: Plain | Mapping[str | bytes, Plain]) -> str | None:
     """What is wrong with a stored copy of a log, which may come from a stranger; None: nothing.
 
     Example:
@@ -75,6 +76,8 @@ def damage(log: object) -> str | None:
         if not isinstance(name, str) or _NAME.fullmatch(name) is None:
             return f"it has an entry named {name!r:.200}, which is none of Spark's"
         try:
+            if not isinstance(data, bytes):
+                raise TypeError(f"a bytes-like object is required, not {type(data).__name__!r}")
             size = _unpacked_size(data)
         except (zlib.error, TypeError) as error:
             return f"its entry {name!r} cannot be unpacked: {error}"
@@ -185,12 +188,14 @@ def listed(name: str, data: bytes) -> Iterator[str]:
     for text in data.decode("utf-8", "replace").splitlines():
         if text.startswith("{"):
             entry = _json(text)
-            if isinstance(entry, dict) and isinstance(entry.get("path"), str):
-                yield entry["path"]
+            path = entry.get("path") if isinstance(entry, dict) else None
+            if isinstance(path, str):
+                yield path
 
 
-def _json(text: str) -> Any:
+def _json(text: str) -> Json:
     try:
-        return json.loads(text)
+        found: Json = json.loads(text)
     except ValueError:
         return None
+    return found

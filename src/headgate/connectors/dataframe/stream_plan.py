@@ -9,7 +9,11 @@ from headgate.common.errors import UsageError
 from headgate.common.time import duration_ms
 
 if TYPE_CHECKING:
+    from py4j.java_gateway import JavaObject
     from pyspark.sql import DataFrame
+
+Trigger = dict[str, Any]
+"""Keyword arguments of ``DataStreamWriter.trigger``."""
 
 AVAILABLE_NOW: Final = "available-now"
 PROCESSING_TIME: Final = "processing-time"
@@ -37,7 +41,7 @@ _FILE_FORMATS: Final = frozenset({"avro", "csv", "json", "orc", "parquet", "text
 _REPEATABLE: Final = frozenset({"kafka", "rate", "rate-micro-batch"})
 
 
-def trigger_of(text: str | None) -> dict[str, Any]:
+def trigger_of(text: str | None) -> Trigger:
     """What ``DataStreamWriter.trigger`` takes.
 
     Args:
@@ -98,7 +102,7 @@ def forgets_nothing(frame: DataFrame) -> bool:
     return bool(leaves) and all(map(_can_be_read_again, leaves))
 
 
-def _can_be_read_again(leaf: Any) -> bool:
+def _can_be_read_again(leaf: JavaObject) -> bool:
     if leaf.getClass().getSimpleName() == "StreamingRelationV2":
         return str(leaf.sourceName()).lower() in _REPEATABLE
     if leaf.getClass().getSimpleName() != "StreamingRelation":
@@ -108,7 +112,7 @@ def _can_be_read_again(leaf: Any) -> bool:
     return str(source.className()).lower() in _FILE_FORMATS and options.get("cleansource", "off") == "off"
 
 
-def _plain(options: Any) -> dict[str, str]:
+def _plain(options: JavaObject) -> dict[str, str]:
     """A map of Scala's; names and values in lower case."""
     found, entries = {}, options.iterator()
     while entries.hasNext():
@@ -117,7 +121,7 @@ def _plain(options: Any) -> dict[str, str]:
     return found
 
 
-def _streaming_nodes(node: Any) -> Iterator[Any]:
+def _streaming_nodes(node: JavaObject) -> Iterator[JavaObject]:
     """The nodes of a plan of Spark's through which a stream goes; py4j's objects."""
     if node.isStreaming():
         yield node

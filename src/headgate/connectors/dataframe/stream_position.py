@@ -10,7 +10,7 @@ import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from headgate.api.source import Plain
 from headgate.common.errors import StorageError, UsageError
@@ -100,7 +100,7 @@ class Position:
         return cls(Mark(stored["line"], stored["query"], stored["epoch"]), stored["log"])
 
 
-def _damage(stored: Mapping[str, Any]) -> str | None:
+def _damage(stored: Mapping[str, Plain]) -> str | None:
     for field in ("line", "query"):
         found = stored.get(field)
         if not isinstance(found, str) or _NAME.fullmatch(found) is None:

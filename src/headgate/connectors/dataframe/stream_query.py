@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from headgate.common.errors import HeadgateError, InternalError, OperatingError, UsageError
 from headgate.common.files.durable import clock
@@ -26,6 +26,7 @@ from headgate.common.files.permissions import make_folder, permissions_in_use, p
 from headgate.connectors.dataframe import stream_log as logs
 from headgate.connectors.dataframe.source import BYTES_PER_FILE
 from headgate.connectors.dataframe.staged_files import StagedFile, stage
+from headgate.connectors.dataframe.stream_plan import Trigger
 from headgate.connectors.dataframe.stream_position import Mark, Position
 from headgate.connectors.dataframe.stream_reasons import reason_of
 
@@ -55,7 +56,7 @@ class StreamInput:
 
     name: str
     frame: DataFrame
-    trigger: dict[str, Any]
+    trigger: Trigger
     staging: Path
     logs: Path
     ahead: int = 0
@@ -219,7 +220,7 @@ class StreamQuery:
 
     def _await_acknowledgement(self, frame: DataFrame, epoch: int) -> None:
         """Waits in the JVM, because only there Spark can interrupt it when the query is stopped."""
-        from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+        from py4j.protocol import Py4JJavaError
 
         spark = frame.sparkSession.sparkContext
         jvm, gateway = spark._jvm, spark._gateway

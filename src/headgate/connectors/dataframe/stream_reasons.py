@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import Final
 
 REASON_MAX: Final = 1000
 
@@ -27,7 +27,7 @@ def reason_of(error: Exception) -> str:
         >>> reason_of(ValueError("[NO_COLUMN] No column x;\n'Project ['x]\n+- Range"))
         '[NO_COLUMN] No column x'
     """
-    desc: Any = getattr(error, "desc", None) or str(error) or type(error).__name__
+    desc: str = getattr(error, "desc", None) or str(error) or type(error).__name__
     text = str(desc).strip()
     found = _TRACEBACK.search(text)
     lines = [] if found is None else [line for line in found[1].splitlines() if line and line[0] not in " \t"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from typing_extensions import override
 
@@ -31,7 +31,7 @@ from headgate.connectors.dataframe.connector import DataFrameConnector, shown_co
 from headgate.connectors.dataframe.source import DataFrameReader, dataframe_source, split_of
 from headgate.connectors.dataframe.staged_files import StagedFile
 from headgate.connectors.dataframe.stream_epochs import Epochs, Phase
-from headgate.connectors.dataframe.stream_plan import check_stateless, forgets_nothing, trigger_of
+from headgate.connectors.dataframe.stream_plan import Trigger, check_stateless, forgets_nothing, trigger_of
 from headgate.connectors.dataframe.stream_position import Position
 from headgate.connectors.dataframe.stream_query import StagedEpoch, StreamInput, StreamQuery
 
@@ -42,7 +42,7 @@ _LOG: Final = logging.getLogger("headgate.sources")
 _LOGS: Final = "logs"
 
 
-def spark_source(frame: DataFrame, name: str, trigger: str | None) -> Source[Any]:
+def spark_source(frame: DataFrame, name: str, trigger: str | None) -> Source:
     """A source of the rows of a DataFrame, bounded or streaming; they stay columnar as long as they can.
 
     Args:
@@ -67,7 +67,7 @@ def spark_source(frame: DataFrame, name: str, trigger: str | None) -> Source[Any
     return StreamSource(frame, name, chosen)
 
 
-class StreamSource(Source[Any], DataFrameConnector):
+class StreamSource(Source, DataFrameConnector):
     """See :func:`spark_source`.
 
     Attributes:
@@ -78,7 +78,9 @@ class StreamSource(Source[Any], DataFrameConnector):
     produces_columns = True
     leaves_output = False
 
-    def __init__(self, frame: DataFrame, name: str, trigger: dict[str, Any]) -> None:
+    driver_only = ("_frame", "_input", "_query")
+
+    def __init__(self, frame: DataFrame, name: str, trigger: Trigger) -> None:
         self.columns, self.name = list(frame.columns), name
         ends = "availableNow" in trigger
         self.boundedness = Boundedness.BOUNDED if ends else Boundedness.UNBOUNDED
@@ -86,9 +88,6 @@ class StreamSource(Source[Any], DataFrameConnector):
         self._trigger = trigger
         self._input: StreamInput | None = None
         self._query: StreamQuery | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_frame": None, "_input": None, "_query": None}
 
     @override
     def prepare(self, spark: SparkSession, folder: str) -> None:
@@ -125,7 +124,7 @@ class StreamSource(Source[Any], DataFrameConnector):
         return self._query
 
     @override
-    def create_reader(self, context: SourceReaderContext) -> SourceReader[Any]:
+    def create_reader(self, context: SourceReaderContext) -> SourceReader:
         return DataFrameReader()
 
     @override

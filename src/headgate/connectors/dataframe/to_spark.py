@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
 from headgate.api.sink import Sink, SinkCommitter, SinkWriter, SinkWriterContext
-from headgate.api.source import Plain
+from headgate.api.source import Plain, T
 from headgate.common.errors import UsageError
 from headgate.common.files.permissions import make_folder
 from headgate.connectors.dataframe.arrow_rows import TypedRows
@@ -18,15 +18,16 @@ from headgate.connectors.dataframe.sink import TypedWriter
 from headgate.connectors.dataframe.to_spark_commit import SparkCommitter
 from headgate.connectors.dataframe.to_spark_frames import Frames, SparkFrames
 from headgate.connectors.dataframe.to_spark_staging import Staging, staged_parquet
-from headgate.connectors.dataframe.writers.writer_contract import EpochWriter, FunctionWriter, SparkEpoch
+from headgate.connectors.dataframe.writers.writer_contract import EpochWriter, FunctionWriter, R, SparkEpoch
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 
 def spark_sink(
-    write: EpochWriter | Callable[[Any, SparkEpoch], object], schema: StructType | str | None = None
+    write: EpochWriter | Callable[[DataFrame, SparkEpoch], R], schema: StructType | str | None = None
 ) -> SparkSink:
     """A sink that hands what each checkpoint completes to `write`, as a DataFrame.
 
@@ -53,12 +54,14 @@ def spark_sink(
     return SparkSink(write if isinstance(write, EpochWriter) else FunctionWriter(write), schema)
 
 
-class SparkSink(Sink[Any], DataFrameConnector):
+class SparkSink(Sink, DataFrameConnector):
     """See :func:`spark_sink`."""
 
     accepts_columns = True
     leaves_output = False
     verb = "to_spark"
+    # Workers stage; what writes may hold whatever only a driver can have.
+    driver_only = ("_writer", "_frames", "_schema")
 
     def __init__(self, writer: EpochWriter, schema: StructType | str | None) -> None:
         self.guarantee = writer.guarantee
@@ -67,10 +70,6 @@ class SparkSink(Sink[Any], DataFrameConnector):
         self._folder: str | None = None
         self._rows: TypedRows | None = None
         self._frames: Frames | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        # Workers stage; what writes may hold whatever only a driver can have.
-        return {**self.__dict__, "_writer": None, "_frames": None, "_schema": None}
 
     @override
     def prepare(self, spark: SparkSession, folder: str) -> None:
@@ -84,7 +83,7 @@ class SparkSink(Sink[Any], DataFrameConnector):
         self._folder, self._frames = folder, frames
 
     @override
-    def create_writer(self, context: SinkWriterContext, restored: Sequence[Plain]) -> SinkWriter[Any]:
+    def create_writer(self, context: SinkWriterContext, restored: Sequence[Plain]) -> SinkWriter:
         if self._folder is None:
             raise unprepared("to_spark")
         columns = None if self._rows is None else self._rows.schema
@@ -111,16 +110,16 @@ class SparkSink(Sink[Any], DataFrameConnector):
         return self._description
 
 
-class StagingWriter(SinkWriter[Any]):
+class StagingWriter(SinkWriter[T]):
     """Writes pending files of the Parquet sink, and describes them by where they come from."""
 
     accepts_columns = True
 
-    def __init__(self, files: SinkWriter[Any], root: str, context: SinkWriterContext) -> None:
+    def __init__(self, files: SinkWriter[T], root: str, context: SinkWriterContext) -> None:
         self._files, self._root, self._context = files, root, context
 
     @override
-    def write(self, records: Any) -> None:
+    def write(self, records: list[T] | pa.RecordBatch) -> None:
         self._files.write(records)
 
     @override

@@ -15,6 +15,7 @@ from headgate.connectors.dataframe.writers.writer_contract import EpochWriter, S
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from py4j.java_gateway import JavaObject
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
@@ -38,7 +39,7 @@ class Frames(Protocol):
 
     def opened(
         self, paths: Sequence[str], columns: Columns, epoch: SparkEpoch, writer: EpochWriter
-    ) -> contextlib.AbstractContextManager[Any]:
+    ) -> contextlib.AbstractContextManager[DataFrame]:
         """The rows, for as long as they are being written."""
         ...
 
@@ -175,7 +176,7 @@ def cause(error: Exception) -> str:
         >>> cause(ValueError("no such table: t\n  at line 1"))
         'ValueError: no such table: t'
     """
-    java: Any = getattr(error, "java_exception", None)
+    java: JavaObject | None = getattr(error, "java_exception", None)
     if java is None:
         return f"{type(error).__name__}: {first_line(error)}"
     while (inner := java.getCause()) is not None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from headgate.api.sink import Fork, Sink, SinkCommitter, SinkCommitterContext
@@ -22,6 +22,9 @@ from headgate.common.files.stored_paths import inside, made_folder
 from headgate.common.registry import Kind, load
 from headgate.connectors.dataframe.connector import unprepared
 from headgate.connectors.dataframe.staged_files import TO_SPARK
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _ITSELF: Final = re.compile("")
 _PENDING: Final = re.compile(r"_pending/[^/]+/[^/]+", re.DOTALL)
@@ -105,11 +108,11 @@ class Staging:
         return self._committers[root]
 
 
-def staged_parquet(root: str, schema: Any) -> Sink[Any]:
+def staged_parquet(root: str, schema: pa.Schema | None) -> Sink:
     """The sink whose pending files are the staged rows; it never publishes one."""
     made = load(Kind.CONNECTOR, "parquet_sink")(root, schema=schema)
     made.format.verb = "to_spark"
-    sink: Sink[Any] = made
+    sink: Sink = made
     return sink
 
 
@@ -150,7 +153,7 @@ def _path(root: str, ready: Plain) -> Path:
     return inside(_elsewhere(ready["root"]), ready["pending"], _ROWS, _PENDING)
 
 
-def _elsewhere(root: object) -> Path:
+def _elsewhere(root: Plain) -> Path:
     """A staging folder that is not this program's, as a snapshot names it.
 
     Raises:

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import zlib
 from abc import ABC, abstractmethod
-from typing import Any, BinaryIO, Final, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from headgate.common.errors import StorageError
 from headgate.connectors.files.paths import GZIP_MAGIC, ZSTD_MAGIC
+
+if TYPE_CHECKING:
+    import zstandard
 
 _PIECE: Final = 64 * 1024
 _OUTPUT_TARGET: Final = 256 * 1024
@@ -83,7 +86,24 @@ class PlainStream(ByteStream):
         """Nothing is kept."""
 
 
-class CompressedStream(ByteStream):
+class MemberDecoder(Protocol):
+    """Decodes one gzip member or zstd frame."""
+
+    @property
+    def eof(self) -> bool:
+        """Whether the member has ended."""
+        ...
+
+    @property
+    def unused_data(self) -> bytes:
+        """What was fed and follows the member."""
+        ...
+
+
+D = TypeVar("D", bound=MemberDecoder)
+
+
+class CompressedStream(ByteStream, Generic[D]):
     """Bytes of concatenated gzip members or zstd frames.
 
     Attributes:
@@ -97,14 +117,14 @@ class CompressedStream(ByteStream):
         self._input, self._input_end = b"", member
         self._offset = offset
         self._members: list[tuple[int, int]] = []
-        self._decoder: Any = None
+        self._decoder: D | None = None
 
     @abstractmethod
-    def _new_decoder(self) -> Any:
-        """A decoder of one member, with `eof` and `unused_data`."""
+    def _new_decoder(self) -> D:
+        """A decoder of one member."""
 
     @abstractmethod
-    def _decode(self, size: int) -> bytes:
+    def _decode(self, decoder: D, size: int) -> bytes:
         """Feed the decoder from `_input` and keep there what was not fed; at the end of a member,
         what follows it is in the decoder's `unused_data` and precedes `_input`.
         """
@@ -113,18 +133,20 @@ class CompressedStream(ByteStream):
         """See the base."""
         while True:
             ended = not self._input and not self._refill()
-            if self._decoder is None:
+            decoder = self._decoder
+            if decoder is None:
                 if ended:
                     return b""
-                if not self._begin_member():
+                decoder = self._begin_member()
+                if decoder is None:
                     continue
             try:
-                data = self._decode(size)
+                data = self._decode(decoder, size)
             except Exception as problem:
                 raise self._damaged(f"is damaged ({problem})", self._members[-1][0]) from problem
             self._offset += len(data)
-            if self._decoder.eof:
-                self._input = self._decoder.unused_data + self._input
+            if decoder.eof:
+                self._input = decoder.unused_data + self._input
                 self._decoder = None
             elif ended and not data:
                 raise self._damaged("ends in the middle of a member", self._input_end)
@@ -152,16 +174,16 @@ class CompressedStream(ByteStream):
         self._input_end += len(self._input)
         return bool(self._input)
 
-    def _begin_member(self) -> bool:
-        """False when there was only padding, which tape-minded tools append."""
+    def _begin_member(self) -> D | None:
+        """Begin a member; None when there was only padding, which tape-minded tools append."""
         stripped = self._input.lstrip(b"\0")
         if not stripped:
             self._input = b""
-            return False
+            return None
         self._input = stripped
         self._members.append((self._input_end - len(stripped), self._offset))
         self._decoder = self._new_decoder()
-        return True
+        return self._decoder
 
     def _damaged(self, what: str, at: int) -> StorageError:
         return StorageError(
@@ -170,22 +192,22 @@ class CompressedStream(ByteStream):
         )
 
 
-class GzipStream(CompressedStream):
+class GzipStream(CompressedStream["zlib._Decompress"]):
     """Concatenated gzip members; zlib verifies the checksum of each."""
 
     kind = "gzip"
 
-    def _new_decoder(self) -> Any:
+    def _new_decoder(self) -> zlib._Decompress:
         return zlib.decompressobj(wbits=31)
 
-    def _decode(self, size: int) -> bytes:
-        data: bytes = self._decoder.decompress(self._input, size)
+    def _decode(self, decoder: zlib._Decompress, size: int) -> bytes:
+        data = decoder.decompress(self._input, size)
         # At the end of a member zlib may name the rest in both places.
-        self._input = b"" if self._decoder.eof else self._decoder.unconsumed_tail
+        self._input = b"" if decoder.eof else decoder.unconsumed_tail
         return data
 
 
-class ZstdStream(CompressedStream):
+class ZstdStream(CompressedStream["zstandard.ZstdDecompressionObj"]):
     """Concatenated zstd frames.
 
     The decoder has no bound for its output, so the size of the input pieces follows the ratio seen.
@@ -197,7 +219,7 @@ class ZstdStream(CompressedStream):
         super().__init__(file, path, member, offset)
         self._piece, self._ready = 4096, memoryview(b"")
 
-    def _new_decoder(self) -> Any:
+    def _new_decoder(self) -> zstandard.ZstdDecompressionObj:
         import zstandard
 
         return zstandard.ZstdDecompressor().decompressobj()
@@ -209,9 +231,9 @@ class ZstdStream(CompressedStream):
         data, self._ready = bytes(self._ready[:size]), self._ready[size:]
         return data
 
-    def _decode(self, size: int) -> bytes:
+    def _decode(self, decoder: zstandard.ZstdDecompressionObj, size: int) -> bytes:
         piece, rest = self._input[: self._piece], self._input[self._piece :]
-        data: bytes = self._decoder.decompress(piece)
+        data = decoder.decompress(piece)
         self._input = rest
         if len(data) > 2 * _OUTPUT_TARGET:
             self._piece = max(64, self._piece // 2)

@@ -11,7 +11,7 @@ import csv
 import types
 import typing
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from typing_extensions import TypedDict
 
@@ -23,12 +23,18 @@ from headgate.connectors.files.json_decoder import is_named_tuple, named_tuple_m
 from headgate.connectors.files.text_cursor import RECORD_BYTES_MAX, Decoded
 from headgate.connectors.pydantic_rows import check_decodable, is_model, model_hook
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+T = TypeVar("T")
+R = TypeVar("R", covariant=True)
+
 _BAD: Final = (csv.Error, ValueError)
 
 Rows = list[list[str]]
 
 
-class RowMaker(Protocol):
+class RowMaker(Protocol[R]):
     """Makes records of rows of text.
 
     Attributes:
@@ -37,16 +43,16 @@ class RowMaker(Protocol):
 
     names: list[str] | None
 
-    def __call__(self, header: Sequence[str], rows: Rows) -> Any:
+    def __call__(self, header: Sequence[str], rows: Rows) -> list[R] | pa.RecordBatch:
         """All records; ValueError when one of the rows does not fit."""
         ...
 
 
-class CsvDecoder:
+class CsvDecoder(Generic[T]):
     """Decodes blocks of CSV; see :class:`headgate.connectors.files.text_cursor.TextDecoder`."""
 
     def __init__(
-        self, name: str, make: RowMaker, on_error: OnError, delimiter: str, has_header: bool, saved: Plain
+        self, name: str, make: RowMaker[T], on_error: OnError, delimiter: str, has_header: bool, saved: Plain
     ) -> None:
         if not has_header and make.names is None:
             raise UsageError(
@@ -89,7 +95,7 @@ class CsvDecoder:
             end = earlier
         return end + 1
 
-    def decode(self, data: bytes, first_line: int) -> Decoded:
+    def decode(self, data: bytes, first_line: int) -> Decoded[T]:
         """Decode whole records: together when they are clean, one by one otherwise."""
         if b'"' not in data:
             body = data[:-1] if data.endswith(b"\n") else data
@@ -101,7 +107,7 @@ class CsvDecoder:
                 pass
         return self._singly(data, first_line)
 
-    def _singly(self, data: bytes, first_line: int) -> Decoded:
+    def _singly(self, data: bytes, first_line: int) -> Decoded[T]:
         rows: Rows = []
         raws: list[tuple[int, int, bytes]] = []
         failed: list[tuple[int, BadRecord]] = []
@@ -130,7 +136,7 @@ class CsvDecoder:
             raise bad_record_error(bad[0][1])
         return Decoded(kept, [end for i, (_, end, _) in enumerate(raws) if i not in lost], bad)
 
-    def _fitting(self, rows: Rows) -> tuple[Any, list[tuple[int, str]]]:
+    def _fitting(self, rows: Rows) -> tuple[list[T] | pa.RecordBatch, list[tuple[int, str]]]:
         """Records of the rows that fit the schema, and (index, reason) of the others."""
         try:
             return self._make(self._header, rows), []
@@ -186,7 +192,7 @@ def _lines(data: bytes) -> list[bytes]:
     return lines if lines[-1] else lines[:-1]
 
 
-def row_maker(schema: Any | None, arrow: bool) -> RowMaker:
+def row_maker(schema: Any | None, arrow: bool) -> RowMaker[Any]:
     """How rows become records of the schema.
 
     Raises:
@@ -262,11 +268,11 @@ class ArrowMaker:
 
     names: list[str] | None
 
-    def __init__(self, schema: Any) -> None:
+    def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
         self.names = list(schema.names)
 
-    def __call__(self, header: Sequence[str], rows: Rows) -> Any:
+    def __call__(self, header: Sequence[str], rows: Rows) -> pa.RecordBatch:
         """See the protocol."""
         import pyarrow as pa
 

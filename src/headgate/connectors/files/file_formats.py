@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from typing_extensions import TypeVar, override
+from typing_extensions import override
 
-from headgate.api.source import Plain
+from headgate.api.source import Plain, T
 from headgate.common.errors import UsageError
 from headgate.connectors.files.bad_records import OnError
 from headgate.connectors.files.paths import Paths, expand
 from headgate.connectors.files.source import FileCursor, FilesSource, TextFilesSource
 from headgate.connectors.files.text_cursor import TextDecoder
 
-T = TypeVar("T", default=Any)
 
-
-def json_source(paths: Paths, schema: Any | None = None, on_error: OnError = "fail") -> JsonSource[Any]:
+def json_source(paths: Paths, schema: Any | None = None, on_error: OnError = "fail") -> JsonSource:
     """A bounded source of JSON lines; plain, gzip and zstd files, told by their content.
 
     Args:
@@ -43,7 +41,7 @@ def csv_source(
     *,
     delimiter: str = ",",
     header: bool = True,
-) -> CsvSource[Any]:
+) -> CsvSource:
     """A bounded source of CSV files with quoting as in RFC 4180, line breaks in quotes included.
 
     Args:
@@ -82,11 +80,11 @@ class JsonSource(TextFilesSource[T]):
         self.schema = schema
 
     @override
-    def new_decoder(self, path: str, saved: Plain) -> TextDecoder:
+    def new_decoder(self, path: str, saved: Plain) -> TextDecoder[T]:
         from headgate.connectors.files import json_decoder as decoding
 
         arrow = is_arrow_schema(self.schema)
-        parser: decoding.LineParser = (
+        parser: decoding.LineParser[T] = (
             decoding.ArrowParser(self.schema) if arrow else decoding.ObjectParser(self.schema)
         )
         return decoding.JsonDecoder(path, parser, self.on_error)
@@ -107,7 +105,7 @@ class CsvSource(TextFilesSource[T]):
         self.schema, self.delimiter, self.header = schema, delimiter, header
 
     @override
-    def new_decoder(self, path: str, saved: Plain) -> TextDecoder:
+    def new_decoder(self, path: str, saved: Plain) -> TextDecoder[T]:
         from headgate.connectors.files.csv_decoder import CsvDecoder, row_maker
 
         maker = row_maker(self.schema, is_arrow_schema(self.schema))
@@ -124,7 +122,7 @@ class CsvSource(TextFilesSource[T]):
         super().validate()
 
 
-class ParquetSource(FilesSource[Any]):
+class ParquetSource(FilesSource[T]):
     """See :func:`parquet_source`."""
 
     def __init__(self, paths: Paths, columns: Sequence[str] | None) -> None:
@@ -132,7 +130,7 @@ class ParquetSource(FilesSource[Any]):
         self.columns = None if columns is None else list(columns)
 
     @override
-    def open_cursor(self, path: str, position: Plain) -> FileCursor:
+    def open_cursor(self, path: str, position: Plain) -> FileCursor[T]:
         from headgate.connectors.files.parquet_cursor import ParquetCursor
 
         return ParquetCursor(path, self.columns, position)

@@ -9,6 +9,7 @@ from typing import Final
 
 from headgate.common.files.durable import crc32, sha256
 from headgate.common.files.stored_paths import inside
+from headgate.common.plain_data import Plain
 
 PENDING: Final = "_pending"
 """Below the output directory; readers of directories skip names that begin with ``_``."""
@@ -48,7 +49,7 @@ def pending_folder(job: str, uid: str) -> str:
     return f"{safe(job)}+{safe(uid)}"
 
 
-def pending_path(root: str | Path, stored: object) -> Path:
+def pending_path(root: str | Path, stored: Plain) -> Path:
     """Where a prepared file lies, of which a snapshot may say anything.
 
     Raises:

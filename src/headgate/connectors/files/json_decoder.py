@@ -7,8 +7,8 @@ as a bad record. Numbers beyond a double's range and NaN are no JSON and bad rec
 from __future__ import annotations
 
 import typing
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeGuard, TypeVar
 
 import msgspec
 
@@ -21,6 +21,9 @@ from headgate.connectors.pydantic_rows import check_decodable, model_hook
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+T = TypeVar("T")
+R = TypeVar("R", covariant=True)
 
 _BAD = (ValueError, RecursionError)
 _BORDERS = (b"}\n{", b"}\r\n{", b"]\n[")
@@ -38,22 +41,22 @@ def one_record_per_line(data: bytes, records: int) -> bool:
     return records == inner + 1 and any(inner == body.count(border) for border in _BORDERS)
 
 
-class LineParser(Protocol):
+class LineParser(Protocol[R]):
     """Decodes lines, strictly one record per line."""
 
-    def block(self, data: bytes) -> Any | None:
+    def block(self, data: bytes) -> list[R] | pa.RecordBatch | None:
         """All records of a block when each line is one; None when lines must be looked at singly."""
         ...
 
-    def singly(self, lines: Sequence[bytes]) -> tuple[Any, list[tuple[int, str]]]:
+    def singly(self, lines: Sequence[bytes]) -> tuple[list[R] | pa.RecordBatch, list[tuple[int, str]]]:
         """The good records of non-empty lines, and (line index, reason) of the others."""
         ...
 
 
-class JsonDecoder:
+class JsonDecoder(Generic[T]):
     """Decodes blocks of JSON lines; see :class:`headgate.connectors.files.text_cursor.TextDecoder`."""
 
-    def __init__(self, name: str, parser: LineParser, on_error: OnError) -> None:
+    def __init__(self, name: str, parser: LineParser[T], on_error: OnError) -> None:
         self._name, self._parser, self._on_error = name, parser, on_error
 
     def begin(self, data: bytes) -> int:
@@ -68,7 +71,7 @@ class JsonDecoder:
         """Right after the last line feed."""
         return data.rfind(b"\n") + 1
 
-    def decode(self, data: bytes, first_line: int) -> Decoded:
+    def decode(self, data: bytes, first_line: int) -> Decoded[T]:
         """Decode whole lines: together when they are clean, one by one otherwise."""
         records = self._parser.block(data)
         if records is not None:
@@ -91,14 +94,14 @@ class JsonDecoder:
         return Decoded(records, [end for i, end in enumerate(ends) if i not in lost], bad)
 
 
-class ObjectParser:
+class ObjectParser(Generic[T]):
     """Lines become Python objects with msgspec."""
 
-    def __init__(self, schema: Any | None) -> None:
+    def __init__(self, schema: type[T] | None) -> None:
         decoder, self._finish = object_decoder(schema)
         self._decode, self._decode_lines = decoder.decode, decoder.decode_lines
 
-    def block(self, data: bytes) -> list[Any] | None:
+    def block(self, data: bytes) -> list[T] | None:
         """See the protocol."""
         try:
             records = self._decode_lines(data)
@@ -108,7 +111,7 @@ class ObjectParser:
             return None
         return records if self._finish is None else self._finish(records)
 
-    def singly(self, lines: Sequence[bytes]) -> tuple[list[Any], list[tuple[int, str]]]:
+    def singly(self, lines: Sequence[bytes]) -> tuple[list[T], list[tuple[int, str]]]:
         """See the protocol."""
         good, bad = [], []
         for index, line in enumerate(lines):
@@ -119,7 +122,9 @@ class ObjectParser:
         return good if self._finish is None else self._finish(good), bad
 
 
-def object_decoder(schema: Any | None) -> tuple[Any, Callable[[list[Any]], list[Any]] | None]:
+def object_decoder(
+    schema: type[T] | None,
+) -> tuple[msgspec.json.Decoder[Any], Callable[[list[Any]], list[T]] | None]:
     """A msgspec decoder for the schema, and what to do with its records, if anything.
 
     Raises:
@@ -139,12 +144,12 @@ def object_decoder(schema: Any | None) -> tuple[Any, Callable[[list[Any]], list[
         ) from problem
 
 
-def is_named_tuple(schema: Any) -> bool:
+def is_named_tuple(schema: type[T] | Mapping[str, T]) -> TypeGuard[type[NamedTuple]]:
     """Whether it is a NamedTuple class."""
     return isinstance(schema, type) and issubclass(schema, tuple) and hasattr(schema, "_fields")
 
 
-def struct_like(schema: Any) -> type[msgspec.Struct]:
+def struct_like(schema: type[NamedTuple]) -> type[msgspec.Struct]:
     """A struct with a NamedTuple's fields: msgspec reads NamedTuples from arrays, files hold objects."""
     hints = typing.get_type_hints(schema, include_extras=True)
     fields: list[Any] = [
@@ -156,7 +161,7 @@ def struct_like(schema: Any) -> type[msgspec.Struct]:
     return msgspec.defstruct(schema.__name__, fields, gc=False)
 
 
-def named_tuple_maker(schema: Any) -> Callable[[list[Any]], list[Any]]:
+def named_tuple_maker(schema: type[NamedTuple]) -> Callable[[list[Any]], list[Any]]:
     """Turns structs of :func:`struct_like` into the NamedTuples."""
     make, values = schema._make, msgspec.structs.astuple
     return lambda records: [make(values(record)) for record in records]

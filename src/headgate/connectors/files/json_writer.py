@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -10,6 +10,9 @@ from headgate.common.errors import UsageError
 from headgate.connectors.files.json_decoder import is_named_tuple
 from headgate.connectors.files.part_file import PartFile
 from headgate.connectors.pydantic_rows import is_model
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 def _other(value: Any) -> Any:
@@ -29,7 +32,7 @@ class JsonPartWriter:
         self._file = file
         self._encoder = msgspec.json.Encoder(enc_hook=_other)
 
-    def write(self, records: Any) -> None:
+    def write(self, records: list[Any] | pa.RecordBatch) -> None:
         """Encode a list of records or a record batch."""
         if hasattr(records, "to_pylist"):
             records = records.to_pylist()

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -24,11 +24,12 @@ from headgate.common.errors import FencedError, OperatingError
 from headgate.common.files.durable import read_bytes
 from headgate.common.files.durable_file import create_new
 from headgate.common.files.stored_paths import unlinked
+from headgate.common.plain_data import Json
 from headgate.connectors.files.file_names import TAKEN_BACK, origin_of, pending_folder, safe
 from headgate.connectors.files.part_file import storage_error
 
 _encoder: Final = msgspec.json.Encoder()
-_decoder: Final = json_decoder(dict[str, Any])
+_decoder: Final = json_decoder(dict[str, Json])
 
 LINES: Final = "_headgate"
 """Below the output directory; readers of directories skip names that begin with ``_``."""

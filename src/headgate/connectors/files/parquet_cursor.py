@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from headgate.api.source import BadRecord, Plain
 from headgate.common.errors import OperatingError, StorageError, UsageError
@@ -44,16 +44,17 @@ class ParquetCursor:
             raise self._unreadable(problem) from problem
         self._groups = self._file.metadata.num_row_groups
         self._batches: Iterator[pa.RecordBatch] | None = None
-        self._batch: Any = None
+        self._batch: pa.RecordBatch | None = None
         self._at = 0
 
-    def poll(self, max_records: int) -> tuple[Any, list[BadRecord]] | None:
+    def poll(self, max_records: int) -> tuple[pa.RecordBatch, list[BadRecord]] | None:
         """A slice of the next batch; None at the end."""
         try:
             if not self._fill():
                 return None
         except Exception as problem:
             raise self._unreadable(problem) from problem
+        assert self._batch is not None  # filled, as there are rows left
         piece = self._batch.slice(self._at, max(1, max_records))
         self._at += piece.num_rows
         self._row += piece.num_rows

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from headgate.common.errors import UsageError
 from headgate.connectors.fields import fields_of
 from headgate.connectors.files.part_file import PartFile
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+T = TypeVar("T")
 
 ROW_GROUP_ROWS: Final = 131_072
 ROW_GROUP_BYTES: Final = 16 * 1024 * 1024
@@ -20,10 +26,10 @@ class Columns:
         verb: what the program called, for messages.
     """
 
-    def __init__(self, schema: Any | None, verb: str = "write_parquet") -> None:
+    def __init__(self, schema: pa.Schema | None, verb: str = "write_parquet") -> None:
         self.schema, self._verb = schema, verb
 
-    def batch_of(self, records: Any) -> Any:
+    def batch_of(self, records: list[T] | pa.RecordBatch) -> pa.RecordBatch:
         """The records as a batch of the schema.
 
         Raises:
@@ -47,7 +53,7 @@ class Columns:
             f"({_shown(self.schema)}); give {self._verb}(schema=...) or convert the columns"
         )
 
-    def _from_rows(self, rows: list[dict[str, Any]]) -> Any:
+    def _from_rows(self, rows: list[dict[str, Any]]) -> pa.RecordBatch:
         import pyarrow as pa
 
         try:
@@ -72,7 +78,7 @@ class Columns:
             ) from problem
 
 
-def _shown(schema: Any) -> str:
+def _shown(schema: pa.Schema) -> str:
     return ", ".join(f"{field.name}: {field.type}" for field in schema)
 
 
@@ -81,11 +87,11 @@ class ParquetPartWriter:
 
     def __init__(self, file: PartFile, columns: Columns, dictionary: bool = True) -> None:
         self._file, self._columns, self._dictionary = file, columns, dictionary
-        self._writer: Any = None
-        self._buffered: list[Any] = []
+        self._writer: pq.ParquetWriter | None = None
+        self._buffered: list[pa.RecordBatch] = []
         self._rows = self._bytes = 0
 
-    def write(self, records: Any) -> None:
+    def write(self, records: list[T] | pa.RecordBatch) -> None:
         """Buffer a list of records or a record batch."""
         batch = self._columns.batch_of(records)
         self._buffered.append(batch)
@@ -96,10 +102,9 @@ class ParquetPartWriter:
 
     def finish(self) -> None:
         """Write the last rows and the footer."""
-        self._flush()
-        self._writer.close()
+        self._flush().close()
 
-    def _flush(self) -> None:
+    def _flush(self) -> pq.ParquetWriter:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -108,3 +113,4 @@ class ParquetPartWriter:
         if self._buffered:
             self._writer.write_table(pa.Table.from_batches(self._buffered, self._columns.schema))
         self._buffered, self._rows, self._bytes = [], 0, 0
+        return self._writer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from headgate.common.errors import StorageError
 from headgate.common.files.durable import crc32 as crc32_of
@@ -14,6 +14,9 @@ from headgate.common.files.durable_file import Measured, NewFile, sync_names
 from headgate.common.files.permissions import Permissions
 from headgate.common.process.children import OwnProcess, hide
 from headgate.common.process.limits import advice
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 
 class PartFile(io.RawIOBase):
@@ -55,7 +58,7 @@ class PartFile(io.RawIOBase):
         """Bytes written so far."""
         return self.size
 
-    def write(self, data: Any) -> int:
+    def write(self, data: ReadableBuffer) -> int:
         """Write all of the data."""
         if self._discarded:
             # A format's writer may want to end its file when it is collected as garbage.

@@ -15,6 +15,7 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from headgate.common.errors import StrayPathError, UsageError
+from headgate.common.plain_data import Plain
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
@@ -100,7 +101,7 @@ def tops(paths: Paths) -> tuple[str, ...]:
     )
 
 
-def check_meant(stored: object, below: Sequence[str], source: str) -> str:
+def check_meant(stored: Plain, below: Sequence[str], source: str) -> str:
     """A file that a snapshot names, once it is certain that the program names it, too.
 
     Args:

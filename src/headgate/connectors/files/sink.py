@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 from typing_extensions import override
 
 from headgate.api.sink import Sink, SinkCommitter, SinkWriter, SinkWriterContext
-from headgate.api.source import Plain
+from headgate.api.source import Plain, T
 from headgate.common.errors import UsageError
 from headgate.common.files.stored_paths import unlinked
 from headgate.connectors.files.committer import FilesCommitter
@@ -77,7 +77,7 @@ def parquet_sink(
 class PartWriter(Protocol):
     """Encodes records into one open part file."""
 
-    def write(self, records: Any) -> None:
+    def write(self, records: list[T] | pa.RecordBatch) -> None:
         """Encode a list of records or a record batch."""
         ...
 
@@ -139,7 +139,7 @@ class ParquetFormat:
         return lambda file: ParquetPartWriter(file, columns, dictionary)
 
 
-class FilesSink(Sink[Any]):
+class FilesSink(Sink):
     """See :func:`json_sink` and :func:`parquet_sink`."""
 
     def __init__(
@@ -155,7 +155,7 @@ class FilesSink(Sink[Any]):
         self.roll_bytes, self.if_exists = roll_bytes, if_exists
 
     @override
-    def create_writer(self, context: SinkWriterContext, restored: Sequence[Plain]) -> SinkWriter[Any]:
+    def create_writer(self, context: SinkWriterContext, restored: Sequence[Plain]) -> SinkWriter:
         return FilesWriter(self, context)
 
     @override
@@ -194,7 +194,7 @@ def _check_writable(folder: Path) -> None:
         raise UsageError(f"cannot write in {str(folder)!r}; allow writing there or choose another directory")
 
 
-class FilesWriter(SinkWriter[Any]):
+class FilesWriter(SinkWriter[T]):
     """Writes one pending file at a time; opens it with the first record, so none is ever empty."""
 
     accepts_columns = True
@@ -208,7 +208,7 @@ class FilesWriter(SinkWriter[Any]):
         self._unprepared: list[tuple[PartFile, dict[str, Plain]]] = []
 
     @override
-    def write(self, records: Any) -> None:
+    def write(self, records: list[T] | pa.RecordBatch) -> None:
         if len(records) == 0:
             return
         if self._current is None:

@@ -8,9 +8,9 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
-from typing_extensions import TypeVar, override
+from typing_extensions import override
 
 from headgate.api.source import (
     END_OF_INPUT,
@@ -23,6 +23,7 @@ from headgate.api.source import (
     SourceReaderContext,
     Split,
     SplitEnumerator,
+    T,
 )
 from headgate.common.errors import OperatingError, StorageError, UsageError
 from headgate.connectors.files.bad_records import OnError, check_on_error
@@ -30,15 +31,20 @@ from headgate.connectors.files.bytestreams import open_stream
 from headgate.connectors.files.paths import Paths, check_meant, expand, tops
 from headgate.connectors.files.text_cursor import TextCursor, TextDecoder
 
-T = TypeVar("T", default=Any)
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 
 _EMPTY_FILES_PER_POLL: Final = 64
 
 
-class FileCursor(Protocol):
+R = TypeVar("R", covariant=True)
+
+
+class FileCursor(Protocol[R]):
     """One open file."""
 
-    def poll(self, max_records: int) -> tuple[Any, list[BadRecord]] | None:
+    def poll(self, max_records: int) -> tuple[list[R] | pa.RecordBatch, list[BadRecord]] | None:
         """Records (perhaps none this time) and the bad ones met on the way; None at the end."""
         ...
 
@@ -69,7 +75,7 @@ class FilesSource(Source[T]):
             self._tops = tops(self.paths)
 
     @abstractmethod
-    def open_cursor(self, path: str, position: Plain) -> FileCursor:
+    def open_cursor(self, path: str, position: Plain) -> FileCursor[T]:
         """Open a file at a position; called in a worker.
 
         Raises:
@@ -116,7 +122,7 @@ class FilesSource(Source[T]):
         expand(self.paths, self.file_format)
         self._tops = tops(self.paths)
 
-    def check_meant(self, path: object) -> str:
+    def check_meant(self, path: Plain) -> str:
         """A path that may come out of a snapshot, if it is one of the source's.
 
         Raises:
@@ -135,11 +141,11 @@ class TextFilesSource(FilesSource[T]):
     """Files of lines, whatever the lines are."""
 
     @abstractmethod
-    def new_decoder(self, path: str, saved: Plain) -> TextDecoder:
+    def new_decoder(self, path: str, saved: Plain) -> TextDecoder[T]:
         """A decoder for one file; `saved` is what its `saved()` gave at the position, or None."""
 
     @override
-    def open_cursor(self, path: str, position: Plain) -> FileCursor:
+    def open_cursor(self, path: str, position: Plain) -> FileCursor[T]:
         size = Path(path).stat().st_size
         if position is None:
             return TextCursor(path, size, open_stream(path), self.new_decoder(path, None), None)
@@ -175,7 +181,7 @@ class FilesReader(SourceReader[T]):
         self.bad_records, self.skipped = [], 0
         self._source, self._on_error = source, on_error
         self._splits: deque[Split] = deque()
-        self._cursor: FileCursor | None = None
+        self._cursor: FileCursor[T] | None = None
         self._final = False
 
     @override
@@ -187,7 +193,7 @@ class FilesReader(SourceReader[T]):
         self._final = True
 
     @override
-    def poll(self, max_records: int) -> list[T] | Any | PollStatus:
+    def poll(self, max_records: int) -> list[T] | pa.RecordBatch | PollStatus:
         for _ in range(_EMPTY_FILES_PER_POLL):
             if not self._splits:
                 return END_OF_INPUT if self._final else NOTHING_AVAILABLE
@@ -220,7 +226,7 @@ class FilesReader(SourceReader[T]):
         if cursor is not None:
             cursor.close()
 
-    def _opened(self) -> FileCursor:
+    def _opened(self) -> FileCursor[T]:
         if self._cursor is None:
             split = self._splits[0]
             self._cursor = self._source.open_cursor(self._source.check_meant(split.id), split.position)

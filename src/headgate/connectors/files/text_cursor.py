@@ -9,12 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from headgate.api.source import BadRecord, Plain
 from headgate.common.errors import BadRecordError, OperatingError
 from headgate.common.files.durable import crc32 as crc32_of
 from headgate.connectors.files.bytestreams import ByteStream
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+T = TypeVar("T")
 
 BLOCK_BYTES: Final = 256 * 1024
 """Small enough for the processor's cache: larger blocks decoded a quarter slower."""
@@ -25,7 +30,7 @@ _BOM: Final = b"\xef\xbb\xbf"
 
 
 @dataclass(slots=True)
-class Decoded:
+class Decoded(Generic[T]):
     """A decoded block.
 
     Attributes:
@@ -35,12 +40,12 @@ class Decoded:
         bad: what did not decode, each with the number of good records before it.
     """
 
-    records: Any
+    records: list[T] | pa.RecordBatch
     ends: Sequence[int] | None = None
     bad: list[tuple[int, BadRecord]] = field(default_factory=list)
 
 
-class TextDecoder(Protocol):
+class TextDecoder(Protocol[T]):
     """How a text format is cut and decoded; one per open file."""
 
     def begin(self, data: bytes) -> int:
@@ -57,26 +62,29 @@ class TextDecoder(Protocol):
         """How many bytes from the front are whole records; 0 when there is none."""
         ...
 
-    def decode(self, data: bytes, first_line: int) -> Decoded:
+    def decode(self, data: bytes, first_line: int) -> Decoded[T]:
         """Decode whole records; `first_line` counts from 1."""
         ...
 
 
-class TextCursor:
+class TextCursor(Generic[T]):
     """One open file: polls records, tells the position right after the last one polled."""
 
-    def __init__(self, name: str, size: int, stream: ByteStream, decoder: TextDecoder, start: Plain) -> None:
+    def __init__(
+        self, name: str, size: int, stream: ByteStream, decoder: TextDecoder[T], start: Plain
+    ) -> None:
         self._name, self._size, self._stream, self._decoder, self._start = name, size, stream, decoder, start
         self._offset = self._line = 0
         self._to_skip = 0
-        self._data, self._decoded, self._at = b"", Decoded([]), 0
+        self._data, self._at = b"", 0
+        self._decoded: Decoded[T] = Decoded([])
         self._rest, self._before, self._ended = b"", b"", False
         self._fresh = start is None
         if start is not None:
             self._offset, self._line = start["offset"], start["line"]
             self._to_skip = stream.approach(start["skip"], start["tail"][0])
 
-    def poll(self, max_records: int) -> tuple[Any, list[BadRecord]] | None:
+    def poll(self, max_records: int) -> tuple[list[T] | pa.RecordBatch, list[BadRecord]] | None:
         """Records (perhaps none this time) and the bad ones met on the way; None at the end."""
         if self._to_skip:
             self._skip()

@@ -148,7 +148,7 @@ _CONNECT: Final = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED")
 
 def check_suitable(context: SparkContext) -> None:
     """Refuse a Spark in which a gang could not run."""
-    from py4j.clientserver import ClientServer  # type: ignore[import-untyped]
+    from py4j.clientserver import ClientServer
 
     if context.getConf().get("spark.dynamicAllocation.enabled", "false") == "true":
         raise UsageError(

@@ -13,7 +13,7 @@ import contextlib
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from typing_extensions import override
 
@@ -22,6 +22,7 @@ from headgate.common.files.durable import crc32
 from headgate.connectors.dataframe.writers.writer_contract import EpochWriter, SparkEpoch
 
 if TYPE_CHECKING:
+    from py4j.java_gateway import JavaObject
     from pyspark.sql import DataFrame, SparkSession
 
 EPOCHS: Final = "headgate_epochs"
@@ -102,7 +103,7 @@ class JdbcWriter(EpochWriter):
     def _fill(self, frame: DataFrame, stage: str) -> None:
         frame.write.mode("overwrite").jdbc(self.url, stage, properties=self.properties)
 
-    def _move(self, connection: Any, epoch: SparkEpoch, stage: str, names: str, rows: int) -> None:
+    def _move(self, connection: JavaObject, epoch: SparkEpoch, stage: str, names: str, rows: int) -> None:
         """All or nothing; nothing when another try was first."""
         try:
             self._note(connection, epoch)
@@ -116,7 +117,7 @@ class JdbcWriter(EpochWriter):
         self._require_each_once(connection, epoch, stage, rows)
         connection.commit()
 
-    def _require_each_once(self, connection: Any, epoch: SparkEpoch, stage: str, rows: int) -> None:
+    def _require_each_once(self, connection: JavaObject, epoch: SparkEpoch, stage: str, rows: int) -> None:
         found = _counted(connection, stage)
         if found != rows:
             raise OperatingError(
@@ -126,7 +127,7 @@ class JdbcWriter(EpochWriter):
                 "set spark.speculation to false"
             )
 
-    def _note(self, connection: Any, epoch: SparkEpoch) -> None:
+    def _note(self, connection: JavaObject, epoch: SparkEpoch) -> None:
         """Waits for a transaction that has noted the same epoch and is not at its end yet."""
         statement = connection.prepareStatement(
             f"insert into {self._epochs} (lineage, sink, epoch, job) values (?, ?, ?, ?)"  # noqa: S608
@@ -138,7 +139,7 @@ class JdbcWriter(EpochWriter):
         statement.executeUpdate()
         statement.close()
 
-    def _is_written(self, connection: Any, epoch: SparkEpoch) -> bool:
+    def _is_written(self, connection: JavaObject, epoch: SparkEpoch) -> bool:
         statement = connection.prepareStatement(
             f"select 1 from {self._epochs} where lineage = ? and sink = ? and epoch = ?"  # noqa: S608
         )
@@ -149,7 +150,7 @@ class JdbcWriter(EpochWriter):
         statement.close()
         return found
 
-    def _stale(self, connection: Any, epoch: SparkEpoch) -> list[str]:
+    def _stale(self, connection: JavaObject, epoch: SparkEpoch) -> list[str]:
         """Staging tables of this sink that drivers up to this one have left."""
         schema, prefix = self._schema.rstrip(".") or None, _prefix(epoch)
         rows = connection.getMetaData().getTables(None, schema, f"{prefix}%", None)
@@ -162,13 +163,15 @@ class JdbcWriter(EpochWriter):
         return found
 
     def _quoted(self, spark: SparkSession, name: str) -> str:
-        jvm: Any = spark._jvm
+        jvm = spark._jvm
+        assert jvm is not None, "a session of this process has a JVM"
         dialects = jvm.org.apache.spark.sql.jdbc.JdbcDialects
         return str(dialects.get(self.url).quoteIdentifier(name))
 
     @contextmanager
-    def _connection(self, spark: SparkSession) -> Iterator[Any]:
-        jvm: Any = spark._jvm
+    def _connection(self, spark: SparkSession) -> Iterator[JavaObject]:
+        jvm = spark._jvm
+        assert jvm is not None, "a session of this process has a JVM"
         wanted = jvm.java.util.Properties()
         for key, value in self.properties.items():
             wanted.setProperty(key, value)
@@ -198,7 +201,7 @@ def staging_table(epoch: SparkEpoch) -> str:
     return f"{_prefix(epoch)}{epoch.epoch}_{epoch.generation}_{epoch.token}"
 
 
-def _run(connection: Any, text: str) -> None:
+def _run(connection: JavaObject, text: str) -> None:
     statement = connection.createStatement()
     try:
         statement.execute(text)
@@ -206,7 +209,7 @@ def _run(connection: Any, text: str) -> None:
         statement.close()
 
 
-def _counted(connection: Any, table: str) -> int:
+def _counted(connection: JavaObject, table: str) -> int:
     statement = connection.createStatement()
     try:
         rows = statement.executeQuery(f"select count(*) from {table}")  # noqa: S608

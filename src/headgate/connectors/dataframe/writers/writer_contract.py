@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final, Generic, TypeVar
 
 from typing_extensions import override
 
@@ -13,6 +13,9 @@ from headgate.common.errors import OperatingError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+R = TypeVar("R")
+"""What a user's function returns, which is ignored."""
 
 AT_LEAST_ONCE: Final = "at-least-once"
 IDEMPOTENT: Final = "exactly-once (idempotent writes)"
@@ -112,12 +115,12 @@ class EpochWriter(ABC):
         return type(self).__name__
 
 
-class FunctionWriter(EpochWriter):
+class FunctionWriter(EpochWriter, Generic[R]):
     """The user's function, which is called again where it is not known how the last call ended."""
 
     guarantee = AT_LEAST_ONCE
 
-    def __init__(self, function: Callable[[Any, SparkEpoch], object]) -> None:
+    def __init__(self, function: Callable[[DataFrame, SparkEpoch], R]) -> None:
         self.function = function
 
     @override
