@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
 
 from headgate.api.broadcast import BroadcastProcessFunction, KeyedBroadcastProcessFunction
-from headgate.api.declared.keyed_states import StateKind, ValueState, declared_state  # noqa: F401 - for the example
+from headgate.api.declared.keyed_states import StateDescriptor, StateKind, ValueState, declared_state  # noqa: F401 - for the example
 from headgate.api.declared.operator_state import BROADCAST, declared_operator_state
 from headgate.api.functions import KeyedProcessFunction, OutputTag, ProcessFunction
 from headgate.common.decoders import UNDECODABLE, msgpack_decoder
@@ -25,6 +25,7 @@ from headgate.runtime.worker.operators.broadcast_operators import (
     KeyedBroadcastProcessOperator,
 )
 from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator
+from headgate.runtime.worker.operators.operator_contract import Receiver
 from headgate.runtime.worker.operators.stateless import ProcessOperator
 from headgate.state.backend import KeyedBackend, Part
 from headgate.state.snapshots import Inline, OperatorSubtaskState, StateHandle
@@ -32,6 +33,12 @@ from headgate.state.ttl.handle import TtlHandle
 from headgate.testing.manual_clock import ManualClock
 
 _UID = "harness"
+
+T = TypeVar("T")
+K = TypeVar("K")
+
+Key = str | Sequence[str] | Callable[[Any], Any] | None
+"""Field name, names or function that gives a record's key."""
 
 Function = (
     KeyedProcessFunction[Any, Any, Any]
@@ -87,7 +94,7 @@ class OperatorHarness:
     def __init__(
         self,
         function: Function,
-        key: Any = None,
+        key: Key = None,
         *,
         max_parallelism: int = 128,
         clock: ManualClock | None = None,
@@ -99,7 +106,7 @@ class OperatorHarness:
         cls,
         function: Function,
         snapshot: bytes,
-        key: Any = None,
+        key: Key = None,
         *,
         max_parallelism: int = 128,
         clock: ManualClock | None = None,
@@ -127,7 +134,7 @@ class OperatorHarness:
         harness._start(function, key, max_parallelism, clock, stored)
         return harness
 
-    def process(self, record: Any, timestamp: int | None = None) -> None:
+    def process(self, record: T, timestamp: int | None = None) -> None:
         """Let the function handle one record.
 
         Args:
@@ -139,7 +146,7 @@ class OperatorHarness:
         """
         self.process_batch([record], None if timestamp is None else [timestamp])
 
-    def process_batch(self, records: Iterable[Any], timestamps: Iterable[int] | None = None) -> None:
+    def process_batch(self, records: Iterable[T], timestamps: Iterable[int] | None = None) -> None:
         """Let the function handle records that arrive together; no watermark comes between them.
 
         Raises:
@@ -148,7 +155,7 @@ class OperatorHarness:
         """
         self._feed(Side.MAIN, list(records), timestamps)
 
-    def process_broadcast(self, record: Any, timestamp: int | None = None) -> None:
+    def process_broadcast(self, record: T, timestamp: int | None = None) -> None:
         """Let the function handle one record of the broadcast side.
 
         Args:
@@ -163,7 +170,7 @@ class OperatorHarness:
             raise UsageError(f"process_broadcast(): {type(self.function).__name__} has no broadcast side")
         self._feed(Side.BROADCAST, [record], None if timestamp is None else [timestamp])
 
-    def _feed(self, side: Side, rows: list[Any], timestamps: Iterable[int] | None) -> None:
+    def _feed(self, side: Side, rows: list[T], timestamps: Iterable[int] | None) -> None:
         if not rows:
             return
         times = None if timestamps is None else np.array(list(timestamps), dtype=np.int64)
@@ -195,11 +202,11 @@ class OperatorHarness:
         taken, self.outputs[:] = list(self.outputs), []
         return taken
 
-    def side_outputs(self, tag: OutputTag[Any] | str) -> list[Any]:
+    def side_outputs(self, tag: OutputTag[T] | str) -> list[Any]:
         """Everything emitted under a tag so far."""
         return self._sides.get(tag if isinstance(tag, str) else tag.name, [])
 
-    def state(self, name: str, key: Any) -> Any:
+    def state(self, name: str, key: K) -> Any:
         """A copy of what the function holds for a key: the value, the list or the dict; of reducing
         and aggregating state what `get` gives.
 
@@ -267,8 +274,8 @@ class OperatorHarness:
 
     def _start(
         self,
-        function: Any,
-        key: Any,
+        function: Function,
+        key: Key,
         max_parallelism: int,
         clock: ManualClock | None,
         stored: OperatorSubtaskState | None,
@@ -297,7 +304,7 @@ class OperatorHarness:
         while self._operator.busy:
             self._operator.go_on()
 
-    def _declared(self) -> dict[str, Any]:
+    def _declared(self) -> dict[str, StateDescriptor]:
         return declared_state(self.function)
 
 
@@ -316,7 +323,9 @@ _OPERATORS: dict[type, Callable[..., KeyedProcessOperator | ProcessOperator]] = 
 }
 
 
-def _operator(context: OperatorContext, function: Any, key: Any) -> KeyedProcessOperator | ProcessOperator:
+def _operator(
+    context: OperatorContext, function: Function, key: Key
+) -> KeyedProcessOperator | ProcessOperator:
     kind = next((kind for kind in _OPERATORS if isinstance(function, kind)), None)
     if kind is None:
         raise UsageError(
@@ -353,14 +362,14 @@ class _Collector:
         """Nobody follows."""
 
 
-class _Sides(dict[str, Any]):
+class _Sides(dict[str, Receiver]):
     """Side outputs by tag: every tag has somebody who listens."""
 
     def __init__(self, records: dict[str, list[Any]]) -> None:
         super().__init__()
         self._records = records
 
-    def get(self, tag: str, default: Any = None) -> _Collector:
+    def get(self, tag: str, default: T | None = None) -> _Collector:
         return _Collector(self._records.setdefault(tag, []))
 
 

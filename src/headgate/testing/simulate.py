@@ -8,9 +8,9 @@ go wrong is in `docs/simulator.md`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
 from headgate.api.environment import Environment
 from headgate.testing.simulation.drivers import JobScene
@@ -24,6 +24,10 @@ from headgate.testing.simulation.faults import (
 from headgate.testing.simulation.invariants import Checks, Violation
 from headgate.testing.simulation.simulated_jobs import job_of
 from headgate.testing.simulation.world import Outcome, World
+
+B = TypeVar("B")
+R = TypeVar("R")
+OptionValue = str | int | float | bool
 
 
 class SimulationError(AssertionError):
@@ -52,12 +56,12 @@ class SimulationReport:
 
 
 def simulate(
-    build: Callable[[Environment], object],
+    build: Callable[[Environment], B],
     seeds: Iterable[int] = range(100),
     *,
     parallelism: int = 2,
-    config: Mapping[str, Any] | None = None,
-    expected: Mapping[str, Iterable[Any]] | None = None,
+    config: Mapping[str, OptionValue] | None = None,
+    expected: Mapping[str, Iterable[R]] | None = None,
     faults: bool = True,
     drivers: bool = True,
     requests: bool = True,
@@ -118,7 +122,7 @@ def _mix(drivers: bool, requests: bool, rescale: bool) -> FaultMix:
     return FaultMix((*kinds, *asked))
 
 
-Results = dict[str, Counter[Any]]
+Results = dict[str, Counter[Hashable]]
 
 
 class _Collected(Checks):
@@ -147,10 +151,10 @@ class _Collected(Checks):
 
 
 def _run(
-    build: Callable[[Environment], object],
+    build: Callable[[Environment], B],
     seed: int,
     parallelism: int,
-    config: Mapping[str, Any] | None,
+    config: Mapping[str, OptionValue] | None,
     right: Results | None,
     mix: FaultMix,
 ) -> tuple[Results, Outcome]:
@@ -167,7 +171,7 @@ def _run(
     return checks.results(), outcome
 
 
-def _hashable(record: Any) -> Any:
+def _hashable(record: R) -> Hashable:
     if isinstance(record, dict):
         return ("dict", *sorted((key, _hashable(value)) for key, value in record.items()))
     if isinstance(record, list):
@@ -179,6 +183,6 @@ def _hashable(record: Any) -> Any:
     return record
 
 
-def _some(records: Counter[Any]) -> str:
+def _some(records: Counter[Hashable]) -> str:
     shown = sorted(records.items(), key=repr)
     return f"{shown[:4]}{'...' if len(shown) > 4 else ''}"

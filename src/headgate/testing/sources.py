@@ -23,6 +23,7 @@ from headgate.api.source import (
     SourceReaderContext,
     Split,
     SplitEnumerator,
+    T,
 )
 from headgate.common.errors import OperatingError, UsageError
 from headgate.common.process.children import when_forgotten
@@ -59,7 +60,7 @@ def PAUSE(ms: int) -> Marker:  # noqa: N802 - reads as a marker beside the other
     return Marker("pause", ms)
 
 
-class TestSource(Source[Any]):
+class TestSource(Source[T]):
     """A bounded source over lists of records and markers; one split per list.
 
     Which crashes have happened is remembered in a folder, so that a restart, also in a new process of
@@ -80,8 +81,8 @@ class TestSource(Source[Any]):
 
     __test__ = False  # pytest takes classes with this name for tests
 
-    def __init__(self, *splits: Sequence[Any], memory: str | os.PathLike[str] | None = None) -> None:
-        self.splits = [list(split) for split in splits]
+    def __init__(self, *splits: Sequence[T | Marker], memory: str | os.PathLike[str] | None = None) -> None:
+        self.splits: list[list[Any]] = [list(split) for split in splits]
         if memory is None:
             memory = tempfile.mkdtemp(prefix="headgate-test-")
             # Bound to this very object: copies in workers do not clean up.
@@ -93,7 +94,7 @@ class TestSource(Source[Any]):
         return TestEnumerator(range(len(self.splits)) if restored is None else restored)
 
     @override
-    def create_reader(self, context: SourceReaderContext) -> SourceReader[Any]:
+    def create_reader(self, context: SourceReaderContext) -> SourceReader[T]:
         return TestReader(self)
 
     @override
@@ -127,12 +128,12 @@ class TestEnumerator(SplitEnumerator):
         return list(self._left)
 
 
-class TestReader(SourceReader[Any]):
+class TestReader(SourceReader[T]):
     """Reads lists and obeys markers; the position of a split is the index of the next entry."""
 
     __test__ = False
 
-    def __init__(self, source: TestSource) -> None:
+    def __init__(self, source: TestSource[T]) -> None:
         self.bad_records = []
         self._source = source
         self._open: list[tuple[int, int]] = []
@@ -148,7 +149,7 @@ class TestReader(SourceReader[Any]):
         self._final = True
 
     @override
-    def poll(self, max_records: int) -> list[Any] | PollStatus:
+    def poll(self, max_records: int) -> list[T] | PollStatus:
         if self._ended:
             return END_OF_INPUT
         if time.monotonic() < self._paused_until:
@@ -173,7 +174,7 @@ class TestReader(SourceReader[Any]):
     def snapshot(self) -> list[Split]:
         return [Split(str(split), position) for split, position in self._open]
 
-    def _obey(self, marker: Marker, split: int, position: int, max_records: int) -> list[Any] | PollStatus:
+    def _obey(self, marker: Marker, split: int, position: int, max_records: int) -> list[T] | PollStatus:
         if marker.kind == "pause":
             self._paused_until = time.monotonic() + marker.pause_ms / 1000
             return NOTHING_AVAILABLE

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Final, TypeVar
+
+T = TypeVar("T")
 
 _OWNER: Final = "_headgate_owner"
 
@@ -16,8 +18,8 @@ class _Noting:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._wanted = 0
-        self._before: Any = None
-        self._mine: Any = None
+        self._before: Callable[[threading.Thread], None] | None = None
+        self._mine: Callable[[threading.Thread], None] | None = None
 
     def begin(self) -> None:
         with self._lock:
@@ -38,8 +40,8 @@ class _Noting:
         with self._lock:
             self._wanted -= 1
             # Who has replaced it meanwhile calls this one still, which does no harm.
-            if self._wanted == 0 and threading.Thread.start is self._mine:
-                threading.Thread.start = self._before  # type: ignore[method-assign]
+            if self._wanted == 0 and self._before is not None and threading.Thread.start is self._mine:
+                threading.Thread.start = self._before  # type: ignore[method-assign,assignment]
 
 
 _noting: Final = _Noting()
@@ -55,11 +57,11 @@ def noting_children() -> Iterator[None]:
         _noting.end()
 
 
-def make_root(thread: threading.Thread, owner: object) -> None:
+def make_root(thread: threading.Thread, owner: T) -> None:
     """A thread, and all that it starts, belong to `owner`."""
     setattr(thread, _OWNER, owner)
 
 
-def children_of(owner: object) -> list[threading.Thread]:
+def children_of(owner: T) -> list[threading.Thread]:
     """The living threads that belong to `owner`."""
     return [thread for thread in threading.enumerate() if getattr(thread, _OWNER, None) is owner]

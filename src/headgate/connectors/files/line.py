@@ -24,12 +24,19 @@ from headgate.common.errors import FencedError, OperatingError
 from headgate.common.files.durable import read_bytes
 from headgate.common.files.durable_file import create_new
 from headgate.common.files.stored_paths import unlinked
-from headgate.common.plain_data import Json
 from headgate.connectors.files.file_names import TAKEN_BACK, origin_of, pending_folder, safe
 from headgate.connectors.files.part_file import storage_error
 
 _encoder: Final = msgspec.json.Encoder()
-_decoder: Final = json_decoder(dict[str, Json])
+
+
+class _Entry(msgspec.Struct):
+    """What is read of an entry."""
+
+    job: str
+
+
+_decoder: Final = json_decoder(_Entry)
 
 LINES: Final = "_headgate"
 """Below the output directory; readers of directories skip names that begin with ``_``."""
@@ -185,8 +192,8 @@ class Line:
 
     def _job_of(self, entry: Path) -> str:
         try:
-            return str(_decoder.decode(read_bytes(entry))["job"])
-        except (ValueError, KeyError, TypeError, RecursionError) as problem:
+            return _decoder.decode(read_bytes(entry)).job
+        except (ValueError, RecursionError) as problem:
             raise OperatingError(
                 f"{str(entry)!r} does not tell which job went on here: {problem}; it was changed or damaged, "
                 "put it back from a copy"

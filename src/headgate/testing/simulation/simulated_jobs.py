@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final, TypeVar
 
 from headgate.api.environment import Environment
 from headgate.api.jobs.executor_contract import JobResult, JobSpec
 from headgate.common.errors import PlanError
 
-SETTINGS: Final[Mapping[str, Any]] = {
+B = TypeVar("B")
+
+SETTINGS: Final[Mapping[str, str | int | float | bool]] = {
     "execution.checkpointing.interval": "15ms",
     "execution.checkpointing.timeout": "250ms",
     "execution.checkpointing.tolerable-failed-checkpoints": 1,
@@ -39,10 +41,10 @@ class _Capture:
 
 
 def job_of(
-    build: Callable[[Environment], object],
+    build: Callable[[Environment], B],
     name: str,
     parallelism: int,
-    config: Mapping[str, Any] | None = None,
+    config: Mapping[str, str | int | float | bool] | None = None,
 ) -> tuple[JobSpec, Environment]:
     """The job that `build` adds to an Environment, as an executor gets it, and that Environment.
 

@@ -6,14 +6,16 @@ import enum
 import types
 from collections import deque
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
 
 _CHANGED: Final = "changed in place"
 _WHOLE: Final = (type, enum.Enum, types.ModuleType, types.FunctionType, str, bytes, int, float, complex)
 """Instances of these have no parts that a program changes."""
 
 
-def change_in_place(value: Any) -> bool:
+def change_in_place(value: T) -> bool:
     """Change every part of a value that can be changed; whether there was one.
 
     It knows lists, dicts, sets, deques, bytearrays, NumPy arrays, and attributes that can be set. What it
@@ -27,7 +29,7 @@ def change_in_place(value: Any) -> bool:
     return _change(value, set())
 
 
-def _change(value: Any, seen: set[int]) -> bool:
+def _change(value: T, seen: set[int]) -> bool:
     if isinstance(value, _WHOLE) or id(value) in seen:
         return False
     seen.add(id(value))
@@ -71,7 +73,7 @@ def _change_array(array: Any) -> bool:
     return True
 
 
-def _attributes(value: Any) -> list[str]:
+def _attributes(value: T) -> list[str]:
     """What a program can ask an instance of a class written in Python for."""
     names = dict.fromkeys(getattr(value, "__dict__", ()))
     for cls in type(value).__mro__:
@@ -81,7 +83,7 @@ def _attributes(value: Any) -> list[str]:
     return [name for name in names if not name.startswith("__") and hasattr(value, name)]
 
 
-def _set(value: Any, name: str) -> bool:
+def _set(value: T, name: str) -> bool:
     try:
         setattr(value, name, _CHANGED)
     except Exception:  # frozen classes raise what they like

@@ -6,7 +6,7 @@ import itertools
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
@@ -169,7 +169,7 @@ class DiskSuite:
     def test_what_is_absent(self, disk: Disk, folder: str) -> None:
         """Reading it is FileNotFoundError in every way; deleting it is nothing; listing it is empty."""
         disk.delete(f"{folder}/a")
-        reads: list[Callable[[str], Any]] = [disk.read]
+        reads: list[Callable[[str], bytes | int]] = [disk.read]
         if isinstance(disk, RandomAccess):
             reads += [
                 disk.size,

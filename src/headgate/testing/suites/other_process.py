@@ -11,14 +11,17 @@ import struct
 import subprocess
 import sys
 from collections.abc import Sequence
-from typing import IO, Any, Final
+from typing import IO, Any, Final, TypeVar
 
 import msgspec
 
 from headgate.common.decoders import msgpack_decoder
+from headgate.common.plain_data import Description
 from headgate.common.process.children import at_exit
 from headgate.runtime.job.shipped_program import received, shipped
 from headgate.serde.serializer import TypeSerializer
+
+T = TypeVar("T")
 
 _LENGTH: Final = struct.Struct(">Q")
 
@@ -50,9 +53,7 @@ class OtherProcess:
         )
         at_exit(self._end)
 
-    def rewritten(
-        self, serializer: TypeSerializer[Any], values: Sequence[Any]
-    ) -> tuple[bytes, dict[str, Any]]:
+    def rewritten(self, serializer: TypeSerializer[T], values: Sequence[T]) -> tuple[bytes, Description]:
         """Values as the other process writes them after it has read them, and how it describes that.
 
         Raises:

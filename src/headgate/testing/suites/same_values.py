@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 def same(left: Any, right: Any) -> bool:
@@ -30,9 +32,7 @@ def same(left: Any, right: Any) -> bool:
     return bool(left == right)
 
 
-def check_same(
-    found: list[Any], expected: list[Any], what: str, is_same: Callable[[Any, Any], bool] = same
-) -> None:
+def check_same(found: list[T], expected: list[T], what: str, is_same: Callable[[T, T], bool] = same) -> None:
     """Fail with the first value that is another one.
 
     Args:
@@ -52,9 +52,9 @@ def check_same(
         )
 
 
-def _shown(value: Any) -> str:
+def _shown(value: T) -> str:
     return f"{type(value).__qualname__} {value!r}"
 
 
-def _is_array(value: Any) -> bool:
+def _is_array(value: T) -> bool:
     return all(hasattr(value, name) for name in ("dtype", "shape", "tobytes"))

@@ -6,13 +6,14 @@ import random
 import sys
 import tracemalloc
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from threading import Barrier
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic
 
 import msgspec
+from typing_extensions import TypeVar
 
 from headgate.api.checking.shipping_check import shipping_error
 from headgate.common.errors import StorageError, UsageError
@@ -27,13 +28,18 @@ from headgate.testing.suites.damage import COUNT_LIE, cut_short, with_a_flipped_
 from headgate.testing.suites.other_process import other_process
 from headgate.testing.suites.same_values import check_same, same
 
+if TYPE_CHECKING:
+    from hypothesis.strategies import SearchStrategy
+
+T = TypeVar("T", default=Any)
+
 _THREADS: Final = 4
 _ROUNDS: Final = 25
 _MEMORY_MAX: Final = 16 << 20
 """Bytes that reading damaged bytes of a test may take; what is read from sound ones takes far less."""
 
 
-class SerializerSuite(ABC):
+class SerializerSuite(ABC, Generic[T]):
     """Tests of one serializer; inherit from it under a name that pytest collects, and give the hooks.
 
     Two hooks are needed, :meth:`serializer` and :meth:`values`; the others have defaults that suit most.
@@ -59,14 +65,14 @@ class SerializerSuite(ABC):
     # -- hooks
 
     @abstractmethod
-    def serializer(self) -> TypeSerializer[Any]:
+    def serializer(self) -> TypeSerializer[T]:
         """A new instance of the serializer, each time."""
 
     @abstractmethod
-    def values(self) -> Sequence[Any]:
+    def values(self) -> Sequence[T]:
         """Values that it stores, the smallest and the strangest among them; at least one."""
 
-    def strategy(self) -> Any:
+    def strategy(self) -> SearchStrategy[T] | None:
         """A strategy of the package hypothesis for values; None: random batches of :meth:`values`."""
         return None
 
@@ -74,15 +80,15 @@ class SerializerSuite(ABC):
         """Values of other types, which must not be stored."""
         return [_Stranger()]
 
-    def same(self, left: Any, right: Any) -> bool:
+    def same(self, left: T, right: T) -> bool:
         """Whether a value that came back counts as the one that was stored."""
         return same(left, right)
 
-    def change_in_place(self, value: Any) -> bool:
+    def change_in_place(self, value: T) -> bool:
         """Change a value in place wherever a program can; whether there was anything to change."""
         return change_in_place(value)
 
-    def read(self, serializer: TypeSerializer[Any], data: Buffer, count: int) -> list[Any]:
+    def read(self, serializer: TypeSerializer[T], data: Buffer, count: int) -> list[T]:
         """Read stored bytes; as backends do, which turn what a serializer raises into a StorageError."""
         return serializer.decode_stored(data, count)
 
@@ -106,7 +112,7 @@ class SerializerSuite(ABC):
         """Of any length and order, or of whatever the strategy draws."""
         serializer, strategy = self.serializer(), self.strategy()
 
-        def check(values: list[Any]) -> None:
+        def check(values: list[T]) -> None:
             found = serializer.decode_many(serializer.encode_checked(values), len(values))
             self._check(found, values, f"a batch of {len(values)}")
 
@@ -283,27 +289,27 @@ class SerializerSuite(ABC):
 
     # -- what the tests share
 
-    def _values(self) -> list[Any]:
+    def _values(self) -> list[T]:
         values = list(self.values())
         assert values, "values() gave none; expected at least one"
         return values
 
-    def _fresh(self, values: Sequence[Any]) -> list[Any]:
+    def _fresh(self, values: Sequence[T]) -> list[T]:
         """Values that nobody else holds."""
         serializer = self.serializer()
         return serializer.decode_many(serializer.encode_many(values), len(values))
 
-    def _check(self, found: list[Any], expected: Sequence[Any], what: str) -> None:
+    def _check(self, found: list[T], expected: Sequence[T], what: str) -> None:
         check_same(found, list(expected), what, self.same)
 
-    def _refuses(self, serializer: TypeSerializer[Any], values: list[Any]) -> bool:
+    def _refuses(self, serializer: TypeSerializer[T], values: list[T]) -> bool:
         try:
             serializer.encode_checked(values)
         except UsageError:
             return True
         return False
 
-    def _read_damaged(self, serializer: TypeSerializer[Any], data: bytes, count: int) -> None:
+    def _read_damaged(self, serializer: TypeSerializer[T], data: bytes, count: int) -> None:
         try:
             found = self.read(serializer, data, count)
         except StorageError:
@@ -320,7 +326,7 @@ class _Stranger:
     """What no serializer stores."""
 
 
-def _for_all_lists(strategy: Any, check: Any) -> None:
+def _for_all_lists(strategy: SearchStrategy[T], check: Callable[[list[T]], None]) -> None:
     from hypothesis import HealthCheck, given, settings
     from hypothesis import strategies as st
 

@@ -7,9 +7,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Generic
 
 import pytest
+from typing_extensions import TypeVar
 
 from headgate.common.errors import UsageError
 from headgate.common.plain_data import mappings_in
@@ -23,6 +24,8 @@ from headgate.testing.suites.same_values import check_same, same
 from headgate.testing.suites.stored_state import STATE, blob_of, declared, held, kinds_of, replace
 from headgate.testing.suites.stored_values import StoredValues, Verdict
 
+T = TypeVar("T", default=Any)
+
 _MEMORY: Final = 8 << 20
 _VERDICTS: Final[dict[type[Compatibility], Verdict]] = {
     AsIs: Verdict.AS_IS,
@@ -32,7 +35,7 @@ _VERDICTS: Final[dict[type[Compatibility], Verdict]] = {
 }
 
 
-class SerializerUpgradeSuite(ABC):
+class SerializerUpgradeSuite(ABC, Generic[T]):
     """Tests of a new serializer over what an older one has stored.
 
     Inherit from it under a name that pytest collects, once for each older version that checkpoints may
@@ -59,18 +62,18 @@ class SerializerUpgradeSuite(ABC):
         """What the older version has stored."""
 
     @abstractmethod
-    def serializer(self) -> TypeSerializer[Any]:
+    def serializer(self) -> TypeSerializer[T]:
         """A new instance of the present serializer, each time."""
 
     @abstractmethod
     def verdict(self) -> Verdict:
         """What is to become of the stored values."""
 
-    def values(self) -> Sequence[Any]:
+    def values(self) -> Sequence[T]:
         """The stored values as the present program gets them, in order; none if they are incompatible."""
         return ()
 
-    def same(self, left: Any, right: Any) -> bool:
+    def same(self, left: T, right: T) -> bool:
         """Whether a value that was read counts as the expected one."""
         return same(left, right)
 
@@ -98,7 +101,7 @@ class SerializerUpgradeSuite(ABC):
             pytest.skip("the package rocksdict is not installed")
         backends = backends_for(backend, _MEMORY, str(tmp_path))
 
-        def opened(kind: str) -> closing[Any]:
+        def opened(kind: str) -> closing[KeyedBackend]:
             return closing(backends.open(declared(kind, self.serializer()), (0, 0), 1))
 
         stored = self.stored()
@@ -131,15 +134,15 @@ class SerializerUpgradeSuite(ABC):
         )
         return blob
 
-    def _check(self, backend: KeyedBackend, kind: str, expected: list[Any]) -> None:
-        found: list[Any] = []
+    def _check(self, backend: KeyedBackend, kind: str, expected: list[T]) -> None:
+        found: list[T] = []
         for key in range(len(expected)):
             backend.bind(key)
             found += held(backend.handles[STATE], kind)
             backend.store()
         check_same(found, expected, f"restored {kind} state", self.same)
 
-    def _expected(self) -> list[Any]:
+    def _expected(self) -> list[T]:
         values, count = list(self.values()), self.stored().count
         assert len(values) == count, f"values() gave {len(values)}, and {count} are stored; give each of them"
         return values

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 import pytest
@@ -24,6 +24,14 @@ from headgate.common.decoders import msgpack_decoder
 from headgate.common.errors import FencedError
 
 _UID = "out"
+
+
+class Start(Protocol):
+    """Begins a job that writes to one place, perhaps from a snapshot of another one."""
+
+    def __call__(self, name: str, *from_: _Snapshot, lineage: str | None = None, generation: int = 1) -> _Job:
+        """Begin the job `name`."""
+        ...
 
 
 class SinkSuite:
@@ -44,16 +52,16 @@ class SinkSuite:
         True
     """
 
-    def new_sink(self, folder: Path) -> Sink[Any]:
+    def new_sink(self, folder: Path) -> Sink:
         """A sink; sinks for the same folder write to the same place, as another program's would."""
         raise NotImplementedError
 
-    def read(self, sink: Sink[Any], folder: Path) -> Sequence[Any]:
+    def read(self, sink: Sink, folder: Path) -> Sequence[int]:
         """What readers of that place see, in any order; records are integers."""
         raise NotImplementedError
 
     @pytest.fixture
-    def start(self, tmp_path: Path) -> Iterator[Callable[..., Any]]:
+    def start(self, tmp_path: Path) -> Iterator[Start]:
         """Begins a job that writes to one place."""
         jobs: list[_Job] = []
 
@@ -65,7 +73,7 @@ class SinkSuite:
         for job in jobs:
             job.close()
 
-    def test_nothing_is_visible_before_the_commit(self, start: Callable[..., Any]) -> None:
+    def test_nothing_is_visible_before_the_commit(self, start: Start) -> None:
         """Written and prepared records are not there for readers."""
         job = start("a")
         job.write(1)
@@ -74,7 +82,7 @@ class SinkSuite:
         job.commit(drawn)
         assert job.seen() == [1]
 
-    def test_committables_are_plain_values(self, start: Callable[..., Any]) -> None:
+    def test_committables_are_plain_values(self, start: Start) -> None:
         """They go into a checkpoint and come out of it, in another process."""
         job = start("a")
         job.write(1, 2)
@@ -83,7 +91,7 @@ class SinkSuite:
         start("a", drawn, generation=2).commit(drawn)
         assert job.seen() == [1, 2]
 
-    def test_a_commit_can_be_repeated(self, start: Callable[..., Any]) -> None:
+    def test_a_commit_can_be_repeated(self, start: Start) -> None:
         """Again in the same process, and after a crash by a driver that knows of no first time."""
         job = start("a")
         job.write(1)
@@ -93,7 +101,7 @@ class SinkSuite:
         start("a", drawn, generation=2).commit(drawn)
         assert job.seen() == [1]
 
-    def test_a_commit_that_broke_off_is_completed(self, start: Callable[..., Any]) -> None:
+    def test_a_commit_that_broke_off_is_completed(self, start: Start) -> None:
         """A part was published when the driver died; the next one publishes all of it once."""
         job = start("a", generation=1)
         drawn = job.of_two_subtasks(1, 2)
@@ -101,7 +109,7 @@ class SinkSuite:
         start("a", drawn, generation=2).commit(drawn)
         assert job.seen() == [1, 2]
 
-    def test_a_crash_before_the_log_publishes_nothing(self, start: Callable[..., Any]) -> None:
+    def test_a_crash_before_the_log_publishes_nothing(self, start: Start) -> None:
         """What was prepared for a checkpoint that never completed is abandoned, for ever."""
         job = start("a")
         job.write(1)
@@ -115,7 +123,7 @@ class SinkSuite:
         job.commit(job.draw())
         assert job.seen() == [1, 2]
 
-    def test_a_crash_between_log_and_commit_loses_nothing(self, start: Callable[..., Any]) -> None:
+    def test_a_crash_between_log_and_commit_loses_nothing(self, start: Start) -> None:
         """The restored checkpoint's committables are published by the restart."""
         job = start("a")
         job.write(1)
@@ -123,7 +131,7 @@ class SinkSuite:
         job.restart(drawn)
         assert job.seen() == [1]
 
-    def test_what_is_written_later_stays_apart(self, start: Callable[..., Any]) -> None:
+    def test_what_is_written_later_stays_apart(self, start: Start) -> None:
         """A commit publishes its checkpoint's records and no others."""
         job = start("a")
         job.write(1)
@@ -134,7 +142,7 @@ class SinkSuite:
         job.commit(job.draw())
         assert job.seen() == [1, 2]
 
-    def test_closing_late_changes_nothing(self, start: Callable[..., Any]) -> None:
+    def test_closing_late_changes_nothing(self, start: Start) -> None:
         """A writer that was given up may still be closed, after its output was published."""
         job = start("a")
         job.write(1)
@@ -145,7 +153,7 @@ class SinkSuite:
         job.restart(drawn)
         assert job.seen() == [1]
 
-    def test_two_jobs_in_one_place_do_not_meet(self, start: Callable[..., Any]) -> None:
+    def test_two_jobs_in_one_place_do_not_meet(self, start: Start) -> None:
         """Abandoning what one of them prepared leaves the other's alone."""
         one, other = start("a"), start("b")
         one.write(1)
@@ -159,7 +167,7 @@ class SinkSuite:
 
     # -- snapshots older than the last commit
 
-    def test_a_job_that_goes_on_from_the_newest_is_told_of_nothing(self, start: Callable[..., Any]) -> None:
+    def test_a_job_that_goes_on_from_the_newest_is_told_of_nothing(self, start: Start) -> None:
         """Its history is no reason to refuse."""
         job = start("a")
         if not job.committer.tells_commits:
@@ -169,7 +177,7 @@ class SinkSuite:
         job.commit(drawn)
         assert start("b", drawn).newer() is None
 
-    def test_later_commits_are_told(self, start: Callable[..., Any]) -> None:
+    def test_later_commits_are_told(self, start: Start) -> None:
         """By the job itself, and by one that went on from it."""
         job = start("a")
         if not job.committer.tells_commits:
@@ -182,7 +190,7 @@ class SinkSuite:
         assert start("d", new).newer()
         assert start("e", last).newer() is None
 
-    def test_a_job_that_goes_back_behind_its_own_checkpoint_is_told(self, start: Callable[..., Any]) -> None:
+    def test_a_job_that_goes_back_behind_its_own_checkpoint_is_told(self, start: Start) -> None:
         """Its newest one is damaged or lost: what it has committed since is not its history then."""
         job = start("a")
         if not job.committer.tells_commits:
@@ -199,7 +207,7 @@ class SinkSuite:
             again.checkpoint(3)
             assert again.seen() == [1, 3]
 
-    def test_a_savepoint_may_hold_what_is_committed_later(self, start: Callable[..., Any]) -> None:
+    def test_a_savepoint_may_hold_what_is_committed_later(self, start: Start) -> None:
         """The same output is then history of both, and published once."""
         job = start("a")
         if not job.committer.tells_commits:
@@ -213,7 +221,7 @@ class SinkSuite:
         second.restart(savepoint)
         assert job.seen() == [1]
 
-    def test_what_a_savepoint_holds_outlives_its_job(self, start: Callable[..., Any]) -> None:
+    def test_what_a_savepoint_holds_outlives_its_job(self, start: Start) -> None:
         """The job fails and begins again from before the savepoint; the savepoint can be restored."""
         job = start("a")
         job.write(1)
@@ -223,7 +231,7 @@ class SinkSuite:
         start("b", savepoint).restart(savepoint)
         assert job.seen() == [1]
 
-    def test_what_was_released_takes_nothing_along(self, start: Callable[..., Any]) -> None:
+    def test_what_was_released_takes_nothing_along(self, start: Start) -> None:
         """A savepoint came to nothing: a checkpoint that has the same output, and others, are as before."""
         job = start("a")
         job.write(1)
@@ -237,7 +245,7 @@ class SinkSuite:
         start("b", second).restart(second)
         assert job.seen() == [1]
 
-    def test_released_output_is_still_committed(self, start: Callable[..., Any]) -> None:
+    def test_released_output_is_still_committed(self, start: Start) -> None:
         """By the checkpoint that follows the savepoint."""
         job = start("a")
         job.write(1)
@@ -247,7 +255,7 @@ class SinkSuite:
         job.commit(job.draw(also=savepoint))
         assert job.seen() == [1]
 
-    def test_of_two_forks_one_goes_on(self, start: Callable[..., Any]) -> None:
+    def test_of_two_forks_one_goes_on(self, start: Start) -> None:
         """Both begin from one snapshot before either has committed: the first to commit wins."""
         job = start("a")
         if not job.committer.tells_commits:
@@ -263,7 +271,7 @@ class SinkSuite:
         one.checkpoint(3)
         assert job.seen() == [1, 2, 3]
 
-    def test_a_line_of_its_own_disturbs_nobody(self, start: Callable[..., Any]) -> None:
+    def test_a_line_of_its_own_disturbs_nobody(self, start: Start) -> None:
         """Both go on; each line is told of its own commits only."""
         job = start("a")
         if not job.committer.tells_commits:
@@ -279,7 +287,7 @@ class SinkSuite:
         assert job.seen() == [1, 2, 3, 20]
         assert start("c", mine).newer() is None
 
-    def test_taking_back_leaves_the_history(self, start: Callable[..., Any]) -> None:
+    def test_taking_back_leaves_the_history(self, start: Start) -> None:
         """What came after the snapshot is gone, the job that wrote it is fenced, and again is harmless."""
         job = start("a")
         if not job.committer.takes_back:
@@ -296,7 +304,7 @@ class SinkSuite:
         second.checkpoint(20)
         assert job.seen() == [1, 20]
 
-    def test_what_was_taken_back_can_come_again(self, start: Callable[..., Any]) -> None:
+    def test_what_was_taken_back_can_come_again(self, start: Start) -> None:
         """A newer snapshot of the first job needs it: it is not restored silently without."""
         job = start("a")
         if not job.committer.takes_back:
@@ -340,8 +348,8 @@ class _Job:
         assert committer is not None, "the suite is for sinks with a committer"
         self.committer: SinkCommitter = committer
         self.committer.begin(self._context)
-        self.writers: list[SinkWriter[Any]] = []
-        self._opened: list[SinkWriter[Any]] = []
+        self.writers: list[SinkWriter] = []
+        self._opened: list[SinkWriter] = []
         self._deploy()
 
     @property
@@ -350,7 +358,7 @@ class _Job:
 
     def _deploy(self) -> None:
         self._attempt += 1
-        shipped: list[Sink[Any]] = [copy.deepcopy(self._sink) for _ in range(2)]
+        shipped: list[Sink] = [copy.deepcopy(self._sink) for _ in range(2)]
         self.writers = [
             sink.create_writer(
                 SinkWriterContext(_UID, subtask, 2, self._attempt, self._name, self._generation), []

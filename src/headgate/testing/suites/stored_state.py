@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from zlib import crc32
 
 from headgate.api.declared.keyed_states import StateDescriptor, StateKind
 from headgate.common.errors import InternalError
+from headgate.common.plain_data import Description
 from headgate.serde.composites import ListSerializer, MapSerializer
 from headgate.serde.resolve import serializer_for
 from headgate.serde.serializer import Buffer, TypeSerializer, TypeSerializerSnapshot
 from headgate.state.heap.heap_blob import Chunk, Header, Section, chunk_bytes, preamble_and_header
 from headgate.state.heap.snapshot import KEY_SERIALIZER
 from headgate.testing.suites.stored_values import StoredValues
+
+T = TypeVar("T")
 
 STATE: Final = "state"
 """What the one state is called; its keys are the numbers of the values."""
@@ -55,7 +58,7 @@ def blob_of(stored: StoredValues, kind: str) -> bytes:
     """The snapshot of a subtask of one key group whose keys hold one stored value each."""
     verbatim, numbers = _Verbatim(stored), list(range(stored.count))
     texts = serializer_for(str)
-    values, of = {
+    made: dict[str, Callable[[], tuple[bytes, list[Description]]]] = {
         StateKind.VALUE: lambda: (verbatim.encode_many(numbers), [stored.description]),
         StateKind.LIST: lambda: (
             ListSerializer(verbatim).encode_many([[n] for n in numbers]),
@@ -65,7 +68,8 @@ def blob_of(stored: StoredValues, kind: str) -> bytes:
             MapSerializer(texts, verbatim).encode_many([{MAP_KEY: n} for n in numbers]),
             [texts.describe(), stored.description],
         ),
-    }[kind]()
+    }
+    values, of = made[kind]()
     chunk = chunk_bytes(KEY_SERIALIZER.encode_many(numbers), values)
     chunks = [Chunk(0, 0, len(chunk), stored.count, crc32(chunk))]
     sections = [Section(STATE, {"kind": kind, "of": of}, chunks)]
@@ -73,7 +77,7 @@ def blob_of(stored: StoredValues, kind: str) -> bytes:
     return preamble_and_header(header) + chunk
 
 
-def declared(kind: str, serializer: TypeSerializer[Any]) -> dict[str, StateDescriptor]:
+def declared(kind: str, serializer: TypeSerializer[T]) -> dict[str, StateDescriptor]:
     """The program: one state of a kind, with a serializer for its values."""
     types, serializers = _PARTS[kind](serializer)
     return {STATE: StateDescriptor(STATE, kind, types, _nothing, serializers=serializers)}
@@ -86,7 +90,7 @@ def held(handle: Any, kind: str) -> list[Any]:
     return handle.get() if kind == StateKind.LIST else [value for _, value in handle.items()]
 
 
-def replace(handle: Any, kind: str, value: Any) -> None:
+def replace(handle: Any, kind: str, value: T) -> None:
     """Let the state hold another value under its current key."""
     if kind == StateKind.VALUE:
         handle.value = value

@@ -5,14 +5,17 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, TypeVar
 from zlib import crc32
 
 import msgspec
 
 from headgate.common.decoders import json_decoder
 from headgate.common.errors import StorageError, UsageError
+from headgate.common.plain_data import Description
 from headgate.serde.serializer import TypeSerializer
+
+T = TypeVar("T")
 
 _FORM: Final = 1
 
@@ -56,12 +59,12 @@ class StoredValues(msgspec.Struct, frozen=True):
     """
 
     writer: str
-    description: dict[str, Any]
+    description: Description
     count: int
     batch: bytes
 
     @classmethod
-    def written_by(cls, serializer: TypeSerializer[Any], values: Sequence[Any]) -> StoredValues:
+    def written_by(cls, serializer: TypeSerializer[T], values: Sequence[T]) -> StoredValues:
         """What a serializer stores of values.
 
         Args:

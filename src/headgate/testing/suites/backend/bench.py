@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Final
 
 from headgate.api.declared.keyed_states import StateDescriptor
 from headgate.common.ids import AttemptId, Fence, Generation, JobId, SubtaskId, SubtaskIndex, VertexId
@@ -51,7 +51,7 @@ class Bench:
         groups: tuple[int, int] = ALL,
         stored: Iterable[KeyedStateHandle] | None = None,
         max_parallelism: int = GROUPS,
-    ) -> Any:
+    ) -> KeyedBackend:
         """A backend, restored if anything is given; its handles are those of the program."""
         made = self.adopted(self._new_backend(states, groups, max_parallelism))
         if stored is not None:
@@ -76,7 +76,7 @@ class Bench:
         parallelism: int,
         stored: Iterable[KeyedStateHandle] = (),
         states: Mapping[str, StateDescriptor] = STATES,
-    ) -> list[Any]:
+    ) -> list[KeyedBackend]:
         """All subtasks of an operator, each with the handles that the job master would give it."""
         made = []
         for index in range(parallelism):
@@ -133,7 +133,7 @@ class Bench:
         return "fails" if operation == "create" and not self.storage_works else "works"
 
 
-def owner_of(subtasks: Iterable[KeyedBackend], key: Any) -> Any:
+def owner_of(subtasks: Iterable[KeyedBackend], key: Hashable) -> KeyedBackend:
     """The subtask whose key it is."""
     group = key_group(key, GROUPS)
     return next(one for one in subtasks if one.groups[0] <= group <= one.groups[1])

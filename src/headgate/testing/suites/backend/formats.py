@@ -83,7 +83,7 @@ class VersionedSnapshot(TypeSerializerSnapshot[Value]):
         """Of the version that was stored."""
         return self.serializer
 
-    def resolve_schema_compatibility(self, old_snapshot: TypeSerializerSnapshot[Any]) -> Compatibility:
+    def resolve_schema_compatibility(self, old_snapshot: TypeSerializerSnapshot[Value]) -> Compatibility:
         """As the new serializer was told."""
         if not isinstance(old_snapshot, VersionedSnapshot):
             return TypeSerializerSchemaCompatibility.incompatible("these values had no version")
@@ -114,21 +114,21 @@ KINDS = ["one", "many", "named", "keyed", "most", "last"]
 """States of :func:`versioned`; the fourth has the serializer for the keys of a map."""
 
 
-def versioned(kind: str, serializer: Any) -> dict[str, StateDescriptor]:
+def versioned(kind: str, serializer: VersionedSerializer) -> dict[str, StateDescriptor]:
     """A program with one state whose values, or keys, have a serializer."""
 
     class Program:
-        one: ValueState[Any] = value_state(serializer=serializer)
-        many: ListState[Any] = list_state(serializer=serializer)
-        named: MapState[str, Any] = map_state(serializer=serializer)
-        keyed: MapState[Any, int] = map_state(key_serializer=serializer)
-        most: ReducingState[Any] = reducing_state(max, serializer=serializer)
-        last: AggregatingState[Any, Any] = aggregating_state(_Last(), serializer=serializer)
+        one: ValueState[Value] = value_state(serializer=serializer)
+        many: ListState[Value] = list_state(serializer=serializer)
+        named: MapState[str, Value] = map_state(serializer=serializer)
+        keyed: MapState[Value, int] = map_state(key_serializer=serializer)
+        most: ReducingState[Value] = reducing_state(max, serializer=serializer)
+        last: AggregatingState[Value, Value] = aggregating_state(_Last(), serializer=serializer)
 
     return {kind: declared_state(Program())[kind]}
 
 
-def put(kind: str, handle: Any, value: Any) -> None:
+def put(kind: str, handle: Any, value: Value) -> None:
     """Put a value into a state, in addition to what it holds where it can hold several."""
     if kind == "one":
         handle.value = value
@@ -140,10 +140,10 @@ def put(kind: str, handle: Any, value: Any) -> None:
         handle.add(value)
 
 
-def held(kind: str, handle: Any) -> list[Any]:
+def held(kind: str, handle: Any) -> list[Value]:
     """The values that a state holds."""
     if kind == "many":
-        found: list[Any] = handle.get()
+        found: list[Value] = handle.get()
         return found
     if kind in ("named", "keyed"):
         return [entry[0] if kind == "keyed" else entry[1] for entry in handle.items()]

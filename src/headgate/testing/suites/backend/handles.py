@@ -180,8 +180,11 @@ class HandleTests(BackendTests):
         for name in STATES:
             assert backend.peek(name, "absent") is None
             shown = backend.peek(name, "a")
+            assert shown is not None
             assert shown.schema == backend.state_types()[name]
-        assert serializer_for(int).decode_many(backend.peek("count", "a").data, 1) == [3]
+        count = backend.peek("count", "a")
+        assert count is not None
+        assert serializer_for(int).decode_many(count.data, 1) == [3]
         assert contents([backend]) == before
 
     def test_state_types_describe_every_state(self, bench: Bench) -> None:

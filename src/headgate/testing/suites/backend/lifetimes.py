@@ -10,6 +10,7 @@ import pytest
 
 from headgate.api.declared.keyed_states import StateDescriptor
 from headgate.api.declared.state_ttl import StateTtl
+from headgate.state.backend import KeyedBackend
 from headgate.state.snapshots import KeyedStateHandle
 from headgate.state.ttl.backend import TtlKeyedBackend
 from headgate.state.ttl.declared import with_stamps
@@ -79,9 +80,9 @@ def _backend(
     clock: ManualClock,
     states: Mapping[str, StateDescriptor],
     stored: KeyedStateHandle | None = None,
-) -> Any:
+) -> KeyedBackend:
     """The backend of an operator with such states."""
-    backend: Any = bench.backend(with_stamps(states))
+    backend = bench.backend(with_stamps(states))
     if states is not STATES:
         backend = TtlKeyedBackend(backend, states, clock.now_ms, clock.now_ms)
     if stored is not None:
@@ -89,14 +90,14 @@ def _backend(
     return backend
 
 
-def _touched(bench: Bench) -> Any:
+def _touched(bench: Bench) -> KeyedBackend:
     """A backend whose entries do not end."""
     backend = bench.backend()
     touch(backend, "a", 3)
     return backend
 
 
-def _held(backend: Any, key: str) -> dict[str, Any]:
+def _held(backend: KeyedBackend, key: str) -> dict[str, Any]:
     """What a program reads of a key."""
     backend.bind(key)
     found: dict[str, Any] = {}

@@ -4,14 +4,28 @@ from __future__ import annotations
 
 import copy
 import random
-from typing import Any, ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar, Final, TypeVar
 
 import pytest
 
+from headgate.api.declared.keyed_states import (
+    AggregatingState,
+    ListState,
+    MapState,
+    ReducingState,
+    ValueState,
+)
+from headgate.state.backend import KeyedBackend, PendingSnapshot
 from headgate.state.snapshots import KeyedStateHandle
 from headgate.testing.suites.backend.bench import Bench, owner_of
 from headgate.testing.suites.backend.states import KEYS, STATES, Basket, contents
 from headgate.testing.suites.backend.suite_bench import BackendTests
+
+K = TypeVar("K")
+Free = dict[str, list[int | tuple[int, str]]]
+Model = dict[str, dict[Any, Any]]
+"""State -> key -> value; of timers (timestamp, key) -> nothing."""
 
 
 class ModelTests(BackendTests):
@@ -47,8 +61,8 @@ class _Run:
         self.subtasks = bench.subtasks(chance.randint(1, 3))
         self.model = _empty()
         self.checkpoints = self.completed = 0
-        self.restorable: tuple[list[KeyedStateHandle], dict[str, Any]] = ([], _empty())
-        self.pending: list[tuple[Any, Any]] = []
+        self.restorable: tuple[list[KeyedStateHandle], Model] = ([], _empty())
+        self.pending: list[tuple[KeyedBackend, PendingSnapshot]] = []
 
     def step(self) -> None:
         """One thing of those that may happen; changes more often than others."""
@@ -136,30 +150,30 @@ class _Run:
         assert contents(self.subtasks) == _as_contents(self.model)
 
 
-def _empty() -> dict[str, Any]:
+def _empty() -> Model:
     return {name: {} for name in (*STATES, "event timers", "processing timers")}
 
 
-def _as_contents(model: dict[str, Any]) -> dict[str, Any]:
+def _as_contents(model: Model) -> dict[str, Any]:
     return {name: sorted(held, key=repr) if name.endswith("timers") else held for name, held in model.items()}
 
 
-def _count(handle: Any, model: dict[Any, Any], key: Any, number: int) -> None:
+def _count(handle: ValueState[int], model: dict[K, int], key: K, number: int) -> None:
     handle.value += number
     model[key] = model.get(key, 0) + number
 
 
-def _basket(handle: Any, model: dict[Any, Any], key: Any, number: int) -> None:
+def _basket(handle: ValueState[Basket], model: dict[K, Basket], key: K, number: int) -> None:
     handle.value.items.append(str(number))
     model.setdefault(key, Basket()).items.append(str(number))
 
 
-def _free(handle: Any, model: dict[Any, Any], key: Any, number: int) -> None:
+def _free(handle: ValueState[Free], model: dict[K, Free], key: K, number: int) -> None:
     handle.value = {"n": [number, (number, "t")]}
     model[key] = {"n": [number, (number, "t")]}
 
 
-def _names(handle: Any, model: dict[Any, Any], key: Any, number: int) -> None:
+def _names(handle: ListState[str], model: dict[K, list[str]], key: K, number: int) -> None:
     if number % 3:
         handle.add(str(number))
         model.setdefault(key, []).append(str(number))
@@ -168,14 +182,14 @@ def _names(handle: Any, model: dict[Any, Any], key: Any, number: int) -> None:
     model[key] = [str(number)] * (number // 3)
 
 
-def _log(handle: Any, model: dict[Any, Any], key: Any, number: int) -> None:
+def _log(handle: ListState[list[int]], model: dict[K, list[list[int]]], key: K, number: int) -> None:
     handle.add([number])
     model.setdefault(key, []).append([number])
     for inner in (*handle.get(), *model[key]):
         inner.append(number)
 
 
-def _totals(handle: Any, model: dict[Any, Any], key: Any, number: int) -> None:
+def _totals(handle: MapState[str, int], model: dict[K, dict[str, int]], key: K, number: int) -> None:
     if number % 2:
         handle.put(f"t{number}", number)
         model.setdefault(key, {})[f"t{number}"] = number
@@ -186,36 +200,38 @@ def _totals(handle: Any, model: dict[Any, Any], key: Any, number: int) -> None:
         del model[key]
 
 
-def _lists(handle: Any, model: dict[Any, Any], key: Any, number: int) -> None:
+def _lists(
+    handle: MapState[int, list[int]], model: dict[K, dict[int, list[int]]], key: K, number: int
+) -> None:
     handle.put(number % 3, [number])
     model.setdefault(key, {})[number % 3] = [number]
     for inner in (*(value for _, value in handle.items()), *model[key].values()):
         inner.append(number)
 
 
-def _best(handle: Any, model: dict[Any, Any], key: Any, number: int) -> None:
+def _best(handle: ReducingState[int], model: dict[K, int], key: K, number: int) -> None:
     handle.add(number)
     model[key] = max(model.get(key, 0), number)
 
 
-def _bag(handle: Any, model: dict[Any, Any], key: Any, number: int) -> None:
+def _bag(handle: ReducingState[list[int]], model: dict[K, list[int]], key: K, number: int) -> None:
     handle.add([number])
     model.setdefault(key, []).append(number)
 
 
-def _mean(handle: Any, model: dict[Any, Any], key: Any, number: int) -> None:
+def _mean(handle: AggregatingState[int, float], model: dict[K, tuple[int, int]], key: K, number: int) -> None:
     handle.add(number)
     count, total = model.get(key, (0, 0))
     model[key] = (count + 1, total + number)
 
 
-def _spread(handle: Any, model: dict[Any, Any], key: Any, number: int) -> None:
+def _spread(handle: AggregatingState[int, int], model: dict[K, list[int]], key: K, number: int) -> None:
     handle.add(number)
     before = model.get(key, [])
     model[key] = [min([number, *before]), max([number, *before])]
 
 
-_CHANGES = {
+_CHANGES: Final[dict[str, Callable[..., None]]] = {
     "count": _count, "basket": _basket, "free": _free, "names": _names, "log": _log, "totals": _totals,
     "lists": _lists, "best": _best, "bag": _bag, "mean": _mean, "spread": _spread,
 }  # fmt: skip

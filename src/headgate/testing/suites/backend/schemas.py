@@ -10,6 +10,7 @@ from headgate.api.declared.keyed_states import StateDescriptor
 from headgate.common.errors import UsageError
 from headgate.common.plain_data import mappings_in
 from headgate.serde.snapshots.snapshot_wire import snapshot_from_bytes
+from headgate.state.backend import KeyedBackend
 from headgate.state.heap.heap_blob import BytesBlob, read_header
 from headgate.state.snapshots import KeyedStateHandle
 from headgate.testing.suites.backend.bench import Bench
@@ -89,7 +90,7 @@ class SchemaTests(BackendTests):
         ids=["type", "kind"],
     )
     def test_declared_types_that_do_not_fit_are_refused(
-        self, bench: Bench, changed: tuple[str, Any], why: str
+        self, bench: Bench, changed: tuple[str, type], why: str
     ) -> None:
         """By the state's name, before anything is read."""
         with pytest.raises(UsageError, match=f"state 'v' of the checkpoint .*{why}"):
@@ -131,7 +132,7 @@ def _written(bench: Bench, kind: str) -> KeyedStateHandle:
     return bench.store(backend)
 
 
-def _check(backend: Any, kind: str) -> None:
+def _check(backend: KeyedBackend, kind: str) -> None:
     """What was written is there."""
     for key, value in VALUES.items():
         backend.bind(key)
@@ -139,7 +140,7 @@ def _check(backend: Any, kind: str) -> None:
         backend.store()
 
 
-def _version_of(backend: Any, kind: str) -> int:
+def _version_of(backend: KeyedBackend, kind: str) -> int:
     """The version in which a whole snapshot stores the state."""
     blob = b"".join(bytes(part) for part in backend.snapshot_sync().write())
     (section,) = [one for one in read_header(BytesBlob(blob))[0].sections if one.name == kind]
@@ -150,7 +151,7 @@ def _version_of(backend: Any, kind: str) -> int:
     return int(snapshot.serializer.version)
 
 
-def _of(kind: str, hint: Any) -> dict[str, StateDescriptor]:
+def _of(kind: str, hint: type) -> dict[str, StateDescriptor]:
     return {"v": StateDescriptor("v", kind, (hint,), _nothing)}
 
 

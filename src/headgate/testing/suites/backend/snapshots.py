@@ -5,11 +5,11 @@ from __future__ import annotations
 import gc
 import weakref
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
 
 from headgate.common.errors import StorageError
+from headgate.state.backend import KeyedBackend, PendingSnapshot
 from headgate.testing.suites.backend.bench import Bench
 from headgate.testing.suites.backend.states import KEYS, Basket, contents, touch
 from headgate.testing.suites.backend.suite_bench import BackendTests
@@ -181,7 +181,7 @@ class SnapshotTests(BackendTests):
         bench.keep_only([first, later])
         assert contents([bench.backend(stored=[later])]) == contents([backend])
 
-    def _ended(self, bench: Bench, backend: Any, pending: Any, end: str) -> None:
+    def _ended(self, bench: Bench, backend: KeyedBackend, pending: PendingSnapshot, end: str) -> None:
         if end == "release":
             pending.release()
         elif end == "store":
@@ -193,7 +193,7 @@ class SnapshotTests(BackendTests):
             bench.storage_works = True
 
 
-def _is_gone(value: weakref.ref[Any], backend: Any) -> bool:
+def _is_gone(value: weakref.ref[Basket], backend: KeyedBackend) -> bool:
     """Whether nobody holds a value any more, once what snapshots left to be done was done."""
     for _ in range(20):
         backend.settle()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -93,7 +93,7 @@ class _Everything:
 STATES: Final[dict[str, StateDescriptor]] = declared_state(_Everything())
 
 
-def touch(backend: KeyedBackend, key: Any, number: int) -> None:
+def touch(backend: KeyedBackend, key: Hashable, number: int) -> None:
     """Change every state of a key, in place wherever a program can, and set two timers."""
     backend.bind(key)
     handles = backend.handles
