@@ -192,7 +192,7 @@ class DriverProcess(GangOwner):
         self._prove_at = 0
         # Not that of any other driver, also where a job begins on the disk that another one left behind.
         self._marker = f"marker{number}of" + "".join(filter(str.isalnum, submission.job_id))
-        self._links: list[SimLink] = []
+        self._links: list[SimLink[m.ToWorker, m.FromWorker]] = []
         self.leadership: SimLeadership | None = None
         if elects:
             election = FileElection(

@@ -6,7 +6,7 @@ from typing import Final
 
 from headgate.common.errors import OperatingError
 from headgate.runtime.protocol import messages as m
-from headgate.testing.simulation.links import ControlMessage, Tamper, Wire
+from headgate.testing.simulation.links import ControlMessage, ControlWire, Tamper
 from headgate.testing.simulation.simulated_processes import Process, ProcessKilled
 from headgate.testing.simulation.simulated_workers import WorkerProcess
 from headgate.testing.simulation.striking import Striking
@@ -166,7 +166,7 @@ class MessageFaults(Striking):
         """Some messages of one worker come once more, later; see :data:`REPEATABLE`."""
         self._tampered("repeat messages", "_repeating")
 
-    def tampers(self, wire: Wire) -> Tamper:
+    def tampers(self, wire: ControlWire) -> Tamper:
         """What becomes of messages on this wire."""
 
         def tamper(message: ControlMessage, data: bytes) -> str:
@@ -186,7 +186,7 @@ class MessageFaults(Striking):
             names.add(wire.name)
             self._until(wire.name, what, lambda: names.discard(wire.name))
 
-    def _some_wire(self) -> Wire | None:
+    def _some_wire(self) -> ControlWire | None:
         worker = self._some_worker()
         return None if worker is None else self._rng.choice((worker.link.out, worker.link.back))
 

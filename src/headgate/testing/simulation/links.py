@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from typing import Generic, TypeVar
 
 from headgate.runtime.protocol.messages import FromWorker, ToWorker
 from headgate.runtime.protocol.wire import decode_from_worker, decode_to_worker, encode_message
+
+M = TypeVar("M", bound=FromWorker | ToWorker)
+S = TypeVar("S", bound=FromWorker | ToWorker)
 
 ControlMessage = FromWorker | ToWorker
 Tamper = Callable[[ControlMessage, bytes], str]
 """(message, its bytes) -> "lost" or anything else; may have the message repeated."""
 
 
-class Wire:
+class Wire(Generic[M]):
     """One direction of a link.
 
     Attributes:
@@ -26,7 +30,7 @@ class Wire:
     def __init__(
         self,
         name: str,
-        decode: Callable[[bytes], ControlMessage],
+        decode: Callable[[bytes], M],
         now: Callable[[], int],
         latency: Callable[[], int],
         receiver_paused: Callable[[], bool],
@@ -35,7 +39,7 @@ class Wire:
         self._decode, self._now, self._latency = decode, now, latency
         self.receiver_paused = receiver_paused
         self._items: deque[tuple[int, bytes | str]] = deque()
-        self.on_message: Callable[[ControlMessage], None] = _nobody
+        self.on_message: Callable[[M], None] = _nobody
         self.on_lost: Callable[[str], None] = _nobody
         self.deaf = False
         self.tamper: Tamper = _deliver_once
@@ -89,14 +93,17 @@ class Wire:
         return tell(message)
 
 
-class SimLink:
+ControlWire = Wire[FromWorker] | Wire[ToWorker]
+
+
+class SimLink(Generic[S, M]):
     """One end of a link; implements `common.ports.Link`.
 
     Attributes:
         sent: told of each message that leaves.
     """
 
-    def __init__(self, out: Wire, back: Wire) -> None:
+    def __init__(self, out: Wire[S], back: Wire[M]) -> None:
         self.out, self.back = out, back
         self.sent: Callable[[ControlMessage], None] = _nobody
         self._closed = False
@@ -138,7 +145,7 @@ def make_link(
     latency: Callable[[], int],
     worker_paused: Callable[[], bool],
     master_paused: Callable[[], bool] = lambda: False,
-) -> tuple[SimLink, SimLink]:
+) -> tuple[SimLink[FromWorker, ToWorker], SimLink[ToWorker, FromWorker]]:
     """The worker's and the job master's end of a new link."""
     up = Wire(f"{name} to master", decode_from_worker, now, latency, master_paused)
     down = Wire(f"{name} to worker", decode_to_worker, now, latency, worker_paused)

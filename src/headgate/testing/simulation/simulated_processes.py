@@ -15,7 +15,7 @@ from headgate.runtime.job.job_settings import JobSettings
 from headgate.runtime.protocol.frames import Frame
 from headgate.testing.simulation.chronicle import Chronicle
 from headgate.testing.simulation.clock import SimClock, Timeline
-from headgate.testing.simulation.links import Tamper, Wire
+from headgate.testing.simulation.links import ControlWire, Tamper
 from headgate.testing.simulation.network import Lane, Network
 from headgate.testing.simulation.trace import Trace
 from headgate.testing.simulation.virtual_disk import URI, SimDisk, SimFiles, Verdict
@@ -101,7 +101,7 @@ class Scene(ABC):
         """A process is at a named place, where a fault may wait for it."""
 
     @abstractmethod
-    def tampers(self, wire: Wire) -> Tamper:
+    def tampers(self, wire: ControlWire) -> Tamper:
         """What becomes of the messages on a wire."""
 
     @abstractmethod

@@ -130,7 +130,7 @@ class WorkerProcess(Process):
     def _input(self) -> None:
         self._dirty_since = self.scene.now() if self._dirty_since < 0 else self._dirty_since
 
-    def _received(self, message: ControlMessage) -> None:
+    def _received(self, message: m.ToWorker) -> None:
         if isinstance(message, m.HeartbeatSeen):
             self.lease.renewed(message.sent_ms)
         else:

@@ -19,7 +19,7 @@ from headgate.testing.simulation.crash_points import CrashPoints
 from headgate.testing.simulation.drivers import DriverProcess, JobScene, Submission
 from headgate.testing.simulation.faults import NO_FAULTS, FaultMix, Faults
 from headgate.testing.simulation.invariants import Checks, Violation
-from headgate.testing.simulation.links import Tamper, Wire
+from headgate.testing.simulation.links import ControlWire, Tamper
 from headgate.testing.simulation.network import Lane
 from headgate.testing.simulation.simulated_processes import Process
 from headgate.testing.simulation.simulated_workers import WorkerProcess
@@ -143,7 +143,7 @@ class World(JobScene):
         self.faults.reached(process, place)
 
     @override
-    def tampers(self, wire: Wire) -> Tamper:
+    def tampers(self, wire: ControlWire) -> Tamper:
         return self.faults.tampers(wire)
 
     @override
@@ -307,7 +307,7 @@ class World(JobScene):
         agenda.add(worker.name, worker.since(agenda.now), worker.act)
         agenda.not_before(worker.next_time())
 
-    def _deliver(self, worker: WorkerProcess, wire: Wire) -> str:
+    def _deliver(self, worker: WorkerProcess, wire: ControlWire) -> str:
         if self.crash_points is None:
             return wire.deliver()
         step = self.crash_points.message(worker.driver, wire.name)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 import pytest
@@ -25,13 +25,8 @@ from headgate.common.errors import FencedError
 
 _UID = "out"
 
-
-class Start(Protocol):
-    """Begins a job that writes to one place, perhaps from a snapshot of another one."""
-
-    def __call__(self, name: str, *from_: _Snapshot, lineage: str | None = None, generation: int = 1) -> _Job:
-        """Begin the job `name`."""
-        ...
+Start = Callable[..., "_Job"]
+"""Begins a job that writes to one place: by name, perhaps from a snapshot of another job."""
 
 
 class SinkSuite:
