@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -24,6 +24,7 @@ from headgate.checkpoint.storage.uris import local_path, open_disk, scheme_of, s
 from headgate.common.decoders import UNDECODABLE, json_decoder
 from headgate.common.errors import StorageError
 from headgate.common.ids import JobId
+from headgate.common.plain_data import Json
 from headgate.common.ports import Disk
 from headgate.core.checkpoint.failures import CheckpointFailureReason
 from headgate.core.checkpoint.history import CheckpointRecord, CheckpointStatus, SubtaskRecord
@@ -97,9 +98,10 @@ def encode_history(history: History) -> bytes:
     return msgspec.json.encode(history)
 
 
-def plain(value: Any) -> Any:
+def plain(value: CheckpointRecord | SlowestPath | History) -> dict[str, Json]:
     """A record, a path or a history as dicts and lists, for JSON."""
-    return msgspec.to_builtins(value)
+    found: dict[str, Json] = msgspec.to_builtins(value)
+    return found
 
 
 def decode_history(data: bytes, where: str) -> History:

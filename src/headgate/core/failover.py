@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -149,12 +149,12 @@ class RestartStrategy(ABC):
     def _decide(self, now_ms: int) -> Decision:
         """Answer a failure that counts."""
 
-    def describe(self, now_ms: int) -> tuple[object, ...]:
+    def describe(self, now_ms: int) -> tuple[Hashable, ...]:
         """What it remembers, with times counted from `now_ms`, as plain values."""
         due = self._restart_at_ms
         return (None if due is None or due <= now_ms else due - now_ms, *self._remembers(now_ms))
 
-    def _remembers(self, now_ms: int) -> tuple[object, ...]:
+    def _remembers(self, now_ms: int) -> tuple[Hashable, ...]:
         """What one kind of strategy remembers beside the scheduled restart."""
         return ()
 
@@ -177,7 +177,7 @@ class _FixedDelayStrategy(RestartStrategy):
         self._failures += 1
         return Decision(True, self._spec.delay_ms, False, f"restart {self._failures} of {allowed}")
 
-    def _remembers(self, now_ms: int) -> tuple[object, ...]:
+    def _remembers(self, now_ms: int) -> tuple[Hashable, ...]:
         return (self._failures,)
 
 
@@ -196,7 +196,7 @@ class _FailureRateStrategy(RestartStrategy):
         self._failures_ms.append(now_ms)
         return Decision(True, spec.delay_ms, False, f"at most {spec.max_failures} per {spec.interval_ms} ms")
 
-    def _remembers(self, now_ms: int) -> tuple[object, ...]:
+    def _remembers(self, now_ms: int) -> tuple[Hashable, ...]:
         return tuple(time_ms - now_ms for time_ms in self._failures_ms)
 
 
@@ -225,7 +225,7 @@ class _ExponentialDelayStrategy(RestartStrategy):
         self._resumed_at_ms = now_ms + delay_ms
         return Decision(True, delay_ms, False, f"failure {self._failures} since the last quiet time")
 
-    def _remembers(self, now_ms: int) -> tuple[object, ...]:
+    def _remembers(self, now_ms: int) -> tuple[Hashable, ...]:
         return (self._failures, self._backoff_ms, self._resumed_at_ms - now_ms)
 
     def _with_jitter(self, backoff_ms: float) -> int:
@@ -234,7 +234,7 @@ class _ExponentialDelayStrategy(RestartStrategy):
         return int(min(varied, self._spec.max_ms))
 
 
-def _refused(option: str, got: object, expected: str) -> ConfigError:
+def _refused(option: str, got: float, expected: str) -> ConfigError:
     return ConfigError(f"restart-strategy.{option} is {got}; expected {expected}")
 
 

@@ -13,25 +13,27 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Set
-from typing import Any
+from typing import Generic, TypeVar
 
 from headgate.common.errors import InternalError
 
+T = TypeVar("T")
 
-class InputGate:
+
+class InputGate(Generic[T]):
     """The queues of the input channels of one subtask, numbered from 0."""
 
     __slots__ = ("_blocked", "_is_records", "_queues", "_ready", "_silent")
 
-    def __init__(self, channels: int, is_records: Callable[[Any], bool]) -> None:
+    def __init__(self, channels: int, is_records: Callable[[T], bool]) -> None:
         self._is_records = is_records
-        self._queues: list[deque[Any]] = [deque() for _ in range(channels)]
+        self._queues: list[deque[T]] = [deque() for _ in range(channels)]
         # The line of channels that may be read; ordered, and any of them leaves it in constant time.
         self._ready: OrderedDict[int, None] = OrderedDict()
         self._blocked: set[int] = set()
         self._silent = set(range(channels))
 
-    def put(self, channel: int, element: Any) -> None:
+    def put(self, channel: int, element: T) -> None:
         """An element arrived."""
         queue = self._queues[channel]
         queue.append(element)
@@ -49,7 +51,7 @@ class InputGate:
         """Whether :meth:`poll` would give something."""
         return bool(self._ready) and not self._silent
 
-    def poll(self, wanted: Callable[[Any], bool] | None = None) -> tuple[int, Any] | None:
+    def poll(self, wanted: Callable[[T], bool] | None = None) -> tuple[int, T] | None:
         """The next element and its channel; None when nothing may be read.
 
         With `wanted` only an element for which it holds is read; other channels keep their places in line.
@@ -69,7 +71,7 @@ class InputGate:
             del self._ready[channel]
         return channel, element
 
-    def _first(self, wanted: Callable[[Any], bool]) -> int | None:
+    def _first(self, wanted: Callable[[T], bool]) -> int | None:
         return next((channel for channel in self._ready if wanted(self._queues[channel][0])), None)
 
     def set_blocked(self, blocked: Set[int]) -> None:
@@ -83,7 +85,7 @@ class InputGate:
             self._ready.pop(channel, None)
         self._blocked = set(blocked)
 
-    def waiting(self, channel: int) -> Iterator[Any]:
+    def waiting(self, channel: int) -> Iterator[T]:
         """The elements that wait on a channel, in order; they stay."""
         return iter(self._queues[channel])
 

@@ -122,7 +122,7 @@ class HeartbeatMonitor(Generic[W]):
             times += [w.moved_ms + self._stuck_ms for w in self._watched.values() if not w.reported_stuck]
         return min(times, default=None)
 
-    def describe(self, now_ms: int) -> tuple[object, ...]:
+    def describe(self, now_ms: int) -> tuple[Hashable, ...]:
         """Who is watched and since when, counted from `now_ms`, as plain values."""
         return tuple(
             (worker, watch.heard_ms - now_ms, watch.moved_ms - now_ms, watch.progress, watch.reported_stuck)

@@ -7,6 +7,7 @@ is the restart strategy's business; this counts, and says when it is worth telli
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Final
 
@@ -91,6 +92,6 @@ class SameFailures:
         self._times.clear()
         self.repeating = None
 
-    def describe(self) -> tuple[object, ...]:
+    def describe(self) -> tuple[Hashable, ...]:
         """Everything that decides, as plain values."""
         return self._since, self.repeating, tuple(sorted(self._times.items(), key=str))

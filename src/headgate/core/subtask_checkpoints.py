@@ -8,7 +8,7 @@ state or file of a checkpoint.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Set
+from collections.abc import Hashable, Set
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -138,7 +138,7 @@ class SubtaskCheckpoints:
         if self._drawing is not None and self._drawing <= checkpoint:
             self._void = True
 
-    def describe(self) -> tuple[object, ...]:
+    def describe(self) -> tuple[Hashable, ...]:
         """The whole state as plain values, for stories and searches."""
         return (
             self._last,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator
 from itertools import chain, filterfalse
-from typing import Any, Final
+from typing import Final, Generic, TypeAlias, TypeVar
+
+K = TypeVar("K", bound=Hashable)
 
 COPIED_MAX: Final = 1_024
 """A bucket of so many keys at most is copied as a whole: some microseconds."""
@@ -14,7 +16,7 @@ DEPTH_MAX: Final = 4
 """Snapshots that one bucket may be in at the same time before it is copied after all."""
 
 
-class LargeBucket:
+class LargeBucket(Generic[K]):
     """An ordered set of keys: those that snapshots have, less the ones gone, then those added since.
 
     It offers what :class:`headgate.core.timers.TimerQueue` does with a bucket, and keeps its order:
@@ -40,28 +42,28 @@ class LargeBucket:
 
     __slots__ = ("_added", "_gone", "_left", "base", "depth")
 
-    def __init__(self, base: Any) -> None:
-        self.base: Any = base
+    def __init__(self, base: Bucket[K]) -> None:
+        self.base: Bucket[K] = base
         self.depth: int = base.depth + 1 if isinstance(base, LargeBucket) else 1
-        self._gone: set[Any] = set()
-        self._added: OrderedDict[Any, None] = OrderedDict()
+        self._gone: set[K] = set()
+        self._added: OrderedDict[K, None] = OrderedDict()
         self._left = 0
 
     def __len__(self) -> int:
         return len(self.base) - len(self._gone) + len(self._added)
 
-    def __contains__(self, key: object) -> bool:
+    def __contains__(self, key: K) -> bool:
         return key in self._added or (key in self.base and key not in self._gone)
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[K]:
         return chain(
             filterfalse(self._gone.__contains__, self.base) if self._gone else self.base, self._added
         )
 
-    def __setitem__(self, key: Any, nothing: None) -> None:
+    def __setitem__(self, key: K, nothing: None) -> None:
         self._added[key] = nothing
 
-    def __delitem__(self, key: Any) -> None:
+    def __delitem__(self, key: K) -> None:
         if key in self._added:
             del self._added[key]
         else:
@@ -89,7 +91,11 @@ class LargeBucket:
         return not self._left
 
 
-def copied(bucket: Mapping[Any, None] | LargeBucket) -> dict[Any, None] | LargeBucket:
+Bucket: TypeAlias = dict[K, None] | LargeBucket[K]
+"""The keys of one timestamp, in their order."""
+
+
+def copied(bucket: Bucket[K]) -> Bucket[K]:
     """A bucket that can be changed while a snapshot has the one given."""
     if len(bucket) <= COPIED_MAX or (isinstance(bucket, LargeBucket) and bucket.depth >= DEPTH_MAX):
         return dict.fromkeys(bucket)

@@ -9,17 +9,18 @@ other keys, nor on the parallelism, nor on restores (which may reorder keys with
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, MutableMapping
 from heapq import heapify, heappop, heappush
 from itertools import chain, islice, repeat
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from headgate.common.errors import UsageError
 from headgate.common.layered import MISSING, LayeredTable, Layers, slices_of
 from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
-from headgate.core.timer_buckets import LargeBucket, copied
+from headgate.core.timer_buckets import Bucket, LargeBucket, copied
 
 K = TypeVar("K", bound=Hashable)
+K_co = TypeVar("K_co", bound=Hashable, covariant=True)
 
 _STALE_MIN: Final = 64
 """Deleted timestamps are swept out of the heap once there are this many, and more than live ones."""
@@ -57,17 +58,18 @@ class TimerQueue(Generic[K]):
         self._table.on_change = self._use
         self._use(self._table.entries)
         # Timestamp -> a bucket that is in layers, itself or in the past.
-        self._large: dict[int, LargeBucket] = {}
+        self._large: dict[int, LargeBucket[K]] = {}
         self._heap: list[int] = []
         self._empty = 0
 
-    def _use(self, buckets: Any) -> None:
+    def _use(self, buckets: MutableMapping[int, Bucket[K]]) -> None:
         self._buckets = buckets
-        self._own = buckets.get if self._table.settled else self._own_in_layers
+        in_layers = not self._table.settled
+        self._own: Callable[[int], Bucket[K] | None] = self._own_in_layers if in_layers else buckets.get
 
-    def _own_in_layers(self, timestamp: int) -> Any:
+    def _own_in_layers(self, timestamp: int) -> Bucket[K] | None:
         """The bucket of a timestamp, not a snapshot's; None when there is none."""
-        bucket = self._table.own(timestamp)
+        bucket: Bucket[K] = self._table.own(timestamp)
         if bucket is MISSING:
             return None
         if isinstance(bucket, LargeBucket):
@@ -159,7 +161,7 @@ class TimerQueue(Generic[K]):
                 return (key,)
         return None
 
-    def freeze(self) -> TimersAtCut:
+    def freeze(self) -> TimersAtCut[K]:
         """The timers as they are now, for a snapshot. Takes no time per timer."""
         layers, ticket = self._table.freeze()
         return TimersAtCut(layers, self._table, ticket)
@@ -197,7 +199,7 @@ class TimerQueue(Generic[K]):
         for timestamp, key in timers:
             self.register(timestamp, key)
 
-    def _remove(self, bucket: Any, key: K) -> None:
+    def _remove(self, bucket: Bucket[K], key: K) -> None:
         del bucket[key]
         if not bucket:
             self._empty += 1
@@ -214,7 +216,7 @@ class TimerQueue(Generic[K]):
         self._empty = 0
 
 
-class TimersAtCut:
+class TimersAtCut(Generic[K_co]):
     """The timers of a snapshot, in the hands of the thread that writes it."""
 
     __slots__ = ("_layers", "_table", "_ticket")
@@ -222,7 +224,7 @@ class TimersAtCut:
     def __init__(self, layers: Layers, table: LayeredTable, ticket: int) -> None:
         self._layers, self._table, self._ticket = layers, table, ticket
 
-    def slices(self, size: int) -> Iterator[tuple[list[int], list[Any]]]:
+    def slices(self, size: int) -> Iterator[tuple[list[int], list[K_co]]]:
         """Timestamps and keys, fewer than twice `size` at a time; those of one timestamp in their order."""
         for stamps, buckets in slices_of(self._layers, size):
             sizes = list(map(len, buckets))
@@ -242,10 +244,10 @@ class TimersAtCut:
 
 
 def _slices_of_buckets(
-    stamps: list[int], buckets: list[Any], size: int
-) -> Iterator[tuple[list[int], list[Any]]]:
+    stamps: list[int], buckets: list[Bucket[K]], size: int
+) -> Iterator[tuple[list[int], list[K]]]:
     timestamps: list[int] = []
-    keys: list[Any] = []
+    keys: list[K] = []
     for timestamp, bucket in zip(stamps, buckets, strict=True):
         rest = iter(bucket)
         for _ in range(0, len(bucket), size):

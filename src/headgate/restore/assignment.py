@@ -153,9 +153,9 @@ def prepared_in(checkpoint: CheckpointMetadata) -> set[str]:
     }
 
 
-def publishes(sink: object) -> bool:
+def publishes(sink: Sink) -> bool:
     """Whether a sink takes up what a checkpoint holds as prepared output."""
-    return isinstance(sink, Sink) and type(sink).create_committer is not Sink.create_committer
+    return type(sink).create_committer is not Sink.create_committer
 
 
 def _with_list(checkpoint: CheckpointMetadata, name: str) -> set[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from headgate.api.source import Split
 
@@ -121,6 +121,6 @@ class SplitMarks:
         return self._idleness_ms is None or now_ms - self._read_ms[split] < self._idleness_ms
 
 
-def marks_of(entries: Iterable[Sequence[Any]]) -> dict[str, int]:
+def marks_of(entries: Iterable[Sequence[str | int]]) -> dict[str, int]:
     """The marks in a snapshot."""
     return {str(split): int(mark) for split, mark in entries}

@@ -11,12 +11,13 @@ import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from headgate.checkpoint.storage.storage_contract import UnsureWriteError, check_name
 from headgate.common.errors import StorageError
 
 if TYPE_CHECKING:
+    from obstore import Attributes
     from obstore.store import ObjectStore
 
 PART_BYTES: Final = 16 * 1024 * 1024
@@ -59,7 +60,7 @@ class ObjectDisk:
 
         self._check(name)
         mark, source = secrets.token_hex(16), _Source(parts)
-        attributes: Any = {MARK: mark}
+        attributes: Attributes = {MARK: mark}
         try:
             first = source.up_to(PART_BYTES)
             if source.ended:
@@ -84,7 +85,7 @@ class ObjectDisk:
 
         self._check(name)
         mark = secrets.token_hex(16)
-        attributes: Any = {MARK: mark}
+        attributes: Attributes = {MARK: mark}
         unanswered: BaseException | None = None
         last: BaseException | None = None
         for _ in range(CREATE_ATTEMPTS):

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from datetime import timedelta
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
 from headgate.checkpoint.storage.objects import ObjectDisk
 from headgate.checkpoint.storage.settings import StorageSettings
 from headgate.common.errors import ConfigError
+
+if TYPE_CHECKING:
+    from obstore.store import ClientConfig, S3Config
 
 REQUEST_TIMEOUT: Final = timedelta(seconds=60)
 CONNECT_TIMEOUT: Final = timedelta(seconds=5)
@@ -39,7 +42,7 @@ def open_s3(
             "pip install 'headgate[s3]'"
         ) from None
     endpoint = settings.s3_endpoint or _named("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
-    client: Any = {
+    client: ClientConfig = {
         "allow_http": endpoint is not None and endpoint.startswith("http://"),
         "timeout": request_timeout,
         "connect_timeout": CONNECT_TIMEOUT,
@@ -62,8 +65,8 @@ def _named(*variables: str) -> str | None:
     return next((value for name in variables if (value := os.environ.get(name))), None)
 
 
-def _config(settings: StorageSettings, endpoint: str | None, bucket: str) -> Any:
-    found: dict[str, Any] = {}
+def _config(settings: StorageSettings, endpoint: str | None, bucket: str) -> S3Config:
+    found: S3Config = {}
     style = settings.s3_path_style
     in_path = endpoint is not None if style is None else style
     if style is not None or endpoint is None:
@@ -76,5 +79,6 @@ def _config(settings: StorageSettings, endpoint: str | None, bucket: str) -> Any
         found["region"] = "us-east-1"
     if settings.s3_access_key is not None:
         found["access_key_id"] = settings.s3_access_key
+    if settings.s3_secret_key is not None:
         found["secret_access_key"] = settings.s3_secret_key
     return found

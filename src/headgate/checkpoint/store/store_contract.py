@@ -16,7 +16,12 @@ from headgate.common.ids import CheckpointId, Generation
 IDS_AHEAD: Final = 64
 """Ids that a store keeps for its claimant at once: it hears of completed checkpoints only."""
 
-CLAIMED: Final = object()
+
+class _Claimed:
+    """Its only instance proves that a claim succeeded."""
+
+
+CLAIMED: Final = _Claimed()
 """Shown by a store that makes a permit, to say that a claim succeeded."""
 
 
@@ -29,7 +34,7 @@ class CommitPermit:
 
     __slots__ = ("generation",)
 
-    def __init__(self, generation: Generation, witness: object) -> None:
+    def __init__(self, generation: Generation, witness: _Claimed) -> None:
         if witness is not CLAIMED:
             raise InternalError("a commit permit comes from CompletedCheckpointStore.claim() only")
         self.generation = generation

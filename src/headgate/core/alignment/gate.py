@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from headgate.common.errors import InternalError
 from headgate.core.alignment.barriers import Barrier
@@ -57,7 +57,20 @@ class Clocks(NamedTuple):
     mono_ms: float
 
 
-class _Arrival(NamedTuple):
+E = TypeVar("E")
+
+
+@runtime_checkable
+class _Numbered(Protocol):
+    """A barrier or a cancel marker."""
+
+    @property
+    def checkpoint(self) -> int:
+        """Which checkpoint it is about."""
+        ...
+
+
+class _Arrival(NamedTuple, Generic[E]):
     """An element in a queue.
 
     Two of them are told apart by their numbers, which count arrivals at the gate: the same object may
@@ -66,10 +79,10 @@ class _Arrival(NamedTuple):
 
     number: int
     kind: Kind
-    element: Any
+    element: E
 
 
-class CheckpointedInputGate:
+class CheckpointedInputGate(Generic[E]):
     """The input channels of one subtask, numbered from 0, with their barriers.
 
     The caller calls :meth:`announce` while the gate is :attr:`urgent` and when :meth:`next_timeout` is
@@ -88,13 +101,13 @@ class CheckpointedInputGate:
         self,
         channels: int,
         handler: BarrierHandler,
-        kind_of: Callable[[Any], Kind],
-        size_of: Callable[[Any], int],
+        kind_of: Callable[[E], Kind],
+        size_of: Callable[[E], int],
     ) -> None:
         self.handler = handler
         self.bytes_processed = 0
         self._kind_of, self._size_of = kind_of, size_of
-        self._queues = InputGate(channels, _is_records)
+        self._queues: InputGate[_Arrival[E]] = InputGate(channels, _is_records)
         self._arrivals = 0
         # Per channel, the greatest id of a barrier or cancel marker that arrived, and that was read.
         self._arrived, self._read = [0] * channels, [0] * channels
@@ -102,12 +115,12 @@ class CheckpointedInputGate:
         self._unannounced: deque[tuple[int, int, Barrier]] = deque()
         self._controls = 0
         self._capturing: int | None = None
-        self._captured: list[tuple[int, Any]] = []
+        self._captured: list[tuple[int, E]] = []
         self._current = handler.current
         self._announced_last: int | None = None
         self._completed_by: int | None = None
 
-    def put(self, channel: int, element: Any) -> None:
+    def put(self, channel: int, element: E) -> None:
         """An element arrived; a running capture takes it along if it is ahead of the barrier."""
         kind = self._kind_of(element)
         self._arrivals += 1
@@ -117,8 +130,9 @@ class CheckpointedInputGate:
                 self._captured.append((channel, element))
         elif kind is not Kind.END_OF_PARTITION:
             self._controls += 1
+            assert isinstance(element, _Numbered)
             self._arrived[channel] = max(self._arrived[channel], element.checkpoint)
-            if kind is Kind.BARRIER:
+            if isinstance(element, Barrier):
                 self._unannounced.append((self._arrivals, channel, element))
 
     @property
@@ -149,7 +163,7 @@ class CheckpointedInputGate:
         """Whether a barrier or a cancel marker is in some queue, perhaps behind records."""
         return self._controls > 0
 
-    def poll(self, clocks: Clocks, only_control: bool = False) -> tuple[int, Any, list[Effect]] | None:
+    def poll(self, clocks: Clocks, only_control: bool = False) -> tuple[int, E, list[Effect]] | None:
         """The next element, its channel, and what to do; None when nothing may be read.
 
         Channels take turns. Events come out, too, after the handler was told of them.
@@ -169,9 +183,9 @@ class CheckpointedInputGate:
             if self.handler.pending:
                 self.bytes_processed += self._size_of(element)
             return channel, element, []
-        if kind is Kind.BARRIER:
+        if isinstance(element, Barrier):
             return channel, element, self._barrier(channel, number, element, clocks)
-        if kind is Kind.CANCEL:
+        if isinstance(element, _Numbered):
             return channel, element, self._cancel(channel, element.checkpoint)
         if kind is Kind.END_OF_PARTITION:
             self._open.discard(channel)
@@ -195,7 +209,7 @@ class CheckpointedInputGate:
         """The checkpoint whose records in flight are being collected."""
         return self._capturing
 
-    def take_captured(self) -> list[tuple[int, Any]]:
+    def take_captured(self) -> list[tuple[int, E]]:
         """What was captured since the last call, with channels; the elements of each are in order."""
         captured, self._captured = self._captured, []
         return captured
@@ -277,7 +291,7 @@ class CheckpointedInputGate:
         for _, kind, element in self._queues.waiting(channel):
             if kind is Kind.RECORDS or kind is Kind.OTHER:
                 self._captured.append((channel, element))
-            elif kind is not Kind.END_OF_PARTITION and element.checkpoint >= checkpoint:
+            elif isinstance(element, _Numbered) and element.checkpoint >= checkpoint:
                 return
 
     def _drop_capture(self) -> None:
@@ -285,9 +299,9 @@ class CheckpointedInputGate:
         self._captured.clear()
 
 
-def _is_records(arrival: _Arrival) -> bool:
+def _is_records(arrival: _Arrival[E]) -> bool:
     return arrival.kind is Kind.RECORDS
 
 
-def _is_control(arrival: _Arrival) -> bool:
+def _is_control(arrival: _Arrival[E]) -> bool:
     return arrival.kind is Kind.BARRIER or arrival.kind is Kind.CANCEL

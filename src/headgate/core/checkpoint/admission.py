@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, Generic
+from collections.abc import Callable, Hashable, Iterable
+from typing import Generic
 
 from headgate.common.errors import InternalError
 from headgate.common.ids import AttemptId
 from headgate.core.checkpoint.effects import Effect, RequestKind, RunHooks, S, TriggerCheckpoint
 from headgate.core.checkpoint.failures import CheckpointFailureReason
 from headgate.core.checkpoint.ledger import Ledger
-from headgate.core.checkpoint.modes import Mode
+from headgate.core.checkpoint.modes import Mode, Order
 from headgate.core.checkpoint.pending import PendingCheckpoint, Phase
 from headgate.core.checkpoint.queue import Request
 from headgate.core.checkpoint.requests import CheckpointSettings, Load, Requests
@@ -31,7 +31,7 @@ class Admission(Generic[S]):
         uniform: Callable[[float, float], float],
         hooks: Iterable[str],
         ledger: Ledger[S],
-        mode: Machine[Any, Any],
+        mode: Machine[Mode, Order],
     ) -> None:
         self._settings, self._ledger, self._mode = settings, ledger, mode
         self._hooks = tuple(hooks)
@@ -124,7 +124,7 @@ class Admission(Generic[S]):
             raise InternalError(self._mode.explain("was told of the end of a cleaning that never began"))
         self._cleaning -= 1
 
-    def describe(self) -> tuple[object, ...]:
+    def describe(self) -> tuple[Hashable, ...]:
         """The whole state as plain values, for stories and searches."""
         return (self._attempt, self.last_completion_ms, self._cleaning, self.requests.describe())
 

@@ -5,7 +5,7 @@ It also holds the rules by which a checkpoint is given up, and by which files ma
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from typing import Generic
 
 from headgate.common.errors import InternalError
@@ -119,7 +119,7 @@ class Ledger(Generic[S]):
         """Tickets of those under way."""
         return {pending.request.ticket for pending in self.pending.values()}
 
-    def describe(self) -> tuple[object, ...]:
+    def describe(self) -> tuple[Hashable, ...]:
         """Everything that decides, as plain values."""
         return (
             self.next_id,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from enum import Enum
 from typing import Final, Generic
 
@@ -204,7 +204,7 @@ class PendingCheckpoint(Generic[S]):
             raise InternalError(self._machine.explain("is a savepoint, which nothing subsumes"))
         self._machine.move(Step.ABORT, reason.name)
 
-    def describe(self) -> tuple[object, ...]:
+    def describe(self) -> tuple[Hashable, ...]:
         """The whole state as plain values, for stories and searches."""
         return (
             self.checkpoint,

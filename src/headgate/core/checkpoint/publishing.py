@@ -6,7 +6,6 @@ earlier one has been committed, and recovery needs to commit the latest only.
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import Generic
 
 from headgate.common.errors import InternalError
@@ -23,6 +22,7 @@ from headgate.core.checkpoint.effects import (
 )
 from headgate.core.checkpoint.failures import CheckpointFailureReason
 from headgate.core.checkpoint.ledger import Ledger
+from headgate.core.checkpoint.modes import Mode, Order
 from headgate.core.checkpoint.pending import PendingCheckpoint, Phase, Step
 from headgate.core.machine import Machine
 
@@ -33,7 +33,7 @@ LEFT_TO_RECOVERY = "it is in the log, and recovery commits it"
 class Publishing(Generic[S]):
     """The only place through which a checkpoint becomes complete."""
 
-    def __init__(self, ledger: Ledger[S], story: Machine[Enum, Enum]) -> None:
+    def __init__(self, ledger: Ledger[S], story: Machine[Mode, Order]) -> None:
         self._ledger, self._story = ledger, story
         self._committing: PendingCheckpoint[S] | None = None
 

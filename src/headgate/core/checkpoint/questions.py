@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Generic
+from collections.abc import Hashable
+from typing import Generic
 
 from headgate.common.errors import InternalError
 from headgate.common.ids import CheckpointId
@@ -10,7 +11,7 @@ from headgate.core.checkpoint.admission import Admission
 from headgate.core.checkpoint.effects import S
 from headgate.core.checkpoint.failures import CheckpointFailureReason, FailureBudget
 from headgate.core.checkpoint.ledger import Ledger
-from headgate.core.checkpoint.modes import CoordinatorStatistics, Mode
+from headgate.core.checkpoint.modes import CoordinatorStatistics, Mode, Order
 from headgate.core.checkpoint.pending import Phase
 from headgate.core.checkpoint.publishing import Publishing
 from headgate.core.machine import Machine
@@ -19,7 +20,7 @@ from headgate.core.machine import Machine
 class Questions(Generic[S]):
     """The coordinator's parts, read only; none of its methods changes anything."""
 
-    _mode: Machine[Any, Any]
+    _mode: Machine[Mode, Order]
     _ledger: Ledger[S]
     _publishing: Publishing[S]
     _admission: Admission[S]
@@ -86,7 +87,7 @@ class Questions(Generic[S]):
             held_by=None if held is None else held.name,
         )
 
-    def describe(self) -> tuple[object, ...]:
+    def describe(self) -> tuple[Hashable, ...]:
         """Everything that decides, as plain values: for stories and searches."""
         committing = self._publishing.committing
         return (

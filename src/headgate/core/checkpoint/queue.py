@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Final
 
@@ -94,6 +95,6 @@ class RequestQueue:
         """Tickets of all that wait."""
         return {each.ticket for each in (*self._savepoints, *self._manual)}
 
-    def describe(self) -> tuple[object, ...]:
+    def describe(self) -> tuple[Hashable, ...]:
         """The whole state as plain values, for stories and searches."""
         return tuple((each.kind.value, each.ticket) for each in (*self._savepoints, *self._manual))

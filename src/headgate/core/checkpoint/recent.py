@@ -27,7 +27,7 @@ class RecentCheckpoints:
         self.capacity = capacity
         self._ids: dict[CheckpointId, bool] = {}
 
-    def __contains__(self, checkpoint: object) -> bool:
+    def __contains__(self, checkpoint: CheckpointId) -> bool:
         return checkpoint in self._ids
 
     def add(self, checkpoint: CheckpointId, *, savepoint: bool) -> None:

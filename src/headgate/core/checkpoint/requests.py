@@ -5,7 +5,7 @@ Policy only: it knows the clock readings and counts it is given, and starts noth
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Final
 
@@ -175,7 +175,7 @@ class Requests:
         """Tickets of those that wait."""
         return self._queue.tickets()
 
-    def describe(self) -> tuple[object, ...]:
+    def describe(self) -> tuple[Hashable, ...]:
         """The whole state as plain values, for stories and searches."""
         flags = (self._final_requested, self._final_at_ms, self._stopping)
         return (self._schedule.describe(), self._queue.describe(), *flags)

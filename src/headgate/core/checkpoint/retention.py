@@ -51,7 +51,7 @@ class Retention:
         """The newest completed checkpoint."""
         return next(reversed(self._completed), None)
 
-    def __contains__(self, checkpoint: object) -> bool:
+    def __contains__(self, checkpoint: CheckpointId) -> bool:
         return checkpoint in self._completed
 
     def add(self, checkpoint: CheckpointId, *, owned: bool = True) -> None:

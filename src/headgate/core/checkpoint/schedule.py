@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
 
 class PeriodicSchedule:
@@ -71,6 +71,6 @@ class PeriodicSchedule:
         # A fixed rate, unless this one had to wait a whole period: then the rate begins anew.
         self._due_ms = due_ms if due_ms > now_ms else now_ms + self._period_ms
 
-    def describe(self) -> tuple[object, ...]:
+    def describe(self) -> tuple[Hashable, ...]:
         """The whole state as plain values, for stories and searches."""
         return (self._due_ms, self._late_ms)

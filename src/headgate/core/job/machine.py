@@ -52,6 +52,7 @@ from headgate.core.job.state import (
     Outcome,
     OutcomeKind,
     Plan,
+    PointId,
     Storage,
     Work,
     new_job,
@@ -269,7 +270,7 @@ def _how(job: Job, outcome: Outcome) -> e.CheckpointsEnd:
     return e.CheckpointsEnd(outcome.kind.value)
 
 
-def _commit(job: Job, point: Any) -> Effects:
+def _commit(job: Job, point: PointId | None) -> Effects:
     job.point, job.work = point, Work.COMMIT
     return [e.CommitPoint(point)]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 from headgate.common.errors import InternalError
 from headgate.core.execution import JobState
 from headgate.core.job.state import Cause, Job, Outcome, OutcomeKind, Plan, PointId
@@ -140,7 +142,7 @@ class Questions:
         if found:
             raise InternalError(self._job.life.explain(f"broke: {'; '.join(found)}"))
 
-    def describe(self, now_ms: int = 0) -> tuple[object, ...]:
+    def describe(self, now_ms: int = 0) -> tuple[Hashable, ...]:
         """Everything that decides, as plain values, with deadlines counted from `now_ms`: for searches."""
         job = self._job
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar
+from typing import Final, ParamSpec, Protocol, TypeVar
 
 from headgate.checkpoint.storage.storage_contract import UnsureWriteError
 from headgate.common.errors import ConfigError, StorageError
@@ -13,12 +13,22 @@ from headgate.common.files.durable import clock
 from headgate.ha.zookeeper.znodes import Cause, Change, Create, RejectedError, SetData, ZNode
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+P = ParamSpec("P")
 
 RECONNECT_S_MAX: Final = 1.0
 """Longest pause between two attempts to connect again."""
 
 CLOSE_S: Final = 2.0
 """How long the end of a session may take where no server answers."""
+
+
+class _Answer(Protocol[T_co]):
+    """An answer that kazoo has not received yet."""
+
+    def get(self, timeout: float) -> T_co:
+        """Wait for it."""
+        ...
 
 
 class KazooNodes:
@@ -154,19 +164,21 @@ class KazooNodes:
 
     def _note_agreed_timeout(self) -> None:
         """Listen in on the client's handshake: it keeps what the server granted to itself."""
+
+        def listened_to(invoke: Callable[P, T]) -> Callable[P, T]:
+            def invoked(*args: P.args, **named: P.kwargs) -> T:
+                answer = invoke(*args, **named)
+                agreed_ms = getattr(answer[0], "time_out", 0) if isinstance(answer, tuple) else 0
+                if agreed_ms > 0:
+                    self._session_ms = agreed_ms
+                return answer
+
+            return invoked
+
         connection = self._client._connection
-        invoke = connection._invoke
+        connection._invoke = listened_to(connection._invoke)
 
-        def noting(*args: Any, **named: Any) -> Any:
-            answer = invoke(*args, **named)
-            agreed_ms = getattr(answer[0], "time_out", 0) if isinstance(answer, tuple) else 0
-            if agreed_ms > 0:
-                self._session_ms = agreed_ms
-            return answer
-
-        connection._invoke = noting
-
-    def _asked(self, ask: Callable[[], Any], what: str) -> Any:
+    def _asked(self, ask: Callable[[], _Answer[T]], what: str) -> T:
         """The answer to a question that may be repeated; NoNodeError is passed on."""
         deadline = clock.monotonic() + self._timeout_s
         while True:
@@ -182,7 +194,7 @@ class KazooNodes:
             except Exception as error:
                 raise self._failed(what, error) from error
 
-    def _refuse_rejected(self, changes: Sequence[Change], results: Sequence[Any]) -> None:
+    def _refuse_rejected(self, changes: Sequence[Change], results: Sequence[str | bool | Exception]) -> None:
         # Of a refused transaction the changes before the culprit say "rolled back", those behind it
         # "runtime inconsistency".
         consequences = (self._errors.RolledBackError, self._errors.RuntimeInconsistency)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from types import TracebackType
 
 from headgate.api.jobs.executor_contract import JobResult, JobSpec
 from headgate.checkpoint.opening import open_checkpoint
@@ -51,6 +52,7 @@ from headgate.runtime.job.master_ports import MasterPorts
 from headgate.runtime.job.replanning import replanner
 from headgate.runtime.job.shipped_program import Program
 from headgate.runtime.master.job_master import JobMaster
+from headgate.runtime.protocol import messages as m
 from headgate.runtime.transport.control_server import ControlServer, WorkerKey
 from headgate.runtime.transport.handshake import Hello
 from headgate.runtime.worker.worker_process import WorkerSpec, load_probe
@@ -320,7 +322,9 @@ class _Driver:
             return None
         self._leading = leading
 
-        def leave(_: object, error: BaseException | None, __: object) -> None:
+        def leave(
+            _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None
+        ) -> None:
             ended = self._is_over(error)
             if isinstance(error, TerminatedError):
                 error.goes_on = not ended
@@ -384,7 +388,7 @@ class _Driver:
         def connected(worker: WorkerKey, _: Hello, link: Link) -> None:
             post(lambda: links.__setitem__(worker, link))
 
-        def said(worker: WorkerKey, message: object) -> None:
+        def said(worker: WorkerKey, message: m.FromWorker) -> None:
             post(lambda: self._master.message(links[worker], message))
 
         def lost(worker: WorkerKey, reason: str) -> None:

@@ -36,7 +36,7 @@ class JobControl:
         """See :class:`headgate.api.jobs.executor_contract.JobControl`."""
         answer: Future[JobStatus] = Future()
 
-        def then(status: Any, error: HeadgateError | None) -> None:
+        def then(status: JobStatus, error: HeadgateError | None) -> None:
             if error is None:
                 answer.set_result(status)
             elif self._last is not None:

@@ -22,7 +22,7 @@ from headgate.restore.in_flight_shares import assign_in_flight
 from headgate.runtime.master.checkpoints.committers import Committers
 from headgate.state.snapshots import CheckpointMetadata
 
-Check = Callable[[], object]
+Check = Callable[[], None]
 """Raises a UsageError that says why the job cannot begin there."""
 
 
@@ -51,12 +51,16 @@ def checks(config: Config, job: JobId, plan: PhysicalPlan, checkpoint: Checkpoin
     """
     ignore = config.get(o.IGNORE_UNCLAIMED_STATE)
     yield lambda: check_compatible(plan, checkpoint, ignore_unclaimed=ignore)
-    yield lambda: assign_in_flight(plan, checkpoint)
+    yield lambda: _check_in_flight(plan, checkpoint)
     for vertex in plan.vertices:
         for node in vertex.chain:
             if isinstance(node, SourceNode):
                 yield lambda node=node: _check_source(node, checkpoint)  # type: ignore[misc]
     yield lambda: Committers(job, 1, plan, config.get(o.OLDER_SNAPSHOT)).check(checkpoint)
+
+
+def _check_in_flight(plan: PhysicalPlan, checkpoint: CheckpointMetadata) -> None:
+    assign_in_flight(plan, checkpoint)
 
 
 def _check_source(node: SourceNode, checkpoint: CheckpointMetadata) -> None:

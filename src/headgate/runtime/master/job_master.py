@@ -9,7 +9,7 @@ both put what they find out into an outbox, which is emptied after every turn.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -190,7 +190,7 @@ class JobMaster:
         """Another job master has taken over: stop without touching anything."""
         self.happened(v.Fenced(failure_of(error)))
 
-    def rescale(self, parallelism: int, from_last: bool, then: Then) -> None:
+    def rescale(self, parallelism: int, from_last: bool, then: Then[int]) -> None:
         """Go on at another parallelism.
 
         Args:
@@ -201,7 +201,7 @@ class JobMaster:
         self._rescaling.ask(parallelism, from_last, then)
         self._settle()
 
-    def query(self, uid: str, state: str, key: Any, then: Then) -> None:
+    def query(self, uid: str, state: str, key: Hashable, then: Then[Any]) -> None:
         """Look up what keyed state holds now, between two records; not only what the last checkpoint has.
 
         Args:
@@ -222,7 +222,7 @@ class JobMaster:
         except HeadgateError as error:
             then(None, error)
 
-    def message(self, link: Link, message: Any) -> None:
+    def message(self, link: Link, message: m.FromWorker) -> None:
         """A worker said something."""
         if isinstance(message, m.Register):
             self.happened(v.Registered(message.gang, message.slot, self._members.came(message, link)))
@@ -406,7 +406,7 @@ class JobMaster:
         else:
             self._outbox.put(v.PeerLost(message.attempt, failure_of(error)))
 
-    def _of_a_subtask(self, slot: int, message: Any) -> None:
+    def _of_a_subtask(self, slot: int, message: m.FromWorker) -> None:
         # Workers do not wait for each other: one may read, or be done, before the last is deployed.
         match message:
             case m.RequestSplits():
@@ -441,7 +441,7 @@ class JobMaster:
             member.standstills, member.rss_bytes = beat.standstills, beat.rss_bytes
         self._count(slot, beat.attempt, beat.counters)
 
-    def _count(self, slot: int, attempt: int, counters: Any) -> None:
+    def _count(self, slot: int, attempt: int, counters: Sequence[m.Counters]) -> None:
         member = self._members.get(slot)
         if member is not None and self._machine.counts(attempt):
             member.note_counters(counters)

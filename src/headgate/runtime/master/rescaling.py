@@ -46,9 +46,9 @@ class Rescaling:
         has_storage: bool,
     ) -> None:
         self._ports, self._attempts, self._checkpoints, self._outbox = ports, attempts, checkpoints, outbox
-        self._replan, self._has_storage, self._tickets = replan, has_storage, Tickets()
+        self._replan, self._has_storage, self._tickets = replan, has_storage, Tickets[int]()
 
-    def ask(self, parallelism: int, from_last: bool, then: Then) -> None:
+    def ask(self, parallelism: int, from_last: bool, then: Then[int]) -> None:
         """Somebody wants another parallelism."""
         try:
             check_asked(parallelism, self._replan, self._has_storage)

@@ -6,7 +6,7 @@ table by one call: entries are taken in slices, and encoded key group by key gro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
@@ -83,7 +83,7 @@ class FrozenTimers:
     name: str
     schema: Description
     serializer: TypeSerializer[Any]
-    timers: TimersAtCut
+    timers: TimersAtCut[Hashable]
 
     def slices(self) -> Iterator[tuple[list[Any], list[Any]]]:
         """Keys and timestamps."""

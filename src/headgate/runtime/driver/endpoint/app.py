@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final
+from typing import Final
 from urllib.parse import unquote
 
 import msgspec
@@ -14,10 +14,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from headgate.api.jobs.executor_contract import JobStatus, Then
 from headgate.common.errors import HeadgateError, NoEntryError, OperatingError, UsageError
 from headgate.common.keys.key_text import key_of_text
+from headgate.common.plain_data import Json
 from headgate.runtime.driver.endpoint import request_bodies as asked
-from headgate.runtime.driver.endpoint.operations import Operation, Operations, Then, awaited
+from headgate.runtime.driver.endpoint.operations import Operation, Operations, awaited
 from headgate.runtime.driver.endpoint.served import ServedJob, error_facts, shown_value
 
 WAIT_MS_MAX: Final = 30_000
@@ -119,8 +121,8 @@ class _Routes:
         return _said(_outcome(begun), 202)
 
 
-def _outcome(operation: Operation) -> Mapping[str, Any]:
-    facts = {"operation": operation.id, "what": operation.what}
+def _outcome(operation: Operation) -> dict[str, Json]:
+    facts: dict[str, Json] = {"operation": operation.id, "what": operation.what}
     if not operation.outcome.done():
         return {**facts, "state": "running"}
     result, error = operation.outcome.result()
@@ -136,7 +138,7 @@ def _wait_ms(request: Request) -> int:
     return min(int(text), WAIT_MS_MAX)
 
 
-def _said(facts: Any, status: int = 200) -> Response:
+def _said(facts: Mapping[str, Json] | JobStatus, status: int = 200) -> Response:
     body = msgspec.json.encode(facts)
     return Response(body, status, {"cache-control": "no-store"}, "application/json")
 

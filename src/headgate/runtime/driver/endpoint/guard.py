@@ -11,19 +11,15 @@ import hmac
 import ipaddress
 import json
 import socket
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlsplit
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headgate.runtime.driver.endpoint.endpoint_settings import LOCALHOST
 
 BODY_BYTES_MAX: Final = 64 * 1024
 BODY_WAIT_S: Final = 10.0
-
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
 
 class RefusedError(Exception):
@@ -40,11 +36,11 @@ class Guard:
     body_wait_s: float = BODY_WAIT_S
     """How long a body may take to arrive."""
 
-    def __init__(self, inner: App, secret: str, scheme: str) -> None:
+    def __init__(self, inner: ASGIApp, secret: str, scheme: str) -> None:
         self._inner, self._secret, self._scheme = inner, secret.encode(), scheme
         self._names = frozenset({LOCALHOST, socket.gethostname().lower()})
 
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] != "http":
             return  # the server speaks nothing else; its start and end need no answer

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import Final
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -11,7 +11,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from headgate.runtime.driver.endpoint.app import application
 from headgate.runtime.driver.endpoint.endpoint_settings import EndpointSettings
 from headgate.runtime.driver.endpoint.guard import Guard
-from headgate.runtime.driver.endpoint.listening_sockets import AT_A_TIME, Door, Guests
+from headgate.runtime.driver.endpoint.listening_sockets import AT_A_TIME, Door, Guests, Peer
 from headgate.runtime.driver.endpoint.operations import Operations
 from headgate.runtime.driver.endpoint.served import ServedJob
 
@@ -29,7 +29,7 @@ class PatientProtocol(H11Protocol):
 
     head_wait_s: float = HEAD_WAIT_S
     guests: Guests
-    _peer: Any = None
+    _peer: Peer = ()
     _deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -86,7 +86,7 @@ def server_of(
 ) -> uvicorn.Server:
     """A server for the endpoint of a job; it listens nowhere yet."""
     guests = door.guests = Guests(CONNECTIONS_MAX, HEAD_WAIT_S)
-    app: Any = Guard(application(job, operations), secret, settings.scheme)
+    app = Guard(application(job, operations), secret, settings.scheme)
     config = uvicorn.Config(
         app,
         http=type("GuestProtocol", (PatientProtocol,), {"guests": guests}),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import socket
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final, TypeAlias
 
 from headgate.common.files.durable import clock
 from headgate.common.process.children import hide
@@ -23,6 +23,10 @@ AT_A_TIME: Final = 32
 _NEVER: Final = float("inf")
 
 
+Peer: TypeAlias = tuple[str | int, ...]
+"""Address of the other end of a connection, as sockets give it."""
+
+
 class Guests:
     """Who is connected; used by the endpoint's thread alone.
 
@@ -32,34 +36,35 @@ class Guests:
 
     def __init__(self, most: int, patience_s: float) -> None:
         self._most, self._patience_s = most, patience_s
-        self._all: dict[Any, socket.socket] = {}
-        self._silent: dict[Any, float] = {}
+        self._all: dict[Peer, socket.socket] = {}
+        self._silent: dict[Peer, float] = {}
 
-    def come(self, guest: socket.socket, peer: Any) -> None:
+    def come(self, guest: socket.socket, peer: Peer) -> None:
         """A connection was accepted."""
         if len(self._all) >= self._most:
             # Without a silent one all are being answered, and the new one has to come again.
-            self._cut(next(iter(self._silent), None))
+            for silent in list(self._silent)[:1]:
+                self._cut(silent)
         if len(self._all) >= self._most:
             _end(guest)
             return
         self._all[peer], self._silent[peer] = guest, clock.monotonic() + self._patience_s
 
-    def ready(self, peer: Any) -> None:
+    def ready(self, peer: Peer) -> None:
         """It can ask, and somebody else looks how long it takes to do so."""
         if peer in self._silent:
             self._silent[peer] = _NEVER
 
-    def heard(self, peer: Any) -> None:
+    def heard(self, peer: Peer) -> None:
         """It has asked something."""
         self._silent.pop(peer, None)
 
-    def answered(self, peer: Any) -> None:
+    def answered(self, peer: Peer) -> None:
         """It may ask again, or go."""
         if peer in self._all:
             self._silent[peer] = _NEVER
 
-    def left(self, peer: Any) -> None:
+    def left(self, peer: Peer) -> None:
         """It is closed."""
         self._all.pop(peer, None)
         self._silent.pop(peer, None)
@@ -70,7 +75,7 @@ class Guests:
         for peer in [peer for peer, until_s in self._silent.items() if until_s <= now_s]:
             self._cut(peer)
 
-    def _cut(self, peer: Any) -> None:
+    def _cut(self, peer: Peer) -> None:
         guest = self._all.get(peer)
         if guest is not None:
             self.left(peer)
@@ -90,7 +95,7 @@ class Door(socket.socket):
         """Never with fewer places than :data:`BACKLOG`, whoever asks."""
         super().listen(max(backlog, BACKLOG))
 
-    def accept(self) -> tuple[socket.socket, Any]:
+    def accept(self) -> tuple[socket.socket, Peer]:
         """The next connection."""
         accepted, peer = super().accept()
         if self.guests is None:
@@ -102,7 +107,7 @@ class Door(socket.socket):
 
 
 class _Guest(socket.socket):
-    leaves: tuple[Guests, Any] | None = None
+    leaves: tuple[Guests, Peer] | None = None
 
     def close(self) -> None:
         super().close()

@@ -7,12 +7,11 @@ import secrets
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, Final
+from typing import Final, TypeAlias
 
+from headgate.api.jobs.executor_contract import Then
 from headgate.common.errors import HeadgateError, OperatingError
 from headgate.common.files.durable import clock
-
-Then = Callable[[Any, HeadgateError | None], None]
 
 UNDER_WAY_MAX: Final = 64
 KEPT_MAX: Final = 256
@@ -21,6 +20,10 @@ GONE_AFTER_S: Final = 5.0
 """Who has not fetched an outcome by then does not ask for it any more."""
 FIRST_WITHIN_S: Final = 0.25
 """Who wants to know an outcome asks for it at once."""
+
+
+Answer: TypeAlias = str | int | None
+"""URI of a checkpoint or savepoint, a parallelism, or nothing."""
 
 
 class Operation:
@@ -34,7 +37,7 @@ class Operation:
 
     def __init__(self, what: str) -> None:
         self.id, self.what = secrets.token_hex(8), what
-        self.outcome: Future[tuple[Any, HeadgateError | None]] = Future()
+        self.outcome: Future[tuple[Answer, HeadgateError | None]] = Future()
         self.asked = self.fetched = False
         self._began_s = self._came_s = clock.monotonic()
 
@@ -46,7 +49,7 @@ class Operation:
             return False
         return self.asked or now - self._began_s < FIRST_WITHIN_S
 
-    def then(self, result: Any, error: HeadgateError | None) -> None:
+    def then(self, result: Answer, error: HeadgateError | None) -> None:
         """The outcome is there; only the first one counts."""
         if not self.outcome.done():
             self._came_s = clock.monotonic()
@@ -82,7 +85,7 @@ class Operations:
         with self._lock:
             return self._known.get(operation)
 
-    def end(self, what: str, result: Any) -> None:
+    def end(self, what: str, result: Answer) -> None:
         """All of one kind have come to their end."""
         with self._lock:
             ended = [each for each in self._known.values() if each.what == what]

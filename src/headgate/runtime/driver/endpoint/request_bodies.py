@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -54,5 +54,5 @@ def decoded(body: bytes, kind: type[Request]) -> Request:
     try:
         return json_decoder(kind).decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        fields: Any = ", ".join(kind.__struct_fields__) or "none"
+        fields = ", ".join(kind.__struct_fields__) or "none"
         raise UsageError(f"the request is refused: {error}; it may have the fields {fields}") from None

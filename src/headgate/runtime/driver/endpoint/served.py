@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Final
@@ -13,6 +13,7 @@ from headgate.api.declared.keyed_states import declared_state
 from headgate.api.jobs.executor_contract import JobControl
 from headgate.checkpoint.history_file import plain
 from headgate.common.errors import HeadgateError, OperatingError
+from headgate.common.plain_data import Json
 from headgate.core.checkpoint.history import CheckpointRecord
 from headgate.graph.logical import KeyedProcessNode, Node
 from headgate.graph.physical import PhysicalPlan
@@ -44,7 +45,7 @@ class ServedJob:
     post: Callable[[Callable[[], None]], None]
     storage: str | None = None
 
-    def checkpoints(self) -> dict[str, Any]:
+    def checkpoints(self) -> dict[str, Json]:
         """What `headgate checkpoints --json` shows of each; waits for the job master's loop."""
         answer: Future[Sequence[CheckpointRecord]] = Future()
         self.post(lambda: answer.set_result(self.records()))
@@ -57,7 +58,7 @@ class ServedJob:
             ) from None
         return {"job": self.job_id, "job_name": self.name, "checkpoints": [plain(each) for each in found]}
 
-    def shown_plan(self) -> dict[str, Any]:
+    def shown_plan(self) -> dict[str, Json]:
         """The dataflow as it runs."""
         plan = self.plan()
         return {
@@ -85,7 +86,7 @@ class ServedJob:
         }
 
 
-def _operator(node: Node) -> dict[str, Any]:
+def _operator(node: Node) -> dict[str, Json]:
     states = declared_state(node.function) if isinstance(node, KeyedProcessNode) else {}
     return {
         "uid": node.uid or f"node-{node.id}",
@@ -94,7 +95,7 @@ def _operator(node: Node) -> dict[str, Any]:
     }
 
 
-def shown_value(value: Any) -> dict[str, Any]:
+def shown_value(value: Any) -> dict[str, Json]:
     """A value of state: as JSON where JSON can say it, and always as text.
 
     Example:
@@ -112,6 +113,6 @@ def shown_value(value: Any) -> dict[str, Any]:
     return {"value": said, "in_json": in_json, "text": shown}
 
 
-def error_facts(error: HeadgateError) -> Mapping[str, Any]:
+def error_facts(error: HeadgateError) -> dict[str, Json]:
     """An error as plain values; `api.remote_job` makes an error of them again."""
     return {"error": {"kind": type(error).__name__, "message": str(error)}}

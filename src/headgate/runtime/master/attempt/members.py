@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any
 
 from headgate.common.ports import Link
 from headgate.runtime.protocol import messages as m
@@ -102,7 +101,7 @@ class Members:
         """All, by slot."""
         return [self._members[slot] for slot in sorted(self._members)]
 
-    def broadcast(self, message: Any) -> None:
+    def broadcast(self, message: m.ToWorker) -> None:
         """Send to every member."""
         for member in self.members():
             member.link.send(message)

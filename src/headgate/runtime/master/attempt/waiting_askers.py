@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import count
-from typing import Any
+from typing import Generic, TypeAlias, TypeVar
 
 from headgate.common.errors import HeadgateError
 
-Then = Callable[[Any, HeadgateError | None], None]
+A = TypeVar("A")
+
+Then: TypeAlias = Callable[[A | None, HeadgateError | None], None]
 """Takes the answer and None, or None and why there is none."""
 
 
-class Tickets:
+class Tickets(Generic[A]):
     """The questions under way; used by the job master's loop only.
 
     Example:
@@ -24,15 +26,15 @@ class Tickets:
 
     def __init__(self) -> None:
         self._numbers = count(1)
-        self._waiting: dict[int, Then] = {}
+        self._waiting: dict[int, Then[A]] = {}
 
-    def issue(self, then: Then) -> int:
+    def issue(self, then: Then[A]) -> int:
         """A number for somebody who waits."""
         number = next(self._numbers)
         self._waiting[number] = then
         return number
 
-    def answer(self, ticket: int, answer: Any) -> None:
+    def answer(self, ticket: int, answer: A) -> None:
         """It was done; a ticket that was answered before is ignored."""
         then = self._waiting.pop(ticket, None)
         if then is not None:

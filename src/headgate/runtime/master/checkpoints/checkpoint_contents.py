@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from headgate.api.sink import Lineage
 from headgate.common.format_config import fingerprint
@@ -94,8 +94,19 @@ class CheckpointContents:
         return operators, parallelism
 
 
+class _Counted(Protocol):
+    """What a subtask of a chain has counted."""
+
+    @property
+    def vertex(self) -> int: ...
+    @property
+    def records_in(self) -> int: ...
+    @property
+    def records_out(self) -> int: ...
+
+
 def add_totals(
-    plan: PhysicalPlan, base: Mapping[str, tuple[int, int]], counted: Iterable[Any]
+    plan: PhysicalPlan, base: Mapping[str, tuple[int, int]], counted: Iterable[_Counted]
 ) -> dict[str, tuple[int, int]]:
     """Records in and out of each chain: those before this attempt and those that it counted.
 

@@ -55,7 +55,7 @@ class CheckpointIds:
     def _reserve(self, service: CheckpointService, permit: CommitPermit, end: int) -> None:
         self._reserving = True
 
-        def done(_: object, error: BaseException | None) -> None:
+        def done(_: None, error: BaseException | None) -> None:
             self._post(lambda: self._reserved(end, error))
 
         self._background.submit(lambda: service.reserve_ids(permit, CheckpointId(end)), done)

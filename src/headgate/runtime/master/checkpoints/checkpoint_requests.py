@@ -38,9 +38,9 @@ class CheckpointRequests:
     ) -> None:
         self._job, self._coordinator, self._service = job, coordinator, service
         self._savepoints, self._clock, self._perform = savepoints, clock, perform
-        self._tickets, self._outbox, self._stops = Tickets(), outbox, set[int]()
+        self._tickets, self._outbox, self._stops = Tickets[str](), outbox, set[int]()
 
-    def checkpoint(self, then: Then) -> None:
+    def checkpoint(self, then: Then[str]) -> None:
         """Somebody asks for a checkpoint; `then` gets its URI once it is committed."""
         if self._service is None:
             said = f"the job takes no checkpoints; set {CHECKPOINTING_INTERVAL.key}, or take a savepoint"
@@ -48,7 +48,7 @@ class CheckpointRequests:
             return
         self._ask(e.RequestKind.MANUAL, self._tickets.issue(then))
 
-    def savepoint(self, wish: SavepointWish, then: Then) -> None:
+    def savepoint(self, wish: SavepointWish, then: Then[str]) -> None:
         """Somebody asks for a savepoint; `then` gets its URI."""
         ticket = self._tickets.issue(then)
         if wish.stop:

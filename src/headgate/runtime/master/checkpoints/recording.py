@@ -149,7 +149,7 @@ class CheckpointHistory:
         self._changed, self._written_at_ms = False, self._clock.monotonic_ms()
         self._background.submit(lambda: file.write(records), self._written)
 
-    def _written(self, _: object, error: BaseException | None) -> None:
+    def _written(self, _: None, error: BaseException | None) -> None:
         # Said once for as long as it lasts: the next attempt is a second away.
         if error is not None and not self._failing:
             _LOG.warning("the history of checkpoints could not be written: %s", error)

@@ -158,7 +158,7 @@ class Savepoints:
             self._remove(folder)
 
     def _remove(self, folder: SavepointFolder) -> None:
-        def done(_: object, error: BaseException | None) -> None:
+        def done(_: None, error: BaseException | None) -> None:
             if error is not None:
                 _LOG.warning("files of the failed savepoint %s could not be deleted: %s", folder.uri, error)
 
