@@ -9,25 +9,19 @@ both put what they find out into an outbox, which is emptied after every turn.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable
 from dataclasses import replace
 from typing import Any
 
-from headgate.api.jobs.executor_contract import RepeatingFailure
 from headgate.checkpoint.service import CheckpointService
 from headgate.checkpoint.store.log import CommitPermit
-from headgate.common.errors import DamagedFileError, FencedError, HeadgateError, OperatingError
+from headgate.common.errors import FencedError
 from headgate.common.ids import JobId
 from headgate.common.ports import Link
-from headgate.common.settings.restart_options import SameFailureAction
 from headgate.core.checkpoint.properties import JobEnd
-from headgate.core.execution import JobState
-from headgate.core.failover import restart_strategy
 from headgate.core.job import effects as e
 from headgate.core.job import events as v
-from headgate.core.job.machine import JobMachine
-from headgate.core.job.state import JobLimits, Storage
-from headgate.core.same_failures import SameFailures
+from headgate.core.job.state import Storage
 from headgate.graph.physical import PhysicalPlan
 from headgate.restore.point import RestorePoint
 from headgate.runtime.job.job_settings import JobSettings
@@ -35,21 +29,21 @@ from headgate.runtime.job.master_ports import MasterPorts
 from headgate.runtime.job.planned_job import PlannedJob, Replan
 from headgate.runtime.job.shipped_program import Program
 from headgate.runtime.master.attempt.attempts import Attempts
-from headgate.runtime.master.attempt.enumerators import Enumerators
 from headgate.runtime.master.attempt.members import Members
 from headgate.runtime.master.attempt.outbox import Outbox, failure_of
-from headgate.runtime.master.attempt.repeated_failures import told
 from headgate.runtime.master.attempt.waiting_askers import Then
 from headgate.runtime.master.checkpoints.checkpoint_master import CheckpointMaster
 from headgate.runtime.master.checkpoints.storing import make_coordinator
+from headgate.runtime.master.job_view import JobView
 from headgate.runtime.master.losses import Losses
+from headgate.runtime.master.machine_settings import make_machine
 from headgate.runtime.master.reports import Reports
-from headgate.runtime.master.rescaling import Rescaling, plan_of
+from headgate.runtime.master.rescaling import Rescaling
+from headgate.runtime.master.worker_messages import WorkerMessages
 from headgate.runtime.protocol import messages as m
-from headgate.runtime.protocol.error_messages import rebuild_error
 
 
-class JobMaster:
+class JobMaster(JobView):
     """One job."""
 
     def __init__(
@@ -74,16 +68,7 @@ class JobMaster:
             job, planned, self._members, initial, settings.storage, marker, settings.worker.ignore_unclaimed
         )
         self._losses = Losses(self._members, settings)
-        limits = JobLimits(
-            settings.redeploy_timeout_ms,
-            settings.rescale_timeout_ms,
-            settings.heartbeat_timeout_ms,
-            has_successor=ports.require_leadership is not None,
-            same_failure_ends=settings.same_failure is SameFailureAction.FAIL,
-        )
-        strategy = restart_strategy(settings.restart, ports.randomness.uniform)
-        same = SameFailures(None if initial is None else initial.checkpoint.checkpoint)
-        self._machine = JobMachine(job, plan_of(planned), limits, strategy, same, self._losses.fingerprint)
+        self._machine = make_machine(job, planned, settings, ports, initial, self._losses)
         self._turning, self._storage = False, Storage.QUIET
         coordinator = make_coordinator(settings.checkpoints, service, ports.randomness)
         inner = replace(ports, post=self._post)
@@ -104,74 +89,15 @@ class JobMaster:
         self._rescaling = Rescaling(
             inner, self._attempts, self.checkpoints, self._outbox, replan, has_storage=service is not None
         )
-
-    # -- what is asked of it -------------------------------------------------------------------------
-
-    @property
-    def state(self) -> JobState:
-        """Where the job is in its life."""
-        return self._machine.state
-
-    @property
-    def error(self) -> HeadgateError | None:
-        """Why the job failed, once it has."""
-        outcome = self._machine.outcome
-        return None if outcome is None or outcome.failure is None else self._losses.error(outcome.failure)
-
-    @property
-    def savepoint(self) -> str | None:
-        """URI of the one that the job was stopped with, once it was."""
-        outcome = self._machine.outcome
-        return None if outcome is None or outcome.savepoint is None else str(outcome.savepoint)
-
-    @property
-    def last_failure(self) -> str | None:
-        """Of the latest attempt that failed, in words."""
-        return self._reports.last_failure
-
-    @property
-    def restarts(self) -> int:
-        """Deployments that followed a failure."""
-        return self._machine.restarts
-
-    @property
-    def goes_on(self) -> bool:
-        """Whether a job that is over here goes on, or may go on, under another job master."""
-        return self._machine.goes_on
-
-    @property
-    def attempt(self) -> int:
-        """The present deployment, from 1."""
-        return self._machine.attempt
-
-    @property
-    def plan(self) -> PhysicalPlan:
-        """What runs."""
-        return self._attempts.plan
-
-    @property
-    def sources(self) -> Enumerators:
-        """The enumerators of the present attempt."""
-        return self._attempts.sources
-
-    @property
-    def repeating(self) -> RepeatingFailure | None:
-        """The failure that keeps coming; None: none does."""
-        same = self._machine.repeating
-        return None if same is None else told(same, self.settings.same_failure)
-
-    @property
-    def restored_totals(self) -> Mapping[str, tuple[int, int]]:
-        """Records in and out of each chain up to where the present attempt began."""
-        return self._attempts.restored_totals
-
-    def counters(self) -> list[m.Counters]:
-        """Last running totals of all subtasks."""
-        return [counters for member in self._members.members() for counters in member.counters.values()]
-
-    def standstills(self) -> list[m.Standstill]:
-        """Calls of user code that had not returned at the last heartbeats."""
-        return [still for member in self._members.members() for still in member.standstills]
+        self._messages = WorkerMessages(
+            self._machine,
+            self._members,
+            self._attempts,
+            self.checkpoints,
+            self._reports,
+            self._outbox,
+            ports.listener,
+        )
 
     # -- what happens --------------------------------------------------------------------------------
 
@@ -212,41 +138,11 @@ class JobMaster:
                 a UsageError where there is no such operator or state, a NoEntryError where nothing is stored
                 under the key, an OperatingError where the job does not run or stopped meanwhile.
         """
-        try:
-            if self.state is not JobState.RUNNING:
-                raise OperatingError(
-                    f"the job is {self.state.value}, and live state can be asked for only while it is running"
-                    "; ask again later"
-                )
-            self._attempts.ask(uid, state, key, then)
-        except HeadgateError as error:
-            then(None, error)
+        self._attempts.ask(self.state, uid, state, key, then)
 
     def message(self, link: Link, message: m.FromWorker) -> None:
-        """A worker said something."""
-        if isinstance(message, m.Register):
-            self.happened(v.Registered(message.gang, message.slot, self._members.came(message, link)))
-            return
-        slot = self._members.slot_of(link)
-        member = None if slot is None else self._members.get(slot)
-        if slot is None or member is None:
-            return
-        match message:
-            case m.Heartbeat():
-                member.beat = message
-                self.happened(v.Beat(self._members.gang, slot, message.progress))
-            case m.Totals():
-                self._count(slot, message.attempt, message.counters)
-            case m.Printed():
-                self.ports.listener.printed(message.lines, message.left_out)
-            case m.Idle():
-                self.happened(v.Idle(message.attempt, slot, _leftover(message)))
-            case m.Deployed():
-                self.happened(v.Deployed(message.attempt, slot))
-            case m.TaskFailed():
-                self._task_failed(message)
-            case _ if self._machine.hears(message.attempt):
-                self._of_a_subtask(slot, message)
+        """A worker sent a message."""
+        self._messages.message(link, message)
         self._settle()
 
     def link_lost(self, link: Link, reason: str) -> None:
@@ -338,7 +234,7 @@ class JobMaster:
             case e.CloseLink(link):
                 self._members.close_link(link)
             case e.AnswerBeat(_, slot):
-                self._answer_beat(slot)
+                self._messages.answer_beat(slot)
             case e.Stop(_, attempt):
                 self._members.broadcast(m.Stop(attempt))
             case e.LetLeave(_, attempt):
@@ -392,63 +288,3 @@ class JobMaster:
         if readers is not None:
             self.checkpoints.restoring(*readers)
         self._attempts.send(messages)
-
-    # -- workers -------------------------------------------------------------------------------------
-
-    def _task_failed(self, message: m.TaskFailed) -> None:
-        error, point = rebuild_error(message.kind, message.arguments), self._attempts.point
-        if message.attempt != self.attempt or self.state.ending or self.state.terminal:
-            return
-        if isinstance(error, DamagedFileError) and point is not None:
-            self.checkpoints.points.explain(error, point, message.attempt)
-        elif message.lost_peer is None:
-            self._outbox.attempt_failed(message.attempt, error)
-        else:
-            self._outbox.put(v.PeerLost(message.attempt, failure_of(error)))
-
-    def _of_a_subtask(self, slot: int, message: m.FromWorker) -> None:
-        # Workers do not wait for each other: one may read, or be done, before the last is deployed.
-        match message:
-            case m.RequestSplits():
-                try:
-                    self._attempts.assign_splits(slot, message)
-                except Exception as error:
-                    self._outbox.attempt_failed(message.attempt, error)
-            case m.StateAnswer():
-                self._attempts.queries.answered(message)
-            case m.Told():
-                self.ports.listener.told(message.uid, message.subtask, message.data)
-            case m.SlowRecords():
-                self._reports.slow_records(message.name, message.pickled)
-            case m.Recovered():
-                self.checkpoints.recovered(message.vertex, message.subtask)
-            case m.DataEnded():
-                self._attempts.data_ended(slot, message)
-                self.ports.listener.progress(self.counters())
-                self._outbox.put(v.DataEnded(message.attempt, (message.vertex, message.subtask)))
-            case m.Acknowledge():
-                self.checkpoints.acknowledged(message)
-            case m.Decline():
-                self.checkpoints.declined(message)
-
-    def _answer_beat(self, slot: int) -> None:
-        member = self._members.get(slot)
-        if member is None or member.beat is None:
-            return
-        beat = member.beat
-        member.link.send(m.HeartbeatSeen(beat.sent_ms))
-        if self._machine.counts(beat.attempt):
-            member.standstills, member.rss_bytes = beat.standstills, beat.rss_bytes
-        self._count(slot, beat.attempt, beat.counters)
-
-    def _count(self, slot: int, attempt: int, counters: Sequence[m.Counters]) -> None:
-        member = self._members.get(slot)
-        if member is not None and self._machine.counts(attempt):
-            member.note_counters(counters)
-            self.ports.listener.progress(self.counters())
-
-
-def _leftover(message: m.Idle) -> tuple[str, ...]:
-    threads, limits = ", ".join(message.stray_threads), ", ".join(message.changed_limits)
-    kept = (f"threads of user code ({threads})",) if threads else ()
-    return (*kept, f"limits that user code has set ({limits})") if limits else kept

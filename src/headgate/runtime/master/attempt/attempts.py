@@ -5,10 +5,12 @@ It decides nothing: when to deploy, and what follows from a failure, is the job 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any
 
+from headgate.common.errors import HeadgateError, OperatingError
 from headgate.common.ids import JobId
+from headgate.core.execution import JobState
 from headgate.graph.physical import PhysicalPlan
 from headgate.restore.point import RestorePoint
 from headgate.runtime.job.planned_job import PlannedJob
@@ -16,6 +18,7 @@ from headgate.runtime.master.attempt.deployment import Deployment, readers_of
 from headgate.runtime.master.attempt.enumerators import Enumerators
 from headgate.runtime.master.attempt.live_queries import StateQueries
 from headgate.runtime.master.attempt.members import Member, Members
+from headgate.runtime.master.attempt.waiting_askers import Then
 from headgate.runtime.protocol import messages as m
 
 
@@ -106,9 +109,18 @@ class Attempts:
         message = m.AssignSplits(self.number, request.vertex, request.subtask, splits)
         self._member(slot).link.send(message)
 
-    def ask(self, uid: str, state: str, key: Any, then: Callable[[Any, Any], None]) -> None:
-        """Have the key's subtask say what its state holds."""
-        slot, message = self.queries.ask(self.number, uid, state, key, then)
+    def ask(self, phase: JobState, uid: str, state: str, key: Hashable, then: Then[Any]) -> None:
+        """Have the key's subtask report what its state holds; `then` is called once."""
+        try:
+            if phase is not JobState.RUNNING:
+                raise OperatingError(
+                    f"the job is {phase.value}, and live state can be asked for only while it is running"
+                    "; ask again later"
+                )
+            slot, message = self.queries.ask(self.number, uid, state, key, then)
+        except HeadgateError as error:
+            then(None, error)
+            return
         member = self._members.get(slot)
         if member is not None:  # else the attempt is about to end, and the question with it
             member.link.send(message)

@@ -101,6 +101,10 @@ class Members:
         """All, by slot."""
         return [self._members[slot] for slot in sorted(self._members)]
 
+    def counters(self) -> list[m.Counters]:
+        """Last running totals of all subtasks."""
+        return [counters for member in self.members() for counters in member.counters.values()]
+
     def broadcast(self, message: m.ToWorker) -> None:
         """Send to every member."""
         for member in self.members():

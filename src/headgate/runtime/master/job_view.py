@@ -1,0 +1,96 @@
+"""What may be asked of a job master at any time; asking changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from headgate.api.jobs.executor_contract import RepeatingFailure
+from headgate.common.errors import HeadgateError
+from headgate.core.execution import JobState
+from headgate.core.job.machine import JobMachine
+from headgate.graph.physical import PhysicalPlan
+from headgate.runtime.job.job_settings import JobSettings
+from headgate.runtime.master.attempt.attempts import Attempts
+from headgate.runtime.master.attempt.enumerators import Enumerators
+from headgate.runtime.master.attempt.members import Members
+from headgate.runtime.master.attempt.repeated_failures import told
+from headgate.runtime.master.losses import Losses
+from headgate.runtime.master.reports import Reports
+from headgate.runtime.protocol import messages as m
+
+
+class JobView:
+    """The parts of a job master, read only."""
+
+    settings: JobSettings
+    _machine: JobMachine
+    _members: Members
+    _attempts: Attempts
+    _losses: Losses
+    _reports: Reports
+
+    @property
+    def state(self) -> JobState:
+        """Where the job is in its life."""
+        return self._machine.state
+
+    @property
+    def error(self) -> HeadgateError | None:
+        """Why the job failed, once it has."""
+        outcome = self._machine.outcome
+        return None if outcome is None or outcome.failure is None else self._losses.error(outcome.failure)
+
+    @property
+    def savepoint(self) -> str | None:
+        """URI of the one that the job was stopped with, once it was."""
+        outcome = self._machine.outcome
+        return None if outcome is None or outcome.savepoint is None else str(outcome.savepoint)
+
+    @property
+    def last_failure(self) -> str | None:
+        """Of the latest attempt that failed, in words."""
+        return self._reports.last_failure
+
+    @property
+    def restarts(self) -> int:
+        """Deployments that followed a failure."""
+        return self._machine.restarts
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether a job that is over here goes on, or may go on, under another job master."""
+        return self._machine.goes_on
+
+    @property
+    def attempt(self) -> int:
+        """The present deployment, from 1."""
+        return self._machine.attempt
+
+    @property
+    def plan(self) -> PhysicalPlan:
+        """What runs."""
+        return self._attempts.plan
+
+    @property
+    def sources(self) -> Enumerators:
+        """The enumerators of the present attempt."""
+        return self._attempts.sources
+
+    @property
+    def repeating(self) -> RepeatingFailure | None:
+        """The failure that keeps coming; None: none does."""
+        same = self._machine.repeating
+        return None if same is None else told(same, self.settings.same_failure)
+
+    @property
+    def restored_totals(self) -> Mapping[str, tuple[int, int]]:
+        """Records in and out of each chain up to where the present attempt began."""
+        return self._attempts.restored_totals
+
+    def counters(self) -> list[m.Counters]:
+        """Last running totals of all subtasks."""
+        return self._members.counters()
+
+    def standstills(self) -> list[m.Standstill]:
+        """Calls of user code that had not returned at the last heartbeats."""
+        return [still for member in self._members.members() for still in member.standstills]

@@ -1,0 +1,122 @@
+"""Messages of workers to the job master: each becomes an event, or goes to the part that it is about."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headgate.common.errors import DamagedFileError
+from headgate.common.ports import Link
+from headgate.core.job import events as v
+from headgate.core.job.machine import JobMachine
+from headgate.runtime.job.listener import JobListener
+from headgate.runtime.master.attempt.attempts import Attempts
+from headgate.runtime.master.attempt.members import Members
+from headgate.runtime.master.attempt.outbox import Outbox, failure_of
+from headgate.runtime.master.checkpoints.checkpoint_master import CheckpointMaster
+from headgate.runtime.master.reports import Reports
+from headgate.runtime.protocol import messages as m
+from headgate.runtime.protocol.error_messages import rebuild_error
+
+
+class WorkerMessages:
+    """Used by the job master's loop, which gives the events to the machine afterwards."""
+
+    def __init__(
+        self,
+        machine: JobMachine,
+        members: Members,
+        attempts: Attempts,
+        checkpoints: CheckpointMaster,
+        reports: Reports,
+        outbox: Outbox,
+        listener: JobListener,
+    ) -> None:
+        self._machine, self._members, self._attempts = machine, members, attempts
+        self._checkpoints, self._reports = checkpoints, reports
+        self._outbox, self._listener = outbox, listener
+
+    def message(self, link: Link, message: m.FromWorker) -> None:
+        """Handle a message of a worker; one that is not a member may only register."""
+        if isinstance(message, m.Register):
+            self._outbox.put(v.Registered(message.gang, message.slot, self._members.came(message, link)))
+            return
+        slot = self._members.slot_of(link)
+        member = None if slot is None else self._members.get(slot)
+        if slot is None or member is None:
+            return
+        match message:
+            case m.Heartbeat():
+                member.beat = message
+                self._outbox.put(v.Beat(self._members.gang, slot, message.progress))
+            case m.Totals():
+                self._count(slot, message.attempt, message.counters)
+            case m.Printed():
+                self._listener.printed(message.lines, message.left_out)
+            case m.Idle():
+                self._outbox.put(v.Idle(message.attempt, slot, _leftover(message)))
+            case m.Deployed():
+                self._outbox.put(v.Deployed(message.attempt, slot))
+            case m.TaskFailed():
+                self._task_failed(message)
+            case _ if self._machine.hears(message.attempt):
+                self._of_a_subtask(slot, message)
+
+    def answer_beat(self, slot: int) -> None:
+        """Answer the last heartbeat of a worker, and take over what it told."""
+        member = self._members.get(slot)
+        if member is None or member.beat is None:
+            return
+        beat = member.beat
+        member.link.send(m.HeartbeatSeen(beat.sent_ms))
+        if self._machine.counts(beat.attempt):
+            member.standstills, member.rss_bytes = beat.standstills, beat.rss_bytes
+        self._count(slot, beat.attempt, beat.counters)
+
+    def _count(self, slot: int, attempt: int, counters: Sequence[m.Counters]) -> None:
+        member = self._members.get(slot)
+        if member is not None and self._machine.counts(attempt):
+            member.note_counters(counters)
+            self._listener.progress(self._members.counters())
+
+    def _task_failed(self, message: m.TaskFailed) -> None:
+        error, point = rebuild_error(message.kind, message.arguments), self._attempts.point
+        state = self._machine.state
+        if message.attempt != self._machine.attempt or state.ending or state.terminal:
+            return
+        if isinstance(error, DamagedFileError) and point is not None:
+            self._checkpoints.points.explain(error, point, message.attempt)
+        elif message.lost_peer is None:
+            self._outbox.attempt_failed(message.attempt, error)
+        else:
+            self._outbox.put(v.PeerLost(message.attempt, failure_of(error)))
+
+    def _of_a_subtask(self, slot: int, message: m.FromWorker) -> None:
+        # Workers do not wait for each other: one may read, or be done, before the last is deployed.
+        match message:
+            case m.RequestSplits():
+                try:
+                    self._attempts.assign_splits(slot, message)
+                except Exception as error:
+                    self._outbox.attempt_failed(message.attempt, error)
+            case m.StateAnswer():
+                self._attempts.queries.answered(message)
+            case m.Told():
+                self._listener.told(message.uid, message.subtask, message.data)
+            case m.SlowRecords():
+                self._reports.slow_records(message.name, message.pickled)
+            case m.Recovered():
+                self._checkpoints.recovered(message.vertex, message.subtask)
+            case m.DataEnded():
+                self._attempts.data_ended(slot, message)
+                self._listener.progress(self._members.counters())
+                self._outbox.put(v.DataEnded(message.attempt, (message.vertex, message.subtask)))
+            case m.Acknowledge():
+                self._checkpoints.acknowledged(message)
+            case m.Decline():
+                self._checkpoints.declined(message)
+
+
+def _leftover(message: m.Idle) -> tuple[str, ...]:
+    threads, limits = ", ".join(message.stray_threads), ", ".join(message.changed_limits)
+    kept = (f"threads of user code ({threads})",) if threads else ()
+    return (*kept, f"limits that user code has set ({limits})") if limits else kept
