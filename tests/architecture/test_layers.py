@@ -23,8 +23,8 @@ OURS = {
     "records": ["common", "serde"],
     "usercode": ["common"],
     "core": ["common.ids", "common.errors", "common.time", "common.layered"],
-    "core.job": ["common.errors", "core.execution", "core.failover", "core.liveness", "core.machine",
-        "core.same_failures"],
+    "core.job": ["common.errors", "core.execution", "core.restart_strategies", "core.liveness",
+        "core.machine", "core.same_failures"],
     "graph": ["common", "serde", "records"],
     "api": [
         "common", "serde", "records", "graph", "usercode.isolation",

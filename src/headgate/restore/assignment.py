@@ -1,9 +1,9 @@
 """Which state of a completed checkpoint each subtask of today starts from.
 
-Keyed state goes by key-group range, operator state by `core.redistribution`, lists of splits are shared out
-round-robin when the parallelism changed, event time becomes the least of the old subtasks'. State is
-matched by uid and never dropped silently: without leave not at all, with leave the log says what.
-Records in flight find their way in `in_flight/shares.py`.
+Keyed state goes by key-group range, operator state by `core.operator_state_shares`. Lists of splits are
+shared out round-robin when the parallelism changed, and event time becomes the least of the old subtasks'.
+State is matched by uid and never dropped silently: without leave not at all, with leave the log says what.
+Records in flight find their way in `in_flight_shares.py`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from headgate.common.errors import UsageError
 from headgate.common.keys.keygroups import key_group_range
 from headgate.common.settings.options import IGNORE_UNCLAIMED_STATE
 from headgate.common.time import WATERMARK_MIN
-from headgate.core.redistribution import redistribute
+from headgate.core.operator_state_shares import redistribute
 from headgate.graph.logical import KeyedProcessNode, Node, SinkNode, SourceNode, TimestampsNode
 from headgate.graph.physical import PhysicalPlan, Vertex
 from headgate.restore.in_flight_shares import check_receivers, old_parallelism

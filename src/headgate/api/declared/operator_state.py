@@ -1,7 +1,7 @@
 """State that belongs to no key: lists that are dealt out to the subtasks of an operator, and broadcast state.
 
 It is declared like keyed state, as a typed class attribute of a function. How it is dealt out when the
-parallelism changes is decided by `core.redistribution`.
+parallelism changes is decided by `core.operator_state_shares`.
 """
 
 from __future__ import annotations

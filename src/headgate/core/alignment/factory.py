@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from headgate.common.errors import ConfigError
-from headgate.core.alignment.aligned import AlignedBarrierHandler
-from headgate.core.alignment.alternating import AlternatingBarrierHandler
+from headgate.core.alignment.aligned_handler import AlignedBarrierHandler
+from headgate.core.alignment.alternating_handler import AlternatingBarrierHandler
+from headgate.core.alignment.at_least_once_handler import CheckpointBarrierTracker
 from headgate.core.alignment.handler import BarrierHandler
-from headgate.core.alignment.tracker import CheckpointBarrierTracker
 
 
 def make_handler(

@@ -14,7 +14,7 @@ Life of a job without trouble::
 An event that names another attempt or gang, comes again or out of turn changes nothing and has no effect.
 
 Example:
-    >>> from headgate.core.failover import NoRestart, restart_strategy
+    >>> from headgate.core.restart_strategies import NoRestart, restart_strategy
     >>> limits = JobLimits(redeploy_ms=60_000, rescale_ms=60_000, heartbeat_ms=50_000)
     >>> job = JobMachine("words", Plan("plan", slots=1, tasks=1), limits, restart_strategy(NoRestart(), max))
     >>> job.handle(Submit(None), 0)
@@ -32,7 +32,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
-from headgate.core.failover import RestartStrategy
 from headgate.core.job import effects as e
 from headgate.core.job import events as v
 from headgate.core.job import gang as gangs
@@ -59,6 +58,7 @@ from headgate.core.job.state import (
     nothing_told,
 )
 from headgate.core.job.table import Phase, Row
+from headgate.core.restart_strategies import RestartStrategy
 from headgate.core.same_failures import Fingerprint, SameFailures
 
 Effects: TypeAlias = list[e.Effect]

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import Final, TypeAlias
 
-from headgate.core.failover import RestartStrategy
 from headgate.core.job.table import MOVES, Phase, Row
 from headgate.core.liveness import HeartbeatMonitor
 from headgate.core.machine import Machine
+from headgate.core.restart_strategies import RestartStrategy
 from headgate.core.same_failures import Fingerprint, SameFailures
 
 FINISH_MS: Final = 10_000

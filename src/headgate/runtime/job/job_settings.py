@@ -9,7 +9,7 @@ from headgate.checkpoint.storage.uris import scheme_of
 from headgate.common.settings import options as o
 from headgate.common.settings.config import Config, effective_restart_strategy
 from headgate.common.settings.restart_options import SAME_FAILURE_ACTION, SameFailureAction
-from headgate.core import failover
+from headgate.core import restart_strategies
 from headgate.core.alignment.settings import AlignmentSettings
 from headgate.core.checkpoint.properties import (
     NEVER_RETAIN,
@@ -32,7 +32,7 @@ class JobSettings:
     fallback_to_older: bool  # whether a damaged checkpoint leads to the one before it
     # what follows when sinks have committed more than a restored snapshot knows of
     older_snapshot: o.OlderSnapshot
-    restart: failover.RestartSpec  # the strategy
+    restart: restart_strategies.RestartSpec  # the strategy
     same_failure: SameFailureAction  # what follows when the failure is always the same
     heartbeat_interval_ms: int  # between two heartbeats of a worker
     heartbeat_timeout_ms: int  # after which a silent worker is given up
@@ -116,16 +116,16 @@ def _in_memory(storage: str | None) -> bool:
     return storage is not None and scheme_of(storage) == "memory"
 
 
-def _restart(config: Config) -> failover.RestartSpec:
+def _restart(config: Config) -> restart_strategies.RestartSpec:
     get, kind = config.get, effective_restart_strategy(config)
     if kind is o.RestartStrategyType.FIXED_DELAY:
-        return failover.FixedDelay(get(o.FIXED_DELAY_ATTEMPTS), get(o.FIXED_DELAY_DELAY))
+        return restart_strategies.FixedDelay(get(o.FIXED_DELAY_ATTEMPTS), get(o.FIXED_DELAY_DELAY))
     if kind is o.RestartStrategyType.FAILURE_RATE:
-        return failover.FailureRate(
+        return restart_strategies.FailureRate(
             get(o.FAILURE_RATE_MAX), get(o.FAILURE_RATE_INTERVAL), get(o.FAILURE_RATE_DELAY)
         )
     if kind is o.RestartStrategyType.EXPONENTIAL_DELAY:
-        return failover.ExponentialDelay(
+        return restart_strategies.ExponentialDelay(
             initial_ms=get(o.EXPONENTIAL_INITIAL_BACKOFF),
             max_ms=get(o.EXPONENTIAL_MAX_BACKOFF),
             multiplier=get(o.EXPONENTIAL_MULTIPLIER),
@@ -133,4 +133,4 @@ def _restart(config: Config) -> failover.RestartSpec:
             reset_after_ms=get(o.EXPONENTIAL_RESET_THRESHOLD),
             attempts=get(o.EXPONENTIAL_ATTEMPTS),
         )
-    return failover.NoRestart()
+    return restart_strategies.NoRestart()

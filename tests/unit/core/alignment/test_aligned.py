@@ -10,7 +10,7 @@ import pytest
 from barrier_scenes import Scene
 
 from headgate.common.errors import ProtocolError
-from headgate.core.alignment.aligned import AlignedBarrierHandler
+from headgate.core.alignment.aligned_handler import AlignedBarrierHandler
 from headgate.core.alignment.barriers import Alignment, Barrier
 from headgate.core.alignment.handler import (
     INPUT_END_OF_STREAM,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import pytest
 from barrier_scenes import ORDER, Scene
 
-from headgate.core.alignment.alternating import AlternatingBarrierHandler
+from headgate.core.alignment.alternating_handler import AlternatingBarrierHandler
 from headgate.core.alignment.barriers import Alignment, Barrier
 from headgate.core.alignment.handler import (
     ON_CANCELLATION_BARRIER,

@@ -9,8 +9,9 @@ import pytest
 from barrier_scenes import ORDER
 
 from headgate.common.errors import InternalError
-from headgate.core.alignment.aligned import AlignedBarrierHandler
-from headgate.core.alignment.alternating import AlternatingBarrierHandler
+from headgate.core.alignment.aligned_handler import AlignedBarrierHandler
+from headgate.core.alignment.alternating_handler import AlternatingBarrierHandler
+from headgate.core.alignment.at_least_once_handler import CheckpointBarrierTracker
 from headgate.core.alignment.barriers import Alignment, Barrier
 from headgate.core.alignment.gate import CheckpointedInputGate, Clocks, Kind
 from headgate.core.alignment.handler import (
@@ -21,8 +22,7 @@ from headgate.core.alignment.handler import (
     Effect,
     TriggerSnapshot,
 )
-from headgate.core.alignment.tracker import CheckpointBarrierTracker
-from headgate.core.alignment.unaligned import UnalignedBarrierHandler
+from headgate.core.alignment.unaligned_handler import UnalignedBarrierHandler
 
 HANDLERS: list[Callable[[int], BarrierHandler]] = [
     CheckpointBarrierTracker,

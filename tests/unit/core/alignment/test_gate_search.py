@@ -23,8 +23,9 @@ import gate_search
 import pytest
 from gate_search import END, Build, Cancel, Case, Script, Violated, explore, kind_of
 
-from headgate.core.alignment.aligned import AlignedBarrierHandler
-from headgate.core.alignment.alternating import AlternatingBarrierHandler
+from headgate.core.alignment.aligned_handler import AlignedBarrierHandler
+from headgate.core.alignment.alternating_handler import AlternatingBarrierHandler
+from headgate.core.alignment.at_least_once_handler import CheckpointBarrierTracker
 from headgate.core.alignment.barriers import Alignment, Barrier
 from headgate.core.alignment.gate import CheckpointedInputGate, Clocks
 from headgate.core.alignment.handler import (
@@ -34,8 +35,7 @@ from headgate.core.alignment.handler import (
     Effect,
     TriggerSnapshot,
 )
-from headgate.core.alignment.tracker import CheckpointBarrierTracker
-from headgate.core.alignment.unaligned import UnalignedBarrierHandler
+from headgate.core.alignment.unaligned_handler import UnalignedBarrierHandler
 
 TIMEOUT_MS = 10
 

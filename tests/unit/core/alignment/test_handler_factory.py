@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from headgate.common.errors import ConfigError, ProtocolError
-from headgate.core.alignment.aligned import AlignedBarrierHandler
-from headgate.core.alignment.alternating import AlternatingBarrierHandler
+from headgate.core.alignment.aligned_handler import AlignedBarrierHandler
+from headgate.core.alignment.alternating_handler import AlternatingBarrierHandler
+from headgate.core.alignment.at_least_once_handler import CheckpointBarrierTracker
 from headgate.core.alignment.barriers import Alignment, Barrier
 from headgate.core.alignment.factory import make_handler
 from headgate.core.alignment.handler import INPUT_END_OF_STREAM, AbortSnapshot, TriggerSnapshot
-from headgate.core.alignment.tracker import CheckpointBarrierTracker
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,11 @@ from barrier_scenes import Scene
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.core.alignment.aligned import AlignedBarrierHandler
-from headgate.core.alignment.alternating import AlternatingBarrierHandler
+from headgate.core.alignment.aligned_handler import AlignedBarrierHandler
+from headgate.core.alignment.alternating_handler import AlternatingBarrierHandler
+from headgate.core.alignment.at_least_once_handler import CheckpointBarrierTracker
 from headgate.core.alignment.handler import AbortSnapshot, CompleteCapture, Effect, TriggerSnapshot
-from headgate.core.alignment.tracker import CheckpointBarrierTracker
-from headgate.core.alignment.unaligned import UnalignedBarrierHandler
+from headgate.core.alignment.unaligned_handler import UnalignedBarrierHandler
 
 CHANNELS, CHECKPOINTS = 3, 4
 FORCED = frozenset({0})

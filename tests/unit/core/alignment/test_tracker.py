@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from barrier_scenes import Scene
 
+from headgate.core.alignment.at_least_once_handler import MAX_CHECKPOINTS_TO_TRACK, CheckpointBarrierTracker
 from headgate.core.alignment.barriers import Barrier
 from headgate.core.alignment.handler import INPUT_END_OF_STREAM, ON_CANCELLATION_BARRIER
-from headgate.core.alignment.tracker import MAX_CHECKPOINTS_TO_TRACK, CheckpointBarrierTracker
 
 
 def scene_of(channels: int, *, strict: bool = False) -> tuple[Scene, CheckpointBarrierTracker]:

@@ -15,7 +15,7 @@ from headgate.core.alignment.handler import (
     CompleteCapture,
     TriggerSnapshot,
 )
-from headgate.core.alignment.unaligned import UnalignedBarrierHandler
+from headgate.core.alignment.unaligned_handler import UnalignedBarrierHandler
 
 
 def scene_of(channels: int, *, strict: bool = False, forced: frozenset[int] = frozenset()) -> Scene:

@@ -11,12 +11,12 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from headgate.core.failover import FixedDelay, restart_strategy
 from headgate.core.job import effects as e
 from headgate.core.job import events as v
 from headgate.core.job.machine import JobMachine
 from headgate.core.job.state import Asked, Failure, JobLimits, OutcomeKind, Plan, Storage
 from headgate.core.job.table import ROWS, Phase, Row
+from headgate.core.restart_strategies import FixedDelay, restart_strategy
 
 BROKEN, WRONG = Failure("broken"), Failure("wrong use", restart_may_help=False)
 PEER, FENCED = Failure("a peer is lost"), Failure("another driver leads")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from headgate.core.failover import FixedDelay, NoRestart, RestartSpec, restart_strategy
 from headgate.core.job import effects as e
 from headgate.core.job import events as v
 from headgate.core.job.machine import JobMachine
 from headgate.core.job.state import Failure, JobLimits, Loss, LossKind, Plan
 from headgate.core.job.table import ROWS, Phase
+from headgate.core.restart_strategies import FixedDelay, NoRestart, RestartSpec, restart_strategy
 
 ONE, TWO, THREE = Plan("one", 1, 1), Plan("two", 2, 2), Plan("three", 3, 3)
 TWO_AGAIN = Plan("two, but another width", 2, 3)

@@ -6,7 +6,7 @@ import pytest
 
 from headgate.common.settings.config import Config
 from headgate.core.alignment.settings import AlignmentSettings
-from headgate.core.failover import ExponentialDelay, NoRestart
+from headgate.core.restart_strategies import ExponentialDelay, NoRestart
 from headgate.runtime.job.job_settings import job_settings
 from headgate.runtime.job.shipped_program import WorkerSettings
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.common.errors import InternalError
-from headgate.core.redistribution import redistribute
+from headgate.core.operator_state_shares import redistribute
 
 MODES = ("split", "union", "broadcast")
 

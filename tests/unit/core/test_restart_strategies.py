@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headgate.common.errors import ConfigError
-from headgate.core.failover import (
+from headgate.core.restart_strategies import (
     ExponentialDelay,
     FailureRate,
     FixedDelay,
