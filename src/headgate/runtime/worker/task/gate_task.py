@@ -90,7 +90,9 @@ class GateTask(Task):
     ) -> None:
         super().__init__(subtask, operators, outputs, services, step_target_ms, recovered, runner)
         self.channels = channels
-        self._gate = CheckpointedInputGate(len(channels), handler, _kind_of, _size_of)
+        self._gate: CheckpointedInputGate[Batch | Event] = CheckpointedInputGate(
+            len(channels), handler, _kind_of, _size_of
+        )
         self._valve = WatermarkValve(len(channels))
         self._open = set(range(len(channels)))
         self._metrics = BarrierMetrics(0.0, 0.0, False)
@@ -299,8 +301,8 @@ def _kind_of(element: Batch | Event) -> Kind:
     return Kind.CANCEL if isinstance(element, CancelMarker) else Kind.OTHER
 
 
-def _size_of(element: Batch) -> int:
-    return element.nbytes()
+def _size_of(element: Batch | Event) -> int:
+    return element.nbytes() if isinstance(element, _BATCHES) else 0
 
 
 def _marked(batch: Batch, marks: Int64s) -> Batch:
