@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -90,7 +90,7 @@ class GateTask(Task):
     ) -> None:
         super().__init__(subtask, operators, outputs, services, step_target_ms, recovered, runner)
         self.channels = channels
-        self._gate: CheckpointedInputGate[Batch | Event] = CheckpointedInputGate(
+        self._gate: CheckpointedInputGate[Any] = CheckpointedInputGate(
             len(channels), handler, _kind_of, _size_of
         )
         self._valve = WatermarkValve(len(channels))
@@ -301,8 +301,8 @@ def _kind_of(element: Batch | Event) -> Kind:
     return Kind.CANCEL if isinstance(element, CancelMarker) else Kind.OTHER
 
 
-def _size_of(element: Batch | Event) -> int:
-    return element.nbytes() if isinstance(element, _BATCHES) else 0
+def _size_of(element: Batch) -> int:
+    return element.nbytes()
 
 
 def _marked(batch: Batch, marks: Int64s) -> Batch:
