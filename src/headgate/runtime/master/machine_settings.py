@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 from headgate.common.ids import JobId
-<<<<<<< HEAD
 from headgate.common.settings.restart_options import SameFailureAction
-from headgate.core.failover import restart_strategy
-=======
-from headgate.common.settings.restart_options import SameFailureAction
->>>>>>> bf9896f (Plain names: restart strategies, shares of operator state, handlers of barriers)
 from headgate.core.job.machine import JobMachine
 from headgate.core.job.state import JobLimits
 from headgate.core.restart_strategies import restart_strategy
