@@ -54,7 +54,7 @@ class TimerQueue(Generic[K]):
         self.limit = limit
         self.interrupt = False
         # Invariant: the heap holds exactly the keys of `_buckets`; `_empty` counts empty buckets.
-        self._table = LayeredTable(copied)
+        self._table: LayeredTable[int, Bucket[K]] = LayeredTable(copied)
         self._table.on_change = self._use
         self._use(self._table.entries)
         # Timestamp -> a bucket that is in layers, itself or in the past.
