@@ -19,33 +19,21 @@ class AsIs:
 
 @dataclass(frozen=True, slots=True)
 class Reconfigured:
-    """The bytes mean the same, although the description differs: nothing is converted.
-
-    Attributes:
-        changes: what differs, in words.
-    """
+    """The bytes mean the same, although the description differs: nothing is converted."""
 
     changes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AfterMigration:
-    """The bytes are of an older shape: each value is converted when it is read.
-
-    Attributes:
-        changes: what differs, in words.
-    """
+    """The bytes are of an older shape: each value is converted when it is read."""
 
     changes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Incompatible:
-    """The bytes must not be read by this serializer.
-
-    Attributes:
-        why: the first difference that cannot be bridged, in words.
-    """
+    """The bytes must not be read by this serializer."""
 
     why: str
 

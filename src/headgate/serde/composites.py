@@ -34,11 +34,7 @@ _LENGTH: Final = struct.Struct(">Q")
 
 
 class ListSerializer(TypeSerializer[list[E]]):
-    """Lists: the number of elements of each, then the elements of all as one batch.
-
-    Args:
-        element: of the elements.
-    """
+    """Lists: the number of elements of each, then the elements of all as one batch."""
 
     immutable = False
 
@@ -66,12 +62,7 @@ class ListSerializer(TypeSerializer[list[E]]):
 
 
 class MapSerializer(TypeSerializer[dict[K, V]]):
-    """Dicts in their order: the number of entries of each, the keys of all, the values of all.
-
-    Args:
-        key: of the keys.
-        value: of the values.
-    """
+    """Dicts in their order: the number of entries of each, the keys of all, the values of all."""
 
     immutable = False
 

@@ -58,11 +58,7 @@ class DescribedSnapshot(TypeSerializerSnapshot[Any]):
         out.write_bytes(msgspec.msgpack.encode(self.description))
 
     def read_snapshot(self, read_version: int, in_: DataInputView) -> None:
-        """Read the description.
-
-        Raises:
-            StorageError: it was written in another version, or is damaged.
-        """
+        """Read the description."""
         if read_version != _VERSION:
             raise StorageError(
                 f"a description is stored in version {read_version}; this Headgate reads {_VERSION}"
@@ -76,11 +72,7 @@ class DescribedSnapshot(TypeSerializerSnapshot[Any]):
         self.description = found
 
     def restore_serializer(self) -> TypeSerializer[Any]:
-        """A serializer of the described type, whose classes are looked up by their names.
-
-        Raises:
-            UsageError: the type cannot be found, or is not known any more.
-        """
+        """A serializer of the described type, whose classes are looked up by their names."""
         if self._serializer is None:
             self._serializer = rules().serializer_of(self.description)
         return self._serializer

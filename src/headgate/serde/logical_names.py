@@ -52,9 +52,6 @@ def note_logical_name(cls: type) -> None:
 def class_named(name: str) -> Any:
     """What lies at the top of a module under a logical name; imports the module.
 
-    Raises:
-        UsageError: there is no such module, or nothing of this name in it.
-
     Example:
         >>> class_named("decimal.Context").__name__
         'Context'
@@ -74,12 +71,7 @@ def class_named(name: str) -> Any:
 def known_class(name: str, main: Any = None) -> type:
     """The class of a logical name among those that this process has already; imports nothing.
 
-    Args:
-        name: the logical name.
-        main: the module that runs as the program's script, or None.
-
-    Raises:
-        UsageError: no such class is known.
+    `main` is the module that runs as the program's script.
 
     Example:
         >>> import decimal

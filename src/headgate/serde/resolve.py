@@ -56,9 +56,6 @@ def record_serializer(hint: Any) -> TypeSerializer[Any] | None:
 
     Records on the way are part of unaligned checkpoints, so none of them is pickled by an annotation.
 
-    Args:
-        hint: the declared type of a stream's records, or None.
-
     Example:
         >>> import decimal
         >>> from typing import NamedTuple
@@ -78,12 +75,6 @@ def record_serializer(hint: Any) -> TypeSerializer[Any] | None:
 
 def composite_serializer(hint: Any) -> TypeSerializer[Any] | None:
     """The serializer of a declared type without fields, such as a union, a tuple of record classes, an Enum.
-
-    Args:
-        hint: the declared type of a stream's records, or None.
-
-    Returns:
-        None where the type tells nothing, or only pickle carries it.
 
     Example:
         >>> composite_serializer(tuple[str, int]).name, composite_serializer(object)

@@ -19,27 +19,15 @@ class Rules(Protocol):
     """What is known of values by their stored description: kind, version and parameters."""
 
     def serializer_of(self, description: Description) -> TypeSerializer[Any]:
-        """A serializer of the described type, whose classes are looked up by their names.
-
-        Raises:
-            UsageError: the type cannot be found, or is not known any more.
-        """
+        """A serializer of the described type, whose classes are looked up by their names."""
         ...
 
     def reading(self, description: Description, new: TypeSerializer[Any]) -> TypeSerializer[Any]:
-        """What reads described values as those of another built-in serializer.
-
-        Raises:
-            UsageError: they are incompatible; says why.
-        """
+        """What reads described values as those of another built-in serializer."""
         ...
 
     def judge(self, description: Description, new: TypeSerializer[Any]) -> Compatibility:
-        """Whether described values can become those of another built-in serializer.
-
-        Raises:
-            StorageError: the description is damaged.
-        """
+        """Whether described values can become those of another built-in serializer."""
         ...
 
 
@@ -52,11 +40,7 @@ def register(rules: Rules) -> None:
 
 
 def rules() -> Rules:
-    """The rules.
-
-    Raises:
-        InternalError: what registers them was not loaded.
-    """
+    """The rules."""
     if not _registered:
         raise InternalError("the rules for described values are not loaded; import headgate.serde.resolve")
     return _registered[0]

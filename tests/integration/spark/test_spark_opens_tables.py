@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from column_batches import to_arrow
 
 import headgate as hg
 from headgate.api.declared.keyed_states import declared_state
@@ -20,7 +21,6 @@ from headgate.checkpoint.storage.local import LocalDisk
 from headgate.common.ids import SubtaskId, SubtaskIndex, VertexId
 from headgate.common.keys.keygroups import key_group, key_group_range
 from headgate.runtime.worker.snapshot.savepoint_files import CanonicalFiles
-from headgate.serde.arrow.arrow_columns import to_arrow
 from headgate.serde.resolve import serializer_for
 from headgate.state.heap.backend import HeapKeyedBackend
 

@@ -18,13 +18,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from column_batches import from_arrow, to_arrow
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import headgate as hg
 from headgate.common.errors import StorageError, UsageError
-from headgate.serde.arrow.arrow_columns import from_arrow, to_arrow
-from headgate.serde.arrow.arrow_types import arrow_type, arrow_type_of
+from headgate.serde.arrow.arrow_types import arrow_type
 from headgate.serde.arrow.stored_values import Beyond, close_batch, open_batch
 from headgate.serde.resolve import serializer_for
 
@@ -85,7 +85,7 @@ def test_each_type_has_its_arrow_type_or_none(hint: Any, expected: str | None) -
     """The type is told by the description alone, also by one that came back from a checkpoint's metadata."""
     serializer = serializer_for(hint)
     stored = msgspec.msgpack.decode(msgspec.msgpack.encode(serializer.describe()))
-    assert arrow_type(stored) == arrow_type_of(serializer)
+    assert arrow_type(stored) == arrow_type(serializer.describe())
     assert (None if arrow_type(stored) is None else str(arrow_type(stored))) == expected
 
 

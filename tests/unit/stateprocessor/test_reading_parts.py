@@ -14,13 +14,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from column_batches import to_arrow
 from pyspark.sql import datasource as spark
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 from reading_samples import GROUPS, Subtasks, pieces, rows, source
 
 from headgate.common.errors import ConfigError, StorageError, UsageError
 from headgate.common.keys.keygroups import key_group
-from headgate.serde.arrow.arrow_columns import to_arrow
 from headgate.serde.resolve import serializer_for
 from headgate.stateprocessor.reading.reading_filters import Condition, kept, understood, wanted_groups
 from headgate.stateprocessor.reading.reading_options import asked

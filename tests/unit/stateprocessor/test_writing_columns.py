@@ -11,9 +11,10 @@ from typing import Any, Literal, NamedTuple
 
 import pyarrow as pa
 import pytest
+from column_batches import from_arrow, to_arrow
 
 from headgate.common.errors import UsageError
-from headgate.serde.arrow.arrow_columns import ArrowColumn, from_arrow, to_arrow
+from headgate.serde.arrow.arrow_columns import ArrowColumn
 from headgate.serde.resolve import serializer_for
 from headgate.stateprocessor.writing.writing_columns import fit_of
 

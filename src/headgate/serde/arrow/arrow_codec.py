@@ -6,14 +6,20 @@ moment keeps its wall clock, fold and zone. Null stands for None and for nothing
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-Plain = list[Any]
+T = TypeVar("T")
+V = TypeVar("V")
+
+Zone = str | int | tuple[int, str] | None
+"""The key of a zone, an offset in microseconds, or an offset with its name."""
+Moment = int | tuple[int, int, Zone]
+"""Microseconds of a wall clock; with fold and zone where there are any."""
 
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 _EPOCH_DAY: Final = 719_163
@@ -22,7 +28,7 @@ _SECOND: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Codec:
+class Codec(Generic[V]):
     """One Arrow type and the way to it.
 
     Attributes:
@@ -34,19 +40,19 @@ class Codec:
         nullable: whether None is a value, so that null is taken.
     """
 
-    type: Any
-    to_array: Callable[[Plain], Any]
-    to_plain: Callable[[Any], Plain]
-    fits: Callable[[Any], bool] | None = None
+    type: pa.DataType
+    to_array: Callable[[Sequence[V | None]], pa.Array]
+    to_plain: Callable[[pa.Array], list[V | None]]
+    fits: Callable[[V], bool] | None = None
     total: bool = False
     nullable: bool = False
 
 
-def _direct(type_: Any, *, fits: Callable[[Any], bool] | None = None, total: bool = False) -> Codec:
+def _direct(type_: pa.DataType, *, fits: Callable[[V], bool] | None = None, total: bool = False) -> Codec[V]:
     return Codec(type_, lambda values: pa.array(values, type_), lambda array: array.to_pylist(), fits, total)
 
 
-def _counted(storage: Any, type_: Any) -> Codec:
+def _counted(storage: pa.DataType, type_: pa.DataType) -> Codec[int]:
     """Of moments that are plain numbers."""
     return Codec(
         type_,
@@ -55,13 +61,13 @@ def _counted(storage: Any, type_: Any) -> Codec:
     )
 
 
-def _fits_int64(value: Any) -> bool:
+def _fits_int64(value: int) -> bool:
     return value.__class__ is int and _INT64_MIN <= value <= _INT64_MAX
 
 
 INT64: Final = _direct(pa.int64(), fits=_fits_int64)
-STRING: Final = _direct(pa.string())
-NAME: Final = _direct(pa.string(), total=True)
+STRING: Final[Codec[str]] = _direct(pa.string())
+NAME: Final[Codec[str]] = _direct(pa.string(), total=True)
 """Text that has no lone surrogates."""
 _MICROSECONDS: Final = _counted(pa.int64(), pa.duration("us"))
 
@@ -69,7 +75,7 @@ _MICROSECONDS: Final = _counted(pa.int64(), pa.duration("us"))
 # -- days, moments, durations
 
 
-def _date() -> Codec:
+def _date() -> Codec[int]:
     days = _counted(pa.int32(), pa.date32())
     return Codec(
         days.type,
@@ -79,7 +85,7 @@ def _date() -> Codec:
     )
 
 
-def _timedelta() -> Codec:
+def _timedelta() -> Codec[tuple[int, int, int]]:
     return Codec(
         _MICROSECONDS.type,
         lambda values: _MICROSECONDS.to_array(
@@ -90,9 +96,9 @@ def _timedelta() -> Codec:
     )
 
 
-def _micros(plain: Any) -> int:
+def _micros(plain: tuple[int, int, int]) -> int:
     days, seconds, micros = plain
-    return int(days * _DAY + seconds * _SECOND + micros)
+    return days * _DAY + seconds * _SECOND + micros
 
 
 def _days(micros: int) -> tuple[int, int, int]:
@@ -100,24 +106,30 @@ def _days(micros: int) -> tuple[int, int, int]:
     return days, *divmod(rest, _SECOND)
 
 
-def _moment(wall: Codec) -> Codec:
+def _moment(wall: Codec[int]) -> Codec[Moment]:
     """A wall clock and its zone: by name, by a fixed distance from UTC, by both, or none."""
-    parts = {"wall": wall, "fold": _direct(pa.bool_()), "zone": STRING, "utc_offset": _MICROSECONDS}
+    parts: dict[str, Codec[Any]] = {
+        "wall": wall,
+        "fold": _direct(pa.bool_()),
+        "zone": STRING,
+        "utc_offset": _MICROSECONDS,
+    }
     return struct_codec(parts, _moment_row, _moment_plain)
 
 
-def _moment_row(plain: Any) -> tuple[int, bool, str | None, int | None]:
-    if plain.__class__ is int:
+def _moment_row(plain: Moment) -> tuple[int, bool, str | None, int | None]:
+    if isinstance(plain, int):
         return plain, False, None, None
     micros, fold, zone = plain
-    if zone is None or zone.__class__ is str:
+    if zone is None or isinstance(zone, str):
         return micros, bool(fold), zone, None
-    offset, name = (zone, None) if zone.__class__ is int else zone
+    offset, name = (zone, None) if isinstance(zone, int) else zone
     return micros, bool(fold), name, offset
 
 
-def _moment_plain(row: tuple[Any, ...]) -> Any:
-    micros, fold, name, offset = row
+def _moment_plain(row: tuple[Any, ...]) -> Moment:
+    micros: int = row[0]
+    _, fold, name, offset = row
     if not fold and name is None and offset is None:
         return micros
     zone = name if offset is None else offset if name is None else (offset, name)
@@ -128,32 +140,27 @@ def _moment_plain(row: tuple[Any, ...]) -> Any:
 
 
 def struct_codec(
-    parts: Mapping[str, Codec],
-    to_row: Callable[[Any], Any],
-    to_plain: Callable[[tuple[Any, ...]], Any],
+    parts: Mapping[str, Codec[V]],
+    to_row: Callable[[T], Iterable[V]],
+    to_plain: Callable[[tuple[Any, ...]], T],
     *,
-    fits: Callable[[Any], bool] | None = None,
+    fits: Callable[[T], bool] | None = None,
     total: bool = False,
-) -> Codec:
+) -> Codec[T]:
     """The codec of a struct.
 
-    Args:
-        parts: its fields.
-        to_row: a plain value to the plain values of the fields, in their order.
-        to_plain: back.
-        fits: see :class:`Codec`.
-        total: see :class:`Codec`.
+    `to_row` gives the plain values of the fields of a plain value, in their order; `to_plain` goes back.
     """
     fields = [pa.field(name, codec.type) for name, codec in parts.items()]
     codecs, blank = list(parts.values()), (None,) * len(parts)
 
-    def to_array(values: Plain) -> Any:
+    def to_array(values: Sequence[T | None]) -> pa.Array:
         rows = [blank if value is None else to_row(value) for value in values]
         columns = zip(*rows, strict=True) if rows else [()] * len(codecs)
         arrays = [codec.to_array(list(column)) for codec, column in zip(codecs, columns, strict=True)]
         return pa.StructArray.from_arrays(arrays, fields=fields, mask=nulls(values))
 
-    def from_array(array: Any) -> Plain:
+    def from_array(array: pa.Array) -> list[T | None]:
         columns = [codec.to_plain(part) for codec, part in zip(codecs, array.flatten(), strict=True)]
         rows = zip(*columns, strict=True)
         valid = array.is_valid().to_pylist()
@@ -162,7 +169,7 @@ def struct_codec(
     return Codec(pa.struct(fields), to_array, from_array, fits, total)
 
 
-def nulls(values: Plain) -> Any:
+def nulls(values: Sequence[V | None]) -> pa.Array | None:
     """Arrow's mask of the values that are None; None where none is."""
     mask = [value is None for value in values]
     return pa.array(mask) if any(mask) else None
@@ -170,13 +177,13 @@ def nulls(values: Plain) -> Any:
 
 # -- numbers of a fixed width
 
-_NUMPY: Final[dict[str, Any]] = {
+_NUMPY: Final[dict[str, pa.DataType]] = {
     "|i1": pa.int8(), "|u1": pa.uint8(), "<i2": pa.int16(), "<u2": pa.uint16(), "<i4": pa.int32(),
     "<u4": pa.uint32(), "<i8": pa.int64(), "<u8": pa.uint64(), "<f4": pa.float32(), "<f8": pa.float64(),
 }  # fmt: skip
 
 
-def numpy_codec(dtype: str) -> Codec | None:
+def numpy_codec(dtype: str) -> Codec[bytes] | None:
     """The codec of NumPy scalars, whose plain values are their bytes; None for dtypes that Arrow lacks."""
     if dtype == "|b1":
         return Codec(
@@ -191,16 +198,16 @@ def numpy_codec(dtype: str) -> Codec | None:
     return None if type_ is None else _fixed_width(type_, np.dtype(dtype).itemsize)
 
 
-def _fixed_width(type_: Any, width: int) -> Codec:
+def _fixed_width(type_: pa.DataType, width: int) -> Codec[bytes]:
     # By their bytes, as a conversion by value might quieten a NaN.
     bytes_ = pa.binary(width)
 
-    def to_array(values: Plain) -> Any:
+    def to_array(values: Sequence[bytes | None]) -> pa.Array:
         data = pa.py_buffer(b"".join(bytes(width) if value is None else value for value in values))
         mask = pa.array([value is not None for value in values], pa.bool_())
         return pa.Array.from_buffers(type_, len(values), [mask.buffers()[1], data])
 
-    def to_plain(array: Any) -> Plain:
+    def to_plain(array: pa.Array) -> list[bytes | None]:
         validity, data = array.buffers()
         same = pa.Array.from_buffers(bytes_, len(array), [validity, data], offset=array.offset)
         return same.to_pylist()  # type: ignore[no-any-return]
@@ -208,7 +215,7 @@ def _fixed_width(type_: Any, width: int) -> Codec:
     return Codec(type_, to_array, to_plain, total=True)
 
 
-SINGLE: Final[dict[str, Codec]] = {
+SINGLE: Final[dict[str, Codec[Any]]] = {
     "bool": _direct(pa.bool_(), total=True),
     "int": INT64,
     "float": _direct(pa.float64(), fits=lambda value: value.__class__ is float),

@@ -8,27 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import compress
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 import pyarrow as pa
 
 from headgate.common.errors import StorageError, UsageError
 from headgate.common.plain_data import Description
+from headgate.serde.arrow.arrow_codec import Codec
 from headgate.serde.arrow.arrow_types import codec_of
 from headgate.serde.arrow.stored_values import (
     MODE_TAGGED,
     MODE_TYPED,
     Beyond,
-    close_batch,
-    open_batch,
     pack,
     settling,
     unpack,
 )
 from headgate.serde.codecs.dynamic import decode_tagged, encode_tagged
-from headgate.serde.evolution.judging_types import reader_for
-from headgate.serde.serializer import TypeSerializer
+
+V = TypeVar("V")
 
 RAW: Final = "_raw"
 """What the name of the column of bytes ends with."""
@@ -39,27 +38,19 @@ _CELL_MAX: Final = 2**31 - 1
 class ArrowColumn:
     """The columns of values of one description.
 
-    Args:
-        name: of the typed column; the one of bytes has `_raw` behind it.
-        stored: description of the values.
-
-    Attributes:
-        fields: Arrow's fields: the typed column, the one of bytes, or both.
+    `fields` are Arrow's: the typed column, the one of bytes (whose name ends with `_raw`), or both.
     """
 
     def __init__(self, name: str, stored: Description) -> None:
         self.name, self.stored = name, stored
-        self._codec, self._settle = codec_of(stored), settling(stored)
-        self.fields: list[Any] = [] if self._codec is None else [pa.field(name, self._codec.type)]
+        self._codec: Codec[Any] | None = codec_of(stored)
+        self._settle = settling(stored)
+        self.fields: list[pa.Field] = [] if self._codec is None else [pa.field(name, self._codec.type)]
         if self._codec is None or not self._codec.total:
             self.fields.append(pa.field(name + RAW, pa.binary()))
 
-    def arrays(self, values: Sequence[Any]) -> list[Any]:
-        """Plain values as one array for each field.
-
-        Raises:
-            UsageError: a value does not fit into a cell.
-        """
+    def arrays(self, values: Sequence[V]) -> list[pa.Array]:
+        """Plain values as one array for each field."""
         codec = self._codec
         if codec is None:
             return [pa.array([_cell(value) for value in values], pa.binary())]
@@ -78,18 +69,14 @@ class ArrowColumn:
         cells = [None if fit else _cell(value) for value, fit in zip(values, fits, strict=True)]
         return [typed, pa.array(cells, pa.binary())]
 
-    def _fitting(self, values: Sequence[Any]) -> list[bool]:
+    def _fitting(self, values: Sequence[V]) -> list[bool]:
         check = None if self._codec is None else self._codec.fits
         if check is None:
             return [value.__class__ is not Beyond for value in values]
         return [value.__class__ is not Beyond and check(value) for value in values]
 
-    def values(self, columns: Mapping[str, Any]) -> list[Any]:
-        """The plain values of arrays by name.
-
-        Raises:
-            StorageError: a cell holds no such value.
-        """
+    def values(self, columns: Mapping[str, pa.Array]) -> list[Any]:
+        """The plain values of arrays by name."""
         raw = columns.get(self.name + RAW)
         try:
             codec = self._codec
@@ -100,7 +87,7 @@ class ArrowColumn:
             raise StorageError(f"column {self.name!r} does not hold stored values ({error})") from None
         return found
 
-    def _cells(self, raw: Any) -> list[tuple[int, bytes]]:
+    def _cells(self, raw: pa.Array | None) -> list[tuple[int, bytes]]:
         if raw is None or (self._codec is not None and raw.null_count == len(raw)):
             return []
         cells = raw.to_pylist()
@@ -120,59 +107,11 @@ class ArrowColumn:
         return Beyond(value if self._settle is None else self._settle(value))
 
 
-def _cell(value: Any) -> bytes:
-    if value.__class__ is Beyond:
+def _cell(value: V) -> bytes:
+    if isinstance(value, Beyond):
         cell = MODE_TAGGED + encode_tagged([value.plain])
     else:
         cell = MODE_TYPED + pack([value])
     if len(cell) > _CELL_MAX:
         raise UsageError(f"a value takes {len(cell)} bytes, and a cell holds {_CELL_MAX}; store it in parts")
     return cell
-
-
-def to_arrow(serializer: TypeSerializer[Any], values: Sequence[Any], name: str = "value") -> Any:
-    """Values as an Arrow record batch of one or two columns.
-
-    Args:
-        serializer: of their type; not one of the user's own.
-        values: what it takes.
-        name: of the typed column.
-
-    Raises:
-        UsageError: a value is not of the type.
-
-    Example:
-        >>> from headgate.serde.resolve import serializer_for
-        >>> batch = to_arrow(serializer_for(int), [1, 2**64])
-        >>> batch.column("value").to_pylist(), batch.column("value_raw").is_valid().to_pylist()
-        ([1, None], [False, True])
-    """
-    column = ArrowColumn(name, serializer.describe())
-    plain = open_batch(column.stored, serializer.encode_checked(values), len(values))
-    return pa.RecordBatch.from_arrays(column.arrays(plain), schema=pa.schema(column.fields))
-
-
-def from_arrow(
-    batch: Any, stored: Description, serializer: TypeSerializer[Any], name: str = "value"
-) -> list[Any]:
-    """The values of :func:`to_arrow`, as a serializer's type declares them.
-
-    Args:
-        batch: its record batch, or a slice of it.
-        stored: description of the type that they were written as.
-        serializer: of the type that they become; by the rules for types that changed.
-        name: of the typed column.
-
-    Raises:
-        UsageError: the types are incompatible; says why.
-        StorageError: the columns do not hold such values.
-
-    Example:
-        >>> from headgate.serde.resolve import serializer_for
-        >>> ints = serializer_for(int)
-        >>> from_arrow(to_arrow(ints, [1, 2**64]), ints.describe(), serializer_for(float))
-        [1.0, 18446744073709551616]
-    """
-    column = ArrowColumn(name, stored)
-    plain = column.values({field: batch.column(field) for field in batch.schema.names})
-    return reader_for(stored, serializer)(close_batch(stored, plain), len(plain))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import replace
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 
@@ -22,7 +22,6 @@ from headgate.serde.arrow.arrow_codec import (
     SINGLE,
     STRING,
     Codec,
-    Plain,
     nulls,
     numpy_codec,
     struct_codec,
@@ -30,16 +29,19 @@ from headgate.serde.arrow.arrow_codec import (
 from headgate.serde.arrow.stored_values import ROWS, optional_of, pack, unpack
 from headgate.serde.codecs.containers import DIRECT_KEYS
 from headgate.serde.descriptions import nullable
-from headgate.serde.serializer import TypeSerializer
 
-_ABSENT: Final = object()
+K = TypeVar("K")
+T = TypeVar("T")
+V = TypeVar("V")
+
+Entries = dict[K, V] | Sequence[tuple[K, V]]
+"""A dict, or its pairs where its keys are none that a msgpack map holds."""
+
+_ABSENT: Final[Any] = object()
 
 
-def arrow_type(stored: Description) -> Any:
+def arrow_type(stored: Description) -> pa.DataType | None:
     """The Arrow type of a description's values; None where no type holds all that they are.
-
-    Args:
-        stored: what the serializer says of itself; its class need not exist.
 
     Example:
         >>> from headgate.serde.resolve import serializer_for
@@ -48,22 +50,17 @@ def arrow_type(stored: Description) -> Any:
         >>> arrow_type(serializer_for(int | str).describe()) is None
         True
     """
-    codec = codec_of(stored)
+    codec: Codec[Any] | None = codec_of(stored)
     return None if codec is None else codec.type
 
 
-def arrow_type_of(serializer: TypeSerializer[Any]) -> Any:
-    """The Arrow type of a serializer's values; None where no type holds all that they are."""
-    return arrow_type(serializer.describe())
-
-
-def codec_of(stored: Description) -> Codec | None:
+def codec_of(stored: Description) -> Codec[V] | None:
     """The way of a description's plain values to Arrow and back; None where something would be lost."""
     kind = text_in(stored, "kind")
     if kind in SINGLE:
         return SINGLE[kind]
     if kind in ROWS:
-        return _row_codec(named_mappings_in(stored, "fields"), _itself, _itself)
+        return _rows(named_mappings_in(stored, "fields"))
     make = _MAKERS.get(kind)
     return None if make is None else make(stored)
 
@@ -71,7 +68,7 @@ def codec_of(stored: Description) -> Codec | None:
 # -- parts that stay bytes
 
 
-def _raw(stored: Description) -> Codec:
+def _raw(stored: Description) -> Codec[V]:
     """Of a part whose type has no Arrow type: each value as msgpack."""
     return Codec(
         pa.binary(),
@@ -81,29 +78,27 @@ def _raw(stored: Description) -> Codec:
     )
 
 
-def _part(stored: Description) -> Codec:
+def _part(stored: Description) -> Codec[V]:
     return codec_of(stored) or _raw(stored)
 
 
 # -- records and tuples
 
 
-def _itself(value: Any) -> Any:
-    return value
+def _rows(fields: Mapping[str, Description]) -> Codec[Any] | None:
+    return _row_codec(fields, lambda row: row, lambda row: row)
 
 
 def _row_codec(
-    fields: Mapping[str, Description],
-    to_row: Callable[[Any], Any],
-    to_plain: Callable[[tuple[Any, ...]], Any],
-) -> Codec | None:
+    fields: Mapping[str, Description], to_row: Callable[[Any], Any], to_plain: Callable[[tuple[Any, ...]], T]
+) -> Codec[T] | None:
     """Of a row of fields; None when none of them has a type, or a name cannot be one of a column."""
     if not _has_columns(fields):
         return None
-    parts = {name: _part(field) for name, field in fields.items()}
+    parts: dict[str, Codec[Any]] = {name: _part(field) for name, field in fields.items()}
     checks = [(place, part.fits) for place, part in enumerate(parts.values()) if part.fits is not None]
 
-    def fits(value: Any) -> bool:
+    def fits(value: T) -> bool:
         row = to_row(value)
         return all(check(row[place]) for place, check in checks)
 
@@ -122,13 +117,13 @@ def _can_name(name: str) -> bool:
         return False
 
 
-def _tuple_codec(stored: Description) -> Codec | None:
+def _tuple_codec(stored: Description) -> Codec[V] | None:
     # Named as Spark names the columns of tuples.
     fields = {f"_{place}": part for place, part in enumerate(mappings_in(stored, "of"), 1)}
-    return _row_codec(fields, _itself, _itself)
+    return _rows(fields)
 
 
-def _model_codec(stored: Description) -> Codec | None:
+def _model_codec(stored: Description) -> Codec[tuple[Sequence[V], V]] | None:
     """The fields, and beside them which of them were set, as bits in their order."""
     fields = named_mappings_in(stored, "fields")
     if not all(map(_can_name, fields)):
@@ -137,26 +132,26 @@ def _model_codec(stored: Description) -> Codec | None:
     return _row_codec(fields, lambda plain: (*plain[0], plain[1]), lambda row: (row[:-1], row[-1]))
 
 
-def _typed_dict_codec(stored: Description) -> Codec | None:
+def _typed_dict_codec(stored: Description) -> Codec[dict[str, V]] | None:
     """Keys that need not be there are null where they are not."""
     fields = named_mappings_in(stored, "fields")
     if not _has_columns(fields):
         return None
     names, required = list(fields), frozenset(texts_in(stored, "required"))
-    whole = {name: _part(field) for name, field in fields.items()}
+    whole: dict[str, Codec[V]] = {name: _part(field) for name, field in fields.items()}
     parts = {
         name: part if name in required else _optional(part, fields[name]) for name, part in whole.items()
     }
     checks = {name: part.fits for name, part in whole.items() if part.fits is not None}
 
-    def fits(value: Any) -> bool:
+    def fits(value: dict[str, V]) -> bool:
         # A struct has its fields in one order; a dict that has another keeps it beside.
         here = list(value)
         return here == [name for name in names if name in value] and all(
             checks[name](value[name]) for name in here if name in checks
         )
 
-    def to_plain(row: tuple[Any, ...]) -> dict[str, Any]:
+    def to_plain(row: tuple[V, ...]) -> dict[str, V]:
         return {name: value for name, value in zip(names, row, strict=True) if value is not _ABSENT}
 
     return struct_codec(
@@ -164,7 +159,7 @@ def _typed_dict_codec(stored: Description) -> Codec | None:
     )
 
 
-def _optional(part: Codec, stored: Description) -> Codec:
+def _optional(part: Codec[V], stored: Description) -> Codec[V]:
     """Of a key that need not be there; where None is a value, the value is told as bytes."""
     if part.nullable:
         raw = pa.binary()
@@ -185,21 +180,21 @@ def _optional(part: Codec, stored: Description) -> Codec:
 # -- containers
 
 
-def _list_codec(stored: Description) -> Codec | None:
-    element = codec_of(mapping_in(stored, "of"))
+def _list_codec(stored: Description) -> Codec[Any] | None:
+    element: Codec[Any] | None = codec_of(mapping_in(stored, "of"))
     if element is None:
         return None
     # The name that Parquet gives to elements.
     type_ = pa.list_(pa.field("element", element.type))
     fits = element.fits
 
-    def to_array(values: Plain) -> Any:
+    def to_array(values: Sequence[Sequence[V] | None]) -> pa.Array:
         flat = list(chain.from_iterable(value for value in values if value is not None))
         return pa.ListArray.from_arrays(
             _offsets(values), element.to_array(flat), type=type_, mask=nulls(values)
         )
 
-    def to_plain(array: Any) -> Plain:
+    def to_plain(array: pa.Array) -> list[Sequence[V | None] | None]:
         return _cut(array, element.to_plain(array.values))
 
     return Codec(
@@ -211,47 +206,50 @@ def _list_codec(stored: Description) -> Codec | None:
     )
 
 
-def _map_codec(stored: Description) -> Codec | None:
+def _map_codec(stored: Description) -> Codec[Any] | None:
     stored_key = mapping_in(stored, "key")
-    key, value = codec_of(stored_key), codec_of(mapping_in(stored, "value"))
+    key: Codec[Any] | None = codec_of(stored_key)
+    value: Codec[Any] | None = codec_of(mapping_in(stored, "value"))
     if key is None or value is None or key.nullable:
         return None
     direct = stored_key["kind"] in DIRECT_KEYS
     type_, keys, items = pa.map_(key.type, value.type), key, value
 
-    def to_array(values: Plain) -> Any:
-        pairs = [_pairs(entries, direct) for entries in values if entries is not None]
+    def to_array(values: Sequence[Entries[K, V] | None]) -> pa.Array:
+        pairs = [_pairs(entries) for entries in values if entries is not None]
         flat = list(chain.from_iterable(pairs))
         arrays = keys.to_array([k for k, _ in flat]), items.to_array([v for _, v in flat])
         return pa.MapArray.from_arrays(_offsets(values), *arrays, type=type_, mask=nulls(values))
 
-    def to_plain(array: Any) -> Plain:
+    def to_plain(array: pa.Array) -> list[Any]:
         pairs = list(zip(keys.to_plain(array.keys), items.to_plain(array.items), strict=True))
         made = _cut(array, pairs)
-        return [None if entries is None else dict(entries) for entries in made] if direct else made
+        if direct:
+            return [None if entries is None else dict(entries) for entries in made]
+        return made
 
-    return Codec(type_, to_array, to_plain, _map_fits(key, value, direct), total=key.total and value.total)
+    return Codec(type_, to_array, to_plain, _map_fits(key, value), total=key.total and value.total)
 
 
-def _map_fits(key: Codec, value: Codec, direct: bool) -> Callable[[Any], bool] | None:
+def _map_fits(key: Codec[K], value: Codec[V]) -> Callable[[Entries[K, V]], bool] | None:
     key_fits, value_fits = key.fits, value.fits
     if key_fits is None and value_fits is None:
         return None
 
-    def fits(entries: Any) -> bool:
+    def fits(entries: Entries[K, V]) -> bool:
         return all(
             (key_fits is None or key_fits(k)) and (value_fits is None or value_fits(v))
-            for k, v in _pairs(entries, direct)
+            for k, v in _pairs(entries)
         )
 
     return fits
 
 
-def _pairs(entries: Any, direct: bool) -> Any:
-    return entries.items() if direct else entries
+def _pairs(entries: Entries[K, V]) -> Iterable[tuple[K, V]]:
+    return entries.items() if isinstance(entries, dict) else entries
 
 
-def _offsets(values: Plain) -> Any:
+def _offsets(values: Sequence[Sized | None]) -> pa.Array:
     offsets, end = [0], 0
     for value in values:
         end += 0 if value is None else len(value)
@@ -259,7 +257,7 @@ def _offsets(values: Plain) -> Any:
     return pa.array(offsets, pa.int32())
 
 
-def _cut(array: Any, flat: Plain) -> Plain:
+def _cut(array: pa.Array, flat: Sequence[V]) -> list[Sequence[V] | None]:
     """The elements of each list; None for a null."""
     offsets, valid = array.offsets.to_pylist(), array.is_valid().to_pylist()
     return [
@@ -271,10 +269,10 @@ def _cut(array: Any, flat: Plain) -> Plain:
 # -- alternatives
 
 
-def _union_codec(stored: Description) -> Codec | None:
+def _union_codec(stored: Description) -> Codec[V] | None:
     """X or None; other alternatives have no common type."""
     member = optional_of(stored)
-    codec = None if member is None else codec_of(member)
+    codec: Codec[V] | None = None if member is None else codec_of(member)
     if codec is None:
         return None
     fits = codec.fits
@@ -283,11 +281,11 @@ def _union_codec(stored: Description) -> Codec | None:
     )
 
 
-def _enum_codec(stored: Description) -> Codec:
+def _enum_codec(stored: Description) -> Codec[str]:
     return NAME if all(map(_can_name, texts_in(stored, "members"))) else STRING
 
 
-_MAKERS: Final[dict[str, Callable[[Description], Codec | None]]] = {
+_MAKERS: Final[dict[str, Callable[[Description], Codec[Any] | None]]] = {
     "list": _list_codec,
     "tuple_of": _list_codec,
     "tuple": _tuple_codec,

@@ -35,11 +35,7 @@ unpack: Final = msgspec.msgpack.Decoder().decode
 
 @dataclass(frozen=True, slots=True)
 class Beyond:
-    """A value that msgpack cannot hold as it is: with an int beyond 64 bits or a lone surrogate in it.
-
-    Attributes:
-        plain: the value, with its rows as tuples.
-    """
+    """A value that msgpack cannot hold as it is: with an int beyond 64 bits or a lone surrogate in it."""
 
     plain: Any
 
@@ -51,14 +47,6 @@ def is_open(stored: Description) -> bool:
 
 def open_batch(stored: Description, data: bytes | memoryview, count: int) -> list[Any]:
     """The plain values of a stored batch.
-
-    Args:
-        stored: the description that was stored with it.
-        data: the batch, verified.
-        count: how many values it holds.
-
-    Raises:
-        StorageError: the bytes are not such a batch.
 
     Example:
         >>> from headgate.serde.resolve import serializer_for
@@ -88,11 +76,7 @@ def _open(stored: Description, mode: bytes, body: memoryview) -> Any:
 
 
 def close_batch(stored: Description, values: Sequence[Any]) -> bytes:
-    """The batch of plain values, as the serializer of the description reads it.
-
-    Raises:
-        UsageError: a value is nested too deeply.
-    """
+    """The batch of plain values, as the serializer of the description reads it."""
     if not any(type(value) is Beyond for value in values):
         return MODE_TYPED + pack(values)
     settle = settling(stored)

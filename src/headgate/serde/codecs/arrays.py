@@ -30,11 +30,7 @@ _SCALAR_BYTES_MAX: Final = {"f": 8, "c": 16}
 
 
 def foreign_form(cls: type) -> Form | None:
-    """The form of a class of NumPy or Arrow; None when it is neither.
-
-    Raises:
-        UsageError: it is one whose values cannot be stored.
-    """
+    """The form of a class of NumPy or Arrow; None when it is neither."""
     package = (cls.__module__ or "").partition(".")[0]  # what a program makes at run time may have none
     if package == "numpy":
         return _numpy_form(cls)
@@ -44,11 +40,7 @@ def foreign_form(cls: type) -> Form | None:
 
 
 def array_form(hint: Any) -> Form | None:
-    """The form of ``NDArray[X]`` and ``np.ndarray[shape, np.dtype[X]]``; None for another origin.
-
-    Raises:
-        UsageError: X is no dtype that can be stored.
-    """
+    """The form of ``NDArray[X]`` and ``np.ndarray[shape, np.dtype[X]]``; None for another origin."""
     origin = get_origin(hint)
     if getattr(origin, "__module__", None) != "numpy" or origin.__name__ != "ndarray":
         return None
@@ -130,11 +122,7 @@ class ArraySpec:
     ndim: int | None = None
 
     def check(self, dtype: str, ndim: int) -> None:
-        """Refuse an array that is something else.
-
-        Raises:
-            ValueError: what it is and what was expected.
-        """
+        """Refuse an array that is something else."""
         if not _DTYPE.fullmatch(dtype):
             raise ValueError(f"an array of dtype {dtype!r:.40} cannot be stored; convert it to numbers")
         if dtype[1] in _SCALAR_BYTES_MAX and int(dtype[2:]) > _SCALAR_BYTES_MAX[dtype[1]]:

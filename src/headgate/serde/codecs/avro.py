@@ -55,15 +55,7 @@ _LOGICAL_CLASSES: Final[dict[str, type]] = {
 
 
 def avro_form(hint: Any, schema_text: str) -> Form:
-    """The form of ``Annotated[hint, hg.avro(schema)]``.
-
-    Args:
-        hint: what type checkers see of the values.
-        schema_text: the schema as JSON text.
-
-    Raises:
-        UsageError: the schema is none whose values can be stored, or its values are no `hint`.
-    """
+    """The form of ``Annotated[hint, hg.avro(schema)]``."""
     schema = canonical(schema_text)
     tree = expanded(schema)
     classes = _classes(tree)

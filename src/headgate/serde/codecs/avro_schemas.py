@@ -23,11 +23,7 @@ Schema = Any
 
 
 def canonical(text: str) -> Schema:
-    """The canonical form of a schema given as JSON text.
-
-    Raises:
-        UsageError: fastavro is not installed, or the text is no schema whose values can be stored.
-    """
+    """The canonical form of a schema given as JSON text."""
     fastavro = _fastavro()
     try:
         given = {"type": "record", "name": _WRAPPER, "fields": [{"name": "value", "type": json.loads(text)}]}
@@ -50,11 +46,7 @@ def canonical(text: str) -> Schema:
 
 
 def expanded(schema: Schema) -> Schema:
-    """The same schema with every name replaced by its definition.
-
-    Raises:
-        UsageError: it contains itself, or arrays of what takes no bytes.
-    """
+    """The same schema with every name replaced by its definition."""
     return _expand(schema, {}, ())
 
 
@@ -101,11 +93,7 @@ def hinted(schema: Schema) -> dict[str, Any]:
 
 
 def write(schema: Mapping[str, Any], value: Any) -> bytes:
-    """The bytes of a value under a :func:`hinted` schema.
-
-    Raises:
-        ValueError: it does not fit.
-    """
+    """The bytes of a value under a :func:`hinted` schema."""
     out = io.BytesIO()
     try:
         _fastavro().schemaless_writer(out, schema, {"value": value}, strict=True, disable_tuple_notation=True)
@@ -121,11 +109,7 @@ def fits(schema: Mapping[str, Any], value: Any) -> bool:
 
 
 def read(data: bytes, writer: Mapping[str, Any], reader: Mapping[str, Any] | None = None) -> Any:
-    """The value of bytes, resolved to the reader's schema if one is given; both :func:`hinted`.
-
-    Raises:
-        ValueError: the bytes are not of the writer's schema.
-    """
+    """The value of bytes, resolved to the reader's schema if one is given; both :func:`hinted`."""
     source = io.BytesIO(data)
     try:
         value = _fastavro().schemaless_reader(source, writer, reader)["value"]

@@ -47,11 +47,7 @@ class NotPlainError(UsageError):
 
 
 def to_tagged(value: Any) -> Any:
-    """What msgspec encodes so that decoding with :func:`untag` gives an equal value of the same type.
-
-    Raises:
-        NotPlainError: the value, or one inside it, is not plain.
-    """
+    """What msgspec encodes so that decoding with :func:`untag` gives an equal value of the same type."""
     tagger = _TAGGERS.get(type(value))
     if tagger is None:
         raise NotPlainError(
@@ -72,9 +68,6 @@ def encode_tagged(value: Any) -> bytes:
 
 def as_plain(value: Any) -> Any:
     """The plain value as which msgspec encodes a value that is, or holds, such as members of an Enum.
-
-    Raises:
-        TypeError: msgspec does not encode it either.
 
     Example:
         >>> from http import HTTPStatus
@@ -227,11 +220,7 @@ class DynamicSerializer(TypeSerializer[Any]):
     immutable = False
 
     def encode_many(self, values: Sequence[Any]) -> bytes:
-        """Encode plain values of any mixture.
-
-        Raises:
-            UsageError: a value is not plain.
-        """
+        """Encode plain values of any mixture."""
         if not isinstance(values, (list, tuple)):
             values = list(values)
         fast = self.encode_scalars(values)
@@ -246,11 +235,7 @@ class DynamicSerializer(TypeSerializer[Any]):
             return None
 
     def decode_many(self, data: Buffer, count: int) -> list[Any]:
-        """Decode a batch.
-
-        Raises:
-            StorageError: the bytes are not such a batch.
-        """
+        """Decode a batch."""
         view = memoryview(data)
         try:
             if view[0] > _MODE_TUPLES:

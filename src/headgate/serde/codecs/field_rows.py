@@ -22,9 +22,7 @@ Rows = list[tuple[Any, ...]]
 class FieldRows:
     """The fields of one class.
 
-    Args:
-        names: of the fields, in order.
-        make: makes records of rows, without calling an initialiser again.
+    `make` makes records of rows, without calling an initialiser again.
 
     Example:
         >>> @dataclasses.dataclass
@@ -49,11 +47,7 @@ class FieldRows:
             return None
 
     def decode(self, data: Buffer, count: int) -> list[Any]:
-        """Decode `count` records.
-
-        Raises:
-            StorageError: the bytes are not such a batch.
-        """
+        """Decode `count` records."""
         return self._make(_codec.decode_many(data, count))
 
 

@@ -51,14 +51,7 @@ _TEXT_KEYS: Final = frozenset({"str", "any", "enum"})
 
 
 def json_form(inner: Form) -> Form:
-    """The form of ``Annotated[T, hg.json]``.
-
-    Args:
-        inner: the form of T.
-
-    Raises:
-        UsageError: T has a part that JSON has no place for.
-    """
+    """The form of ``Annotated[T, hg.json]``."""
     shape = _shape(inner.description)
     to_inner = keep if inner.to_plain is None else inner.to_plain
     return Form(
@@ -76,11 +69,7 @@ def json_form(inner: Form) -> Form:
 
 
 def evolve_json(stored: Description, new: Form, evolve: Callable[[Description, Form], Reading]) -> Reading:
-    """How JSON text of a stored description is read: as the inner type's values would be.
-
-    Raises:
-        Refused: they cannot be.
-    """
+    """How JSON text of a stored description is read: as the inner type's values would be."""
     if new.description["kind"] != JSON:
         raise Refused(f"was JSON text and is {new.name}; keep hg.json in the annotation")
     of = mapping_in(stored, "of")

@@ -19,11 +19,7 @@ from headgate.serde.codecs.type_codec import Convert, Form, copier, describe
 
 
 def model_form(cls: Any, resolve: Callable[[Any], Form]) -> Form | None:
-    """The form of a pydantic model; None when the class is none.
-
-    Raises:
-        UsageError: the model keeps something besides its fields, or an annotation is not resolved.
-    """
+    """The form of a pydantic model; None when the class is none."""
     if not (isinstance(vars(cls).get("__pydantic_fields__"), dict) and hasattr(cls, "__pydantic_complete__")):
         return None
     name = logical_name(cls)

@@ -28,11 +28,7 @@ class ClassNames(Protocol):
         ...
 
     def class_of(self, name: str) -> type:
-        """The class of a name.
-
-        Raises:
-            LookupError: no class of this name came with the program.
-        """
+        """The class of a name; a `LookupError` says that no such class came with the program."""
         ...
 
 
@@ -42,10 +38,6 @@ class ShippedClasses:
     The pickler gives every class that it ships by value an id, and each worker that loads the program
     notes under this id the class that it makes. An id that is not in the program's bytes belongs to a
     class that other workers need not have.
-
-    Args:
-        pickler: the module of cloudpickle that loaded the program.
-        program: the bytes of the program.
     """
 
     def __init__(self, pickler: Any, program: bytes) -> None:
@@ -92,12 +84,7 @@ class OwnClasses:
 def encode_rows(rows: Sequence[Any], names: ClassNames | None = None) -> bytes:
     """Encode rows of types that no serializer holds.
 
-    Args:
-        rows: the records.
-        names: of classes that are in no module of the receiver; None where there are none.
-
-    Raises:
-        UsageError: a row cannot be pickled.
+    `names` are those of classes that are in no module of the receiver.
     """
     out = io.BytesIO()
     try:
@@ -116,11 +103,7 @@ def decode_rows(data: bytes | memoryview, names: ClassNames | None = None) -> li
 
 
 def encode_class(cls: type, names: ClassNames | None = None) -> bytes:
-    """Encode a reference to a class.
-
-    Raises:
-        UsageError: the class is neither in a module nor among the shipped ones.
-    """
+    """Encode a reference to a class."""
     return encode_rows([cls], names)
 
 
@@ -165,13 +148,8 @@ class _RowUnpickler(pickle.Unpickler):
 def dump_value(value: Any, declared: type) -> bytes:
     """Pickle one value of state.
 
-    Args:
-        value: of the declared class.
-        declared: stands in the bytes as "the declared class" and not by its module, which is another one
-            when the program's file is run instead of imported.
-
-    Raises:
-        ValueError: it cannot be pickled.
+    The declared class stands in the bytes as "the declared class" and not by its module, which is another one
+    when the program's file is run instead of imported.
     """
     out = io.BytesIO()
     try:
@@ -183,11 +161,7 @@ def dump_value(value: Any, declared: type) -> bytes:
 
 
 def load_value(data: bytes, declared: type) -> Any:
-    """Unpickle what :func:`dump_value` gave; the caller has verified the checksum. Runs code of the bytes.
-
-    Raises:
-        ValueError: it cannot be unpickled.
-    """
+    """Unpickle what :func:`dump_value` gave; the caller has verified the checksum. Runs code of the bytes."""
     try:
         return _Unpickler(io.BytesIO(data), declared).load()
     except BaseException as error:  # as above

@@ -20,11 +20,7 @@ PICKLE: Final = "pickle"
 
 
 def pickled_form(hint: Any) -> Form:
-    """The form of ``Annotated[hint, hg.pickled]``: values of a class and of its subclasses.
-
-    Raises:
-        UsageError: the hint is no class and not Any.
-    """
+    """The form of ``Annotated[hint, hg.pickled]``: values of a class and of its subclasses."""
     cls: Any = object if hint is Any else get_origin(hint) or hint
     if not isinstance(cls, type) or cls is types.UnionType:
         raise UsageError(
@@ -61,11 +57,7 @@ def pickled_form(hint: Any) -> Form:
 
 
 def evolve_pickled(stored: Description, new: Form) -> Reading:
-    """Pickled values are read as they were written, or not at all.
-
-    Raises:
-        Refused: always, with the reason; equal descriptions do not come here.
-    """
+    """Pickled values are read as they were written, or not at all."""
     now, was = new.description, text_in(stored, "name")
     if now["kind"] != PICKLE:
         raise Refused(f"was pickled {was} and is {new.name}; pickled values do not evolve")

@@ -68,9 +68,7 @@ def message_form(cls: Any) -> Form | None:
 def reader(cls: Any, keep_unknown: bool) -> Convert:
     """What makes messages of their bytes.
 
-    Args:
-        cls: of the messages.
-        keep_unknown: whether fields that the class does not have stay in the message.
+    `keep_unknown`: whether fields that the class does not have stay in the message.
     """
 
     def read(plain: Any) -> Any:

@@ -34,11 +34,7 @@ Resolve = Callable[[Any], Form]
 
 
 def record_form(cls: type, resolve: Resolve) -> Form | None:
-    """The form of a record class; None when the class is no record.
-
-    Raises:
-        UsageError: a field has no usable annotation.
-    """
+    """The form of a record class; None when the class is no record."""
     if is_typeddict(cls):
         return _typed_dict_form(cls, resolve)
     if dataclasses.is_dataclass(cls):

@@ -26,9 +26,6 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 class Singles:
     """A serializer, applied to values one by one.
 
-    Args:
-        serializer: of the values.
-
     Example:
         >>> from headgate.serde.resolve import serializer_for
         >>> numbers = serializer_for(int)
@@ -46,11 +43,7 @@ class Singles:
             self._decode = msgpack_decoder(list[form.wire], ext_hook=untag).decode  # type: ignore[name-defined]
 
     def encode(self, values: Sequence[Any]) -> list[bytes]:
-        """The bytes of each value; values are trusted to be of the type.
-
-        Raises:
-            UsageError: a value cannot be encoded.
-        """
+        """The bytes of each value; values are trusted to be of the type."""
         if self._form is not None:
             to_plain = self._form.to_plain
             try:
@@ -62,11 +55,7 @@ class Singles:
         return [encode((value,)) for value in values]
 
     def decode(self, batches: Sequence[bytes]) -> list[Any]:
-        """The value in each of the bytes.
-
-        Raises:
-            StorageError: bytes are no batch of one value.
-        """
+        """The value in each of the bytes."""
         if self._form is not None:
             from_plain, decode = self._form.from_plain, self._decode
             try:

@@ -129,10 +129,7 @@ class FormSerializer(TypeSerializer[Any]):
     A batch is one byte of mode and msgpack. In the typed mode msgspec alone does the work. A batch
     that msgpack cannot hold as it is (an int beyond 64 bits, a lone surrogate, anywhere in it) is
     written in the tagged mode of the dynamic codec, which is slower and holds everything.
-
-    Args:
-        form: what is known of the type.
-        made: what makes such a serializer in another process, and its arguments; None: nothing does.
+    `made` is what makes such a serializer in another process, and its arguments; without it nothing does.
     """
 
     def __init__(
@@ -149,11 +146,7 @@ class FormSerializer(TypeSerializer[Any]):
         return self._made
 
     def encode_many(self, values: Sequence[Any]) -> bytes:
-        """Encode a batch; values are trusted to be of the type.
-
-        Raises:
-            UsageError: a value cannot be encoded.
-        """
+        """Encode a batch; values are trusted to be of the type."""
         to_plain = self.form.to_plain
         try:
             plain = list(values) if to_plain is None else [to_plain(value) for value in values]
@@ -167,11 +160,7 @@ class FormSerializer(TypeSerializer[Any]):
             ) from None
 
     def decode_many(self, data: Buffer, count: int) -> list[Any]:
-        """Decode a batch.
-
-        Raises:
-            StorageError: the bytes are not such a batch.
-        """
+        """Decode a batch."""
         view, from_plain = memoryview(data), self.form.from_plain
         try:
             if view[0] > _MODE_TAGGED:
@@ -187,11 +176,7 @@ class FormSerializer(TypeSerializer[Any]):
         return values
 
     def encode_checked(self, values: Sequence[Any]) -> bytes:
-        """Encode a batch of values that are made sure to be of the type.
-
-        Raises:
-            UsageError: a value is of another type; the message shows the first.
-        """
+        """Encode a batch of values that are made sure to be of the type."""
         if self.form.description["kind"] in _EXACT:
             classes = self.form.classes | self.form.guests
             if set(map(type, values)) <= classes:

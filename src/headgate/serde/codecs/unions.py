@@ -115,12 +115,7 @@ def _places(members: Sequence[Form], name: str) -> dict[type, int]:
 
 
 def literal_form(values: Sequence[Any], scalars: Sequence[Form]) -> Form:
-    """``Literal[...]``: stored as its values' own types.
-
-    Args:
-        values: the literal's values.
-        scalars: the forms of their types.
-    """
+    """``Literal[...]``: stored as its values' own types."""
     base = scalars[0] if len(scalars) == 1 else union_form(scalars)
     allowed = {(type(value), value) for value in values}
     convert = base.to_plain

@@ -17,11 +17,7 @@ from headgate.serde.serializer import TypeSerializer
 
 
 class DescriptionRules:
-    """Implements `serde.registry.Rules`.
-
-    Args:
-        serializer_for: gives the serializer of an annotation.
-    """
+    """Implements `serde.registry.Rules`."""
 
     def __init__(self, serializer_for: Callable[[Any], TypeSerializer[Any]]) -> None:
         self._serializer_for = serializer_for

@@ -42,11 +42,7 @@ _ORDER: Final = ("int", "long", "float", "double")
 
 
 def evolve_avro(stored: Description, new: Form) -> Reading:
-    """How Avro values of a stored description are read as those of a form.
-
-    Raises:
-        Refused: the schemas cannot be resolved; says where and what to do.
-    """
+    """How Avro values of a stored description are read as those of a form."""
     if new.description["kind"] != "avro":
         raise Refused(f"was Avro {text_in(stored, 'name')} and is {new.name}; keep hg.avro in the annotation")
     try:

@@ -38,11 +38,7 @@ _SAME_BYTES: Final = (
 
 
 def evolve_message(stored: Description, new: Form) -> Reading:
-    """How messages of a stored description are read as those of a form.
-
-    Raises:
-        Refused: a field, or the message itself, does not fit; says which and what to do.
-    """
+    """How messages of a stored description are read as those of a form."""
     name = text_in(stored, "name")
     if new.description["kind"] != "protobuf":
         raise Refused(f"was the Protobuf message {name} and is {new.name}")

@@ -26,11 +26,7 @@ Evolve = Callable[[Description, Form], Reading]
 
 
 def evolve_record(stored: Description, new: Form, evolve: Evolve) -> Reading:
-    """How records of a stored description are read as those of a form.
-
-    Raises:
-        Refused: a field, or the class itself, does not fit; says which and what to do.
-    """
+    """How records of a stored description are read as those of a form."""
     record = _as_dict(stored) if new is ANY and stored["kind"] == "typeddict" else new.record
     name = text_in(stored, "name")
     if record is None:

@@ -27,9 +27,6 @@ from headgate.serde.serializer import TypeSerializer
 def judge(stored: Description, current: TypeSerializer[Any]) -> Compatibility:
     """Whether bytes of a stored description can become values of a declared type.
 
-    Raises:
-        StorageError: the description is damaged.
-
     Example:
         >>> from headgate.serde.resolve import serializer_for
         >>> judge(serializer_for(int).describe(), serializer_for(int | None))
@@ -47,10 +44,6 @@ def reader_for(stored: Description, current: TypeSerializer[Any]) -> Reader:
     """What reads batches of a stored description as values of a declared type.
 
     Bytes that are as the serializer itself would write them are left to it.
-
-    Raises:
-        StorageError: the description is damaged.
-        UsageError: they are incompatible; says why.
     """
     if _by_snapshots(stored, current):
         return reader_of_stored(stored, current)

@@ -46,11 +46,7 @@ _EXACT_FLOATS: Final = 2**53
 
 @stored_description()
 def judge_description(stored: Description, current: TypeSerializer[Any]) -> Compatibility:
-    """Whether bytes of a stored built-in description can become values of a built-in serializer.
-
-    Raises:
-        StorageError: the description is damaged.
-    """
+    """Whether bytes of a stored built-in description can become values of a built-in serializer."""
     try:
         return evolve(stored, form_of(current)).verdict
     except Refused as refused:
@@ -58,11 +54,7 @@ def judge_description(stored: Description, current: TypeSerializer[Any]) -> Comp
 
 
 def reading_serializer(stored: Description, current: TypeSerializer[Any]) -> TypeSerializer[Any]:
-    """What decodes bytes of a stored built-in description as values of a built-in serializer.
-
-    Raises:
-        UsageError: they are incompatible; says why.
-    """
+    """What decodes bytes of a stored built-in description as values of a built-in serializer."""
     try:
         reading = evolve(stored, form_of(current))
     except Refused as refused:
@@ -88,11 +80,7 @@ def form_of(serializer: TypeSerializer[Any]) -> Form:
 
 
 def evolve(stored: Description, new: Form) -> Reading:
-    """How values of a stored description are read as a form's.
-
-    Raises:
-        Refused: they cannot be.
-    """
+    """How values of a stored description are read as a form's."""
     if isinstance(compare(stored, new.description), AsIs):
         return Reading(AsIs(), new.wire, new.from_plain)
     if stored.get("version") != 1:

@@ -32,12 +32,7 @@ _VERSION: Final = 1
 
 
 def judge_stored(stored: Description, current: TypeSerializer[Any]) -> TypeSerializerSchemaCompatibility[Any]:
-    """What becomes of bytes of a stored description under the program's serializer.
-
-    Raises:
-        UsageError: a class that is needed to judge is gone, or judges in a wrong way.
-        StorageError: the stored snapshot is damaged.
-    """
+    """What becomes of bytes of a stored description under the program's serializer."""
     return judge_snapshot(stored_snapshot(stored, current), current, writer_of(stored))
 
 
@@ -46,13 +41,7 @@ def judge_snapshot(
 ) -> TypeSerializerSchemaCompatibility[Any]:
     """The new serializer's snapshot judges an old one; an incompatible verdict names both serializers.
 
-    Args:
-        old_snapshot: what was stored.
-        current: the program's serializer.
-        writer: what the one that wrote the values is called.
-
-    Raises:
-        UsageError: neither judges, or what judges raises or gives something else.
+    `writer` is what the serializer that wrote the values is called.
     """
     new_snapshot = current.snapshot()
     name = logical_name(type(new_snapshot))
@@ -82,13 +71,7 @@ def judge_snapshot(
 def stored_snapshot(stored: Description, current: TypeSerializer[Any]) -> Snapshot:
     """The snapshot that a stored description holds or stands for.
 
-    Args:
-        stored: the description.
-        current: the program's serializer, whose snapshot classes are looked at first.
-
-    Raises:
-        UsageError: the class of a snapshot is gone, or the description is of a later version.
-        StorageError: a snapshot is damaged.
+    The snapshot classes of the program's serializer `current` are looked at first.
     """
     if stored["kind"] == "custom":
         if stored.get("version") != _VERSION:
@@ -111,11 +94,7 @@ def snapshot_classes(snapshot: Snapshot) -> tuple[SnapshotClass, ...]:
 
 
 def reader_of_stored(stored: Description, current: TypeSerializer[Any]) -> Reader:
-    """What reads batches of a stored description as values of the program's serializer.
-
-    Raises:
-        UsageError: they are incompatible; says why.
-    """
+    """What reads batches of a stored description as values of the program's serializer."""
     old_snapshot = stored_snapshot(stored, current)
     judged = judge_snapshot(old_snapshot, current, writer_of(stored))
     if isinstance(judged.verdict, Incompatible):

@@ -13,9 +13,6 @@ from headgate.common.errors import HeadgateError, StorageError
 def stored_description() -> Iterator[None]:
     """Around what walks over the stored description of a serializer.
 
-    Raises:
-        StorageError: the description lacks a part or has one of another type.
-
     Example:
         >>> with stored_description():
         ...     {"version": 1}["kind"]

@@ -16,12 +16,7 @@ _creating: Final = threading.RLock()
 
 
 def foreign_metaclass(cls: type, by_reference: Callable[[type], bool]) -> Any:
-    """The metaclass of a class, or the nearest one above it that workers import.
-
-    Args:
-        cls: a class.
-        by_reference: whether workers import a class.
-    """
+    """The metaclass of a class, or the nearest one above it that workers import."""
     found: type = type
     for metaclass in reversed(inspect.getmro(type(cls))):
         if issubclass(metaclass, type):
@@ -42,14 +37,8 @@ def make_under(
 ) -> type:
     """Make a class of a metaclass that the program has defined, without calling that.
 
-    Args:
-        above: the nearest metaclass that is imported, which makes it.
-        metaclass: of the class.
-        name: of the class.
-        bases: its parents, as the program wrote them.
-        body: what the class begins with.
-        tracker: the id under which it is noted.
-        track: notes it, or returns the class that is noted already.
+    `above` is the nearest metaclass that is imported, which makes it; `bases` are as the program wrote them.
+    `track` notes the class under `tracker`, or returns the one that is noted already.
     """
     resolved = types.resolve_bases(bases)
     if resolved is not bases:
@@ -60,25 +49,14 @@ def make_under(
 
 
 def parents_with_hook(cls: type, by_reference: Callable[[type], bool]) -> tuple[type, ...]:
-    """The parents of a class that have an `__init_subclass__` and travel by value.
-
-    Args:
-        cls: a class.
-        by_reference: whether workers import a class.
-    """
+    """The parents of a class that have an `__init_subclass__` and travel by value."""
     return tuple(
         base for base in cls.__mro__[1:] if "__init_subclass__" in vars(base) and not by_reference(base)
     )
 
 
 def make_without_hooks(make: Any, arguments: tuple[Any, ...], hooked: tuple[type, ...]) -> type:
-    """Make a class without calling `__init_subclass__` of its shipped parents a second time.
-
-    Args:
-        make: makes the class.
-        arguments: of `make`.
-        hooked: the parents.
-    """
+    """Make a class without calling `__init_subclass__` of its shipped parents a second time."""
     with _creating:
         hooks = [(base, vars(base)["__init_subclass__"]) for base in hooked if _has_hook(base)]
         for base, _ in hooks:

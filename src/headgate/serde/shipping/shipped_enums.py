@@ -38,16 +38,7 @@ class _Made:
 
 
 def enum_reduction(cls: Any, above: Any, tools: dict[str, Any]) -> tuple[Any, ...]:
-    """Reduce an enumeration for a pickler.
-
-    Args:
-        cls: the enumeration.
-        above: its metaclass, or the nearest one above it that workers import.
-        tools: names of cloudpickle's module.
-
-    Returns:
-        What `pickle.Pickler.reducer_override` returns.
-    """
+    """Reduce an enumeration for a pickler."""
     members = {
         name: (member._value_, _data_of(member, cls._member_type_))
         for name, member in cls.__members__.items()
@@ -83,14 +74,9 @@ def make_enum(
 ) -> type:
     """Make an enumeration with its members; :func:`set_enum` gives it its methods.
 
-    Args:
-        kinds: the metaclass that makes it, which is imported, and its own.
-        bases: its parents.
-        named: its name, qualified name and module.
-        members: the value of each name, aliases included, and the arguments of its data type.
-        boundary: of a Flag, or None.
-        tracker: the id under which it is noted.
-        track: notes it, or returns the class that is noted already.
+    `kinds` are the imported metaclass that makes it, and its own; `named` are name, qualified name and
+    module; `members` has the value of each name, aliases included, and the arguments of its data type.
+    `track` notes the class under `tracker`, or returns the one that is noted already.
     """
     name, qualname, module = named
     above, metaclass = kinds

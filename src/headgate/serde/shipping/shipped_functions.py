@@ -24,12 +24,7 @@ class Cells:
         return id(cell) in self._known
 
     def reduced(self, function: types.FunctionType, usual: Any) -> Any:
-        """Reduce a function for a pickler, with the variables that it shares.
-
-        Args:
-            function: that travels by value.
-            usual: how cloudpickle reduces it.
-        """
+        """Reduce a function for a pickler, with the variables that it shares."""
         closure = function.__closure__
         if closure is None or not isinstance(usual, tuple):
             return usual

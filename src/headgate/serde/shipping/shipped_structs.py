@@ -48,15 +48,7 @@ def is_struct(cls: type) -> bool:
 
 
 def struct_reduction(cls: Any, tools: dict[str, Any]) -> tuple[Any, ...]:
-    """Reduce a struct for a pickler.
-
-    Args:
-        cls: the class.
-        tools: names of cloudpickle's module.
-
-    Returns:
-        What `pickle.Pickler.reducer_override` returns.
-    """
+    """Reduce a struct for a pickler."""
     fields = _own_fields(cls)
     config = cls.__struct_config__
     options = {name: getattr(config, name) for name in _OPTIONS if hasattr(config, name)}
@@ -89,16 +81,8 @@ def make_struct(
 ) -> type:
     """Make a struct with its fields; :func:`set_struct` gives it types and methods.
 
-    Args:
-        metaclass: of the class.
-        named: its name, qualified name and module.
-        bases: its parents, as the program wrote them.
-        fields: the arguments of `field` for each field that the class itself declares.
-        field: `msgspec.field`.
-        options: of the class.
-        has_post_init: whether it has a `__post_init__`, which the metaclass looks up only now.
-        tracker: the id under which it is noted.
-        track: notes it, or returns the class that is noted already.
+    `fields` are the arguments of `field` (`msgspec.field`) for each field that the class itself declares. The
+    metaclass looks `__post_init__` up only now. `track` is as for an enumeration.
     """
     name, qualname, module = named
 

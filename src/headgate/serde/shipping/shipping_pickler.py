@@ -30,11 +30,7 @@ from headgate.serde.shipping.shipped_structs import is_struct, struct_reduction
 
 
 def shipping_pickler(pickler: Any) -> Any:
-    """Return the class of picklers that ship programs.
-
-    Args:
-        pickler: the `Pickler` of cloudpickle, the framework's or that of a program's own packages.
-    """
+    """Return the class of picklers that ship programs."""
     tools = pickler.dump.__globals__
 
     class ShippingPickler(pickler):  # type: ignore[misc]  # the package has no types
@@ -138,9 +134,7 @@ def _without_slots(attributes: dict[str, Any], cls: type, declared: Any) -> dict
 def _note_globals_of_classes(code: types.CodeType, names: dict[str, None]) -> None:
     """Add the names that bodies of classes within a function load, to those of globals that travel with it.
 
-    Args:
-        code: of the function, or of a body or function in it.
-        names: what cloudpickle has found, and keeps for this function.
+    `names` are what cloudpickle has found, and keeps for this function.
     """
     for inner in code.co_consts:
         if isinstance(inner, types.CodeType):

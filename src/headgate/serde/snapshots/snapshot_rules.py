@@ -36,12 +36,7 @@ class SerializerRegistry:
     def register(self, serializer: Any, where: str) -> None:
         """Check a declared serializer and those nested in it.
 
-        Args:
-            serializer: what the program gave.
-            where: the state and its place in the program, for the error.
-
-        Raises:
-            UsageError: values that it writes might not be readable later; says what to change.
+        `where` names the state and its place in the program, for the error.
         """
         check_is_serializer(serializer, where)
         for one in _with_nested(serializer, where):
@@ -64,11 +59,7 @@ class SerializerRegistry:
 
 
 def check_is_serializer(serializer: Any, where: str) -> None:
-    """Refuse what is no serializer.
-
-    Raises:
-        UsageError: naming `where`.
-    """
+    """Refuse what is no serializer."""
     if isinstance(serializer, type):
         name = serializer.__qualname__
         raise UsageError(f"{where} got the class {name}; pass an instance of a TypeSerializer: {name}()")
@@ -79,11 +70,7 @@ def check_is_serializer(serializer: Any, where: str) -> None:
 def part_serializers(
     types: Sequence[Any], given: Sequence[TypeSerializer[Any] | None], what: str
 ) -> list[TypeSerializer[Any]]:
-    """The serializers of a state's parts: those that are given, and else those of the types.
-
-    Raises:
-        UsageError: a type has no serializer, or what is given is none; says of what.
-    """
+    """The serializers of a state's parts: those that are given, and else those of the types."""
     found = []
     for hint, serializer in zip(types, given or (None,) * len(types), strict=True):
         if serializer is not None:

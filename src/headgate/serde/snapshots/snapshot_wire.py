@@ -26,13 +26,7 @@ SnapshotClass = type[TypeSerializerSnapshot[Any]]
 def snapshot_from_bytes(data: bytes, known: Collection[SnapshotClass] = ()) -> TypeSerializerSnapshot[Any]:
     """The snapshot of a stored form.
 
-    Args:
-        data: the stored form.
-        known: classes that are looked at first, also under their former names.
-
-    Raises:
-        StorageError: the bytes are damaged, or of a version that is not read.
-        UsageError: the class cannot be found, or is no snapshot class.
+    Classes in `known` are looked at first, also under their former names.
     """
     view = DataInputView(data)
     version = view.read_int()
@@ -47,12 +41,7 @@ def snapshot_from_bytes(data: bytes, known: Collection[SnapshotClass] = ()) -> T
 
 
 def read_versioned(view: DataInputView, known: Collection[SnapshotClass] = ()) -> TypeSerializerSnapshot[Any]:
-    """Read one snapshot; see :func:`snapshot_from_bytes`.
-
-    Raises:
-        StorageError: the bytes are damaged, or of a version that is not read.
-        UsageError: the class cannot be found, or is no snapshot class.
-    """
+    """Read one snapshot; see :func:`snapshot_from_bytes`."""
     name, version, body = view.read_utf(), view.read_int(), DataInputView(view.read_bytes())
     snapshot = _made(_class_of(name, known), name)
     if isinstance(snapshot, NestsSnapshots):
@@ -76,11 +65,7 @@ def read_versioned(view: DataInputView, known: Collection[SnapshotClass] = ()) -
 
 
 class NestsSnapshots:
-    """The part of a snapshot that reads further ones.
-
-    Attributes:
-        known: classes that are looked at first when they are read.
-    """
+    """The part of a snapshot that reads further ones."""
 
     known: tuple[SnapshotClass, ...] = ()
 

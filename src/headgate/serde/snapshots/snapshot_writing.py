@@ -33,11 +33,7 @@ class WritesItself(Protocol):
 
 
 def snapshot_to_bytes(snapshot: WritesItself) -> bytes:
-    """The stored form of a snapshot.
-
-    Raises:
-        UsageError: it cannot be written, or writes pickled objects.
-    """
+    """The stored form of a snapshot."""
     out = DataOutputView()
     out.write_int(FORM_VERSION)
     write_versioned(out, snapshot)
@@ -45,11 +41,7 @@ def snapshot_to_bytes(snapshot: WritesItself) -> bytes:
 
 
 def write_versioned(out: DataOutputView, snapshot: WritesItself) -> None:
-    """Write name, version and body of a snapshot.
-
-    Raises:
-        UsageError: it cannot be written, or writes pickled objects.
-    """
+    """Write name, version and body of a snapshot."""
     name = logical_name(type(snapshot))
     body = DataOutputView()
     try:

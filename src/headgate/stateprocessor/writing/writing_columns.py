@@ -146,7 +146,7 @@ def _moment(_: Description, given: pa.DataType, where: str) -> Fit | None:
     return fit
 
 
-_MOMENT: Final = arrow_type({"kind": "datetime"})
+_MOMENT: Final[pa.DataType] = arrow_type({"kind": "datetime"})
 
 
 def _uuid(_: Description, given: pa.DataType, where: str) -> Fit | None:
@@ -219,7 +219,7 @@ def _struct(
         fit_of(part, given.field(place).type, f"{where}.{name}")
         for place, (name, part) in zip(places, fields.items(), strict=True)
     ]
-    type_ = arrow_type(stored)
+    type_: pa.DataType = arrow_type(stored)
 
     def fit(array: pa.Array) -> pa.Array:
         valid = array.is_valid() if array.null_count else None
