@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -19,13 +19,15 @@ from headgate.serde.serializer import (
 )
 from headgate.serde.snapshots.snapshot_views import DataInputView, DataOutputView
 
+T = TypeVar("T")
+
 _VERSION: Final = 1
 
 
 _descriptions: Final = msgpack_decoder(dict[str, Any])
 
 
-class DescribedSnapshot(TypeSerializerSnapshot[Any]):
+class DescribedSnapshot(TypeSerializerSnapshot[T]):
     """What a serializer chosen by an annotation leaves beside the values that it has written.
 
     A serializer that takes the place of a built-in one judges such a snapshot.
@@ -44,7 +46,7 @@ class DescribedSnapshot(TypeSerializerSnapshot[Any]):
     """
 
     def __init__(
-        self, description: Description | None = None, serializer: TypeSerializer[Any] | None = None
+        self, description: Description | None = None, serializer: TypeSerializer[T] | None = None
     ) -> None:
         self.description: dict[str, Plain] = dict(description or {})
         self._serializer = serializer
@@ -71,21 +73,21 @@ class DescribedSnapshot(TypeSerializerSnapshot[Any]):
             raise StorageError("a stored description has no kind; it is damaged")
         self.description = found
 
-    def restore_serializer(self) -> TypeSerializer[Any]:
+    def restore_serializer(self) -> TypeSerializer[T]:
         """A serializer of the described type, whose classes are looked up by their names."""
         if self._serializer is None:
             self._serializer = rules().serializer_of(self.description)
         return self._serializer
 
-    def restore_serializer_for(self, new_serializer: TypeSerializer[Any]) -> TypeSerializer[Any]:
+    def restore_serializer_for(self, new_serializer: TypeSerializer[T]) -> TypeSerializer[T]:
         """What reads the described values as those of another built-in serializer; no class is needed."""
         if isinstance(new_serializer.snapshot(), DescribedSnapshot):
             return rules().reading(self.description, new_serializer)
         return self.restore_serializer()
 
     def resolve_schema_compatibility(
-        self, old_snapshot: TypeSerializerSnapshot[Any]
-    ) -> TypeSerializerSchemaCompatibility[Any]:
+        self, old_snapshot: TypeSerializerSnapshot[T]
+    ) -> TypeSerializerSchemaCompatibility[T]:
         """Judge by the rules of changed types; what a serializer of the user's wrote is incompatible."""
         if not isinstance(old_snapshot, DescribedSnapshot):
             return TypeSerializerSchemaCompatibility.incompatible(

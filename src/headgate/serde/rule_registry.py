@@ -7,26 +7,28 @@ no built-in serializer of a declared type, registers the rules when it is loaded
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol, TypeVar
 
 from headgate.common.errors import InternalError
 from headgate.common.plain_data import Description
 from headgate.serde.compatibility import Compatibility
 from headgate.serde.serializer import TypeSerializer
 
+T = TypeVar("T")
+
 
 class Rules(Protocol):
     """What is known of values by their stored description: kind, version and parameters."""
 
-    def serializer_of(self, description: Description) -> TypeSerializer[Any]:
+    def serializer_of(self, description: Description) -> TypeSerializer[T]:
         """A serializer of the described type, whose classes are looked up by their names."""
         ...
 
-    def reading(self, description: Description, new: TypeSerializer[Any]) -> TypeSerializer[Any]:
+    def reading(self, description: Description, new: TypeSerializer[T]) -> TypeSerializer[T]:
         """What reads described values as those of another built-in serializer."""
         ...
 
-    def judge(self, description: Description, new: TypeSerializer[Any]) -> Compatibility:
+    def judge(self, description: Description, new: TypeSerializer[T]) -> Compatibility:
         """Whether described values can become those of another built-in serializer."""
         ...
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import itemgetter
-from typing import Any, Final
+from typing import Final, Generic, TypeVar
 
 import msgspec
 
@@ -18,12 +18,14 @@ from headgate.serde.codecs.dynamic import untag
 from headgate.serde.codecs.type_codec import FormSerializer
 from headgate.serde.serializer import TypeSerializer
 
+T = TypeVar("T")
+
 _ONE: Final = MODE_TYPED + b"\x91"  # msgpack's head of a list of one
 _mode_of: Final = itemgetter(0)
 _encode: Final = msgspec.msgpack.Encoder().encode
 
 
-class Singles:
+class Singles(Generic[T]):
     """A serializer, applied to values one by one.
 
     Example:
@@ -35,14 +37,14 @@ class Singles:
         [7, 18446744073709551616]
     """
 
-    def __init__(self, serializer: TypeSerializer[Any]) -> None:
+    def __init__(self, serializer: TypeSerializer[T]) -> None:
         self._serializer = serializer
         form = serializer.form if type(serializer) is FormSerializer else None
         self._form = form
         if form is not None:
             self._decode = msgpack_decoder(list[form.wire], ext_hook=untag).decode  # type: ignore[name-defined]
 
-    def encode(self, values: Sequence[Any]) -> list[bytes]:
+    def encode(self, values: Sequence[T]) -> list[bytes]:
         """The bytes of each value; values are trusted to be of the type."""
         if self._form is not None:
             to_plain = self._form.to_plain
@@ -54,7 +56,7 @@ class Singles:
         encode = self._serializer.encode_many
         return [encode((value,)) for value in values]
 
-    def decode(self, batches: Sequence[bytes]) -> list[Any]:
+    def decode(self, batches: Sequence[bytes]) -> list[T]:
         """The value in each of the bytes."""
         if self._form is not None:
             from_plain, decode = self._form.from_plain, self._decode

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import reduce
 from operator import or_
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from headgate.common.errors import UsageError
 from headgate.common.plain_data import Description, mapping_in, mappings_in, text_in
@@ -15,6 +15,8 @@ from headgate.serde.evolution.older_shapes import judge_description, reading_ser
 from headgate.serde.logical_names import class_named
 from headgate.serde.serializer import TypeSerializer
 
+T = TypeVar("T")
+
 
 class DescriptionRules:
     """Implements `serde.registry.Rules`."""
@@ -22,15 +24,15 @@ class DescriptionRules:
     def __init__(self, serializer_for: Callable[[Any], TypeSerializer[Any]]) -> None:
         self._serializer_for = serializer_for
 
-    def serializer_of(self, description: Description) -> TypeSerializer[Any]:
+    def serializer_of(self, description: Description) -> TypeSerializer[T]:
         """See the protocol."""
         return reading_serializer(description, self._serializer_for(_hint_of(description)))
 
-    def reading(self, description: Description, new: TypeSerializer[Any]) -> TypeSerializer[Any]:
+    def reading(self, description: Description, new: TypeSerializer[T]) -> TypeSerializer[T]:
         """See the protocol."""
         return reading_serializer(description, new)
 
-    def judge(self, description: Description, new: TypeSerializer[Any]) -> Compatibility:
+    def judge(self, description: Description, new: TypeSerializer[T]) -> Compatibility:
         """See the protocol."""
         return judge_description(description, new)
 

@@ -6,7 +6,7 @@ read, the new serializer's snapshot judges.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypeVar
 
 from headgate.common.plain_data import Description
 from headgate.serde.codecs.dynamic import DynamicSerializer
@@ -22,9 +22,11 @@ from headgate.serde.evolution.snapshot_judgement import judge_stored, reader_of_
 from headgate.serde.evolution.undecodable import stored_description
 from headgate.serde.serializer import TypeSerializer
 
+T = TypeVar("T")
+
 
 @stored_description()
-def judge(stored: Description, current: TypeSerializer[Any]) -> Compatibility:
+def judge(stored: Description, current: TypeSerializer[T]) -> Compatibility:
     """Whether bytes of a stored description can become values of a declared type.
 
     Example:
@@ -40,7 +42,7 @@ def judge(stored: Description, current: TypeSerializer[Any]) -> Compatibility:
 
 
 @stored_description()
-def reader_for(stored: Description, current: TypeSerializer[Any]) -> Reader:
+def reader_for(stored: Description, current: TypeSerializer[T]) -> Reader:
     """What reads batches of a stored description as values of a declared type.
 
     Bytes that are as the serializer itself would write them are left to it.
@@ -50,5 +52,5 @@ def reader_for(stored: Description, current: TypeSerializer[Any]) -> Reader:
     return reading_serializer(stored, current).decode_many
 
 
-def _by_snapshots(stored: Description, current: TypeSerializer[Any]) -> bool:
+def _by_snapshots(stored: Description, current: TypeSerializer[T]) -> bool:
     return holds_custom(stored) or not isinstance(current, FormSerializer | DynamicSerializer)

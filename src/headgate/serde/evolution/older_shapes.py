@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from headgate.common.errors import UsageError
 from headgate.common.former_names import former_names
@@ -37,6 +37,8 @@ from headgate.serde.evolution.readings import PartRefused, Reading, Refused, cha
 from headgate.serde.evolution.undecodable import stored_description
 from headgate.serde.serializer import Buffer, TypeSerializer
 
+T = TypeVar("T")
+
 Reader = Callable[[Buffer, int], list[Any]]
 
 _CONTAINERS: Final[dict[str, type]] = {"list": list, "set": set, "frozenset": frozenset, "tuple_of": tuple}
@@ -45,7 +47,7 @@ _EXACT_FLOATS: Final = 2**53
 
 
 @stored_description()
-def judge_description(stored: Description, current: TypeSerializer[Any]) -> Compatibility:
+def judge_description(stored: Description, current: TypeSerializer[T]) -> Compatibility:
     """Whether bytes of a stored built-in description can become values of a built-in serializer."""
     try:
         return evolve(stored, form_of(current)).verdict
@@ -53,7 +55,7 @@ def judge_description(stored: Description, current: TypeSerializer[Any]) -> Comp
         return Incompatible(refused.why)
 
 
-def reading_serializer(stored: Description, current: TypeSerializer[Any]) -> TypeSerializer[Any]:
+def reading_serializer(stored: Description, current: TypeSerializer[T]) -> TypeSerializer[T]:
     """What decodes bytes of a stored built-in description as values of a built-in serializer."""
     try:
         reading = evolve(stored, form_of(current))
@@ -74,7 +76,7 @@ def holds_custom(stored: Description) -> bool:
 _PARTS: Final[dict[str, tuple[str, ...]]] = {"list": ("of",), "dict": ("key", "value")}
 
 
-def form_of(serializer: TypeSerializer[Any]) -> Form:
+def form_of(serializer: TypeSerializer[T]) -> Form:
     """The form of a built-in serializer; the self-describing one has that of Any."""
     return serializer.form if isinstance(serializer, FormSerializer) else ANY
 

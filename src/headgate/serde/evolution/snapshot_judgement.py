@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import headgate.serde.resolve  # noqa: F401 - registers the rules that described snapshots ask for
 from headgate.common.errors import HeadgateError, StorageError, UsageError
@@ -23,7 +23,9 @@ from headgate.serde.serializer import (
 )
 from headgate.serde.snapshots.snapshot_wire import SnapshotClass, snapshot_from_bytes
 
-Snapshot = TypeSerializerSnapshot[Any]
+T = TypeVar("T")
+
+_Snapshot = TypeSerializerSnapshot[Any]
 
 UNNAMED: Final = "the one before"
 """The serializer that wrote stored values, where nobody knows what it is called."""
@@ -31,14 +33,14 @@ UNNAMED: Final = "the one before"
 _VERSION: Final = 1
 
 
-def judge_stored(stored: Description, current: TypeSerializer[Any]) -> TypeSerializerSchemaCompatibility[Any]:
+def judge_stored(stored: Description, current: TypeSerializer[T]) -> TypeSerializerSchemaCompatibility[T]:
     """What becomes of bytes of a stored description under the program's serializer."""
     return judge_snapshot(stored_snapshot(stored, current), current, writer_of(stored))
 
 
 def judge_snapshot(
-    old_snapshot: Snapshot, current: TypeSerializer[Any], writer: str = UNNAMED
-) -> TypeSerializerSchemaCompatibility[Any]:
+    old_snapshot: TypeSerializerSnapshot[T], current: TypeSerializer[T], writer: str = UNNAMED
+) -> TypeSerializerSchemaCompatibility[T]:
     """The new serializer's snapshot judges an old one; an incompatible verdict names both serializers.
 
     `writer` is what the serializer that wrote the values is called.
@@ -68,7 +70,7 @@ def judge_snapshot(
     )
 
 
-def stored_snapshot(stored: Description, current: TypeSerializer[Any]) -> Snapshot:
+def stored_snapshot(stored: Description, current: TypeSerializer[T]) -> TypeSerializerSnapshot[Any]:
     """The snapshot that a stored description holds or stands for.
 
     The snapshot classes of the program's serializer `current` are looked at first.
@@ -88,12 +90,12 @@ def stored_snapshot(stored: Description, current: TypeSerializer[Any]) -> Snapsh
     return make([stored_snapshot(mapping_in(stored, part), current) for part in parts])
 
 
-def snapshot_classes(snapshot: Snapshot) -> tuple[SnapshotClass, ...]:
+def snapshot_classes(snapshot: TypeSerializerSnapshot[T]) -> tuple[SnapshotClass, ...]:
     """The classes of a snapshot and of those nested in it."""
     return tuple(dict.fromkeys(map(type, _with_nested(snapshot))))
 
 
-def reader_of_stored(stored: Description, current: TypeSerializer[Any]) -> Reader:
+def reader_of_stored(stored: Description, current: TypeSerializer[T]) -> Reader:
     """What reads batches of a stored description as values of the program's serializer."""
     old_snapshot = stored_snapshot(stored, current)
     judged = judge_snapshot(old_snapshot, current, writer_of(stored))
@@ -103,8 +105,10 @@ def reader_of_stored(stored: Description, current: TypeSerializer[Any]) -> Reade
 
 
 def reading(
-    judged: TypeSerializerSchemaCompatibility[Any], old_snapshot: Snapshot, current: TypeSerializer[Any]
-) -> TypeSerializer[Any]:
+    judged: TypeSerializerSchemaCompatibility[T],
+    old_snapshot: TypeSerializerSnapshot[T],
+    current: TypeSerializer[T],
+) -> TypeSerializer[T]:
     """What decodes the old bytes after a verdict that is not incompatible."""
     if judged.is_compatible_as_is:
         return current
@@ -113,7 +117,7 @@ def reading(
     return old_snapshot.restore_serializer_for(current)
 
 
-def _with_nested(snapshot: Snapshot) -> Iterator[Snapshot]:
+def _with_nested(snapshot: TypeSerializerSnapshot[T]) -> Iterator[TypeSerializerSnapshot[T]]:
     yield snapshot
     if isinstance(snapshot, CompositeTypeSerializerSnapshot):
         for nested in snapshot.nested_snapshots:
@@ -134,7 +138,7 @@ def _name_of(stored: Description) -> str:
     return f"{kind}[{inner}]" if inner else kind
 
 
-_CONTAINERS: Final[dict[str, tuple[Callable[[list[Snapshot]], Snapshot], tuple[str, ...]]]] = {
+_CONTAINERS: Final[dict[str, tuple[Callable[[list[_Snapshot]], _Snapshot], tuple[str, ...]]]] = {
     "list": (ListSerializerSnapshot.of_nested, ("of",)),
     "dict": (MapSerializerSnapshot.of_nested, ("key", "value")),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from headgate.common.errors import HeadgateError, UsageError
 from headgate.common.process.interruptions import let_pass
@@ -15,6 +15,8 @@ from headgate.serde.logical_names import logical_name
 from headgate.serde.resolve import serializer_for
 from headgate.serde.serializer import TypeSerializer, TypeSerializerSnapshot
 from headgate.serde.snapshots.snapshot_wire import snapshot_from_bytes, snapshot_to_bytes
+
+T = TypeVar("T")
 
 _PAIRS = (("encode", "decode"), ("encode_many", "decode_many"))
 
@@ -68,8 +70,8 @@ def check_is_serializer(serializer: Any, where: str) -> None:
 
 
 def part_serializers(
-    types: Sequence[Any], given: Sequence[TypeSerializer[Any] | None], what: str
-) -> list[TypeSerializer[Any]]:
+    types: Sequence[Any], given: Sequence[TypeSerializer[T] | None], what: str
+) -> list[TypeSerializer[T]]:
     """The serializers of a state's parts: those that are given, and else those of the types."""
     found = []
     for hint, serializer in zip(types, given or (None,) * len(types), strict=True):
@@ -79,7 +81,7 @@ def part_serializers(
     return found
 
 
-def _with_nested(serializer: TypeSerializer[Any], where: str) -> Iterator[TypeSerializer[Any]]:
+def _with_nested(serializer: TypeSerializer[T], where: str) -> Iterator[TypeSerializer[T]]:
     """Nested ones first: what is wrong with one of them is wrong with the whole."""
     snapshot = _snapshot_of(serializer, where)
     if isinstance(snapshot, CompositeTypeSerializerSnapshot):
@@ -89,7 +91,7 @@ def _with_nested(serializer: TypeSerializer[Any], where: str) -> Iterator[TypeSe
     yield serializer
 
 
-def _check_methods(serializer: TypeSerializer[Any], where: str) -> None:
+def _check_methods(serializer: TypeSerializer[T], where: str) -> None:
     cls = type(serializer)
     there = [
         pair
@@ -108,7 +110,7 @@ def _check_methods(serializer: TypeSerializer[Any], where: str) -> None:
         )
 
 
-def _snapshot_of(serializer: TypeSerializer[Any], where: str) -> TypeSerializerSnapshot[Any]:
+def _snapshot_of(serializer: TypeSerializer[T], where: str) -> TypeSerializerSnapshot[T]:
     try:
         snapshot: Any = serializer.snapshot()
     except HeadgateError:
@@ -155,7 +157,7 @@ def _importable(module: str) -> bool:
         return False
 
 
-def _check_round_trip(snapshot: TypeSerializerSnapshot[Any], where: str) -> None:
+def _check_round_trip(snapshot: TypeSerializerSnapshot[T], where: str) -> None:
     """Whether what the snapshot writes is read by an instance that is made without arguments."""
     try:
         known = {type(snapshot): None}

@@ -7,7 +7,7 @@ has or had the name, else what the name imports.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
+from typing import Any, TypeVar
 
 from headgate.common.errors import HeadgateError, StorageError, UsageError
 from headgate.common.former_names import former_names
@@ -19,6 +19,8 @@ from headgate.serde.snapshots.snapshot_views import DataInputView
 from headgate.serde.snapshots.snapshot_writing import FORM_VERSION
 from headgate.serde.snapshots.snapshot_writing import snapshot_to_bytes as snapshot_to_bytes
 from headgate.serde.snapshots.snapshot_writing import write_versioned as write_versioned
+
+T = TypeVar("T")
 
 SnapshotClass = type[TypeSerializerSnapshot[Any]]
 
