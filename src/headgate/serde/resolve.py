@@ -18,11 +18,13 @@ from headgate.serde.codecs.pickled_values import holds_pickle, pickled_form
 from headgate.serde.codecs.primitives import ANY, PRIMITIVES, enum_form
 from headgate.serde.codecs.protobuf import is_message, message_form
 from headgate.serde.codecs.record_classes import Resolve, logical_name, record_form
-from headgate.serde.codecs.type_codec import Form, FormSerializer
+from headgate.serde.codecs.type_codec import Form, FormSerializer, Hint
 from headgate.serde.codecs.unions import literal_form, union_form
 from headgate.serde.evolution.description_rules import DescriptionRules
 from headgate.serde.rule_registry import register
 from headgate.serde.serializer import TypeSerializer
+
+V = TypeVar("V")
 
 
 def serializer_for(hint: Any, where: str = "a value") -> TypeSerializer[Any]:
@@ -51,7 +53,7 @@ def serializer_for(hint: Any, where: str = "a value") -> TypeSerializer[Any]:
         raise UsageError(f"{where} is declared as {_shown(hint)}: {error}") from None
 
 
-def record_serializer(hint: Any) -> TypeSerializer[Any] | None:
+def record_serializer(hint: Hint) -> TypeSerializer[Any] | None:
     """The serializer of records of a class with fields; None where the self-describing codec is used.
 
     Records on the way are part of unaligned checkpoints, so none of them is pickled by an annotation.
@@ -73,7 +75,7 @@ def record_serializer(hint: Any) -> TypeSerializer[Any] | None:
     return None if found is None or holds_pickle(found.describe()) else found
 
 
-def composite_serializer(hint: Any) -> TypeSerializer[Any] | None:
+def composite_serializer(hint: Hint) -> TypeSerializer[Any] | None:
     """The serializer of a declared type without fields, such as a union, a tuple of record classes, an Enum.
 
     Example:
@@ -89,7 +91,7 @@ def composite_serializer(hint: Any) -> TypeSerializer[Any] | None:
     return None if holds_pickle(found.describe()) else found
 
 
-def _form(hint: Any, outer: tuple[Any, ...]) -> Form:
+def _form(hint: Hint, outer: tuple[type, ...]) -> Form:
     """The form of a hint; `outer` are the record classes that it is part of."""
     known = PRIMITIVES.get(hint) if _hashable(hint) else None
     if known is not None:
@@ -112,7 +114,7 @@ def _form(hint: Any, outer: tuple[Any, ...]) -> Form:
     raise _unknown(hint)
 
 
-def _annotated(hint: Any, marks: tuple[Any, ...], outer: tuple[Any, ...]) -> Form:
+def _annotated(hint: Hint, marks: tuple[V, ...], outer: tuple[type, ...]) -> Form:
     """The form that a mark chooses; other notes mean nothing here."""
     if avro in marks:
         raise UsageError("hg.avro stands without its schema; write hg.avro(schema)")
@@ -127,7 +129,7 @@ def _annotated(hint: Any, marks: tuple[Any, ...], outer: tuple[Any, ...]) -> For
     return json_form(_form(hint, outer)) if isinstance(mark, JsonMark) else pickled_form(hint)
 
 
-def _generic(hint: Any, origin: Any, args: tuple[Any, ...], outer: tuple[Any, ...]) -> Form:
+def _generic(hint: Hint, origin: Any, args: tuple[Any, ...], outer: tuple[type, ...]) -> Form:
     if not args and hint != tuple[()]:
         return _class(origin, outer)  # List and the like, as typing has them
     if origin in (list, set, frozenset):
@@ -144,7 +146,7 @@ def _generic(hint: Any, origin: Any, args: tuple[Any, ...], outer: tuple[Any, ..
     return form
 
 
-def _of_generic_class(origin: Any, args: tuple[Any, ...], outer: tuple[Any, ...]) -> Form | None:
+def _of_generic_class(origin: Hint, args: tuple[Hint, ...], outer: tuple[type, ...]) -> Form | None:
     """The form of a record class with type arguments, such as ``Pair[int]``."""
     names = getattr(origin, "__parameters__", ())
     if not isinstance(origin, type) or len(names) != len(args):
@@ -161,7 +163,7 @@ def _of_generic_class(origin: Any, args: tuple[Any, ...], outer: tuple[Any, ...]
     return record_form(origin, resolve)
 
 
-def _class(cls: type, outer: tuple[Any, ...]) -> Form:
+def _class(cls: type, outer: tuple[type, ...]) -> Form:
     if cls in (list, set, frozenset, tuple):
         return sequence_form(cls, ANY)
     if cls is dict:
@@ -181,14 +183,14 @@ def _record_form(cls: type, resolve: Resolve) -> Form | None:
     return record_form(cls, resolve) or model_form(cls, resolve)
 
 
-def _literal(values: tuple[Any, ...], outer: tuple[Any, ...]) -> Form:
+def _literal(values: tuple[V, ...], outer: tuple[type, ...]) -> Form:
     kinds = dict.fromkeys(map(type, values))
     if any(issubclass(kind, enum.Enum) for kind in kinds):
         raise UsageError("a Literal of enumeration members is not supported; annotate the enumeration itself")
     return literal_form(values, [_form(kind, outer) for kind in kinds])
 
 
-def _unknown(hint: Any) -> UsageError:
+def _unknown(hint: Hint) -> UsageError:
     return UsageError(
         f"no serializer is known for {_shown(hint)}; use None, bool, int, float, str, bytes, list, tuple, "
         "set, frozenset, dict, a union of these, datetime types, Decimal, UUID, an Enum, a dataclass, "
@@ -198,11 +200,11 @@ def _unknown(hint: Any) -> UsageError:
     )
 
 
-def _shown(hint: Any) -> str:
+def _shown(hint: Hint) -> str:
     return hint.__qualname__ if isinstance(hint, type) and get_origin(hint) is None else str(hint)
 
 
-def _hashable(hint: Any) -> bool:
+def _hashable(hint: Hint) -> bool:
     try:
         hash(hint)
     except TypeError:

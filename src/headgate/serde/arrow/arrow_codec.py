@@ -13,13 +13,10 @@ from typing import Any, Final, Generic, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from headgate.serde.codecs.temporal import Moment
+
 T = TypeVar("T")
 V = TypeVar("V")
-
-Zone = str | int | tuple[int, str] | None
-"""The key of a zone, an offset in microseconds, or an offset with its name."""
-Moment = int | tuple[int, int, Zone]
-"""Microseconds of a wall clock; with fold and zone where there are any."""
 
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 _EPOCH_DAY: Final = 719_163

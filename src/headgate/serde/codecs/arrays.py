@@ -9,13 +9,22 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args, get_origin
 
 from headgate.common.errors import UsageError
 from headgate.common.files.durable import crc32
 from headgate.serde.codecs.primitives import exactly
-from headgate.serde.codecs.type_codec import Convert, Form, copier, describe
+from headgate.serde.codecs.type_codec import Form, Hint, copier, describe
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+T = TypeVar("T", bound="np.generic")
+V = TypeVar("V", bound="pa.RecordBatch | pa.Table")
 
 _BYTES_MAX: Final = 2**32 - 1
 """What msgpack can hold in one piece."""
@@ -39,10 +48,10 @@ def foreign_form(cls: type) -> Form | None:
     return None
 
 
-def array_form(hint: Any) -> Form | None:
+def array_form(hint: Hint) -> Form | None:
     """The form of ``NDArray[X]`` and ``np.ndarray[shape, np.dtype[X]]``; None for another origin."""
     origin = get_origin(hint)
-    if getattr(origin, "__module__", None) != "numpy" or origin.__name__ != "ndarray":
+    if not isinstance(origin, type) or (origin.__module__, origin.__name__) != ("numpy", "ndarray"):
         return None
     shape, dtype = (*get_args(hint), Any, Any)[:2]
     element = (*get_args(dtype), Any)[0]
@@ -52,7 +61,7 @@ def array_form(hint: Any) -> Form | None:
 # -- scalars
 
 
-def _numpy_form(cls: Any) -> Form | None:
+def _numpy_form(cls: type) -> Form | None:
     import numpy as np
 
     if cls is np.ndarray:
@@ -60,7 +69,7 @@ def _numpy_form(cls: Any) -> Form | None:
     return _scalar_form(cls) if issubclass(cls, np.generic) else None
 
 
-def _scalar_form(cls: Any) -> Form:
+def _scalar_form(cls: type[np.generic]) -> Form:
     dtype = _exact_dtype(cls)
     if dtype is None:
         raise UsageError(
@@ -77,20 +86,21 @@ def _scalar_form(cls: Any) -> Form:
     )
 
 
-def _scalar_reader(dtype: Any) -> Convert:
+def _scalar_reader(dtype: np.dtype[T]) -> Callable[[bytes], T]:
     import numpy as np
 
-    def read(plain: Any) -> Any:
+    def read(plain: bytes) -> T:
         if type(plain) is not bytes or len(plain) != dtype.itemsize:
             raise ValueError(f"a {dtype} takes {dtype.itemsize} bytes; got {plain!r:.40}")
         if dtype.kind == "b" and plain > b"\x01":
             raise ValueError(f"a bool is one byte 0 or 1; got {plain!r}")
-        return np.frombuffer(plain, dtype)[0]
+        value: T = np.frombuffer(plain, dtype)[0]
+        return value
 
     return read
 
 
-def _exact_dtype(cls: Any) -> Any:
+def _exact_dtype(cls: type[np.generic]) -> np.dtype[np.generic] | None:
     """The little-endian dtype of a scalar class; None where the class does not tell it."""
     import numpy as np
 
@@ -133,7 +143,7 @@ class ArraySpec:
             raise ValueError(f"got an array of {ndim} dimensions, expected {self.ndim}")
 
 
-def _spec(element: Any, ndim: int | None) -> ArraySpec:
+def _spec(element: type[np.generic], ndim: int | None) -> ArraySpec:
     import numpy as np
 
     if element is Any or element is np.generic:
@@ -149,7 +159,7 @@ def _spec(element: Any, ndim: int | None) -> ArraySpec:
     )
 
 
-def _ndim(shape: Any) -> int | None:
+def _ndim(shape: Hint) -> int | None:
     lengths = get_args(shape)
     return None if get_origin(shape) is not tuple or Ellipsis in lengths else len(lengths)
 
@@ -167,7 +177,7 @@ def _array_form(cls: type, spec: ArraySpec) -> Form:
     )
 
 
-def _array_to_plain(array: Any, spec: ArraySpec) -> tuple[str, tuple[int, ...], bytes]:
+def _array_to_plain(array: NDArray[T], spec: ArraySpec) -> tuple[str, tuple[int, ...], bytes]:
     # A dtype with fields calls itself V and its size, which the check refuses.
     spec.check(array.dtype.str, array.ndim)
     if array.nbytes > _BYTES_MAX:
@@ -175,7 +185,7 @@ def _array_to_plain(array: Any, spec: ArraySpec) -> tuple[str, tuple[int, ...], 
     return array.dtype.str, array.shape, array.tobytes()
 
 
-def _array_from_plain(plain: Any, spec: ArraySpec) -> Any:
+def _array_from_plain(plain: tuple[str, tuple[int, ...], bytes], spec: ArraySpec) -> NDArray[T]:
     import numpy as np
 
     text, shape, data = plain
@@ -190,7 +200,7 @@ def _array_from_plain(plain: Any, spec: ArraySpec) -> Any:
     return array.copy()
 
 
-def _check_elements(array: Any, data: bytes) -> None:
+def _check_elements(array: NDArray[T], data: bytes) -> None:
     """Refuse bytes that stand for no bool or no character; every other dtype takes any."""
     import numpy as np
 
@@ -205,7 +215,7 @@ def _check_elements(array: Any, data: bytes) -> None:
 # -- Arrow
 
 
-def _arrow_form(cls: Any) -> Form:
+def _arrow_form(cls: type) -> Form:
     read = _ARROW_READERS[cls.__name__]
     return Form(
         name=f"pyarrow.{cls.__name__}",
@@ -217,7 +227,7 @@ def _arrow_form(cls: Any) -> Form:
     )
 
 
-def _arrow_to_plain(value: Any) -> tuple[int, bytes]:
+def _arrow_to_plain(value: pa.RecordBatch | pa.Table) -> tuple[int, bytes]:
     import pyarrow as pa
 
     sink = pa.BufferOutputStream()
@@ -232,7 +242,7 @@ def _arrow_to_plain(value: Any) -> tuple[int, bytes]:
     return crc32(data), data
 
 
-def _arrow_from_plain(plain: Any, read: Convert) -> Any:
+def _arrow_from_plain(plain: tuple[int, bytes], read: Callable[[pa.RecordBatchReader], V]) -> V:
     import pyarrow as pa
 
     checksum, data = plain
@@ -247,14 +257,14 @@ def _arrow_from_plain(plain: Any, read: Convert) -> Any:
     return value
 
 
-def _read_batch(reader: Any) -> Any:
+def _read_batch(reader: pa.RecordBatchReader) -> pa.RecordBatch:
     batch = reader.read_next_batch()
     if next(iter(reader), None) is not None:
         raise ValueError("there is more than one record batch")
     return batch
 
 
-_ARROW_READERS: Final[dict[str, Convert]] = {
+_ARROW_READERS: Final[dict[str, Callable[[pa.RecordBatchReader], pa.RecordBatch | pa.Table]]] = {
     "RecordBatch": _read_batch,
     "Table": lambda reader: reader.read_all(),
 }

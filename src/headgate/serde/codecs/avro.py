@@ -10,11 +10,12 @@ import datetime as dt
 import math
 import types
 from decimal import Decimal
-from typing import Any, Final, Union, get_origin, is_typeddict
+from typing import Any, Final, TypeVar, Union, get_origin, is_typeddict
 from uuid import UUID
 
 from headgate.common.errors import UsageError
 from headgate.serde.codecs.avro_schemas import (
+    Schema,
     canonical,
     expanded,
     hinted,
@@ -24,7 +25,9 @@ from headgate.serde.codecs.avro_schemas import (
     read,
     write,
 )
-from headgate.serde.codecs.type_codec import Form, copier, describe
+from headgate.serde.codecs.type_codec import Form, Hint, copier, describe
+
+T = TypeVar("T")
 
 _CLASSES: Final[dict[str, type]] = {
     "null": type(None),
@@ -54,7 +57,7 @@ _LOGICAL_CLASSES: Final[dict[str, type]] = {
 }
 
 
-def avro_form(hint: Any, schema_text: str) -> Form:
+def avro_form(hint: Hint, schema_text: str) -> Form:
     """The form of ``Annotated[hint, hg.avro(schema)]``."""
     schema = canonical(schema_text)
     tree = expanded(schema)
@@ -62,7 +65,7 @@ def avro_form(hint: Any, schema_text: str) -> Form:
     _check_hint(hint, classes, name_of(schema))
     own = hinted(tree)
 
-    def to_plain(value: Any) -> bytes:
+    def to_plain(value: T) -> bytes:
         data = write(own, value)
         back = read(data, own)
         if not _same(value, back):
@@ -85,7 +88,7 @@ def avro_form(hint: Any, schema_text: str) -> Form:
     )
 
 
-def _classes(tree: Any) -> frozenset[type]:
+def _classes(tree: Schema) -> frozenset[type]:
     """The classes of a schema's values."""
     if isinstance(tree, list):
         return frozenset().union(*map(_classes, tree))
@@ -93,7 +96,7 @@ def _classes(tree: Any) -> frozenset[type]:
     return frozenset({_LOGICAL_CLASSES.get(logical, _CLASSES[kind_of(tree)])})
 
 
-def _check_hint(hint: Any, classes: frozenset[type], name: str) -> None:
+def _check_hint(hint: Hint, classes: frozenset[type], name: str) -> None:
     cls = get_origin(hint) or hint
     if hint is Any or cls in (Union, types.UnionType) or not isinstance(cls, type) or is_typeddict(cls):
         return

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Final, TypeVar
 
 from headgate.serde.codecs.primitives import exactly
-from headgate.serde.codecs.type_codec import Convert, Form, copier, describe
+from headgate.serde.codecs.type_codec import Convert, Form, Hint, copier, describe
+
+V = TypeVar("V")
 
 DIRECT_KEYS: Final = frozenset({"str", "int", "bytes"})
 """Kinds of keys that a msgpack map holds; other dicts are stored as pairs."""
@@ -31,14 +34,14 @@ def sequence_form(cls: type, element: Form) -> Form:
     )
 
 
-def _wire(cls: type, element: Form) -> Any:
+def _wire(cls: type, element: Form) -> Hint:
     # What is still to be converted may not be hashable yet.
     if cls is list or element.from_plain is not None:
         return list[element.wire]  # type: ignore[name-defined]
     return tuple[element.wire, ...] if cls is tuple else cls[element.wire]  # type: ignore[name-defined, index]
 
 
-def each(cls: Any, convert: Convert | None) -> Convert:
+def each(cls: Callable[[Iterable[V]], Collection[V]], convert: Convert | None) -> Convert:
     """Converts the elements of a sequence and makes a `cls` of them."""
     if convert is None:
         return lambda values: cls(values)
@@ -64,12 +67,12 @@ def tuple_form(elements: list[Form]) -> Form:
     )
 
 
-def row_converter(converts: list[Convert | None]) -> Convert:
+def row_converter(converts: list[Convert | None]) -> Callable[[Sequence[V]], tuple[V, ...]]:
     """Converts a row of values position by position, refusing one of another length."""
     size = len(converts)
     todo = [(place, convert) for place, convert in enumerate(converts) if convert is not None]
 
-    def convert_row(row: Any) -> Any:
+    def convert_row(row: Sequence[V]) -> tuple[V, ...]:
         if len(row) != size:
             raise ValueError(f"got {len(row)} values, expected {size}")
         if not todo:
@@ -104,9 +107,9 @@ def dict_form(key: Form, value: Form) -> Form:
     )
 
 
-def dict_wire(direct: bool, key: Any, value: Any) -> Any:
+def dict_wire(direct: bool, key: Hint, value: Hint) -> Hint:
     """What msgspec decodes: a map, or a list of pairs."""
-    return dict[key, value] if direct else list[tuple[key, value]]
+    return dict[key, value] if direct else list[tuple[key, value]]  # type: ignore[valid-type]
 
 
 def _dict_to_plain(direct: bool, pair: tuple[Form, Form]) -> Convert:

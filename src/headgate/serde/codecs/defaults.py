@@ -15,7 +15,7 @@ class Factory(NamedTuple):
     make: Callable[[], Any]
 
 
-def defaults_of(kind: str, cls: Any) -> dict[str, Any]:
+def defaults_of(kind: str, cls: type) -> dict[str, Any]:
     """Field name -> default value or :class:`Factory`, of those fields that have one."""
     return _READERS[kind](cls)
 

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import copy
 import datetime as dt
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from enum import Enum
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, TypeAlias, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -29,6 +29,9 @@ from headgate.serde.codecs import temporal
 from headgate.serde.described_snapshot import DescribedSnapshot
 from headgate.serde.serializer import Buffer, TypeSerializer, TypeSerializerSnapshot
 
+T = TypeVar("T")
+V = TypeVar("V")
+
 SCALARS: Final = frozenset({type(None), bool, int, float, str, bytes})
 """Types that msgpack holds as they are (ints to 64 bits, str without lone surrogates)."""
 
@@ -39,14 +42,16 @@ _DATETIME, _DATE, _TIME, _TIMEDELTA, _DECIMAL, _UUID = 7, 8, 9, 10, 11, 12
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _Ext: Final = msgspec.msgpack.Ext
-Tagger = Callable[[Any], Any]
+Tagged: TypeAlias = (
+    "bool | int | float | str | bytes | msgspec.msgpack.Ext | Sequence[Tagged] | Mapping[str, Tagged] | None"
+)
 
 
 class NotPlainError(UsageError):
     """A value of a type that the dynamic codec does not hold."""
 
 
-def to_tagged(value: Any) -> Any:
+def to_tagged(value: T) -> Tagged:
     """What msgspec encodes so that decoding with :func:`untag` gives an equal value of the same type."""
     tagger = _TAGGERS.get(type(value))
     if tagger is None:
@@ -58,7 +63,7 @@ def to_tagged(value: Any) -> Any:
     return tagger(value)
 
 
-def encode_tagged(value: Any) -> bytes:
+def encode_tagged(value: T) -> bytes:
     """Encode one plain value, or one structure of values that :func:`to_tagged` made."""
     try:
         return _encode(to_tagged(value))
@@ -125,13 +130,13 @@ def decode_tagged(data: Buffer) -> Any:
     return _decode(data)
 
 
-def _tag_int(value: int) -> Any:
+def _tag_int(value: int) -> Tagged:
     if -0x8000000000000000 <= value <= 0xFFFFFFFFFFFFFFFF:
         return value
     return _Ext(_BIG_INT, value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True))
 
 
-def _tag_str(value: str) -> Any:
+def _tag_str(value: str) -> Tagged:
     if value.isascii():
         return value
     try:
@@ -141,30 +146,30 @@ def _tag_str(value: str) -> Any:
     return value
 
 
-def _tag_dict(value: dict[Any, Any]) -> Any:
+def _tag_dict(value: dict[str, T]) -> Tagged:
     if set(map(type, value)) <= {str} and all(map(str.isascii, value)):
         return {key: to_tagged(entry) for key, entry in value.items()}
     return _Ext(_DICT, _encode([to_tagged(part) for part in chain.from_iterable(value.items())]))
 
 
-def _untag_dict(data: memoryview) -> dict[Any, Any]:
+def _untag_dict(data: memoryview) -> dict[T, V]:
     parts = iter(_decode(data))
     return dict(zip(parts, parts, strict=True))
 
 
-def _sequence_tagger(code: int) -> Tagger:
+def _sequence_tagger(code: int) -> Callable[[Iterable[T]], Tagged]:
     return lambda value: _Ext(code, _encode([to_tagged(element) for element in value]))
 
 
-def _plain_tagger(code: int, to_plain: Callable[[Any], Any]) -> Tagger:
+def _plain_tagger(code: int, to_plain: Callable[[T], V]) -> Callable[[T], Tagged]:
     return lambda value: _Ext(code, _encode(to_plain(value)))
 
 
-def _itself(value: Any) -> Any:
+def _itself(value: T) -> T:
     return value
 
 
-_TAGGERS: Final[dict[type, Tagger]] = {
+_TAGGERS: Final[dict[type, Callable[[Any], Tagged]]] = {
     type(None): _itself,
     bool: _itself,
     int: _tag_int,
@@ -202,7 +207,7 @@ _UNTAGGERS: Final[dict[int, Callable[[memoryview], Any]]] = {
 }
 
 
-def with_mode(mode: int, value: Any) -> bytes:
+def with_mode(mode: int, value: T) -> bytes:
     """One byte of mode, then the value as msgpack."""
     return bytes((mode,)) + _encode(value)
 
@@ -257,7 +262,7 @@ class DynamicSerializer(TypeSerializer[Any]):
         """The description."""
         return DescribedSnapshot(self.describe(), self)
 
-    def copy(self, value: Any) -> Any:
+    def copy(self, value: T) -> T:
         """A deep copy."""
         return copy.deepcopy(value)
 

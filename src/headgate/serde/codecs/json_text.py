@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
@@ -18,18 +18,23 @@ import msgspec
 
 from headgate.common.decoders import json_decoder
 from headgate.common.errors import UsageError
-from headgate.common.plain_data import Description, mapping_in, mappings_in, named_mappings_in, text_in
+from headgate.common.plain_data import Description, Json, mapping_in, mappings_in, named_mappings_in, text_in
 from headgate.serde.codecs.dynamic import untag
 from headgate.serde.codecs.temporal import (
+    Moment,
     datetime_from_plain,
     datetime_to_plain,
     time_from_plain,
     time_to_plain,
 )
-from headgate.serde.codecs.type_codec import Convert, Form, describe, keep
+from headgate.serde.codecs.type_codec import Convert, Form, Hint, describe, keep
 from headgate.serde.codecs.unions import DIRECT
 from headgate.serde.descriptions import nullable
 from headgate.serde.evolution.readings import Reading, Refused
+
+V = TypeVar("V")
+
+W = TypeVar("W", dt.datetime, dt.time)
 
 JSON: Final = "json"
 """The kind in descriptions."""
@@ -78,11 +83,11 @@ def evolve_json(stored: Description, new: Form, evolve: Callable[[Description, F
     return Reading(inner.verdict, str, convert)
 
 
-def _reader(shape: _Shape, wire: Any, from_plain: Convert | None) -> Convert:
+def _reader(shape: _Shape, wire: Hint, from_plain: Convert | None) -> Convert:
     # Through text once more, as this decoder alone leaves out what nobody takes of an older record.
     decode = json_decoder(wire).decode
 
-    def read(text: Any) -> Any:
+    def read(text: str) -> Any:
         try:
             plain = decode(msgspec.json.encode(shape.read(msgspec.json.decode(text))))
         except RecursionError:
@@ -131,10 +136,10 @@ def _object(fields: Mapping[str, Description]) -> _Shape:
     """A row of values as an object by the fields' names."""
     shapes = {name: _shape(inner) for name, inner in fields.items()}
 
-    def write(row: Any) -> dict[str, Any]:
+    def write(row: Sequence[V]) -> dict[str, Json]:
         return {name: shape.write(value) for (name, shape), value in zip(shapes.items(), row, strict=True)}
 
-    def read(found: Any) -> list[Any]:
+    def read(found: Json) -> list[V]:
         if type(found) is not dict or found.keys() != shapes.keys():
             raise ValueError(f"expected a JSON object with {', '.join(shapes)}; got {found!r:.80}")
         return [shape.read(found[name]) for name, shape in shapes.items()]
@@ -169,7 +174,7 @@ def _dict(description: Description) -> _Shape:
             lambda found: {name: value.read(entry) for name, entry in found.items()},
         )
 
-    def write(pairs: Any) -> dict[str, Any]:
+    def write(pairs: Iterable[tuple[V, V]]) -> dict[str, Json]:
         return {_text_key(name): value.write(entry) for name, entry in pairs}
 
     return _Shape(write, lambda found: [(name, value.read(entry)) for name, entry in found.items()])
@@ -190,15 +195,15 @@ def _union(description: Description) -> _Shape:
             lambda found: None if found is None else one.read(found),
         )
 
-    def write(tagged: Any) -> list[Any]:
+    def write(tagged: tuple[int, V]) -> list[Json]:
         place, value = tagged
         return [place, shapes[place].write(value)]
 
-    def read(found: Any) -> list[Any]:
+    def read(found: Sequence[Any]) -> tuple[int, V]:
         place, value = found
         if type(place) is not int or not 0 <= place < len(shapes):
             raise ValueError(f"expected the place of one of {len(shapes)} alternatives; got {place!r:.40}")
-        return [place, shapes[place].read(value)]
+        return place, shapes[place].read(value)
 
     return _Shape(write, read)
 
@@ -210,19 +215,21 @@ def _date(_: Description) -> _Shape:
     )
 
 
-def _moment(cls: Any, from_plain: Convert, to_plain: Convert) -> Callable[[Description], _Shape]:
+def _moment(
+    cls: type[W], from_plain: Callable[[Moment], W], to_plain: Callable[[W], Moment]
+) -> Callable[[Description], _Shape]:
     """ISO text, with the key of a zone behind it in brackets as RFC 9557 writes it."""
 
-    def read(text: str) -> Any:
+    def read(text: str) -> Moment:
         iso, _, key = text.removesuffix("]").partition("[")
         value = cls.fromisoformat(iso)
         # An offset tells which of two equal wall clocks is meant; the zone tells it by its fold.
         return to_plain(_in_zone(value, ZoneInfo(key)) if key else value)
 
-    def write(plain: Any) -> str:
+    def write(plain: Moment) -> str:
         value = from_plain(plain)
         key = getattr(value.tzinfo, "key", None)
-        text: str = value.isoformat() if key is None else f"{value.isoformat()}[{key}]"
+        text = value.isoformat() if key is None else f"{value.isoformat()}[{key}]"
         if read(text) != plain:
             raise ValueError(f"{value!r} would not come back from its text {text!r}; give it in UTC")
         return text
@@ -230,8 +237,8 @@ def _moment(cls: Any, from_plain: Convert, to_plain: Convert) -> Callable[[Descr
     return lambda _: _Shape(write, read)
 
 
-def _in_zone(value: Any, zone: ZoneInfo) -> Any:
-    if type(value) is dt.time:
+def _in_zone(value: W, zone: ZoneInfo) -> W:
+    if isinstance(value, dt.time):
         return value.replace(tzinfo=zone)
     wall = [value.replace(tzinfo=zone, fold=fold) for fold in (0, 1)]
     return wall[1] if wall[0].utcoffset() != value.utcoffset() == wall[1].utcoffset() else wall[0]
@@ -242,7 +249,7 @@ def _uuid(_: Description) -> _Shape:
 
 
 def _scalar(classes: frozenset[type]) -> Convert:
-    def checked(value: Any) -> Any:
+    def checked(value: V) -> V:
         if type(value) not in classes:
             raise TypeError(f"got {type(value).__qualname__}; JSON would lose its type")
         return _finite(value)
@@ -250,20 +257,20 @@ def _scalar(classes: frozenset[type]) -> Convert:
     return checked
 
 
-def _finite(value: Any) -> Any:
+def _finite(value: V) -> V:
     if type(value) is float and not math.isfinite(value):
         raise ValueError(f"JSON has no {value}")
     return value
 
 
-def _text_key(key: Any) -> str:
-    key = untag(key.code, memoryview(key.data)) if type(key) is msgspec.msgpack.Ext else key
-    if type(key) is not str:
-        raise ValueError(f"JSON has text keys only; got {key!r:.40}")
-    return key
+def _text_key(key: V) -> str:
+    text = untag(key.code, memoryview(key.data)) if isinstance(key, msgspec.msgpack.Ext) else key
+    if type(text) is not str:
+        raise ValueError(f"JSON has text keys only; got {text!r:.40}")
+    return text
 
 
-def _any(value: Any) -> Any:
+def _any(value: Any) -> Json:
     """A value of no declared type: exactly what JSON itself has, so that it comes back as what it was."""
     kind = type(value)
     if kind is msgspec.msgpack.Ext:
@@ -273,9 +280,9 @@ def _any(value: Any) -> Any:
     if kind is dict:
         return {_text_key(key): _any(entry) for key, entry in value.items()}
     if value is None or kind in (bool, int, str):
-        return value
+        return value  # type: ignore[no-any-return]
     if kind is float:
-        return _finite(value)
+        return _finite(value)  # type: ignore[no-any-return]
     raise ValueError(f"JSON has no {kind.__name__}; declare its type, or make it text or a list")
 
 

@@ -8,17 +8,20 @@ their annotations, as the fields of every record are.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from headgate.common.errors import UsageError
 from headgate.serde.codecs.containers import row_converter
 from headgate.serde.codecs.primitives import exactly
 from headgate.serde.codecs.record_classes import logical_name
-from headgate.serde.codecs.type_codec import Convert, Form, copier, describe
+from headgate.serde.codecs.type_codec import Convert, Form, Hint, copier, describe
+
+T = TypeVar("T")
+V = TypeVar("V")
 
 
-def model_form(cls: Any, resolve: Callable[[Any], Form]) -> Form | None:
+def model_form(cls: Any, resolve: Callable[[Hint], Form]) -> Form | None:
     """The form of a pydantic model; None when the class is none."""
     if not (isinstance(vars(cls).get("__pydantic_fields__"), dict) and hasattr(cls, "__pydantic_complete__")):
         return None
@@ -62,7 +65,7 @@ def _writer(names: list[str], to_row: Convert) -> Convert:
     """Values of the fields, and which of them were set, as bits."""
     bits = {name: 1 << place for place, name in enumerate(names)}
 
-    def write(value: Any) -> tuple[Any, int]:
+    def write(value: Any) -> tuple[Sequence[V], int]:
         held = value.__dict__
         row = to_row(tuple([held[name] for name in names]))
         return row, sum(bits[name] for name in value.__pydantic_fields_set__)
@@ -70,10 +73,10 @@ def _writer(names: list[str], to_row: Convert) -> Convert:
     return write
 
 
-def _reader(cls: Any, names: list[str], from_row: Convert) -> Convert:
+def _reader(cls: type[T], names: list[str], from_row: Convert) -> Convert:
     put, end = object.__setattr__, 1 << len(names)
 
-    def read(plain: Any) -> Any:
+    def read(plain: tuple[Sequence[V], int]) -> T:
         row, mask = plain
         if not 0 <= mask < end:
             raise ValueError(f"{mask} does not tell which of {len(names)} fields were set")

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import sys
 import types
-from typing import Any, Final, get_origin
+from typing import Any, Final, TypeVar, get_origin
 
 from headgate.common.errors import UsageError
 from headgate.common.files.durable import crc32
 from headgate.common.plain_data import Description, text_in
 from headgate.serde.codecs.pickled import dump_value, load_value
 from headgate.serde.codecs.record_classes import logical_name
-from headgate.serde.codecs.type_codec import Form, copier, describe
+from headgate.serde.codecs.type_codec import Form, Hint, copier, describe
 from headgate.serde.descriptions import kinds_in
 from headgate.serde.evolution.readings import Reading, Refused
+
+T = TypeVar("T")
 
 PICKLE: Final = "pickle"
 """The kind in descriptions."""
 
 
-def pickled_form(hint: Any) -> Form:
+def pickled_form(hint: Hint) -> Form:
     """The form of ``Annotated[hint, hg.pickled]``: values of a class and of its subclasses."""
     cls: Any = object if hint is Any else get_origin(hint) or hint
     if not isinstance(cls, type) or cls is types.UnionType:
@@ -29,17 +31,17 @@ def pickled_form(hint: Any) -> Form:
         )
     name = "Any" if hint is Any else logical_name(cls)
 
-    def to_plain(value: Any) -> tuple[int, bytes]:
+    def to_plain(value: T) -> tuple[int, bytes]:
         if not isinstance(value, cls):
             raise TypeError(f"got {type(value).__qualname__}, expected {name}")
         data = dump_value(value, cls)
         return crc32(data), data
 
-    def from_plain(plain: Any) -> Any:
+    def from_plain(plain: tuple[int, bytes]) -> T:
         checksum, data = plain
         if type(data) is not bytes or crc32(data) != checksum:
             raise ValueError("the checksum of a pickled value is wrong")
-        value = load_value(data, cls)
+        value: T = load_value(data, cls)
         if not isinstance(value, cls):
             raise ValueError(f"a pickled {type(value).__qualname__} was found, expected {name}")
         return value

@@ -5,22 +5,26 @@ from __future__ import annotations
 import datetime as dt
 import enum
 import operator
+from collections.abc import Callable
 from decimal import Decimal
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from headgate.common.errors import UsageError
 from headgate.common.plain_data import text_in
 from headgate.serde.codecs import temporal
 from headgate.serde.codecs.dynamic import to_tagged
-from headgate.serde.codecs.type_codec import Convert, Form, copier, describe
+from headgate.serde.codecs.type_codec import Form, Hint, copier, describe
+
+T = TypeVar("T")
+V = TypeVar("V")
 
 
-def exactly(cls: type, convert: Convert) -> Convert:
+def exactly(cls: type[T], convert: Callable[[T], V]) -> Callable[[T], V]:
     """A conversion that refuses values of other classes, subclasses included."""
 
-    def checked(value: Any) -> Any:
+    def checked(value: T) -> V:
         if value.__class__ is not cls:
             raise TypeError(f"got {type(value).__qualname__}, expected {cls.__qualname__}")
         return convert(value)
@@ -28,7 +32,12 @@ def exactly(cls: type, convert: Convert) -> Convert:
     return checked
 
 
-def _single(cls: type, wire: Any, to_plain: Convert | None = None, from_plain: Convert | None = None) -> Form:
+def _single(
+    cls: type[T],
+    wire: Hint,
+    to_plain: Callable[[T], V] | None = None,
+    from_plain: Callable[[V], T] | None = None,
+) -> Form:
     name = cls.__name__
     to_plain = None if to_plain is None else exactly(cls, to_plain)
     return Form(name, describe(name.lower()), wire, to_plain, from_plain, frozenset({cls}))
@@ -38,7 +47,7 @@ ANY: Final = Form(
     "Any", describe("any"), Any, to_tagged, None, immutable=False, copy=copier(False, False), nullable=True
 )
 
-PRIMITIVES: Final[dict[Any, Form]] = {
+PRIMITIVES: Final[dict[Hint, Form]] = {
     None: Form("None", describe("none"), None, classes=frozenset({type(None)}), nullable=True),
     bool: _single(bool, bool),
     int: Form("int", describe("int"), bool | int, classes=frozenset({int}), guests=frozenset({bool})),

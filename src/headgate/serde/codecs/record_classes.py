@@ -8,7 +8,8 @@ values in the order of the description. Kinds of records are recognised by their
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import chain
 from operator import attrgetter
 from typing import (
     Annotated,
@@ -17,6 +18,8 @@ from typing import (
     NotRequired,
     Required,
     TypedDict,
+    TypeVar,
+    get_args,
     get_origin,
     get_type_hints,
     is_typeddict,
@@ -24,13 +27,17 @@ from typing import (
 
 from headgate.common.errors import UsageError
 from headgate.common.former_names import Alias, former_names
+from headgate.common.plain_data import Plain
 from headgate.serde.codecs.containers import row_converter
 from headgate.serde.codecs.defaults import NO_DEFAULT, Factory, defaults_of
 from headgate.serde.codecs.primitives import exactly
-from headgate.serde.codecs.type_codec import Constant, Convert, Field, Form, Record, copier, describe
+from headgate.serde.codecs.type_codec import Constant, Convert, Field, Form, Hint, Record, copier, describe
 from headgate.serde.logical_names import logical_name as logical_name
 
-Resolve = Callable[[Any], Form]
+T = TypeVar("T")
+V = TypeVar("V")
+
+Resolve = Callable[[Hint], Form]
 
 
 def record_form(cls: type, resolve: Resolve) -> Form | None:
@@ -79,23 +86,22 @@ def _record(kind: str, cls: type, names: list[str], frozen: bool, build: Convert
     )
 
 
-def _default(form: Form, found: Any) -> Callable[[], Any] | None:
+def _default(form: Form, found: T) -> Callable[[], Any] | None:
     if found is NO_DEFAULT:
         return None
     return found.make if isinstance(found, Factory) else Constant(found, form.copy)
 
 
-def _aliases(hint: Any) -> tuple[str, ...]:
+def _aliases(hint: Hint) -> tuple[str, ...]:
     """The earlier names that an annotation gives its field."""
     names: list[str] = []
     while get_origin(hint) in (Annotated, Required, NotRequired):
-        for mark in getattr(hint, "__metadata__", ()):
-            names += mark.names if isinstance(mark, Alias) else ()
-        hint = hint.__origin__ if get_origin(hint) is Annotated else hint.__args__[0]
+        hint, *marks = get_args(hint)
+        names += chain.from_iterable(mark.names for mark in marks if isinstance(mark, Alias))
     return tuple(names)
 
 
-def _fields(names: list[str], forms: list[Form]) -> dict[str, Any]:
+def _fields(names: list[str], forms: list[Form]) -> dict[str, Plain]:
     return {field: form.description for field, form in zip(names, forms, strict=True)}
 
 
@@ -106,11 +112,11 @@ def _reader(names: list[str]) -> Convert:
     return get if len(names) > 1 else lambda value: (get(value),)
 
 
-def _filler(cls: Any, names: list[str]) -> Convert:
+def _filler(cls: type[T], names: list[str]) -> Callable[[Iterable[V]], T]:
     """Builds an instance field by field: an initialiser must not run again on values it has made."""
     put = object.__setattr__
 
-    def fill(row: Any) -> Any:
+    def fill(row: Iterable[V]) -> T:
         made = cls.__new__(cls)
         for name, value in zip(names, row, strict=True):
             put(made, name, value)
@@ -123,7 +129,7 @@ def _by_keyword(cls: type, names: list[str]) -> Convert:
     return lambda row: cls(**dict(zip(names, row, strict=True)))
 
 
-def _hints(cls: type, name: str) -> dict[str, Any]:
+def _hints(cls: type, name: str) -> dict[str, Hint]:
     try:
         return get_type_hints(cls, include_extras=True)
     except NameError as error:
@@ -133,13 +139,13 @@ def _hints(cls: type, name: str) -> dict[str, Any]:
         ) from None
 
 
-def _hint_of(hints: dict[str, Any], field: str, name: str) -> Any:
+def _hint_of(hints: dict[str, Hint], field: str, name: str) -> Hint:
     if field not in hints:
         raise UsageError(f"field {field!r} of {name} has no annotation; annotate it, with Any if need be")
     return hints[field]
 
 
-def _typed_dict_form(cls: Any, resolve: Resolve) -> Form:
+def _typed_dict_form(cls: type, resolve: Resolve) -> Form:
     name = logical_name(cls)
     hints = _hints(cls, name)
     forms = {field: resolve(_bare(hint)) for field, hint in hints.items()}
@@ -150,7 +156,7 @@ def _typed_dict_form(cls: Any, resolve: Resolve) -> Form:
     fields = _fields(list(forms), list(forms.values()))
     known = forms.keys()
 
-    def to_plain(value: Any) -> Any:
+    def to_plain(value: dict[str, V]) -> dict[str, V]:
         if not (required <= value.keys() <= known):
             wrong = sorted(map(repr, value.keys() ^ known))
             raise ValueError(f"got other keys than {name} has: {', '.join(wrong)}")
@@ -187,26 +193,26 @@ def dict_builder(names: list[str]) -> Convert:
     return lambda row: {name: value for name, value in zip(names, row, strict=True) if value is not ABSENT}
 
 
-def _bare(hint: Any) -> Any:
+def _bare(hint: Hint) -> Hint:
     """The type without what a TypedDict says of its key; other marks stay."""
-    while _says_required(hint) or (get_origin(hint) is Annotated and _says_required(hint.__origin__)):
-        hint = hint.__origin__ if get_origin(hint) is Annotated else hint.__args__[0]
+    while _says_required(hint) or (get_origin(hint) is Annotated and _says_required(get_args(hint)[0])):
+        hint = get_args(hint)[0]
     return hint
 
 
-def _says_required(hint: Any) -> bool:
+def _says_required(hint: Hint) -> bool:
     return get_origin(hint) in (Required, NotRequired)
 
 
-def _is_required(cls: Any, field: str, hint: Any) -> bool:
+def _is_required(cls: type, field: str, hint: Hint) -> bool:
     # The class itself does not see the marks of annotations that are kept as text.
     while get_origin(hint) is Annotated:
-        hint = hint.__origin__
+        hint = get_args(hint)[0]
     mark = get_origin(hint)
-    return mark is Required or (mark is not NotRequired and field in cls.__required_keys__)
+    return mark is Required or (mark is not NotRequired and field in cls.__required_keys__)  # type: ignore[attr-defined]
 
 
-def _apply(converts: dict[str, Convert | None], row: dict[str, Any]) -> dict[str, Any]:
+def _apply(converts: dict[str, Convert | None], row: dict[str, V]) -> dict[str, V]:
     made = {}
     for field, value in row.items():
         convert = converts[field]

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import Any, Final
+from typing import Final
 from zoneinfo import ZoneInfo
 
 from headgate.common.errors import UsageError
+
+Zone = str | int | tuple[int, str] | None
+"""The key of a zone, an offset in microseconds, or an offset with its name."""
+Moment = int | tuple[int, int, Zone]
+"""Microseconds of a wall clock; with fold and zone where there are any."""
 
 _EPOCH: Final = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - wall clocks are subtracted from it
 _MICROSECOND: Final = dt.timedelta(microseconds=1)
 
 
-def datetime_to_plain(value: dt.datetime) -> Any:
+def datetime_to_plain(value: dt.datetime) -> Moment:
     """Microseconds of the wall clock since 1970; with fold and zone where there are any.
 
     Example:
@@ -25,7 +30,7 @@ def datetime_to_plain(value: dt.datetime) -> Any:
     return micros, value.fold, _zone_to_plain(value.tzinfo)
 
 
-def datetime_from_plain(plain: Any) -> dt.datetime:
+def datetime_from_plain(plain: Moment) -> dt.datetime:
     """The datetime of :func:`datetime_to_plain`."""
     if isinstance(plain, int):
         return _EPOCH + dt.timedelta(microseconds=plain)
@@ -33,7 +38,7 @@ def datetime_from_plain(plain: Any) -> dt.datetime:
     return (_EPOCH + dt.timedelta(microseconds=micros)).replace(fold=fold, tzinfo=_zone_from_plain(zone))
 
 
-def time_to_plain(value: dt.time) -> Any:
+def time_to_plain(value: dt.time) -> Moment:
     """Microseconds since midnight; with fold and zone where there are any."""
     micros = ((value.hour * 60 + value.minute) * 60 + value.second) * 1_000_000 + value.microsecond
     if value.tzinfo is None and not value.fold:
@@ -41,7 +46,7 @@ def time_to_plain(value: dt.time) -> Any:
     return micros, value.fold, _zone_to_plain(value.tzinfo)
 
 
-def time_from_plain(plain: Any) -> dt.time:
+def time_from_plain(plain: Moment) -> dt.time:
     """The time of :func:`time_to_plain`."""
     micros, fold, zone = (plain, 0, None) if isinstance(plain, int) else plain
     moment = (_EPOCH + dt.timedelta(microseconds=micros)).time()
@@ -53,12 +58,12 @@ def timedelta_to_plain(value: dt.timedelta) -> tuple[int, int, int]:
     return value.days, value.seconds, value.microseconds
 
 
-def timedelta_from_plain(plain: Any) -> dt.timedelta:
+def timedelta_from_plain(plain: tuple[int, int, int]) -> dt.timedelta:
     """The timedelta of :func:`timedelta_to_plain`."""
     return dt.timedelta(*plain)
 
 
-def _zone_to_plain(zone: dt.tzinfo | None) -> Any:
+def _zone_to_plain(zone: dt.tzinfo | None) -> Zone:
     """None, a fixed offset in microseconds, one with its name, or the key of a `ZoneInfo`."""
     if zone is None:
         return None
@@ -74,7 +79,7 @@ def _zone_to_plain(zone: dt.tzinfo | None) -> Any:
     )
 
 
-def _zone_from_plain(plain: Any) -> dt.tzinfo | None:
+def _zone_from_plain(plain: Zone) -> dt.tzinfo | None:
     if plain is None:
         return None
     if isinstance(plain, str):

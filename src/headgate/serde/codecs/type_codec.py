@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
+import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic, NewType, TypeAlias, TypeVar
 
 from headgate.common.decoders import UNDECODABLE, msgpack_decoder
 from headgate.common.errors import StorageError, UsageError
@@ -21,26 +22,34 @@ from headgate.serde.codecs.dynamic import (
 from headgate.serde.described_snapshot import DescribedSnapshot
 from headgate.serde.serializer import Buffer, TypeSerializer, TypeSerializerSnapshot
 
+if TYPE_CHECKING:
+    from typing import _SpecialForm
+
+T = TypeVar("T")
+
+Hint: TypeAlias = "type | types.GenericAlias | types.UnionType | NewType | TypeVar | _SpecialForm | None"
+"""What stands in an annotation."""
+
 _MODE_TYPED: Final = 0
 _MODE_TAGGED: Final = 1
 
 Convert = Callable[[Any], Any]
 
 
-def keep(value: Any) -> Any:
+def keep(value: T) -> T:
     """The value itself: how immutable values are copied."""
     return value
 
 
-class Constant:
+class Constant(Generic[T]):
     """A default that is one value: calling it gives a copy, as the records that get it must not share it."""
 
     __slots__ = ("copy", "value")
 
-    def __init__(self, value: Any, copy: Convert) -> None:
+    def __init__(self, value: T, copy: Callable[[T], T]) -> None:
         self.value, self.copy = value, copy
 
-    def __call__(self) -> Any:
+    def __call__(self) -> T:
         """A copy of the value."""
         return self.copy(self.value)
 
@@ -99,7 +108,7 @@ class Form:
 
     name: str
     description: dict[str, Plain]
-    wire: Any
+    wire: Hint
     to_plain: Convert | None = None
     from_plain: Convert | None = None
     classes: frozenset[type] = frozenset()
@@ -123,7 +132,7 @@ def copier(immutable: bool, elements_immutable: bool) -> Convert:
     return copy.copy if elements_immutable else copy.deepcopy
 
 
-class FormSerializer(TypeSerializer[Any]):
+class FormSerializer(TypeSerializer[T]):
     """The serializer of a form.
 
     A batch is one byte of mode and msgpack. In the typed mode msgspec alone does the work. A batch
@@ -133,19 +142,19 @@ class FormSerializer(TypeSerializer[Any]):
     """
 
     def __init__(
-        self, form: Form, made: tuple[Callable[..., TypeSerializer[Any]], tuple[Any, ...]] | None = None
+        self, form: Form, made: tuple[Callable[..., TypeSerializer[T]], tuple[Hint, ...]] | None = None
     ) -> None:
         self.form, self._made = form, made
         self.name, self.immutable = form.name, form.immutable
         self._decode = msgpack_decoder(list[form.wire], ext_hook=untag).decode  # type: ignore[name-defined]
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[Callable[..., TypeSerializer[T]], tuple[Hint, ...]]:
         # A form is made of functions and decoders, which cannot be shipped. Its annotation can.
         if self._made is None:
             raise TypeError(f"the reader of stored {self.name} stays in its process")
         return self._made
 
-    def encode_many(self, values: Sequence[Any]) -> bytes:
+    def encode_many(self, values: Sequence[T]) -> bytes:
         """Encode a batch; values are trusted to be of the type."""
         to_plain = self.form.to_plain
         try:
@@ -159,7 +168,7 @@ class FormSerializer(TypeSerializer[Any]):
                 f"a value does not fit its type {self.name} ({type(error).__name__}: {error})"
             ) from None
 
-    def decode_many(self, data: Buffer, count: int) -> list[Any]:
+    def decode_many(self, data: Buffer, count: int) -> list[T]:
         """Decode a batch."""
         view, from_plain = memoryview(data), self.form.from_plain
         try:
@@ -175,7 +184,7 @@ class FormSerializer(TypeSerializer[Any]):
             raise StorageError(f"a batch of {self.name} holds {len(values)} values; expected {count}")
         return values
 
-    def encode_checked(self, values: Sequence[Any]) -> bytes:
+    def encode_checked(self, values: Sequence[T]) -> bytes:
         """Encode a batch of values that are made sure to be of the type."""
         if self.form.description["kind"] in _EXACT:
             classes = self.form.classes | self.form.guests
@@ -195,16 +204,17 @@ class FormSerializer(TypeSerializer[Any]):
         """Kind, version and parameters."""
         return self.form.description
 
-    def snapshot(self) -> TypeSerializerSnapshot[Any]:
+    def snapshot(self) -> TypeSerializerSnapshot[T]:
         """The description."""
         return DescribedSnapshot(self.form.description, self)
 
-    def copy(self, value: Any) -> Any:
+    def copy(self, value: T) -> T:
         """A copy that changes in place do not reach; the value itself when it is immutable."""
-        return self.form.copy(value)
+        copied: T = self.form.copy(value)
+        return copied
 
 
-def _tagged(plain: list[Any]) -> bytes:
+def _tagged(plain: list[T]) -> bytes:
     try:
         return encode_tagged(plain)
     except NotPlainError:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import reduce
 from operator import or_
-from typing import Any, Final
+from typing import Any, Final, Optional, TypeVar
 
 import msgspec
 
 from headgate.common.errors import UsageError
-from headgate.serde.codecs.type_codec import Convert, Form, copier, describe
+from headgate.common.plain_data import text_in
+from headgate.serde.codecs.type_codec import Convert, Form, Hint, copier, describe
+
+T = TypeVar("T")
 
 DIRECT: Final = frozenset({"none", "bool", "int", "float", "str"})
 """Kinds that msgpack itself tells apart."""
@@ -20,22 +23,42 @@ def union_form(members: Sequence[Form]) -> Form:
     """``X | Y | None``; the alternatives' order does not matter to a program but is part of the bytes."""
     name = " | ".join(member.name for member in members)
     immutable = all(member.immutable for member in members)
-    form: dict[str, Any] = {
-        "name": name,
-        "description": describe("union", of=[member.description for member in members]),
-        "classes": frozenset().union(*(member.classes for member in members)),
-        "guests": frozenset().union(*(member.guests for member in members)),
-        "immutable": immutable,
-        "copy": copier(immutable, False),
-        "nullable": any(member.nullable for member in members),
-        "inner": tuple(members),
-    }
-    if {member.description["kind"] for member in members} <= DIRECT:
-        return Form(**form, wire=reduce(or_, (member.wire for member in members)))
+    wire, to_plain, from_plain = _layout(members, name)
+    return Form(
+        name=name,
+        description=describe("union", of=[member.description for member in members]),
+        wire=wire,
+        to_plain=to_plain,
+        from_plain=from_plain,
+        classes=frozenset().union(*(member.classes for member in members)),
+        guests=frozenset().union(*(member.guests for member in members)),
+        immutable=immutable,
+        copy=copier(immutable, False),
+        nullable=any(member.nullable for member in members),
+        inner=tuple(members),
+    )
+
+
+def _layout(members: Sequence[Form], name: str) -> tuple[Hint, Convert | None, Convert | None]:
+    """What msgspec decodes, and the ways to that and from it."""
+    if {text_in(member.description, "kind") for member in members} <= DIRECT:
+        return reduce(or_, (member.wire for member in members)), None, None
     optional = _optional(members)
     if optional is not None:
-        return Form(**form, **_optional_parts(optional))
-    return Form(**form, **_tagged_parts(members, name))
+        to_plain, from_plain = skip_none(optional.to_plain), skip_none(optional.from_plain)
+        return optional_wire(optional.wire), to_plain, from_plain
+    places = _places(members, name)
+
+    def to_place(value: T) -> tuple[int, T]:
+        place = places.get(value.__class__)
+        if place is None:
+            raise TypeError(f"got {type(value).__qualname__}, expected {name}")
+        convert = members[place].to_plain
+        return place, value if convert is None else convert(value)
+
+    wires, converts = [member.wire for member in members], [member.from_plain for member in members]
+    wire, from_place = tagged_reading(wires, converts)
+    return wire, to_place, from_place
 
 
 def _optional(members: Sequence[Form]) -> Form | None:
@@ -46,17 +69,9 @@ def _optional(members: Sequence[Form]) -> Form | None:
     return None
 
 
-def _optional_parts(member: Form) -> dict[str, Any]:
-    return {
-        "wire": optional_wire(member.wire),
-        "to_plain": skip_none(member.to_plain),
-        "from_plain": skip_none(member.from_plain),
-    }
-
-
-def optional_wire(wire: Any) -> Any:
+def optional_wire(wire: Hint) -> Hint:
     """What msgspec decodes for X or None."""
-    return Any if wire is Any else wire | None
+    return wire if wire is Any else Optional[wire]  # noqa: UP045 - of a variable
 
 
 def skip_none(convert: Convert | None) -> Convert | None:
@@ -66,23 +81,7 @@ def skip_none(convert: Convert | None) -> Convert | None:
     return lambda value: None if value is None else convert(value)
 
 
-def _tagged_parts(members: Sequence[Form], name: str) -> dict[str, Any]:
-    places = _places(members, name)
-
-    def to_plain(value: Any) -> Any:
-        place = places.get(value.__class__)
-        if place is None:
-            raise TypeError(f"got {type(value).__qualname__}, expected {name}")
-        convert = members[place].to_plain
-        return place, value if convert is None else convert(value)
-
-    wire, from_plain = tagged_reading(
-        [member.wire for member in members], [member.from_plain for member in members]
-    )
-    return {"wire": wire, "to_plain": to_plain, "from_plain": from_plain}
-
-
-def tagged_reading(wires: Sequence[Any], converts: Sequence[Convert | None]) -> tuple[Any, Convert]:
+def tagged_reading(wires: Sequence[Hint], converts: Sequence[Convert | None]) -> tuple[Hint, Convert]:
     """What msgspec decodes for alternatives that are tagged with their place, and what is made of it."""
     tagged = [
         msgspec.defstruct(f"Alternative{place}", [("value", wire)], tag=place, array_like=True)
@@ -114,13 +113,13 @@ def _places(members: Sequence[Form], name: str) -> dict[type, int]:
     return places
 
 
-def literal_form(values: Sequence[Any], scalars: Sequence[Form]) -> Form:
+def literal_form(values: Sequence[T], scalars: Sequence[Form]) -> Form:
     """``Literal[...]``: stored as its values' own types."""
     base = scalars[0] if len(scalars) == 1 else union_form(scalars)
     allowed = {(type(value), value) for value in values}
     convert = base.to_plain
 
-    def to_plain(value: Any) -> Any:
+    def to_plain(value: T) -> T:
         if (type(value), value) not in allowed:
             raise ValueError(f"got {value!r}, expected one of {', '.join(map(repr, values))}")
         return value if convert is None else convert(value)
