@@ -143,7 +143,7 @@ class ArraySpec:
             raise ValueError(f"got an array of {ndim} dimensions, expected {self.ndim}")
 
 
-def _spec(element: type[np.generic], ndim: int | None) -> ArraySpec:
+def _spec(element: Any, ndim: int | None) -> ArraySpec:
     import numpy as np
 
     if element is Any or element is np.generic:

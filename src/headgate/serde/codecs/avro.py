@@ -93,7 +93,7 @@ def _classes(tree: Schema) -> frozenset[type]:
     if isinstance(tree, list):
         return frozenset().union(*map(_classes, tree))
     logical = logical_of(tree)[0]
-    return frozenset({_LOGICAL_CLASSES.get(logical, _CLASSES[kind_of(tree)])})
+    return frozenset({_LOGICAL_CLASSES.get(str(logical), _CLASSES[kind_of(tree)])})
 
 
 def _check_hint(hint: Hint, classes: frozenset[type], name: str) -> None:

@@ -9,17 +9,21 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeAlias, TypeVar
 
 from headgate.common.errors import UsageError
+from headgate.common.plain_data import Json
+
+T = TypeVar("T")
 
 NAMED: Final = frozenset({"record", "enum", "fixed"})
 _LOGICAL: Final = ("logicalType", "precision", "scale")
 _WRAPPER: Final = "HeadgateValue"
 
-Schema = Any
-"""A schema in the canonical or the expanded form: text, a dict, or a list of alternatives."""
+Definition: TypeAlias = dict[str, Any]
+"""A type with parameters, as the text of the schema gives it."""
+Schema: TypeAlias = "str | list[Schema] | Definition"
+"""A schema in the canonical or the expanded form: a name, alternatives, or a definition."""
 
 
 def canonical(text: str) -> Schema:
@@ -68,6 +72,13 @@ def name_of(schema: Schema) -> str:
     return f"{kind} of {name_of(inner)}" if inner is not None else str(kind)
 
 
+def defined(schema: Schema) -> Definition:
+    """A schema that must be a definition, not a name or alternatives."""
+    if not isinstance(schema, dict):
+        raise TypeError(f"got the schema {schema!r:.40}; expected a definition")
+    return schema
+
+
 def kind_of(schema: Schema) -> str:
     """The type of a schema without its parameters; "union" of a list."""
     if isinstance(schema, list):
@@ -75,24 +86,24 @@ def kind_of(schema: Schema) -> str:
     return str(schema["type"]) if isinstance(schema, dict) else str(schema)
 
 
-def logical_of(schema: Schema) -> tuple[Any, ...]:
+def logical_of(schema: Schema) -> tuple[Json, ...]:
     """What a schema says of its values' meaning beyond their type."""
     return tuple(schema.get(name) for name in _LOGICAL) if isinstance(schema, dict) else (None, None, None)
 
 
-def hinted(schema: Schema) -> dict[str, Any]:
+def hinted(schema: Schema) -> Definition:
     """A schema as fastavro takes it without looking at it again: as the one field of a record.
 
     A record is encoded as its fields one after the other, so the bytes are those of the value itself.
     """
-    wrapper: dict[str, Any] = _fastavro().parse_schema(
+    wrapper: Definition = _fastavro().parse_schema(
         {"type": "record", "name": _WRAPPER, "fields": [{"name": "value", "type": "null"}]}
     )
     wrapper["fields"][0]["type"] = schema
     return wrapper
 
 
-def write(schema: Mapping[str, Any], value: Any) -> bytes:
+def write(schema: Definition, value: T) -> bytes:
     """The bytes of a value under a :func:`hinted` schema."""
     out = io.BytesIO()
     try:
@@ -102,13 +113,13 @@ def write(schema: Mapping[str, Any], value: Any) -> bytes:
     return out.getvalue()
 
 
-def fits(schema: Mapping[str, Any], value: Any) -> bool:
+def fits(schema: Definition, value: T) -> bool:
     """Whether a value is of a :func:`hinted` schema; the writer would also take a bool for a number."""
     found: bool = _fastavro().validate({"value": value}, schema, raise_errors=False, strict=True)
     return found
 
 
-def read(data: bytes, writer: Mapping[str, Any], reader: Mapping[str, Any] | None = None) -> Any:
+def read(data: bytes, writer: Definition, reader: Definition | None = None) -> Any:
     """The value of bytes, resolved to the reader's schema if one is given; both :func:`hinted`."""
     source = io.BytesIO(data)
     try:
@@ -146,7 +157,7 @@ def _reduced(parsed: Schema, namespace: str) -> Schema:
         return _reduced_unnamed(parsed, kind, namespace)
     name = parsed["name"]
     namespace = name.rpartition(".")[0]
-    found: dict[str, Any] = {"type": kind, "name": name}
+    found: Definition = {"type": kind, "name": name}
     if not namespace:
         found["namespace"] = ""
     if parsed.get("aliases"):
@@ -160,7 +171,7 @@ def _reduced(parsed: Schema, namespace: str) -> Schema:
     return found
 
 
-def _reduced_unnamed(parsed: Mapping[str, Any], kind: str, namespace: str) -> Schema:
+def _reduced_unnamed(parsed: Definition, kind: str, namespace: str) -> Schema:
     if kind == "array":
         return {"type": kind, "items": _reduced(parsed["items"], namespace)}
     if kind == "map":
@@ -169,12 +180,12 @@ def _reduced_unnamed(parsed: Mapping[str, Any], kind: str, namespace: str) -> Sc
     return {"type": kind, **logical} if logical else kind
 
 
-def _reduced_field(field: Mapping[str, Any], namespace: str) -> dict[str, Any]:
+def _reduced_field(field: Definition, namespace: str) -> Definition:
     found = {"name": field["name"], "type": _reduced(field["type"], namespace)}
     return found | {key: field[key] for key in ("default", "aliases") if key in field}
 
 
-def _logical_type(parsed: Mapping[str, Any]) -> dict[str, Any]:
+def _logical_type(parsed: Definition) -> Definition:
     """The logical type, if values are read as one; an unknown one means nothing, as Avro says."""
     if f"{parsed['type']}-{parsed.get('logicalType')}" not in _fastavro().read.LOGICAL_READERS:
         return {}
@@ -216,8 +227,8 @@ def _expand(schema: Schema, names: dict[str, Schema], outer: tuple[str, ...]) ->
 def _takes_no_bytes(schema: Schema) -> bool:
     kind = kind_of(schema)
     if kind == "record":
-        return all(_takes_no_bytes(field["type"]) for field in schema["fields"])
-    return kind == "null" or (kind == "fixed" and schema["size"] == 0)
+        return all(_takes_no_bytes(field["type"]) for field in defined(schema)["fields"])
+    return kind == "null" or (kind == "fixed" and bool(defined(schema)["size"] == 0))
 
 
 def _fastavro() -> Any:

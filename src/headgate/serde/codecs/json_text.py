@@ -258,7 +258,7 @@ def _scalar(classes: frozenset[type]) -> Convert:
 
 
 def _finite(value: V) -> V:
-    if type(value) is float and not math.isfinite(value):
+    if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"JSON has no {value}")
     return value
 

@@ -37,11 +37,11 @@ def pickled_form(hint: Hint) -> Form:
         data = dump_value(value, cls)
         return crc32(data), data
 
-    def from_plain(plain: tuple[int, bytes]) -> T:
+    def from_plain(plain: tuple[int, bytes]) -> Any:
         checksum, data = plain
         if type(data) is not bytes or crc32(data) != checksum:
             raise ValueError("the checksum of a pickled value is wrong")
-        value: T = load_value(data, cls)
+        value = load_value(data, cls)
         if not isinstance(value, cls):
             raise ValueError(f"a pickled {type(value).__qualname__} was found, expected {name}")
         return value

@@ -12,10 +12,12 @@ from itertools import count
 from typing import Any, Final
 
 from headgate.common.errors import UsageError
-from headgate.common.plain_data import Description, text_in
+from headgate.common.plain_data import Description, Json, text_in
 from headgate.serde.codecs.avro_schemas import (
     NAMED,
+    Definition,
     Schema,
+    defined,
     expanded,
     fits,
     hinted,
@@ -38,6 +40,7 @@ _PROMOTED: Final[Mapping[str, tuple[str, ...]]] = {
     "bytes": ("bytes", "string"),
 }
 """What a type may be read as, the nearest first."""
+_PARTS: Final = {"array": "items", "map": "values"}
 _ORDER: Final = ("int", "long", "float", "double")
 
 
@@ -46,7 +49,7 @@ def evolve_avro(stored: Description, new: Form) -> Reading:
     if new.description["kind"] != "avro":
         raise Refused(f"was Avro {text_in(stored, 'name')} and is {new.name}; keep hg.avro in the annotation")
     try:
-        writer, reader = expanded(stored["schema"]), expanded(new.description["schema"])
+        writer, reader = (expanded(_schema_in(one)) for one in (stored, new.description))
     except UsageError as error:
         raise Refused(str(error)) from None
     resolution = _Resolution()
@@ -58,13 +61,17 @@ def evolve_avro(stored: Description, new: Form) -> Reading:
     return Reading(AfterMigration(tuple(resolution.changes)), bytes, convert)
 
 
-def _converter(
-    writer: Mapping[str, Any], reader: Mapping[str, Any], own: Mapping[str, Any] | None
-) -> Convert:
+def _converter(writer: Definition, reader: Definition, own: Definition | None) -> Convert:
     if own is None:
         return lambda data: read(data, writer, reader)
     # A default is one object to fastavro; written and read once more, each value has its own.
     return lambda data: read(write(own, read(data, writer, reader)), own)
+
+
+def _schema_in(description: Description) -> Schema:
+    # It came out of msgpack as the dicts and lists that it was.
+    found: Any = description["schema"]
+    return found  # type: ignore[no-any-return]
 
 
 class _Resolution:
@@ -95,12 +102,12 @@ class _Resolution:
                 f"was {_described(writer)} and is {_described(reader)}; a logical type may not change"
             )
         if kind in NAMED:
-            return self._named(writer, reader)
-        for part in ("items", "values"):
-            if part in writer:
-                written, wanted = self.of(writer[part], reader[part])
-                return {"type": kind, part: written}, {"type": kind, part: wanted}
-        return writer, reader
+            return self._named(defined(writer), defined(reader))
+        part = _PARTS.get(kind)
+        if part is None:
+            return writer, reader
+        written, wanted = self.of(defined(writer)[part], defined(reader)[part])
+        return {"type": kind, part: written}, {"type": kind, part: wanted}
 
     def _promoted(self, writer: Schema, reader: Schema) -> tuple[Schema, Schema]:
         was, now = kind_of(writer), kind_of(reader)
@@ -139,7 +146,7 @@ class _Resolution:
                 )
         return [written for written, _ in pairs], targets
 
-    def _named(self, writer: Schema, reader: Schema) -> tuple[Schema, Schema]:
+    def _named(self, writer: Definition, reader: Definition) -> tuple[Schema, Schema]:
         if not _same_name(writer, reader):
             raise Refused(
                 f"was {name_of(writer)} and is {name_of(reader)}; if it is the same, give the new one "
@@ -161,7 +168,7 @@ class _Resolution:
             self._symbols(writer, reader)
         return {**writer, "name": name}, {**reader, "name": name}
 
-    def _symbols(self, writer: Schema, reader: Schema) -> None:
+    def _symbols(self, writer: Definition, reader: Definition) -> None:
         gone = [symbol for symbol in writer["symbols"] if symbol not in reader["symbols"]]
         if gone and reader.get("default") not in reader["symbols"]:
             raise PartRefused(
@@ -173,10 +180,10 @@ class _Resolution:
 
     # -- records
 
-    def _fields(self, writer: Schema, reader: Schema) -> tuple[list[Any], list[Any]]:
+    def _fields(self, writer: Definition, reader: Definition) -> tuple[list[Definition], list[Definition]]:
         stored = {field["name"]: field for field in writer["fields"]}
         sources = _sources(stored, reader)
-        wanted: list[Any] = []
+        wanted: list[Definition] = []
         types: dict[str, tuple[str, Schema]] = {}
         for field, source in zip(reader["fields"], sources, strict=True):
             if source is None:
@@ -194,7 +201,7 @@ class _Resolution:
         names = types | unread
         return [{"name": names[name][0], "type": names[name][1]} for name in stored], wanted
 
-    def _field(self, stored: Mapping[str, Any], field: Mapping[str, Any], name: str) -> tuple[Schema, Any]:
+    def _field(self, stored: Definition, field: Definition, name: str) -> tuple[Schema, Schema | None]:
         if stored["name"] != field["name"]:
             self.changes.append(f"field {stored['name']!r} of {name} became {field['name']!r}")
         if _layout(stored["type"]) == _layout(field["type"]):
@@ -209,7 +216,7 @@ class _Resolution:
         self.changes[before:] = [f"{where}: {change}" for change in self.changes[before:]]
         return found
 
-    def _added(self, field: Mapping[str, Any], name: str) -> dict[str, Any]:
+    def _added(self, field: Definition, name: str) -> Definition:
         if "default" not in field:
             raise PartRefused(
                 f"field {field['name']!r} was added to {name} without a default, and stored records have no "
@@ -225,7 +232,7 @@ class _Resolution:
             ) from None
 
 
-def _sources(stored: Mapping[str, Any], reader: Schema) -> list[str | None]:
+def _sources(stored: Definition, reader: Definition) -> list[str | None]:
     """The stored field that each field takes; an alias counts where the new name is not stored."""
     claimed: dict[str, str] = {}
     for field in reader["fields"]:
@@ -243,7 +250,7 @@ def _sources(stored: Mapping[str, Any], reader: Schema) -> list[str | None]:
     return [sources.get(name, name if name in stored and name not in claimed else None) for name in names]
 
 
-def _default(schema: Schema, given: Any) -> Any:
+def _default(schema: Schema, given: Json) -> Any:
     """A default as the value that it stands for, which fastavro leaves as it stands in the schema."""
     bare = without_logical(schema)
     return read(write(hinted(bare), _raw(bare, given)), hinted(schema))
@@ -252,21 +259,21 @@ def _default(schema: Schema, given: Any) -> Any:
 def _raw(schema: Schema, given: Any) -> Any:
     kind = kind_of(schema)
     try:
-        if kind == "union":
+        if isinstance(schema, list):
             return _raw_of_union(schema, given)
         if kind in ("bytes", "fixed"):
             return given.encode("latin-1")
         if kind == "array":
-            return [_raw(schema["items"], one) for one in given]
+            return [_raw(defined(schema)["items"], one) for one in given]
         if kind == "map":
-            return {name: _raw(schema["values"], one) for name, one in given.items()}
+            return {name: _raw(defined(schema)["values"], one) for name, one in given.items()}
         if kind == "record":
             return {
                 field["name"]: _raw(
                     field["type"],
                     given[field["name"]] if field["name"] in given else field["default"],
                 )
-                for field in schema["fields"]
+                for field in defined(schema)["fields"]
             }
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{given!r:.40} is no {name_of(schema)} ({type(error).__name__}: {error})") from None
@@ -290,7 +297,9 @@ def _raw_of_union(schema: list[Schema], given: Any) -> Any:
 def _alternative(writer: Schema, reader: list[Schema]) -> Schema:
     """The alternative that takes the values: the same type, else the nearest that it is promoted to."""
     for one in reader:
-        if kind_of(one) == kind_of(writer) and (kind_of(one) not in NAMED or _same_name(writer, one)):
+        if kind_of(one) == kind_of(writer) and (
+            kind_of(one) not in NAMED or _same_name(defined(writer), defined(one))
+        ):
             return one
     kinds = {kind_of(one): one for one in reader}
     for kind in _PROMOTED.get(kind_of(writer), ()):
@@ -299,7 +308,7 @@ def _alternative(writer: Schema, reader: list[Schema]) -> Schema:
     raise Refused(f"{name_of(writer)} is none of {name_of(reader)}")
 
 
-def _same_name(writer: Schema, reader: Schema) -> bool:
+def _same_name(writer: Definition, reader: Definition) -> bool:
     return writer["name"] in (reader["name"], *reader.get("aliases", ()))
 
 
@@ -309,10 +318,9 @@ def _matches(writer: Schema, reader: Schema) -> bool:
     if was == now == "union":
         return True
     if was == now and was in NAMED:
-        return bool(writer["name"] == reader["name"])
-    for part in ("items", "values"):
-        if was == now and part in writer:
-            return _matches(writer[part], reader[part])
+        return bool(defined(writer)["name"] == defined(reader)["name"])
+    if was == now and was in _PARTS:
+        return _matches(defined(writer)[_PARTS[was]], defined(reader)[_PARTS[was]])
     return was == now or now in _PROMOTED.get(was, ())
 
 
