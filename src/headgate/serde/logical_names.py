@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import types
 import weakref
 from pathlib import PurePath
 from typing import Any, Final
@@ -68,7 +69,7 @@ def class_named(name: str) -> Any:
     return found
 
 
-def known_class(name: str, main: Any = None) -> type:
+def known_class(name: str, main: types.ModuleType | None = None) -> type:
     """The class of a logical name among those that this process has already; imports nothing.
 
     `main` is the module that runs as the program's script.
@@ -84,7 +85,7 @@ def known_class(name: str, main: Any = None) -> type:
     parts = name.split(".")
     for length in range(len(parts) - 1, 0, -1):
         for module in (main, sys.modules.get(".".join(parts[:length]))):
-            found: Any = module
+            found: types.ModuleType | type | None = module
             for part in parts[length:]:
                 found = getattr(found, part, None)
             if isinstance(found, type) and logical_name(found) == name:
@@ -98,7 +99,7 @@ def _module_of(cls: type) -> str:
     return _script_name() or cls.__module__ if cls.__module__ == "__main__" else cls.__module__
 
 
-def _running_script(module: str) -> Any:
+def _running_script(module: str) -> types.ModuleType | None:
     # Importing a script that is running would run it again.
     return sys.modules.get("__main__") if module in ("__main__", _script_name()) else None
 

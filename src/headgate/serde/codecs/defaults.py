@@ -15,13 +15,17 @@ class Factory(NamedTuple):
     make: Callable[[], Any]
 
 
-def defaults_of(kind: str, cls: type) -> dict[str, Any]:
+Defaults = dict[str, Any]
+"""Field name -> default value, or the factory of one."""
+
+
+def defaults_of(kind: str, cls: type) -> Defaults:
     """Field name -> default value or :class:`Factory`, of those fields that have one."""
     return _READERS[kind](cls)
 
 
-def _of_dataclass(cls: Any) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _of_dataclass(cls: type) -> Defaults:
+    found: Defaults = {}
     for field in dataclasses.fields(cls):
         if field.default is not dataclasses.MISSING:
             found[field.name] = field.default
@@ -30,8 +34,8 @@ def _of_dataclass(cls: Any) -> dict[str, Any]:
     return found
 
 
-def _of_attrs(cls: Any) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _of_attrs(cls: Any) -> Defaults:
+    found: Defaults = {}
     for attribute in cls.__attrs_attrs__:
         default: Any = getattr(attribute, "default", NO_DEFAULT)
         # By name: user code may come with its own copy of attrs.
@@ -46,9 +50,9 @@ def _of_attrs(cls: Any) -> dict[str, Any]:
     return found
 
 
-def _of_struct(cls: Any) -> dict[str, Any]:
+def _of_struct(cls: Any) -> Defaults:
     names, defaults = cls.__struct_fields__, cls.__struct_defaults__
-    found: dict[str, Any] = {}
+    found: Defaults = {}
     for name, default in zip(names[len(names) - len(defaults) :], defaults, strict=True):
         mark = type(default).__name__
         if mark == "Factory":
@@ -58,7 +62,7 @@ def _of_struct(cls: Any) -> dict[str, Any]:
     return found
 
 
-_READERS: Final[dict[str, Callable[[Any], dict[str, Any]]]] = {
+_READERS: Final[dict[str, Callable[[Any], Defaults]]] = {
     "dataclass": _of_dataclass,
     "attrs": _of_attrs,
     "struct": _of_struct,

@@ -10,13 +10,16 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from itertools import starmap
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeVar
 
 from headgate.serde.codecs.dynamic import DynamicSerializer
 from headgate.serde.serializer import Buffer
 
+T = TypeVar("T")
+
 _codec = DynamicSerializer()
 Rows = list[tuple[Any, ...]]
+Make = Callable[[Rows], list[Any]]
 
 
 class FieldRows:
@@ -36,17 +39,17 @@ class FieldRows:
         True
     """
 
-    def __init__(self, names: Sequence[str], make: Callable[[Rows], list[Any]]) -> None:
+    def __init__(self, names: Sequence[str], make: Make) -> None:
         self._read, self._make = _reader(names), make
 
-    def encode(self, records: Sequence[Any]) -> bytes | None:
+    def encode(self, records: Sequence[T]) -> bytes | None:
         """Encode records of the class; None where a value is no scalar, or a field is not set."""
         try:
             return _codec.encode_scalars(self._read(records))
         except AttributeError:
             return None
 
-    def decode(self, data: Buffer, count: int) -> list[Any]:
+    def decode(self, data: Buffer, count: int) -> list[T]:
         """Decode `count` records."""
         return self._make(_codec.decode_many(data, count))
 
@@ -68,7 +71,7 @@ def field_rows(cls: type) -> FieldRows | None:
     return None
 
 
-def _reader(names: Sequence[str]) -> Callable[[Sequence[Any]], Rows]:
+def _reader(names: Sequence[str]) -> Callable[[Sequence[T]], Rows]:
     if not names:
         return lambda records: [()] * len(records)
     get = attrgetter(*names)
@@ -77,7 +80,7 @@ def _reader(names: Sequence[str]) -> Callable[[Sequence[Any]], Rows]:
     return lambda records: list(zip(map(get, records)))
 
 
-def _attributes(cls: Any, names: list[str]) -> tuple[list[str], Callable[[Rows], list[Any]]]:
+def _attributes(cls: Any, names: list[str]) -> tuple[list[str], Make]:
     """The fields that are attributes of an object, and a loop written for them."""
     if not names:
         return names, lambda rows: [cls.__new__(cls) for _ in rows]

@@ -10,12 +10,14 @@ import io
 import operator
 import pickle
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, Protocol, TypeVar
 
 from headgate.common.errors import UsageError
 from headgate.common.process.interruptions import let_pass
 from headgate.common.refusals.users_frames import told_with_line
 from headgate.serde.logical_names import generic_model
+
+V = TypeVar("V")
 
 _PROTOCOL: Final = 5
 
@@ -81,7 +83,7 @@ class OwnClasses:
         return self._classes[name]
 
 
-def encode_rows(rows: Sequence[Any], names: ClassNames | None = None) -> bytes:
+def encode_rows(rows: Sequence[V], names: ClassNames | None = None) -> bytes:
     """Encode rows of types that no serializer holds.
 
     `names` are those of classes that are in no module of the receiver.
@@ -97,9 +99,10 @@ def encode_rows(rows: Sequence[Any], names: ClassNames | None = None) -> bytes:
     return out.getvalue()
 
 
-def decode_rows(data: bytes | memoryview, names: ClassNames | None = None) -> list[Any]:
+def decode_rows(data: bytes | memoryview, names: ClassNames | None = None) -> list[V]:
     """Decode rows; the caller has authenticated the sender and verified the checksum."""
-    return cast("list[Any]", _RowUnpickler(io.BytesIO(data), names).load())
+    rows: list[V] = _RowUnpickler(io.BytesIO(data), names).load()
+    return rows
 
 
 def encode_class(cls: type, names: ClassNames | None = None) -> bytes:
@@ -107,9 +110,10 @@ def encode_class(cls: type, names: ClassNames | None = None) -> bytes:
     return encode_rows([cls], names)
 
 
-def decode_class(data: bytes, names: ClassNames | None = None) -> Any:
+def decode_class(data: bytes, names: ClassNames | None = None) -> type:
     """Find the class of a reference; the caller has authenticated the sender."""
-    return decode_rows(data, names)[0]
+    classes: list[type] = decode_rows(data, names)
+    return classes[0]
 
 
 def _shipped_class(name: str) -> type:
@@ -122,7 +126,7 @@ class _RowPickler(pickle.Pickler):
         super().__init__(out, protocol=_PROTOCOL)
         self._names = names
 
-    def reducer_override(self, obj: Any) -> Any:
+    def reducer_override(self, obj: V) -> Any:
         """Refer to a shipped class by its name, and to one that a generic model makes by what makes it."""
         if not isinstance(obj, type):
             return NotImplemented
@@ -145,7 +149,7 @@ class _RowUnpickler(pickle.Unpickler):
         return super().find_class(module, name)
 
 
-def dump_value(value: Any, declared: type) -> bytes:
+def dump_value(value: V, declared: type) -> bytes:
     """Pickle one value of state.
 
     The declared class stands in the bytes as "the declared class" and not by its module, which is another one
@@ -174,7 +178,7 @@ class _Pickler(pickle.Pickler):
         super().__init__(out, protocol=_PROTOCOL)
         self._declared = declared
 
-    def persistent_id(self, obj: Any) -> Any:
+    def persistent_id(self, obj: V) -> int | None:
         """Zero stands for the declared class."""
         return 0 if obj is self._declared else None
 
@@ -184,7 +188,7 @@ class _Unpickler(pickle.Unpickler):
         super().__init__(data)
         self._declared = declared
 
-    def persistent_load(self, pid: Any) -> Any:
+    def persistent_load(self, pid: int) -> type:
         """The declared class."""
         if pid != 0:
             raise pickle.UnpicklingError(f"it refers to {pid!r}; expected the declared class only")

@@ -7,10 +7,11 @@ contain itself and a later program can judge the bytes without the class that wr
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
+from headgate.common.plain_data import Plain
 from headgate.serde.codecs.primitives import exactly
-from headgate.serde.codecs.type_codec import Convert, Form, copier, describe
+from headgate.serde.codecs.type_codec import Convert, Form, Hint, copier, describe
 
 _TYPES: Final = {
     1: "double",
@@ -35,7 +36,15 @@ _TYPES: Final = {
 """Field types by the numbers of Protobuf's descriptors, which are part of its format."""
 
 
-def is_message(cls: Any) -> bool:
+class Message(Protocol):
+    """What of a Protobuf message is needed to write it."""
+
+    def SerializeToString(self, *, deterministic: bool) -> bytes:  # noqa: N802 - Protobuf's name
+        """The bytes of the message."""
+        ...
+
+
+def is_message(cls: Hint) -> bool:
     """Whether a class is a Protobuf message with fields of its own."""
     return (
         isinstance(cls, type)
@@ -45,13 +54,13 @@ def is_message(cls: Any) -> bool:
     )
 
 
-def message_form(cls: Any) -> Form | None:
+def message_form(cls: type) -> Form | None:
     """The form of a Protobuf message class; None when it is none."""
     if not is_message(cls):
         return None
-    descriptor = cls.DESCRIPTOR
-    messages: dict[str, Any] = {}
-    enums: dict[str, Any] = {}
+    descriptor = cls.DESCRIPTOR  # type: ignore[attr-defined]
+    messages: dict[str, list[dict[str, Plain]]] = {}
+    enums: dict[str, Plain] = {}
     _collect(descriptor, messages, enums)
     return Form(
         name=descriptor.full_name,
@@ -71,7 +80,7 @@ def reader(cls: Any, keep_unknown: bool) -> Convert:
     `keep_unknown`: whether fields that the class does not have stay in the message.
     """
 
-    def read(plain: Any) -> Any:
+    def read(plain: bytes) -> Any:
         try:
             message = cls.FromString(plain)
             if not keep_unknown:
@@ -83,17 +92,17 @@ def reader(cls: Any, keep_unknown: bool) -> Convert:
     return read
 
 
-def _write(message: Any) -> bytes:
+def _write(message: Message) -> bytes:
     try:
-        data: bytes = message.SerializeToString(deterministic=True)
+        data = message.SerializeToString(deterministic=True)
     except Exception as error:  # as above
         raise ValueError(f"Protobuf cannot write it: {error}") from None
     return data
 
 
-def _collect(descriptor: Any, messages: dict[str, Any], enums: dict[str, Any]) -> None:
+def _collect(descriptor: Any, messages: dict[str, list[dict[str, Plain]]], enums: dict[str, Plain]) -> None:
     """Describe a message and all that its fields name; each once, however often it is named."""
-    fields: list[dict[str, Any]] = []
+    fields: list[dict[str, Plain]] = []
     messages[descriptor.full_name] = fields
     for number in sorted(descriptor.fields_by_number):
         field = descriptor.fields_by_number[number]
@@ -106,8 +115,8 @@ def _collect(descriptor: Any, messages: dict[str, Any], enums: dict[str, Any]) -
             enums[enum.full_name] = {"closed": _is_closed(enum), "numbers": numbers}
 
 
-def _described(field: Any) -> dict[str, Any]:
-    found: dict[str, Any] = {
+def _described(field: Any) -> dict[str, Plain]:
+    found: dict[str, Plain] = {
         "number": field.number,
         "name": field.name,
         "type": _TYPES.get(field.type, str(field.type)),

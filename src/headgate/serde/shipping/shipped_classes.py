@@ -10,14 +10,52 @@ import inspect
 import threading
 import types
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+
+V = TypeVar("V")
+
+Reduction: TypeAlias = tuple[Any, ...]
+"""What `pickle.Pickler.reducer_override` returns: what makes the object, its arguments, its state, ..."""
+Usual: TypeAlias = Reduction | types.NotImplementedType
+"""What cloudpickle's own method returns; `NotImplemented` for what pickle itself reduces."""
+Attributes: TypeAlias = dict[str, Any]
+State: TypeAlias = tuple[Attributes, Attributes]
+"""What cloudpickle takes from a class or function, and gives the one that is made again."""
+Track: TypeAlias = Callable[[str, type], type]
+"""Notes a class under an id, or returns the one that is noted already."""
+
+
+class Tools(NamedTuple):
+    """What cloudpickle's module has besides its pickler."""
+
+    track: Track
+    tracker_of: Callable[[type], str]
+    class_state: Callable[[type], State]
+    set_class_state: Callable[[type, State], type]
+    by_reference: Callable[[Any], bool]
+    globals_of: Callable[[types.CodeType], dict[str, None]]
+    make_class: Callable[..., type]
+
+    @classmethod
+    def of(cls, names: Attributes) -> Tools:
+        """Take them from the names of a module of cloudpickle."""
+        return cls(
+            names["_lookup_class_or_track"],
+            names["_get_or_create_tracker_id"],
+            names["_class_getstate"],
+            names["_class_setstate"],
+            names["_should_pickle_by_reference"],
+            names["_extract_code_globals"],
+            names["_make_skeleton_class"],
+        )
+
 
 _creating: Final = threading.RLock()
 
 
-def foreign_metaclass(cls: type, by_reference: Callable[[type], bool]) -> Any:
+def foreign_metaclass(cls: type, by_reference: Callable[[type], bool]) -> type[type]:
     """The metaclass of a class, or the nearest one above it that workers import."""
-    found: type = type
+    found: type[type] = type
     for metaclass in reversed(inspect.getmro(type(cls))):
         if issubclass(metaclass, type):
             if not by_reference(metaclass):
@@ -27,13 +65,13 @@ def foreign_metaclass(cls: type, by_reference: Callable[[type], bool]) -> Any:
 
 
 def make_under(
-    above: Any,
-    metaclass: type,
+    above: type[type],
+    metaclass: type[type],
     name: str,
-    bases: tuple[Any, ...],
-    body: dict[str, Any],
+    bases: tuple[type, ...],
+    body: Attributes,
     tracker: str,
-    track: Callable[[str, type], type],
+    track: Track,
 ) -> type:
     """Make a class of a metaclass that the program has defined, without calling that.
 
@@ -43,7 +81,7 @@ def make_under(
     resolved = types.resolve_bases(bases)
     if resolved is not bases:
         body = {**body, "__orig_bases__": bases}
-    made: type = above.__new__(metaclass, name, resolved, body)
+    made = above.__new__(metaclass, name, resolved, body)
     above.__init__(made, name, resolved, body)
     return track(tracker, made)
 
@@ -55,14 +93,14 @@ def parents_with_hook(cls: type, by_reference: Callable[[type], bool]) -> tuple[
     )
 
 
-def make_without_hooks(make: Any, arguments: tuple[Any, ...], hooked: tuple[type, ...]) -> type:
+def make_without_hooks(make: Callable[..., type], arguments: tuple[V, ...], hooked: tuple[type, ...]) -> type:
     """Make a class without calling `__init_subclass__` of its shipped parents a second time."""
     with _creating:
         hooks = [(base, vars(base)["__init_subclass__"]) for base in hooked if _has_hook(base)]
         for base, _ in hooks:
             del base.__init_subclass__
         try:
-            made: type = make(*arguments)
+            made = make(*arguments)
         finally:
             for base, hook in hooks:
                 base.__init_subclass__ = hook  # type: ignore[method-assign]  # a classmethod object

@@ -6,9 +6,16 @@ called a second time: what they were called with is not kept in the member.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
+from headgate.serde.shipping.shipped_classes import Attributes, Reduction, State, Tools, Track
+
+V = TypeVar("V")
+
+Args = tuple[Any, ...]
+"""Of the data type that a member derives from."""
 MSGSPEC_CACHE: Final = "__msgspec_cache__"
 """Where msgspec notes on a class what it found out about it."""
 
@@ -33,11 +40,11 @@ class _Made:
 
     __slots__ = ("args", "value")
 
-    def __init__(self, value: Any, args: tuple[Any, ...]) -> None:
+    def __init__(self, value: V, args: Args) -> None:
         self.value, self.args = value, args
 
 
-def enum_reduction(cls: Any, above: Any, tools: dict[str, Any]) -> tuple[Any, ...]:
+def enum_reduction(cls: Any, above: type[type], tools: Tools) -> Reduction:
     """Reduce an enumeration for a pickler."""
     members = {
         name: (member._value_, _data_of(member, cls._member_type_))
@@ -45,8 +52,7 @@ def enum_reduction(cls: Any, above: Any, tools: dict[str, Any]) -> tuple[Any, ..
     }
     boundary = getattr(cls, "_boundary_", None)
     named = (cls.__name__, cls.__qualname__, cls.__module__)
-    track, tracker = tools["_lookup_class_or_track"], tools["_get_or_create_tracker_id"](cls)
-    attributes, slots = tools["_class_getstate"](cls)
+    attributes, slots = tools.class_state(cls)
     attributes = {
         name: value
         for name, value in attributes.items()
@@ -57,20 +63,20 @@ def enum_reduction(cls: Any, above: Any, tools: dict[str, Any]) -> tuple[Any, ..
         member._name_: {name: value for name, value in vars(member).items() if name not in _OF_MEMBER}
         for member in cls
     }
-    state = ((attributes, slots), own, tools["_class_setstate"])
+    state = ((attributes, slots), own, tools.set_class_state)
     kinds = (above, type(cls))
-    arguments = (kinds, cls.__bases__, named, members, boundary, tracker, track)
+    arguments = (kinds, cls.__bases__, named, members, boundary, tools.tracker_of(cls), tools.track)
     return make_enum, arguments, state, None, None, set_enum
 
 
 def make_enum(
-    kinds: tuple[Any, type],
-    bases: tuple[Any, ...],
+    kinds: tuple[type[enum.EnumMeta], type[enum.EnumMeta]],
+    bases: tuple[type, ...],
     named: tuple[str, str, str],
-    members: dict[str, tuple[Any, tuple[Any, ...]]],
-    boundary: Any,
+    members: dict[str, tuple[V, Args]],
+    boundary: enum.FlagBoundary | None,
     tracker: str,
-    track: Callable[[str, type], type],
+    track: Track,
 ) -> type:
     """Make an enumeration with its members; :func:`set_enum` gives it its methods.
 
@@ -89,7 +95,10 @@ def make_enum(
     return track(tracker, made)
 
 
-def set_enum(cls: Any, state: tuple[Any, dict[str, dict[str, Any]], Callable[[Any, Any], Any]]) -> None:
+def set_enum(
+    cls: type[enum.Enum],
+    state: tuple[State, dict[str, Attributes], Callable[[type, State], type]],
+) -> None:
     """Give a made enumeration its methods, and its members their attributes."""
     (attributes, slots), own, set_attributes = state
     for name, placeholder in (("__init__", _no_init), ("__new_member__", _new_member)):
@@ -100,7 +109,7 @@ def set_enum(cls: Any, state: tuple[Any, dict[str, dict[str, Any]], Callable[[An
         vars(cls[name]).update(values)
 
 
-def _data_of(member: Any, data_type: Any) -> tuple[Any, ...]:
+def _data_of(member: enum.Enum, data_type: Any) -> Args:
     """The arguments with which the data type makes its part of a member."""
     if data_type.__new__ is object.__new__:
         return ()
@@ -117,5 +126,5 @@ def _new_member(cls: Any, made: _Made) -> Any:
     return member
 
 
-def _no_init(_: Any, *args: Any) -> None:
+def _no_init(_: enum.Enum, *args: V) -> None:
     """Stand in for an `__init__` that has run when the program defined the member."""

@@ -8,7 +8,11 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable
-from typing import Any
+from typing import TypeVar
+
+from headgate.serde.shipping.shipped_classes import State, Usual
+
+V = TypeVar("V")
 
 
 class Cells:
@@ -20,17 +24,17 @@ class Cells:
     def __init__(self) -> None:
         self._known: dict[int, types.CellType] = {}
 
-    def __contains__(self, cell: object) -> bool:
+    def __contains__(self, cell: types.CellType) -> bool:
         return id(cell) in self._known
 
-    def reduced(self, function: types.FunctionType, usual: Any) -> Any:
+    def reduced(self, function: types.FunctionType, usual: Usual) -> Usual:
         """Reduce a function for a pickler, with the variables that it shares."""
         closure = function.__closure__
         if closure is None or not isinstance(usual, tuple):
             return usual
         make, (*arguments, _), (state, slots), *_, set_state = usual
         self._known.update((id(cell), cell) for cell in closure)
-        held = [_held(cell) for cell in closure]
+        held: list[tuple[types.CellType, ...]] = [_held(cell) for cell in closure]
         whole = (state, {**slots, "__closure__": None}), held, set_state
         return make, (*arguments, closure), whole, None, None, set_function
 
@@ -41,7 +45,8 @@ def empty_cell() -> types.CellType:
 
 
 def set_function(
-    function: types.FunctionType, state: tuple[Any, list[tuple[Any, ...]], Callable[[Any, Any], None]]
+    function: types.FunctionType,
+    state: tuple[State, list[tuple[V, ...]], Callable[[types.FunctionType, State], None]],
 ) -> None:
     """Give a made function its globals and attributes, and its variables what they hold."""
     usual, held, set_usual = state
@@ -51,7 +56,7 @@ def set_function(
             (cell.cell_contents,) = contents
 
 
-def _held(cell: types.CellType) -> tuple[Any, ...]:
+def _held(cell: types.CellType) -> tuple[V, ...]:
     """What a variable holds, if anything."""
     try:
         return (cell.cell_contents,)

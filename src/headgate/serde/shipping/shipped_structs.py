@@ -13,6 +13,8 @@ import types
 from collections.abc import Callable
 from typing import Any, Final
 
+from headgate.serde.shipping.shipped_classes import Attributes, Reduction, State, Tools, Track
+
 _OPTIONS: Final = (
     "frozen",
     "eq",
@@ -47,37 +49,37 @@ def is_struct(cls: type) -> bool:
     return hasattr(cls, "__struct_fields__") and hasattr(cls, "__struct_config__")
 
 
-def struct_reduction(cls: Any, tools: dict[str, Any]) -> tuple[Any, ...]:
+def struct_reduction(cls: Any, tools: Tools) -> Reduction:
     """Reduce a struct for a pickler."""
     fields = _own_fields(cls)
     config = cls.__struct_config__
     options = {name: getattr(config, name) for name in _OPTIONS if hasattr(config, name)}
     options["kw_only"] = bool(fields) and not any(name in cls.__match_args__ for name in fields)
     named = (cls.__name__, cls.__qualname__, cls.__module__)
-    attributes, slots = tools["_class_getstate"](cls)
+    attributes, slots = tools.class_state(cls)
     attributes = {
         name: value
         for name, value in attributes.items()
         if name not in _OF_METACLASS and not isinstance(value, types.MemberDescriptorType)
     }
-    track, tracker = tools["_lookup_class_or_track"], tools["_get_or_create_tracker_id"](cls)
+    track, tracker = tools.track, tools.tracker_of(cls)
     bases = vars(cls).get("__orig_bases__", cls.__bases__)
     has_post_init = "__post_init__" in vars(cls)
     arguments = (type(cls), named, bases, fields, _field_of(cls), options, has_post_init, tracker, track)
-    state = ((attributes, slots), tools["_class_setstate"])
+    state = ((attributes, slots), tools.set_class_state)
     return make_struct, arguments, state, None, None, set_struct
 
 
 def make_struct(
-    metaclass: Any,
+    metaclass: type[type],
     named: tuple[str, str, str],
-    bases: tuple[Any, ...],
-    fields: dict[str, dict[str, Any]],
+    bases: tuple[type, ...],
+    fields: dict[str, Attributes],
     field: Callable[..., Any],
-    options: dict[str, Any],
+    options: Attributes,
     has_post_init: bool,
     tracker: str,
-    track: Callable[[str, type], type],
+    track: Track,
 ) -> type:
     """Make a struct with its fields; :func:`set_struct` gives it types and methods.
 
@@ -86,7 +88,7 @@ def make_struct(
     """
     name, qualname, module = named
 
-    def fill(body: dict[str, Any]) -> None:
+    def fill(body: Attributes) -> None:
         body |= {
             "__module__": module,
             "__qualname__": qualname,
@@ -100,19 +102,19 @@ def make_struct(
     return track(tracker, made)
 
 
-def set_struct(cls: Any, state: tuple[Any, Callable[[Any, Any], Any]]) -> None:
+def set_struct(cls: type, state: tuple[State, Callable[[type, State], type]]) -> None:
     """Give a made struct the types of its fields and its methods."""
     attributes, set_attributes = state
     set_attributes(cls, attributes)
 
 
-def _own_fields(cls: Any) -> dict[str, dict[str, Any]]:
+def _own_fields(cls: Any) -> dict[str, Attributes]:
     """For each field that the class itself declares, the arguments of `msgspec.field`."""
     names, defaults = cls.__struct_fields__, cls.__struct_defaults__
     given = dict(zip(names[len(names) - len(defaults) :], defaults, strict=True))
     encoded = dict(zip(names, cls.__struct_encode_fields__, strict=True))
     declared = inspect.get_annotations(cls)
-    fields: dict[str, dict[str, Any]] = {}
+    fields: dict[str, Attributes] = {}
     for name in names:
         if name in declared:
             fields[name] = _default_of(given[name]) if name in given else {}
@@ -121,13 +123,14 @@ def _own_fields(cls: Any) -> dict[str, dict[str, Any]]:
     return fields
 
 
-def _default_of(given: Any) -> dict[str, Any]:
+def _default_of(given: Any) -> Attributes:
     kind = type(given).__name__
     if kind == "Factory":
         return {"default_factory": given.factory}
     return {} if kind in ("NoDefaultType", "NODEFAULT") or repr(given) == "NODEFAULT" else {"default": given}
 
 
-def _field_of(cls: Any) -> Any:
+def _field_of(cls: type) -> Callable[..., Any]:
     """`msgspec.field` of the copy of msgspec that the class comes from."""
-    return sys.modules[type(cls).__module__.partition(".")[0]].field
+    field: Callable[..., Any] = sys.modules[type(cls).__module__.partition(".")[0]].field
+    return field

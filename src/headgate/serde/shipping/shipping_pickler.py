@@ -15,10 +15,26 @@ import inspect
 import operator
 import types
 import weakref
-from typing import Any, Final, ForwardRef, NewType, TypedDict, get_type_hints, is_typeddict
+from collections.abc import Callable, Iterable
+from typing import (
+    Any,
+    Final,
+    ForwardRef,
+    Generic,
+    NewType,
+    ParamSpec,
+    TypedDict,
+    TypeVar,
+    get_type_hints,
+    is_typeddict,
+)
 
 from headgate.serde.logical_names import generic_model, note_logical_name
 from headgate.serde.shipping.shipped_classes import (
+    Attributes,
+    Reduction,
+    Tools,
+    Usual,
     foreign_metaclass,
     make_under,
     make_without_hooks,
@@ -28,10 +44,13 @@ from headgate.serde.shipping.shipped_enums import MSGSPEC_CACHE, enum_reduction
 from headgate.serde.shipping.shipped_functions import Cells, empty_cell
 from headgate.serde.shipping.shipped_structs import is_struct, struct_reduction
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 
 def shipping_pickler(pickler: Any) -> Any:
     """Return the class of picklers that ship programs."""
-    tools = pickler.dump.__globals__
+    tools = Tools.of(pickler.dump.__globals__)
 
     class ShippingPickler(pickler):  # type: ignore[misc]  # the package has no types
         """See the module."""
@@ -51,17 +70,17 @@ def shipping_pickler(pickler: Any) -> Any:
                 generic = generic_model(obj)
                 if generic is not None:
                     return operator.getitem, generic
-                if not tools["_should_pickle_by_reference"](obj):
+                if not tools.by_reference(obj):
                     return _class_reduction(obj, tools, super().reducer_override(obj))
             elif isinstance(obj, functools.cached_property):
                 return _make_cached_property, (), (obj.func, obj.attrname), None, None, _set_cached_property
-            elif isinstance(obj, _CACHED) and not tools["_should_pickle_by_reference"](obj.__wrapped__):
+            elif isinstance(obj, _CACHED) and not tools.by_reference(obj.__wrapped__):
                 limits = obj.cache_parameters()
                 return _make_cached, (limits,), obj.__wrapped__, None, None, _set_cached
             elif isinstance(obj, weakref.WeakKeyDictionary):  # the cache of functools.singledispatch
                 return type(obj), (dict(obj),)
             elif isinstance(obj, types.FunctionType):
-                _note_globals_of_classes(obj.__code__, tools["_extract_code_globals"](obj.__code__))
+                _note_globals_of_classes(obj.__code__, tools.globals_of(obj.__code__))
                 return self._cells.reduced(obj, super().reducer_override(obj))
             elif isinstance(obj, types.CellType) and obj in self._cells:
                 return empty_cell, ()
@@ -74,7 +93,7 @@ def shipping_pickler(pickler: Any) -> Any:
     return ShippingPickler
 
 
-_MARKS: Final[dict[Any, str]] = {
+_MARKS: Final[dict[type, str]] = {
     getattr(dataclasses, name): name
     for name in ("MISSING", "KW_ONLY", "_HAS_DEFAULT_FACTORY")
     if hasattr(dataclasses, name)
@@ -87,25 +106,24 @@ _CACHED: Final = type(functools.lru_cache(lambda: None))
 _GENERIC_ALIAS: Final = type(list[int])
 
 
-def _class_reduction(cls: type, tools: dict[str, Any], usual: Any) -> Any:
-    by_reference = tools["_should_pickle_by_reference"]
-    above = foreign_metaclass(cls, by_reference)
+def _class_reduction(cls: type, tools: Tools, usual: Usual) -> Usual:
+    above = foreign_metaclass(cls, tools.by_reference)
     if issubclass(cls, enum.Enum):
         reduced = enum_reduction(cls, above, tools)
     elif is_struct(cls):
         reduced = struct_reduction(cls, tools)
-    elif not isinstance(usual, tuple) or usual[0] is not tools["_make_skeleton_class"]:
+    elif not isinstance(usual, tuple) or usual[0] is not tools.make_class:
         return usual
     else:
         reduced = _plain_reduction(cls, above, tools, usual)
-    hooked = parents_with_hook(cls, by_reference)
+    hooked = parents_with_hook(cls, tools.by_reference)
     if not hooked:
         return reduced
     make, arguments, *rest = reduced
     return make_without_hooks, (make, arguments, hooked), *rest
 
 
-def _plain_reduction(cls: type, above: type, tools: dict[str, Any], usual: Any) -> tuple[Any, ...]:
+def _plain_reduction(cls: type, above: type, tools: Tools, usual: Reduction) -> Reduction:
     """Reduce a class that is neither enumeration nor struct."""
     make, (kind, name, bases, keywords, tracker, *others), (attributes, slots), *rest = usual
     if is_typeddict(cls) and "__orig_bases__" not in vars(cls):
@@ -119,12 +137,11 @@ def _plain_reduction(cls: type, above: type, tools: dict[str, Any], usual: Any) 
         attributes = _without_slots(attributes, cls, declared)
     state = attributes, slots
     if kind is not above and not is_typeddict(cls):
-        track = tools["_lookup_class_or_track"]
-        return make_under, (above, kind, name, bases, keywords, tracker, track), state, *rest
+        return make_under, (above, kind, name, bases, keywords, tracker, tools.track), state, *rest
     return make, (kind, name, bases, keywords, tracker, *others), state, *rest
 
 
-def _without_slots(attributes: dict[str, Any], cls: type, declared: Any) -> dict[str, Any]:
+def _without_slots(attributes: Attributes, cls: type, declared: str | Iterable[str]) -> Attributes:
     """Drop the descriptors of private slots, which lie under their mangled names."""
     names = (declared,) if isinstance(declared, str) else tuple(declared)
     mangled = {f"_{cls.__name__.lstrip('_')}{name}" for name in names if name.startswith("__")}
@@ -143,43 +160,45 @@ def _note_globals_of_classes(code: types.CodeType, names: dict[str, None]) -> No
             _note_globals_of_classes(inner, names)
 
 
-def _make_with(cls: Any, arguments: dict[str, Any]) -> Any:
+def _make_with(cls: Callable[..., T], arguments: Attributes) -> T:
     return cls(**arguments)
 
 
-def _make_new_type(name: str, module: str, supertype: Any) -> Any:
-    make: Any = NewType
+def _make_new_type(name: str, module: str, supertype: type) -> Callable[[T], T]:
+    make: Callable[[str, type], Callable[[T], T]] = NewType
     made = make(name, supertype)
     made.__module__ = module
     return made
 
 
-def _make_cached_property() -> functools.cached_property[Any]:
+def _make_cached_property() -> functools.cached_property[None]:
     return functools.cached_property(lambda _: None)
 
 
-def _set_cached_property(made: functools.cached_property[Any], state: tuple[Any, str | None]) -> None:
+def _set_cached_property(
+    made: functools.cached_property[T], state: tuple[Callable[[Any], T], str | None]
+) -> None:
     made.func, made.attrname = state
     made.__doc__ = made.func.__doc__
 
 
-class _Late:
+class _Late(Generic[P, T]):
     """The function behind a cache, which may refer to the cache itself and so comes after it."""
 
-    function: Any = None
+    function: Callable[P, T]
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
         return self.function(*args, **kwargs)
 
 
-def _make_cached(limits: dict[str, Any]) -> Any:
-    late = _Late()
+def _make_cached(limits: Attributes) -> Any:
+    late: _Late[..., Any] = _Late()
     made: Any = functools.lru_cache(**limits)(late)
     made.late = late
     return made
 
 
-def _set_cached(made: Any, function: Any) -> None:
+def _set_cached(made: Any, function: Callable[P, T]) -> None:
     made.late.function = function
     functools.update_wrapper(made, function)
 
