@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import struct
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from itertools import chain, islice
 from typing import Any, ClassVar, Final, TypeVar
 
@@ -154,7 +154,7 @@ class MapSerializerSnapshot(_ContainerSnapshot[dict[K, V], MapSerializer[K, V]])
         return MapSerializer(*nested)
 
 
-def _counts(values: Sequence[Any]) -> bytes:
+def _counts(values: Sequence[Sized]) -> bytes:
     return struct.pack(f">{len(values)}I", *map(len, values))
 
 

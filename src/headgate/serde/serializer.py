@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import struct
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
 
@@ -23,6 +23,7 @@ from headgate.serde.snapshots.snapshot_views import DataInputView, DataOutputVie
 from headgate.serde.snapshots.snapshot_writing import snapshot_to_bytes
 
 T = TypeVar("T")
+N = TypeVar("N")
 
 Buffer = bytes | bytearray | memoryview
 
@@ -32,7 +33,7 @@ _LENGTH_BYTES = 4
 class _NameOfClass:
     """A serializer's name where it has none of its own: that of its class."""
 
-    def __get__(self, _: object, owner: type) -> str:
+    def __get__(self, _: TypeSerializer[T] | None, owner: type) -> str:
         return owner.__qualname__
 
 
@@ -197,7 +198,7 @@ class TypeSerializer(ABC, Generic[T]):
     def _not_decodable(self, error: BaseException) -> StorageError:
         return StorageError(f"stored values do not decode as {self.name} ({told_with_line(error)})")
 
-    def _need(self, method: str, default: Any) -> None:
+    def _need(self, method: str, default: Callable[..., bytes | T]) -> None:
         if getattr(type(self), method) is default:
             raise UsageError(
                 f"{type(self).__qualname__} has neither {method}() nor {method}_many(); implement encode() "
@@ -358,8 +359,8 @@ class TypeSerializerSnapshot(ABC, Generic[T]):
         return old_snapshot.resolve_schema_compatibility_of(self.restore_serializer())
 
     def resolve_schema_compatibility_of(
-        self, new_serializer: TypeSerializer[Any]
-    ) -> TypeSerializerSchemaCompatibility[Any]:
+        self, new_serializer: TypeSerializer[N]
+    ) -> TypeSerializerSchemaCompatibility[N]:
         """Deprecated: judge, as the old snapshot, a new serializer.
 
         An old class cannot know its successors; implement :meth:`resolve_schema_compatibility`.
@@ -381,6 +382,6 @@ class TypeSerializerSnapshot(ABC, Generic[T]):
         return self.restore_serializer()
 
 
-def _shortened(value: object, limit: int = 80) -> str:
+def _shortened(value: T, limit: int = 80) -> str:
     text = repr(value)
     return text if len(text) <= limit else text[: limit - 3] + "..."

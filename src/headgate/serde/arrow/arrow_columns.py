@@ -80,7 +80,9 @@ class ArrowColumn:
         raw = columns.get(self.name + RAW)
         try:
             codec = self._codec
-            found = codec.to_plain(columns[self.name]) if codec is not None else [None] * len(raw or ())
+            found: list[Any] = (
+                codec.to_plain(columns[self.name]) if codec is not None else [None] * len(raw or ())
+            )
             for place, cell in self._cells(raw):
                 found[place] = self._of_cell(cell)
         except (msgspec.MsgspecError, ValueError, TypeError, LookupError, ArithmeticError) as error:

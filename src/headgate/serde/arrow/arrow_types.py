@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from headgate.common.plain_data import (
     Description,
+    Plain,
     mapping_in,
     mappings_in,
     named_mappings_in,
@@ -50,7 +51,7 @@ def arrow_type(stored: Description) -> pa.DataType | None:
         >>> arrow_type(serializer_for(int | str).describe()) is None
         True
     """
-    codec: Codec[Any] | None = codec_of(stored)
+    codec: Codec[Plain] | None = codec_of(stored)
     return None if codec is None else codec.type
 
 
@@ -180,21 +181,21 @@ def _optional(part: Codec[V], stored: Description) -> Codec[V]:
 # -- containers
 
 
-def _list_codec(stored: Description) -> Codec[Any] | None:
-    element: Codec[Any] | None = codec_of(mapping_in(stored, "of"))
+def _list_codec(stored: Description) -> Codec[Sequence[Plain]] | None:
+    element: Codec[Plain] | None = codec_of(mapping_in(stored, "of"))
     if element is None:
         return None
     # The name that Parquet gives to elements.
     type_ = pa.list_(pa.field("element", element.type))
     fits = element.fits
 
-    def to_array(values: Sequence[Sequence[V] | None]) -> pa.Array:
+    def to_array(values: Sequence[Sequence[Plain] | None]) -> pa.Array:
         flat = list(chain.from_iterable(value for value in values if value is not None))
         return pa.ListArray.from_arrays(
             _offsets(values), element.to_array(flat), type=type_, mask=nulls(values)
         )
 
-    def to_plain(array: pa.Array) -> list[Sequence[V | None] | None]:
+    def to_plain(array: pa.Array) -> list[Sequence[Plain] | None]:
         return _cut(array, element.to_plain(array.values))
 
     return Codec(
@@ -206,16 +207,16 @@ def _list_codec(stored: Description) -> Codec[Any] | None:
     )
 
 
-def _map_codec(stored: Description) -> Codec[Any] | None:
+def _map_codec(stored: Description) -> Codec[Entries[Plain, Plain]] | None:
     stored_key = mapping_in(stored, "key")
-    key: Codec[Any] | None = codec_of(stored_key)
-    value: Codec[Any] | None = codec_of(mapping_in(stored, "value"))
+    key: Codec[Plain] | None = codec_of(stored_key)
+    value: Codec[Plain] | None = codec_of(mapping_in(stored, "value"))
     if key is None or value is None or key.nullable:
         return None
     direct = stored_key["kind"] in DIRECT_KEYS
     type_, keys, items = pa.map_(key.type, value.type), key, value
 
-    def to_array(values: Sequence[Entries[K, V] | None]) -> pa.Array:
+    def to_array(values: Sequence[Entries[Plain, Plain] | None]) -> pa.Array:
         pairs = [_pairs(entries) for entries in values if entries is not None]
         flat = list(chain.from_iterable(pairs))
         arrays = keys.to_array([k for k, _ in flat]), items.to_array([v for _, v in flat])

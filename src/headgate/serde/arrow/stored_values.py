@@ -7,9 +7,9 @@ same shape; a single value that needs that mode itself is marked as :class:`Beyo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -21,6 +21,8 @@ from headgate.serde.codecs.dynamic import decode_tagged, encode_tagged, to_tagge
 from headgate.serde.codecs.type_codec import Convert
 from headgate.serde.codecs.unions import DIRECT
 from headgate.serde.descriptions import nullable
+
+V = TypeVar("V")
 
 MODE_TYPED: Final = b"\x00"
 MODE_TAGGED: Final = b"\x01"
@@ -56,7 +58,7 @@ def open_batch(stored: Description, data: bytes | memoryview, count: int) -> lis
     """
     view = memoryview(data)
     try:
-        values = _open(stored, bytes(view[:1]), view[1:])
+        values: list[Any] = _open(stored, bytes(view[:1]), view[1:])
     except UNDECODABLE as error:
         raise StorageError(f"a stored batch of {stored['kind']!s} cannot be taken apart ({error})") from None
     if type(values) is not list or len(values) != count:
@@ -75,7 +77,7 @@ def _open(stored: Description, mode: bytes, body: memoryview) -> Any:
     return [within(value if settle is None else settle(value)) for value in decode_tagged(body)]
 
 
-def close_batch(stored: Description, values: Sequence[Any]) -> bytes:
+def close_batch(stored: Description, values: Sequence[V]) -> bytes:
     """The batch of plain values, as the serializer of the description reads it."""
     if not any(type(value) is Beyond for value in values):
         return MODE_TYPED + pack(values)
@@ -83,7 +85,7 @@ def close_batch(stored: Description, values: Sequence[Any]) -> bytes:
     return MODE_TAGGED + encode_tagged([_settled(value, settle) for value in values])
 
 
-def within(settled: Any) -> Any:
+def within(settled: V) -> V | Beyond:
     """A settled value itself where msgpack holds it, else marked."""
     try:
         pack(settled)
@@ -92,8 +94,8 @@ def within(settled: Any) -> Any:
     return settled
 
 
-def _settled(value: Any, settle: Convert | None) -> Any:
-    if type(value) is Beyond:
+def _settled(value: V, settle: Convert | None) -> Any:
+    if isinstance(value, Beyond):
         return value.plain
     return value if settle is None else settle(value)
 
@@ -121,7 +123,7 @@ def _mapping(convert: Convert | None) -> Convert | None:
 
 
 def _row(converts: list[Convert | None]) -> Convert:
-    def settle(row: Any) -> tuple[Any, ...]:
+    def settle(row: Sequence[V]) -> tuple[V, ...]:
         return tuple(
             value if convert is None else convert(value) for value, convert in zip(row, converts, strict=True)
         )
@@ -144,7 +146,7 @@ def _dict(stored: Description) -> Convert | None:
 def _typed_dict(stored: Description) -> Convert:
     converts = {name: settling(field) for name, field in named_mappings_in(stored, "fields").items()}
 
-    def settle(entries: Any) -> dict[str, Any]:
+    def settle(entries: Mapping[str, V]) -> dict[str, V]:
         made = {}
         for name, value in entries.items():
             convert = converts[name]
@@ -164,7 +166,7 @@ def _union(stored: Description) -> Convert | None:
         return None if convert is None else lambda value: None if value is None else convert(value)
     converts = [settling(one) for one in members]
 
-    def settle(tagged: Any) -> tuple[int, Any]:
+    def settle(tagged: tuple[int, V]) -> tuple[int, V]:
         place, value = tagged
         convert = converts[place]
         return place, value if convert is None else convert(value)

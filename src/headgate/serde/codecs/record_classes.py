@@ -8,12 +8,11 @@ values in the order of the description. Kinds of records are recognised by their
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from itertools import chain
 from operator import attrgetter
 from typing import (
     Annotated,
-    Any,
     Final,
     NotRequired,
     Required,
@@ -86,7 +85,7 @@ def _record(kind: str, cls: type, names: list[str], frozen: bool, build: Convert
     )
 
 
-def _default(form: Form, found: T) -> Callable[[], Any] | None:
+def _default(form: Form, found: T) -> Callable[[], T] | None:
     if found is NO_DEFAULT:
         return None
     return found.make if isinstance(found, Factory) else Constant(found, form.copy)
@@ -183,7 +182,7 @@ ABSENT: Final = object()
 """In place of a value: the key of a dict that is not there."""
 
 
-def absent() -> Any:
+def absent() -> Hashable:
     """The default of a key that need not be there."""
     return ABSENT
 

@@ -7,8 +7,9 @@ not fit, the change is refused: nothing that is stored may become another value 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Final, NotRequired, TypedDict
 
+from headgate.common.decoders import converter
 from headgate.common.former_names import former_names
 from headgate.common.plain_data import Description, text_in
 from headgate.serde.codecs.protobuf import reader
@@ -35,6 +36,34 @@ _SAME_BYTES: Final = (
     frozenset({"string", "bytes", "message"}),
 )
 """Types that Protobuf reads as each other, whatever becomes of the values."""
+
+
+class StoredField(TypedDict):
+    """A field of a message as descriptions have it."""
+
+    number: int
+    name: str
+    type: str
+    label: str
+    of: NotRequired[str]
+    oneof: NotRequired[str]
+
+
+class StoredEnum(TypedDict):
+    """An enumeration as descriptions have it."""
+
+    closed: bool
+    numbers: list[int]
+
+
+class StoredSchema(TypedDict):
+    """All messages and enumerations that one message reaches, by name."""
+
+    messages: dict[str, list[StoredField]]
+    enums: dict[str, StoredEnum]
+
+
+_schema: Final = converter(StoredSchema)
 
 
 def evolve_message(stored: Description, new: Form) -> Reading:
@@ -64,8 +93,8 @@ class _Judgement:
         migrates: whether values are other ones than a new program would have written.
     """
 
-    def __init__(self, stored: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-        self.stored, self.new = stored, new
+    def __init__(self, stored: Description, new: Description) -> None:
+        self.stored, self.new = _schema(stored), _schema(new)
         self.changes: list[str] = []
         self.drops = self.migrates = False
         self._seen: set[tuple[str, str]] = set()
@@ -89,7 +118,7 @@ class _Judgement:
             if number not in old:
                 self._added(field, new_name)
 
-    def _added(self, field: Mapping[str, Any], name: str) -> None:
+    def _added(self, field: StoredField, name: str) -> None:
         if field["label"] == "required":
             raise PartRefused(
                 f"required field {_shown(field)} was added to {name}, and stored messages have no value for "
@@ -97,7 +126,7 @@ class _Judgement:
             )
         self.changes.append(f"field {_shown(field)} of {name} was added")
 
-    def _field(self, old: Mapping[str, Any], new: Mapping[str, Any], name: str) -> None:
+    def _field(self, old: StoredField, new: StoredField, name: str) -> None:
         where = f"field {_shown(new)} of {name}"
         if old["name"] != new["name"]:
             self.changes.append(f"field {_shown(old)} of {name} became {new['name']!r}")
@@ -123,7 +152,7 @@ class _Judgement:
             )
         self.changes.append(f"{where} was {old} and is {new}")
 
-    def _type(self, old: Mapping[str, Any], new: Mapping[str, Any], where: str) -> None:
+    def _type(self, old: StoredField, new: StoredField, where: str) -> None:
         was, now = old["type"], new["type"]
         into_open = (was, now) == ("int32", "enum") and not self.new["enums"][new["of"]]["closed"]
         if now not in _WIDER.get(was, ()) and not into_open:
@@ -153,9 +182,7 @@ class _Judgement:
         if (old_name, old) != (new_name, new):
             self.changes.append(f"{where}: members of {new_name} changed")
 
-    def _oneofs(
-        self, old: Mapping[int, Mapping[str, Any]], new: Mapping[int, Mapping[str, Any]], name: str
-    ) -> None:
+    def _oneofs(self, old: Mapping[int, StoredField], new: Mapping[int, StoredField], name: str) -> None:
         """Refuse that fields which could be set together now exclude each other."""
         for oneof in sorted({field["oneof"] for field in new.values() if "oneof" in field}):
             members = [n for n, field in new.items() if field.get("oneof") == oneof and n in old]
@@ -167,9 +194,9 @@ class _Judgement:
                 )
 
 
-def _shown(field: Mapping[str, Any]) -> str:
+def _shown(field: StoredField) -> str:
     return f"{field['number']} {field['name']!r}"
 
 
-def _listed(fields: Iterable[Mapping[str, Any]]) -> str:
+def _listed(fields: Iterable[StoredField]) -> str:
     return " and ".join(map(_shown, fields))

@@ -6,9 +6,9 @@ converts it, or gives the default. Stored fields that no new one takes are skipp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
-from typing import Any, Final, NotRequired, TypedDict
+from typing import Any, Final, NotRequired, TypedDict, TypeVar
 
 import msgspec
 
@@ -16,9 +16,11 @@ from headgate.common.errors import UsageError
 from headgate.common.plain_data import Description, mapping_in, text_in, texts_in
 from headgate.serde.codecs.primitives import ANY
 from headgate.serde.codecs.record_classes import absent, dict_builder
-from headgate.serde.codecs.type_codec import Constant, Convert, Field, Form, FormSerializer, Record
+from headgate.serde.codecs.type_codec import Constant, Convert, Field, Form, FormSerializer, Hint, Record
 from headgate.serde.compatibility import AfterMigration, AsIs, Compatibility, combined
 from headgate.serde.evolution.readings import PartRefused, Reading, Refused, prefixed
+
+V = TypeVar("V")
 
 RECORDS: Final = frozenset({"dataclass", "attrs", "struct", "namedtuple", "typeddict"})
 
@@ -126,7 +128,7 @@ def _optional_taker(source: str, convert: Convert | None, field: Field, record: 
             "records may lack it, so give it a default or leave it NotRequired"
         )
 
-    def take(plain: Any) -> Any:
+    def take(plain: Mapping[str, V]) -> Any:
         if source not in plain:
             return default()
         return plain[source] if convert is None else convert(plain[source])
@@ -168,7 +170,7 @@ def _required(description: Description) -> list[str]:
     return sorted(texts_in(description, "required")) if "required" in description else []
 
 
-def _wire(stored: Description, readings: Mapping[str, Reading]) -> Any:
+def _wire(stored: Description, readings: Mapping[str, Reading]) -> Hint:
     """The type that msgspec decodes: a field that nobody takes is left undecoded, or out."""
     if stored["kind"] != "typeddict":
         wires = [
@@ -180,7 +182,7 @@ def _wire(stored: Description, readings: Mapping[str, Reading]) -> Any:
         name: NotRequired[reading.wire] if name in optional else reading.wire
         for name, reading in readings.items()
     }
-    return TypedDict("Stored", keys)  # type: ignore[operator]
+    return TypedDict("Stored", keys)  # type: ignore[operator, no-any-return]
 
 
 def _converter(stored: Description, takers: list[Convert], build: Convert) -> Convert:
@@ -188,7 +190,7 @@ def _converter(stored: Description, takers: list[Convert], build: Convert) -> Co
         return lambda plain: build([take(plain) for take in takers])
     size = len(mapping_in(stored, "fields"))
 
-    def convert(plain: Any) -> Any:
+    def convert(plain: Sequence[V]) -> Any:
         # Rows of the tagged mode are not checked by msgspec.
         if len(plain) != size:
             raise ValueError(f"got {len(plain)} values, expected {size}")

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Union
+from typing import TypeVar, Union
 
 from headgate.common.plain_data import Description, text_in
 from headgate.serde.codecs.primitives import BY_KIND
-from headgate.serde.codecs.type_codec import Convert
+from headgate.serde.codecs.type_codec import Convert, Hint
 from headgate.serde.codecs.unions import DIRECT, optional_wire, skip_none, tagged_reading
 from headgate.serde.descriptions import nullable
 from headgate.serde.evolution.readings import Reading
 
+V = TypeVar("V")
 
-def union_reading(members: Sequence[Description], readings: Sequence[Reading]) -> tuple[Any, Convert | None]:
+
+def union_reading(members: Sequence[Description], readings: Sequence[Reading]) -> tuple[Hint, Convert | None]:
     """What msgspec decodes for a stored union, and what is made of it.
 
     Mirrors how :func:`headgate.serde.codecs.unions.union_form` chooses among its three layouts.
@@ -39,7 +41,7 @@ def _by_class(kinds: Sequence[str], readings: Sequence[Reading]) -> Convert | No
     if not any(converts.values()):
         return None
 
-    def convert(value: Any) -> Any:
+    def convert(value: V) -> V:
         chosen = converts[value.__class__]
         return value if chosen is None else chosen(value)
 

@@ -8,7 +8,7 @@ description alone, and each value is made of the new type at once. Records are i
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from typing import Any, Final, TypeVar
 
 from headgate.common.errors import UsageError
@@ -19,7 +19,7 @@ from headgate.serde.codecs.json_text import evolve_json
 from headgate.serde.codecs.pickled_values import evolve_pickled
 from headgate.serde.codecs.primitives import ANY, BY_KIND
 from headgate.serde.codecs.record_classes import logical_name
-from headgate.serde.codecs.type_codec import Convert, Form, FormSerializer
+from headgate.serde.codecs.type_codec import Convert, Form, FormSerializer, Hint
 from headgate.serde.compatibility import (
     AfterMigration,
     AsIs,
@@ -36,6 +36,9 @@ from headgate.serde.evolution.evolved_unions import union_reading
 from headgate.serde.evolution.readings import PartRefused, Reading, Refused, changed, prefixed
 from headgate.serde.evolution.undecodable import stored_description
 from headgate.serde.serializer import Buffer, TypeSerializer
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 T = TypeVar("T")
 
@@ -207,7 +210,7 @@ def _tuple(stored: Description, new: Form) -> Reading:
             "could gain and lose fields"
         )
     parts = [_position(place, part, new) for place, part in enumerate(of)]
-    wire: Any = tuple[tuple(part.wire for part in parts)]  # type: ignore[misc]
+    wire: Hint = tuple[tuple(part.wire for part in parts)]  # type: ignore[misc]
     convert = row_converter_or_none([part.convert for part in parts])
     return Reading(combined([part.verdict for part in parts]), wire, convert)
 
@@ -223,7 +226,7 @@ def _dict(stored: Description, new: Form) -> Reading:
     direct = mapping_in(stored, "key")["kind"] in DIRECT_KEYS
     to_key, to_value = _or_itself(key.convert), _or_itself(value.convert)
 
-    def make(entries: Any) -> dict[Any, Any]:
+    def make(entries: Any) -> dict[K, V]:
         pairs = entries.items() if direct else entries
         return {to_key(k): to_value(v) for k, v in pairs}
 
@@ -234,8 +237,8 @@ def _dict(stored: Description, new: Form) -> Reading:
 def _all_apart(make: Convert) -> Convert:
     """Refuses that what was apart has become equal: values would be lost without a word."""
 
-    def checked(plain: Any) -> Any:
-        made = make(plain)
+    def checked(plain: Sized) -> Sized:
+        made: Sized = make(plain)
         if len(made) != len(plain):
             raise UsageError(
                 f"{len(plain)} stored elements of a set or keys of a dict became {len(made)}, because what "

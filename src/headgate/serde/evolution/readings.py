@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from headgate.serde.codecs.type_codec import Convert
+from headgate.serde.codecs.type_codec import Convert, Hint
 from headgate.serde.compatibility import AfterMigration, Compatibility, Reconfigured, combined
 
 
@@ -19,7 +19,7 @@ class Reading(NamedTuple):
     """
 
     verdict: Compatibility
-    wire: Any
+    wire: Hint
     convert: Convert | None
 
 

@@ -10,11 +10,14 @@ from typing import Any, TypeVar
 from headgate.common.errors import HeadgateError, UsageError
 from headgate.common.process.interruptions import let_pass
 from headgate.common.refusals.users_frames import told_with_line
+from headgate.serde.codecs.type_codec import Hint
 from headgate.serde.composite_snapshot import CompositeTypeSerializerSnapshot
 from headgate.serde.logical_names import logical_name
 from headgate.serde.resolve import serializer_for
 from headgate.serde.serializer import TypeSerializer, TypeSerializerSnapshot
 from headgate.serde.snapshots.snapshot_wire import snapshot_from_bytes, snapshot_to_bytes
+
+V = TypeVar("V")
 
 T = TypeVar("T")
 
@@ -35,7 +38,7 @@ class SerializerRegistry:
     def __init__(self) -> None:
         self._owners: dict[type, type] = {}
 
-    def register(self, serializer: Any, where: str) -> None:
+    def register(self, serializer: TypeSerializer[T], where: str) -> None:
         """Check a declared serializer and those nested in it.
 
         `where` names the state and its place in the program, for the error.
@@ -60,7 +63,7 @@ class SerializerRegistry:
             )
 
 
-def check_is_serializer(serializer: Any, where: str) -> None:
+def check_is_serializer(serializer: V, where: str) -> None:
     """Refuse what is no serializer."""
     if isinstance(serializer, type):
         name = serializer.__qualname__
@@ -70,7 +73,7 @@ def check_is_serializer(serializer: Any, where: str) -> None:
 
 
 def part_serializers(
-    types: Sequence[Any], given: Sequence[TypeSerializer[T] | None], what: str
+    types: Sequence[Hint], given: Sequence[TypeSerializer[T] | None], what: str
 ) -> list[TypeSerializer[T]]:
     """The serializers of a state's parts: those that are given, and else those of the types."""
     found = []

@@ -6,7 +6,7 @@ Reads are bounded by what is there: a damaged length is noticed before anything 
 from __future__ import annotations
 
 import struct
-from typing import Any, Final
+from typing import Final
 
 from headgate.common.errors import StorageError, UsageError
 
@@ -86,7 +86,7 @@ class DataOutputView:
         """Everything written so far."""
         return b"".join(self._parts)
 
-    def _pack(self, layout: struct.Struct, value: Any) -> None:
+    def _pack(self, layout: struct.Struct, value: float) -> None:
         try:
             self._parts.append(layout.pack(value))
         except struct.error as error:
@@ -158,7 +158,7 @@ class DataInputView:
             StorageError: less is left than its length says, or it is no UTF-8.
         """
         try:
-            return str(self._take(self._unpack(_SHORT)), "utf-8")
+            return str(self._take(int(self._unpack(_SHORT))), "utf-8")
         except UnicodeDecodeError as error:
             raise StorageError(
                 f"a serializer's snapshot is damaged: text does not decode ({error})"
@@ -170,10 +170,11 @@ class DataInputView:
         Raises:
             StorageError: less is left than their length says.
         """
-        return bytes(self._take(self._unpack(_SIZE)))
+        return bytes(self._take(int(self._unpack(_SIZE))))
 
-    def _unpack(self, layout: struct.Struct) -> Any:
-        return layout.unpack(self._take(layout.size))[0]
+    def _unpack(self, layout: struct.Struct) -> float:
+        value: float = layout.unpack(self._take(layout.size))[0]
+        return value
 
     def _take(self, length: int) -> memoryview:
         if length > self.remaining:
