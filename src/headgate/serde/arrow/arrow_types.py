@@ -96,7 +96,7 @@ def _row_codec(
     """Of a row of fields; None when none of them has a type, or a name cannot be one of a column."""
     if not _has_columns(fields):
         return None
-    parts: dict[str, Codec[Any]] = {name: _part(field) for name, field in fields.items()}
+    parts: dict[str, Codec[Plain]] = {name: _part(field) for name, field in fields.items()}
     checks = [(place, part.fits) for place, part in enumerate(parts.values()) if part.fits is not None]
 
     def fits(value: T) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import json
+import types
 from typing import Any, Final, TypeAlias, TypeVar
 
 from headgate.common.errors import UsageError
@@ -231,7 +232,7 @@ def _takes_no_bytes(schema: Schema) -> bool:
     return kind == "null" or (kind == "fixed" and bool(defined(schema)["size"] == 0))
 
 
-def _fastavro() -> Any:
+def _fastavro() -> types.ModuleType:
     try:
         import fastavro
         import fastavro.read

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+if TYPE_CHECKING:
+    import attrs
+    import msgspec
 
 NO_DEFAULT: Final = object()
 
@@ -34,7 +38,7 @@ def _of_dataclass(cls: type) -> Defaults:
     return found
 
 
-def _of_attrs(cls: Any) -> Defaults:
+def _of_attrs(cls: type[attrs.AttrsInstance]) -> Defaults:
     found: Defaults = {}
     for attribute in cls.__attrs_attrs__:
         default: Any = getattr(attribute, "default", NO_DEFAULT)
@@ -50,7 +54,7 @@ def _of_attrs(cls: Any) -> Defaults:
     return found
 
 
-def _of_struct(cls: Any) -> Defaults:
+def _of_struct(cls: type[msgspec.Struct]) -> Defaults:
     names, defaults = cls.__struct_fields__, cls.__struct_defaults__
     found: Defaults = {}
     for name, default in zip(names[len(names) - len(defaults) :], defaults, strict=True):

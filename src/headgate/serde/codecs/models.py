@@ -9,13 +9,16 @@ their annotations, as the fields of every record are.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from headgate.common.errors import UsageError
 from headgate.serde.codecs.containers import row_converter
 from headgate.serde.codecs.primitives import exactly
 from headgate.serde.codecs.record_classes import logical_name
 from headgate.serde.codecs.type_codec import Convert, Form, Hint, copier, describe
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -43,7 +46,7 @@ def model_form(cls: Any, resolve: Callable[[Hint], Form]) -> Form | None:
     )
 
 
-def _refuse_unstorable(cls: Any, name: str) -> None:
+def _refuse_unstorable(cls: type[BaseModel], name: str) -> None:
     if not cls.__pydantic_complete__:
         raise UsageError(
             f"the annotations of {name} name a type that is not defined yet; call "
@@ -65,7 +68,7 @@ def _writer(names: list[str], to_row: Convert) -> Convert:
     """Values of the fields, and which of them were set, as bits."""
     bits = {name: 1 << place for place, name in enumerate(names)}
 
-    def write(value: Any) -> tuple[Sequence[V], int]:
+    def write(value: BaseModel) -> tuple[Sequence[V], int]:
         held = value.__dict__
         row = to_row(tuple([held[name] for name in names]))
         return row, sum(bits[name] for name in value.__pydantic_fields_set__)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import operator
 import pickle
+import types
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
@@ -42,7 +43,7 @@ class ShippedClasses:
     class that other workers need not have.
     """
 
-    def __init__(self, pickler: Any, program: bytes) -> None:
+    def __init__(self, pickler: types.ModuleType, program: bytes) -> None:
         tables = pickler.Pickler.dump.__globals__
         self._ids: Mapping[type, str] = tables["_DYNAMIC_CLASS_TRACKER_BY_CLASS"]
         self._classes: Mapping[str, type] = tables["_DYNAMIC_CLASS_TRACKER_BY_ID"]

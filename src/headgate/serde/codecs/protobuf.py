@@ -7,11 +7,22 @@ contain itself and a later program can judge the bytes without the class that wr
 
 from __future__ import annotations
 
-from typing import Any, Final, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
 from headgate.common.plain_data import Plain
 from headgate.serde.codecs.primitives import exactly
-from headgate.serde.codecs.type_codec import Convert, Form, Hint, copier, describe
+from headgate.serde.codecs.type_codec import Form, Hint, copier, describe
+
+if TYPE_CHECKING:
+    from google.protobuf.descriptor import (  # type: ignore[import-untyped]
+        Descriptor,
+        EnumDescriptor,
+        FieldDescriptor,
+    )
+    from google.protobuf.message import Message  # type: ignore[import-untyped]
+
+Messages = dict[str, list[dict[str, Plain]]]
 
 _TYPES: Final = {
     1: "double",
@@ -36,14 +47,6 @@ _TYPES: Final = {
 """Field types by the numbers of Protobuf's descriptors, which are part of its format."""
 
 
-class Message(Protocol):
-    """What of a Protobuf message is needed to write it."""
-
-    def SerializeToString(self, *, deterministic: bool) -> bytes:  # noqa: N802 - Protobuf's name
-        """The bytes of the message."""
-        ...
-
-
 def is_message(cls: Hint) -> bool:
     """Whether a class is a Protobuf message with fields of its own."""
     return (
@@ -59,7 +62,7 @@ def message_form(cls: type) -> Form | None:
     if not is_message(cls):
         return None
     descriptor = cls.DESCRIPTOR  # type: ignore[attr-defined]
-    messages: dict[str, list[dict[str, Plain]]] = {}
+    messages: Messages = {}
     enums: dict[str, Plain] = {}
     _collect(descriptor, messages, enums)
     return Form(
@@ -74,13 +77,13 @@ def message_form(cls: type) -> Form | None:
     )
 
 
-def reader(cls: Any, keep_unknown: bool) -> Convert:
+def reader(cls: type[Message], keep_unknown: bool) -> Callable[[bytes], Message]:
     """What makes messages of their bytes.
 
     `keep_unknown`: whether fields that the class does not have stay in the message.
     """
 
-    def read(plain: bytes) -> Any:
+    def read(plain: bytes) -> Message:
         try:
             message = cls.FromString(plain)
             if not keep_unknown:
@@ -94,13 +97,13 @@ def reader(cls: Any, keep_unknown: bool) -> Convert:
 
 def _write(message: Message) -> bytes:
     try:
-        data = message.SerializeToString(deterministic=True)
+        data: bytes = message.SerializeToString(deterministic=True)
     except Exception as error:  # as above
         raise ValueError(f"Protobuf cannot write it: {error}") from None
     return data
 
 
-def _collect(descriptor: Any, messages: dict[str, list[dict[str, Plain]]], enums: dict[str, Plain]) -> None:
+def _collect(descriptor: Descriptor, messages: Messages, enums: dict[str, Plain]) -> None:
     """Describe a message and all that its fields name; each once, however often it is named."""
     fields: list[dict[str, Plain]] = []
     messages[descriptor.full_name] = fields
@@ -115,7 +118,7 @@ def _collect(descriptor: Any, messages: dict[str, list[dict[str, Plain]]], enums
             enums[enum.full_name] = {"closed": _is_closed(enum), "numbers": numbers}
 
 
-def _described(field: Any) -> dict[str, Plain]:
+def _described(field: FieldDescriptor) -> dict[str, Plain]:
     found: dict[str, Plain] = {
         "number": field.number,
         "name": field.name,
@@ -132,7 +135,7 @@ def _described(field: Any) -> dict[str, Plain]:
     return found
 
 
-def _label(field: Any) -> str:
+def _label(field: FieldDescriptor) -> str:
     repeated, required = getattr(field, "is_repeated", None), getattr(field, "is_required", None)
     if repeated is None or required is None:  # before these, the label was a number
         repeated, required = field.label == field.LABEL_REPEATED, field.label == field.LABEL_REQUIRED
@@ -142,6 +145,6 @@ def _label(field: Any) -> str:
     return "required" if required else "optional"
 
 
-def _is_closed(enum: Any) -> bool:
+def _is_closed(enum: EnumDescriptor) -> bool:
     """Whether numbers that the enumeration does not have are set aside when they are read."""
     return bool(getattr(enum, "is_closed", False))

@@ -8,7 +8,7 @@ description alone, and each value is made of the new type at once. Records are i
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Sized
+from collections.abc import Callable, Iterable, Mapping, Sized
 from typing import Any, Final, TypeVar
 
 from headgate.common.errors import UsageError
@@ -226,8 +226,8 @@ def _dict(stored: Description, new: Form) -> Reading:
     direct = mapping_in(stored, "key")["kind"] in DIRECT_KEYS
     to_key, to_value = _or_itself(key.convert), _or_itself(value.convert)
 
-    def make(entries: Any) -> dict[K, V]:
-        pairs = entries.items() if direct else entries
+    def make(entries: Mapping[K, V] | Iterable[tuple[K, V]]) -> dict[K, V]:
+        pairs = entries.items() if isinstance(entries, Mapping) else entries
         return {to_key(k): to_value(v) for k, v in pairs}
 
     verdict = combined([key.verdict, value.verdict])

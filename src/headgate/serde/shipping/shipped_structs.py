@@ -11,9 +11,12 @@ import inspect
 import sys
 import types
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 from headgate.serde.shipping.shipped_classes import Attributes, Reduction, State, Tools, Track
+
+if TYPE_CHECKING:
+    import msgspec
 
 _OPTIONS: Final = (
     "frozen",
@@ -30,6 +33,8 @@ _OPTIONS: Final = (
     "tag",
     "tag_field",
 )
+MakeField = Callable[..., Any]
+"""`msgspec.field`."""
 _OF_METACLASS: Final = frozenset(
     {
         "__struct_fields__",
@@ -44,12 +49,12 @@ _OF_METACLASS: Final = frozenset(
 )
 
 
-def is_struct(cls: type) -> bool:
+def is_struct(cls: type) -> TypeGuard[type[msgspec.Struct]]:
     """Whether a class derives from ``msgspec.Struct``."""
     return hasattr(cls, "__struct_fields__") and hasattr(cls, "__struct_config__")
 
 
-def struct_reduction(cls: Any, tools: Tools) -> Reduction:
+def struct_reduction(cls: type[msgspec.Struct], tools: Tools) -> Reduction:
     """Reduce a struct for a pickler."""
     fields = _own_fields(cls)
     config = cls.__struct_config__
@@ -75,7 +80,7 @@ def make_struct(
     named: tuple[str, str, str],
     bases: tuple[type, ...],
     fields: dict[str, Attributes],
-    field: Callable[..., Any],
+    field: MakeField,
     options: Attributes,
     has_post_init: bool,
     tracker: str,
@@ -108,7 +113,7 @@ def set_struct(cls: type, state: tuple[State, Callable[[type, State], type]]) ->
     set_attributes(cls, attributes)
 
 
-def _own_fields(cls: Any) -> dict[str, Attributes]:
+def _own_fields(cls: type[msgspec.Struct]) -> dict[str, Attributes]:
     """For each field that the class itself declares, the arguments of `msgspec.field`."""
     names, defaults = cls.__struct_fields__, cls.__struct_defaults__
     given = dict(zip(names[len(names) - len(defaults) :], defaults, strict=True))
@@ -130,7 +135,7 @@ def _default_of(given: Any) -> Attributes:
     return {} if kind in ("NoDefaultType", "NODEFAULT") or repr(given) == "NODEFAULT" else {"default": given}
 
 
-def _field_of(cls: type) -> Callable[..., Any]:
+def _field_of(cls: type) -> MakeField:
     """`msgspec.field` of the copy of msgspec that the class comes from."""
-    field: Callable[..., Any] = sys.modules[type(cls).__module__.partition(".")[0]].field
+    field: MakeField = sys.modules[type(cls).__module__.partition(".")[0]].field
     return field
