@@ -22,15 +22,12 @@ class Rules(Protocol):
 
     def serializer_of(self, description: Description) -> TypeSerializer[T]:
         """A serializer of the described type, whose classes are looked up by their names."""
-        ...
 
     def reading(self, description: Description, new: TypeSerializer[T]) -> TypeSerializer[T]:
         """What reads described values as those of another built-in serializer."""
-        ...
 
     def judge(self, description: Description, new: TypeSerializer[T]) -> Compatibility:
         """Whether described values can become those of another built-in serializer."""
-        ...
 
 
 _registered: list[Rules] = []

@@ -30,31 +30,15 @@ from headgate.serde.codecs.type_codec import Form, Hint, copier, describe
 T = TypeVar("T")
 
 _CLASSES: Final[dict[str, type]] = {
-    "null": type(None),
-    "boolean": bool,
-    "int": int,
-    "long": int,
-    "float": float,
-    "double": float,
-    "bytes": bytes,
-    "string": str,
-    "fixed": bytes,
-    "enum": str,
-    "array": list,
-    "map": dict,
+    "null": type(None), "boolean": bool, "int": int, "long": int, "float": float, "double": float,
+    "bytes": bytes, "string": str, "fixed": bytes, "enum": str, "array": list, "map": dict,
     "record": dict,
-}
+}  # fmt: skip
 _LOGICAL_CLASSES: Final[dict[str, type]] = {
-    "timestamp-millis": dt.datetime,
-    "timestamp-micros": dt.datetime,
-    "local-timestamp-millis": dt.datetime,
-    "local-timestamp-micros": dt.datetime,
-    "date": dt.date,
-    "time-millis": dt.time,
-    "time-micros": dt.time,
-    "decimal": Decimal,
-    "uuid": UUID,
-}
+    "timestamp-millis": dt.datetime, "timestamp-micros": dt.datetime,
+    "local-timestamp-millis": dt.datetime, "local-timestamp-micros": dt.datetime, "date": dt.date,
+    "time-millis": dt.time, "time-micros": dt.time, "decimal": Decimal, "uuid": UUID,
+}  # fmt: skip
 
 
 def avro_form(hint: Hint, schema_text: str) -> Form:

@@ -28,11 +28,9 @@ class ClassNames(Protocol):
 
     def name_of(self, cls: type) -> str | None:
         """The name of a class that every worker of the job knows; None for every other class."""
-        ...
 
     def class_of(self, name: str) -> type:
         """The class of a name; a `LookupError` says that no such class came with the program."""
-        ...
 
 
 class ShippedClasses:

@@ -25,25 +25,10 @@ if TYPE_CHECKING:
 Messages = dict[str, list[dict[str, Plain]]]
 
 _TYPES: Final = {
-    1: "double",
-    2: "float",
-    3: "int64",
-    4: "uint64",
-    5: "int32",
-    6: "fixed64",
-    7: "fixed32",
-    8: "bool",
-    9: "string",
-    10: "group",
-    11: "message",
-    12: "bytes",
-    13: "uint32",
-    14: "enum",
-    15: "sfixed32",
-    16: "sfixed64",
-    17: "sint32",
-    18: "sint64",
-}
+    1: "double", 2: "float", 3: "int64", 4: "uint64", 5: "int32", 6: "fixed64", 7: "fixed32", 8: "bool",
+    9: "string", 10: "group", 11: "message", 12: "bytes", 13: "uint32", 14: "enum", 15: "sfixed32",
+    16: "sfixed64", 17: "sint32", 18: "sint64",
+}  # fmt: skip
 """Field types by the numbers of Protobuf's descriptors, which are part of its format."""
 
 

@@ -20,18 +20,10 @@ MSGSPEC_CACHE: Final = "__msgspec_cache__"
 """Where msgspec notes on a class what it found out about it."""
 
 # What the metaclass sets while it makes the class.
-_OF_METACLASS: Final = frozenset(
-    {
-        MSGSPEC_CACHE,
-        "_member_names_",
-        "_member_map_",
-        "_member_type_",
-        "_value2member_map_",
-        "_unhashable_values_",
-        "_unhashable_values_map_",
-        "_hashable_values_",
-    }
-)
+_OF_METACLASS: Final = frozenset({
+    MSGSPEC_CACHE, "_member_names_", "_member_map_", "_member_type_", "_value2member_map_",
+    "_unhashable_values_", "_unhashable_values_map_", "_hashable_values_",
+})  # fmt: skip
 _OF_MEMBER: Final = frozenset({"_value_", "_name_", "__objclass__", "_sort_order_"})
 
 

@@ -19,34 +19,15 @@ if TYPE_CHECKING:
     import msgspec
 
 _OPTIONS: Final = (
-    "frozen",
-    "eq",
-    "order",
-    "array_like",
-    "gc",
-    "repr_omit_defaults",
-    "omit_defaults",
-    "forbid_unknown_fields",
-    "weakref",
-    "dict",
-    "cache_hash",
-    "tag",
-    "tag_field",
-)
+    "frozen", "eq", "order", "array_like", "gc", "repr_omit_defaults", "omit_defaults",
+    "forbid_unknown_fields", "weakref", "dict", "cache_hash", "tag", "tag_field",
+)  # fmt: skip
 MakeField = Callable[..., Any]
 """`msgspec.field`."""
-_OF_METACLASS: Final = frozenset(
-    {
-        "__struct_fields__",
-        "__struct_encode_fields__",
-        "__struct_defaults__",
-        "__struct_config__",
-        "__match_args__",
-        "__slots__",
-        "__weakref__",
-        "__dict__",
-    }
-)
+_OF_METACLASS: Final = frozenset({
+    "__struct_fields__", "__struct_encode_fields__", "__struct_defaults__", "__struct_config__",
+    "__match_args__", "__slots__", "__weakref__", "__dict__",
+})  # fmt: skip
 
 
 def is_struct(cls: type) -> TypeGuard[type[msgspec.Struct]]:

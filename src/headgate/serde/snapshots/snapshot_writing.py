@@ -25,11 +25,9 @@ class WritesItself(Protocol):
 
     def current_version(self) -> int:
         """The version of the layout that :meth:`write_snapshot` writes."""
-        ...
 
     def write_snapshot(self, out: DataOutputView) -> None:
         """Write what makes up the format."""
-        ...
 
 
 def snapshot_to_bytes(snapshot: WritesItself) -> bytes:
