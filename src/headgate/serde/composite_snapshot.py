@@ -18,6 +18,8 @@ from headgate.serde.serializer import (
 from headgate.serde.snapshots.snapshot_views import DataInputView, DataOutputView
 from headgate.serde.snapshots.snapshot_wire import NestsSnapshots, read_versioned, write_versioned
 
+N = TypeVar("N")
+
 T = TypeVar("T")
 S = TypeVar("S", bound=TypeSerializer[Any])
 
@@ -133,7 +135,7 @@ class CompositeTypeSerializerSnapshot(NestsSnapshots, TypeSerializerSnapshot[T],
         return OuterSchemaCompatibility.COMPATIBLE_AS_IS
 
     @classmethod
-    def of_nested(cls, nested: Sequence[TypeSerializerSnapshot[Any]]) -> Self:
+    def of_nested(cls, nested: Sequence[TypeSerializerSnapshot[N]]) -> Self:
         """A snapshot without outer configuration, of nested snapshots."""
         made = cls()
         made._nested = tuple(nested)
@@ -217,7 +219,7 @@ class CompositeTypeSerializerSnapshot(NestsSnapshots, TypeSerializerSnapshot[T],
             return found
         return TypeSerializerSchemaCompatibility(verdict, self._reconfigured_outer(judged))
 
-    def _reconfigured_outer(self, judged: Sequence[TypeSerializerSchemaCompatibility[Any]]) -> S:
+    def _reconfigured_outer(self, judged: Sequence[TypeSerializerSchemaCompatibility[N]]) -> S:
         return self.create_outer_serializer(
             [
                 one.reconfigured_serializer

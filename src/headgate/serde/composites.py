@@ -23,6 +23,8 @@ from headgate.serde.serializer import (
     TypeSerializerSnapshot,
 )
 
+N = TypeVar("N")
+
 E = TypeVar("E")
 K = TypeVar("K")
 V = TypeVar("V")
@@ -111,7 +113,7 @@ class _ContainerSnapshot(CompositeTypeSerializerSnapshot[T, S]):
         return 1
 
     def resolve_schema_compatibility(
-        self, old_snapshot: TypeSerializerSnapshot[Any]
+        self, old_snapshot: TypeSerializerSnapshot[N]
     ) -> TypeSerializerSchemaCompatibility[T]:
         """As every composite; what a built-in serializer wrote is judged part by part, and rewritten."""
         if not isinstance(old_snapshot, DescribedSnapshot) or old_snapshot.description["kind"] != self.kind:
@@ -131,11 +133,11 @@ class ListSerializerSnapshot(_ContainerSnapshot[list[E], ListSerializer[E]]):
 
     kind, parts = "list", ("of",)
 
-    def nested_serializers(self, outer_serializer: ListSerializer[E]) -> Sequence[TypeSerializer[Any]]:
+    def nested_serializers(self, outer_serializer: ListSerializer[E]) -> Sequence[TypeSerializer[E]]:
         """The element's."""
         return (outer_serializer.element,)
 
-    def create_outer_serializer(self, nested: Sequence[TypeSerializer[Any]]) -> ListSerializer[E]:
+    def create_outer_serializer(self, nested: Sequence[TypeSerializer[E]]) -> ListSerializer[E]:
         """Of the element's."""
         return ListSerializer(*nested)
 

@@ -23,7 +23,6 @@ from headgate.serde.snapshots.snapshot_views import DataInputView, DataOutputVie
 from headgate.serde.snapshots.snapshot_writing import snapshot_to_bytes
 
 T = TypeVar("T")
-N = TypeVar("N")
 
 Buffer = bytes | bytearray | memoryview
 
@@ -359,8 +358,8 @@ class TypeSerializerSnapshot(ABC, Generic[T]):
         return old_snapshot.resolve_schema_compatibility_of(self.restore_serializer())
 
     def resolve_schema_compatibility_of(
-        self, new_serializer: TypeSerializer[N]
-    ) -> TypeSerializerSchemaCompatibility[N]:
+        self, new_serializer: TypeSerializer[Any]
+    ) -> TypeSerializerSchemaCompatibility[Any]:
         """Deprecated: judge, as the old snapshot, a new serializer.
 
         An old class cannot know its successors; implement :meth:`resolve_schema_compatibility`.

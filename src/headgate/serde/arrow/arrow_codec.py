@@ -13,7 +13,7 @@ from typing import Any, Final, Generic, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from headgate.serde.codecs.temporal import Moment
+from headgate.serde.codecs.temporal import Moment, Zone
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -124,12 +124,11 @@ def _moment_row(plain: Moment) -> tuple[int, bool, str | None, int | None]:
     return micros, bool(fold), name, offset
 
 
-def _moment_plain(row: tuple[Any, ...]) -> Moment:
-    micros: int = row[0]
-    _, fold, name, offset = row
+def _moment_plain(row: tuple[int, bool, str | None, int | None]) -> Moment:
+    micros, fold, name, offset = row
     if not fold and name is None and offset is None:
         return micros
-    zone = name if offset is None else offset if name is None else (offset, name)
+    zone: Zone = name if offset is None else offset if name is None else (offset, name)
     return micros, int(fold), zone
 
 

@@ -9,7 +9,7 @@ their annotations, as the fields of every record are.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from headgate.common.errors import UsageError
 from headgate.serde.codecs.containers import row_converter
@@ -24,14 +24,15 @@ T = TypeVar("T")
 V = TypeVar("V")
 
 
-def model_form(cls: Any, resolve: Callable[[Hint], Form]) -> Form | None:
+def model_form(cls: type[BaseModel], resolve: Callable[[Hint], Form]) -> Form | None:
     """The form of a pydantic model; None when the class is none."""
     if not (isinstance(vars(cls).get("__pydantic_fields__"), dict) and hasattr(cls, "__pydantic_complete__")):
         return None
     name = logical_name(cls)
     _refuse_unstorable(cls, name)
     names = list(cls.__pydantic_fields__)
-    forms = [resolve(info.annotation) for info in cls.__pydantic_fields__.values()]
+    annotations = [info.annotation for info in cls.__pydantic_fields__.values()]
+    forms = [resolve(hint) for hint in annotations]  # type: ignore[arg-type]  # the same by another name
     immutable = bool(cls.model_config.get("frozen")) and all(form.immutable for form in forms)
     fields = {field: form.description for field, form in zip(names, forms, strict=True)}
     return Form(

@@ -69,9 +69,10 @@ def _converter(writer: Definition, reader: Definition, own: Definition | None) -
 
 
 def _schema_in(description: Description) -> Schema:
-    # It came out of msgpack as the dicts and lists that it was.
-    found: Any = description["schema"]
-    return found  # type: ignore[no-any-return]
+    found = description["schema"]
+    if not isinstance(found, str | list | dict):
+        raise TypeError(f"got the schema {found!r:.40}; expected a name, alternatives or a definition")
+    return found  # it came out of msgpack as the dicts and lists that it was
 
 
 class _Resolution:

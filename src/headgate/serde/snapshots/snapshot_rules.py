@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from headgate.common.errors import HeadgateError, UsageError
 from headgate.common.process.interruptions import let_pass
@@ -115,7 +115,7 @@ def _check_methods(serializer: TypeSerializer[T], where: str) -> None:
 
 def _snapshot_of(serializer: TypeSerializer[T], where: str) -> TypeSerializerSnapshot[T]:
     try:
-        snapshot: Any = serializer.snapshot()
+        snapshot: TypeSerializerSnapshot[T] | None = serializer.snapshot()
     except HeadgateError:
         raise
     except BaseException as error:  # the user's code raises whatever it likes
