@@ -30,7 +30,7 @@ from headgate.serde.codecs.avro_schemas import (
 )
 from headgate.serde.codecs.type_codec import Convert, Form
 from headgate.serde.compatibility import AfterMigration, Reconfigured
-from headgate.serde.evolution.readings import PartRefused, Reading, Refused
+from headgate.serde.evolution.readings import PartRefused, Reading, Refused, stored_sources
 
 _PROMOTED: Final[Mapping[str, tuple[str, ...]]] = {
     "int": ("int", "long", "float", "double"),
@@ -183,7 +183,8 @@ class _Resolution:
 
     def _fields(self, writer: Definition, reader: Definition) -> tuple[list[Definition], list[Definition]]:
         stored = {field["name"]: field for field in writer["fields"]}
-        sources = _sources(stored, reader)
+        aliases = [(field["name"], field.get("aliases", ())) for field in reader["fields"]]
+        sources = stored_sources(stored, aliases, reader["name"])
         wanted: list[Definition] = []
         types: dict[str, tuple[str, Schema]] = {}
         for field, source in zip(reader["fields"], sources, strict=True):
@@ -231,24 +232,6 @@ class _Resolution:
             raise PartRefused(
                 f"field {field['name']!r} was added to {name} with a default of another type: {error}"
             ) from None
-
-
-def _sources(stored: Definition, reader: Definition) -> list[str | None]:
-    """The stored field that each field takes; an alias counts where the new name is not stored."""
-    claimed: dict[str, str] = {}
-    for field in reader["fields"]:
-        former = next((name for name in field.get("aliases", ()) if name in stored), None)
-        if field["name"] in stored or former is None:
-            continue
-        if former in claimed:
-            raise PartRefused(
-                f"fields {claimed[former]!r} and {field['name']!r} of {reader['name']} both have the alias "
-                f"{former!r}; only one can have been it"
-            )
-        claimed[former] = field["name"]
-    sources = {name: former for former, name in claimed.items()}
-    names = [field["name"] for field in reader["fields"]]
-    return [sources.get(name, name if name in stored and name not in claimed else None) for name in names]
 
 
 def _default(schema: Schema, given: Json) -> Any:

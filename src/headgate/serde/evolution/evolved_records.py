@@ -18,7 +18,7 @@ from headgate.serde.codecs.primitives import ANY
 from headgate.serde.codecs.record_classes import absent, dict_builder
 from headgate.serde.codecs.type_codec import Constant, Convert, Field, Form, FormSerializer, Hint, Record
 from headgate.serde.compatibility import AfterMigration, AsIs, Compatibility, combined
-from headgate.serde.evolution.readings import PartRefused, Reading, Refused, prefixed
+from headgate.serde.evolution.readings import PartRefused, Reading, Refused, prefixed, stored_sources
 
 V = TypeVar("V")
 
@@ -39,7 +39,8 @@ def evolve_record(stored: Description, new: Form, evolve: Evolve) -> Reading:
             f"was the record {name} and is {record.names[0]}; if it is the same, mark it with "
             f"@hg.formerly({name!r})"
         )
-    sources = _sources(stored, record)
+    aliases = [(field.name, field.former) for field in record.fields]
+    sources = stored_sources(mapping_in(stored, "fields"), aliases, record.names[0])
     readings = {
         source: _of_field(stored, source, field, record, evolve)
         for field, source in zip(record.fields, sources, strict=True)
@@ -60,31 +61,6 @@ def _as_dict(stored: Description) -> Record:
     names, required = list(mapping_in(stored, "fields")), texts_in(stored, "required")
     fields = tuple(Field(name, ANY, default=None if name in required else absent) for name in names)
     return Record((text_in(stored, "name"),), fields, dict_builder(names))
-
-
-def _sources(stored: Description, record: Record) -> list[str | None]:
-    """The stored field that each field of the new class takes.
-
-    An alias counts where the new name is not stored. The old name may have been given to another
-    field since, which is an added one then.
-    """
-    names = mapping_in(stored, "fields")
-    claimed: dict[str, str] = {}
-    for field in record.fields:
-        former = next((name for name in field.former if name in names), None)
-        if field.name in names or former is None:
-            continue
-        if former in claimed:
-            raise PartRefused(
-                f"fields {claimed[former]!r} and {field.name!r} of {record.names[0]} both have the alias "
-                f"{former!r}; only one can have been it"
-            )
-        claimed[former] = field.name
-    sources = {name: former for former, name in claimed.items()}
-    return [
-        sources.get(field.name, field.name if field.name in names and field.name not in claimed else None)
-        for field in record.fields
-    ]
 
 
 def _of_field(stored: Description, source: str, field: Field, record: Record, evolve: Evolve) -> Reading:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 from headgate.serde.codecs.type_codec import Convert, Hint
@@ -51,3 +51,28 @@ def changed(reading: Reading, change: str) -> Reading:
     """The reading of a type that was widened: a migration, whatever its parts need."""
     verdict = combined([AfterMigration((change,)), reading.verdict])
     return Reading(verdict, reading.wire, reading.convert)
+
+
+def stored_sources(
+    stored: Collection[str], fields: Iterable[tuple[str, Collection[str]]], owner: str
+) -> list[str | None]:
+    """The stored field that each new field takes, given by its name and its aliases; None for an added one.
+
+    An alias counts where the new name is not stored. The old name may have been given to another
+    field since, which is an added one then.
+    """
+    names: list[str] = []
+    claimed: dict[str, str] = {}
+    for name, aliases in fields:
+        names.append(name)
+        former = next((alias for alias in aliases if alias in stored), None)
+        if name in stored or former is None:
+            continue
+        if former in claimed:
+            raise PartRefused(
+                f"fields {claimed[former]!r} and {name!r} of {owner} both have the alias "
+                f"{former!r}; only one can have been it"
+            )
+        claimed[former] = name
+    sources = {name: former for former, name in claimed.items()}
+    return [sources.get(name, name if name in stored and name not in claimed else None) for name in names]
