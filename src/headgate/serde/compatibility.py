@@ -42,7 +42,7 @@ Compatibility = AsIs | Reconfigured | AfterMigration | Incompatible
 
 
 def combined(verdicts: Iterable[Compatibility]) -> Compatibility:
-    """The verdict on a whole whose parts were judged: the gravest one, with the changes of all.
+    """The verdict on values whose parts were judged: the gravest one, with the changes of all.
 
     Example:
         >>> combined([AsIs(), AfterMigration(("x added",)), Reconfigured(("RED moved",))])

@@ -115,7 +115,7 @@ class _ContainerSnapshot(CompositeTypeSerializerSnapshot[T, S]):
     def resolve_schema_compatibility(
         self, old_snapshot: TypeSerializerSnapshot[N]
     ) -> TypeSerializerSchemaCompatibility[T]:
-        """As every composite; what a built-in serializer wrote is judged part by part, and rewritten."""
+        """Judge as every composite does; what a built-in serializer wrote is judged by parts, and rewritten."""
         if not isinstance(old_snapshot, DescribedSnapshot) or old_snapshot.description["kind"] != self.kind:
             return super().resolve_schema_compatibility(old_snapshot)
         old = type(self).of_nested(
@@ -129,30 +129,30 @@ class _ContainerSnapshot(CompositeTypeSerializerSnapshot[T, S]):
 
 
 class ListSerializerSnapshot(_ContainerSnapshot[list[E], ListSerializer[E]]):
-    """Of a :class:`ListSerializer`."""
+    """Snapshot of a :class:`ListSerializer`."""
 
     kind, parts = "list", ("of",)
 
     def nested_serializers(self, outer_serializer: ListSerializer[E]) -> Sequence[TypeSerializer[E]]:
-        """The element's."""
+        """The serializer of the list's elements."""
         return (outer_serializer.element,)
 
     def create_outer_serializer(self, nested: Sequence[TypeSerializer[E]]) -> ListSerializer[E]:
-        """Of the element's."""
+        """A serializer of lists, made of the serializer of their elements."""
         return ListSerializer(*nested)
 
 
 class MapSerializerSnapshot(_ContainerSnapshot[dict[K, V], MapSerializer[K, V]]):
-    """Of a :class:`MapSerializer`."""
+    """Snapshot of a :class:`MapSerializer`."""
 
     kind, parts = "dict", ("key", "value")
 
     def nested_serializers(self, outer_serializer: MapSerializer[K, V]) -> Sequence[TypeSerializer[Any]]:
-        """Those of key and value."""
+        """The serializers of the map's keys and of its values."""
         return outer_serializer.key, outer_serializer.value
 
     def create_outer_serializer(self, nested: Sequence[TypeSerializer[Any]]) -> MapSerializer[K, V]:
-        """Of those of key and value."""
+        """A serializer of maps, made of the serializers of their keys and values."""
         return MapSerializer(*nested)
 
 

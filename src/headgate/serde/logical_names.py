@@ -44,7 +44,7 @@ def generic_model(cls: type) -> tuple[Any, tuple[Any, ...]] | None:
 
 
 def note_logical_name(cls: type) -> None:
-    """Let a class of the running script keep its name where it is shipped to, as the script stays behind."""
+    """Let a class of the running script keep its name on the workers, which do not have the script."""
     if cls.__module__ == "__main__" and _NOTED not in vars(cls) and generic_model(cls) is None:
         setattr(cls, _NOTED, logical_name(cls))
     _shipped[logical_name(cls)] = cls

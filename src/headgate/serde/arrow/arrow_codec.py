@@ -1,6 +1,6 @@
 """How plain values of one description become an Arrow array, and back; the codecs of single values.
 
-A codec exists only where nothing is lost: text and whole numbers stay exact, a float keeps its bits, a
+A codec exists only where nothing is lost: text and integers stay exact, a float keeps its bits, a
 moment keeps its wall clock, fold and zone. Null stands for None and for nothing else.
 """
 
@@ -50,7 +50,7 @@ def _direct(type_: pa.DataType, *, fits: Callable[[V], bool] | None = None, tota
 
 
 def _counted(storage: pa.DataType, type_: pa.DataType) -> Codec[int]:
-    """Of moments that are plain numbers."""
+    """The codec of moments that are plain numbers."""
     return Codec(
         type_,
         lambda values: pa.array(values, storage).view(type_),

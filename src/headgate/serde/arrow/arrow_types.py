@@ -70,7 +70,7 @@ def codec_of(stored: Description) -> Codec[V] | None:
 
 
 def _raw(stored: Description) -> Codec[V]:
-    """Of a part whose type has no Arrow type: each value as msgpack."""
+    """The codec of a part whose type has no Arrow type: each value as msgpack."""
     return Codec(
         pa.binary(),
         lambda values: pa.array([pack(value) for value in values], pa.binary()),
@@ -93,7 +93,7 @@ def _rows(fields: Mapping[str, Description]) -> Codec[Any] | None:
 def _row_codec(
     fields: Mapping[str, Description], to_row: Callable[[Any], Any], to_plain: Callable[[tuple[Any, ...]], T]
 ) -> Codec[T] | None:
-    """Of a row of fields; None when none of them has a type, or a name cannot be one of a column."""
+    """The codec of a row of fields; None when none has a type, or a name cannot be one of a column."""
     if not _has_columns(fields):
         return None
     parts: dict[str, Codec[Plain]] = {name: _part(field) for name, field in fields.items()}
@@ -161,7 +161,7 @@ def _typed_dict_codec(stored: Description) -> Codec[dict[str, V]] | None:
 
 
 def _optional(part: Codec[V], stored: Description) -> Codec[V]:
-    """Of a key that need not be there; where None is a value, the value is told as bytes."""
+    """The codec of a key that need not be there; where None is a value, the value is stored as bytes."""
     if part.nullable:
         raw = pa.binary()
         return Codec(

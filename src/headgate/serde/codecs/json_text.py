@@ -84,7 +84,7 @@ def evolve_json(stored: Description, new: Form, evolve: Callable[[Description, F
 
 
 def _reader(shape: _Shape, wire: Hint, from_plain: Convert | None) -> Convert:
-    # Through text once more, as this decoder alone leaves out what nobody takes of an older record.
+    # Through text once more: this decoder alone leaves out what the type does not take of an older record.
     decode = json_decoder(wire).decode
 
     def read(text: str) -> Any:
@@ -218,7 +218,7 @@ def _date(_: Description) -> _Shape:
 def _moment(
     cls: type[W], from_plain: Callable[[Moment], W], to_plain: Callable[[W], Moment]
 ) -> Callable[[Description], _Shape]:
-    """ISO text, with the key of a zone behind it in brackets as RFC 9557 writes it."""
+    """ISO text, followed by the key of a zone in brackets as RFC 9557 writes it."""
 
     def read(text: str) -> Moment:
         iso, _, key = text.removesuffix("]").partition("[")

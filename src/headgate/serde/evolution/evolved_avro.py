@@ -170,10 +170,10 @@ class _Resolution:
         return {**writer, "name": name}, {**reader, "name": name}
 
     def _symbols(self, writer: Definition, reader: Definition) -> None:
-        gone = [symbol for symbol in writer["symbols"] if symbol not in reader["symbols"]]
-        if gone and reader.get("default") not in reader["symbols"]:
+        removed = [symbol for symbol in writer["symbols"] if symbol not in reader["symbols"]]
+        if removed and reader.get("default") not in reader["symbols"]:
             raise PartRefused(
-                f"enum {reader['name']} has no {', '.join(gone)} any more, which may be stored, and no "
+                f"enum {reader['name']} has no {', '.join(removed)} any more, which may be stored, and no "
                 "default; keep the symbol, or give the enum a default"
             )
         if writer["symbols"] != reader["symbols"]:
@@ -194,12 +194,12 @@ class _Resolution:
             written, target = self._field(stored[source], field, reader["name"])
             types[source] = (field["name"], written)
             wanted.append({"name": field["name"], "type": target})
-        gone = [name for name in stored if name not in types]
-        self.changes += [f"field {name!r} of {reader['name']} was removed" for name in gone]
+        removed = [name for name in stored if name not in types]
+        self.changes += [f"field {name!r} of {reader['name']} was removed" for name in removed]
         if list(types) != [name for name in stored if name in types]:
             self.changes.append(f"the fields of {reader['name']} are in another order")
         # No field of Avro can have such a name, so nothing takes it.
-        unread = {name: (f"-{name}", stored[name]["type"]) for name in gone}
+        unread = {name: (f"-{name}", stored[name]["type"]) for name in removed}
         names = types | unread
         return [{"name": names[name][0], "type": names[name][1]} for name in stored], wanted
 

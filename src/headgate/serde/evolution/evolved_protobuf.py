@@ -89,7 +89,7 @@ class _Judgement:
 
     Attributes:
         changes: what differs, in words.
-        drops: whether stored fields are gone.
+        drops: whether stored fields were removed.
         migrates: whether values are other ones than a new program would have written.
     """
 
@@ -168,15 +168,15 @@ class _Judgement:
 
     def _enum(self, old_name: str, new_name: str, where: str) -> None:
         old, new = self.stored["enums"][old_name], self.new["enums"][new_name]
-        gone = sorted(set(old["numbers"]) - set(new["numbers"]))
+        removed = sorted(set(old["numbers"]) - set(new["numbers"]))
         if new["closed"] and not old["closed"]:
             raise PartRefused(
                 f"{where}: {new_name} was an open enumeration and is a closed one, which would set aside "
                 "numbers that it does not name; keep it open"
             )
-        if gone and new["closed"]:
+        if removed and new["closed"]:
             raise PartRefused(
-                f"{where}: the closed enumeration {new_name} has no {', '.join(map(str, gone))} any more, "
+                f"{where}: the closed enumeration {new_name} has no {', '.join(map(str, removed))} any more, "
                 "which may be stored; keep the number"
             )
         if (old_name, old) != (new_name, new):

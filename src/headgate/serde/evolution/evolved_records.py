@@ -133,8 +133,8 @@ def _shape(stored: Description, new: Form, sources: list[str | None], record: Re
             changes.append(f"field {source!r} of {record.names[0]} became {field.name!r}")
     kept = [source for source in sources if source is not None]
     names = list(mapping_in(stored, "fields"))
-    gone = [name for name in names if name not in kept]
-    changes += [f"field {name!r} of {record.names[0]} was removed" for name in gone]
+    removed = [name for name in names if name not in kept]
+    changes += [f"field {name!r} of {record.names[0]} was removed" for name in removed]
     if kept != [name for name in names if name in kept]:
         changes.append(f"the fields of {record.names[0]} are in another order")
     if _required(stored) != _required(new.description):
@@ -147,7 +147,7 @@ def _required(description: Description) -> list[str]:
 
 
 def _wire(stored: Description, readings: Mapping[str, Reading]) -> Hint:
-    """The type that msgspec decodes: a field that nobody takes is left undecoded, or out."""
+    """The type that msgspec decodes: a field that the new class does not take is left undecoded, or out."""
     if stored["kind"] != "typeddict":
         wires = [
             readings[name].wire if name in readings else msgspec.Raw for name in mapping_in(stored, "fields")

@@ -104,7 +104,7 @@ def evolve(stored: Description, new: Form) -> Reading:
 
 
 def _plain(stored: Description) -> Reading:
-    """How values are read where any plain ones are allowed; the change is the whole's, not the parts'."""
+    """How values are read where any plain ones are allowed; the caller notes the change once."""
     if stored["kind"] == "union":
         return _from_union(stored, ANY)
     return evolve(mapping_in(stored, "of"), ANY) if stored["kind"] == "literal" else _single(stored, ANY)

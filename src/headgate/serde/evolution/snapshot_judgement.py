@@ -28,7 +28,7 @@ T = TypeVar("T")
 _Snapshot = TypeSerializerSnapshot[Any]
 
 UNNAMED: Final = "the one before"
-"""The serializer that wrote stored values, where nobody knows what it is called."""
+"""The serializer that wrote stored values, where its name is not known."""
 
 _VERSION: Final = 1
 

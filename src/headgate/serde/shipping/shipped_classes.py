@@ -1,7 +1,7 @@
 """Makes a script's classes again in a worker, without what was called when the program made them.
 
 What `__init_subclass__` and a metaclass did to a class when the program defined it travels with its
-attributes. The keywords that they were called with are known to nobody any more.
+attributes. The keywords that they were called with are not kept anywhere.
 """
 
 from __future__ import annotations

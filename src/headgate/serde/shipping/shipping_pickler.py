@@ -184,7 +184,7 @@ def _set_cached_property(
 
 
 class _Late(Generic[P, T]):
-    """The function behind a cache, which may refer to the cache itself and so comes after it."""
+    """The function that a cache calls, which may refer to the cache itself and so comes after it."""
 
     function: Callable[P, T]
 
@@ -205,7 +205,7 @@ def _set_cached(made: Any, function: Callable[P, T]) -> None:
 
 
 def _resolve_annotations(cls: type) -> None:
-    """Replace textual annotations by what they name, as the module that could tell stays behind."""
+    """Replace textual annotations by what they name, as workers do not have the module that could tell."""
     written = inspect.get_annotations(cls)
     if not any(isinstance(hint, (str, ForwardRef)) for hint in written.values()):
         return

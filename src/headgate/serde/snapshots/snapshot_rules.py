@@ -85,7 +85,7 @@ def part_serializers(
 
 
 def _with_nested(serializer: TypeSerializer[T], where: str) -> Iterator[TypeSerializer[T]]:
-    """Nested ones first: what is wrong with one of them is wrong with the whole."""
+    """A serializer after those nested in it: what is wrong with one of these is wrong with all of it."""
     snapshot = _snapshot_of(serializer, where)
     if isinstance(snapshot, CompositeTypeSerializerSnapshot):
         for nested in snapshot.nested_serializers(serializer):

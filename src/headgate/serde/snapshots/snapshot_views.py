@@ -19,7 +19,7 @@ _SIZE: Final = struct.Struct(">I")
 
 
 class DataOutputView:
-    """Takes the parts of a snapshot, one behind the other.
+    """Takes the parts of a snapshot, one after the other.
 
     Example:
         >>> out = DataOutputView()
