@@ -115,7 +115,7 @@ class _ContainerSnapshot(CompositeTypeSerializerSnapshot[T, S]):
     def resolve_schema_compatibility(
         self, old_snapshot: TypeSerializerSnapshot[N]
     ) -> TypeSerializerSchemaCompatibility[T]:
-        """Judge as every composite does; what a built-in serializer wrote is judged by parts, and rewritten."""
+        """Judge as every composite does; what a built-in serializer wrote is judged by parts."""
         if not isinstance(old_snapshot, DescribedSnapshot) or old_snapshot.description["kind"] != self.kind:
             return super().resolve_schema_compatibility(old_snapshot)
         old = type(self).of_nested(
