@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
-    import attrs
     import msgspec
 
 NO_DEFAULT: Final = object()
@@ -38,7 +37,7 @@ def _of_dataclass(cls: type) -> Defaults:
     return found
 
 
-def _of_attrs(cls: type[attrs.AttrsInstance]) -> Defaults:
+def _of_attrs(cls: Any) -> Defaults:
     found: Defaults = {}
     for attribute in cls.__attrs_attrs__:
         default: Any = getattr(attribute, "default", NO_DEFAULT)

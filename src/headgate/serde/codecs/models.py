@@ -9,7 +9,7 @@ their annotations, as the fields of every record are.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import Any, TypeVar
 
 from headgate.common.errors import UsageError
 from headgate.serde.codecs.containers import row_converter
@@ -17,14 +17,11 @@ from headgate.serde.codecs.primitives import exactly
 from headgate.serde.codecs.record_classes import logical_name
 from headgate.serde.codecs.type_codec import Convert, Form, Hint, copier, describe
 
-if TYPE_CHECKING:
-    from pydantic import BaseModel
-
 T = TypeVar("T")
 V = TypeVar("V")
 
 
-def model_form(cls: type[BaseModel], resolve: Callable[[Hint], Form]) -> Form | None:
+def model_form(cls: Any, resolve: Callable[[Hint], Form]) -> Form | None:
     """The form of a pydantic model; None when the class is none."""
     if not (isinstance(vars(cls).get("__pydantic_fields__"), dict) and hasattr(cls, "__pydantic_complete__")):
         return None
@@ -32,7 +29,7 @@ def model_form(cls: type[BaseModel], resolve: Callable[[Hint], Form]) -> Form | 
     _refuse_unstorable(cls, name)
     names = list(cls.__pydantic_fields__)
     annotations = [info.annotation for info in cls.__pydantic_fields__.values()]
-    forms = [resolve(hint) for hint in annotations]  # type: ignore[arg-type]  # the same by another name
+    forms = [resolve(hint) for hint in annotations]
     immutable = bool(cls.model_config.get("frozen")) and all(form.immutable for form in forms)
     fields = {field: form.description for field, form in zip(names, forms, strict=True)}
     return Form(
@@ -47,7 +44,7 @@ def model_form(cls: type[BaseModel], resolve: Callable[[Hint], Form]) -> Form | 
     )
 
 
-def _refuse_unstorable(cls: type[BaseModel], name: str) -> None:
+def _refuse_unstorable(cls: Any, name: str) -> None:
     if not cls.__pydantic_complete__:
         raise UsageError(
             f"the annotations of {name} name a type that is not defined yet; call "
@@ -69,7 +66,7 @@ def _writer(names: list[str], to_row: Convert) -> Convert:
     """Values of the fields, and which of them were set, as bits."""
     bits = {name: 1 << place for place, name in enumerate(names)}
 
-    def write(value: BaseModel) -> tuple[Sequence[V], int]:
+    def write(value: Any) -> tuple[Sequence[V], int]:
         held = value.__dict__
         row = to_row(tuple([held[name] for name in names]))
         return row, sum(bits[name] for name in value.__pydantic_fields_set__)

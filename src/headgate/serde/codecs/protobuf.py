@@ -8,20 +8,14 @@ contain itself and a later program can judge the bytes without the class that wr
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
 from headgate.common.plain_data import Plain
 from headgate.serde.codecs.primitives import exactly
 from headgate.serde.codecs.type_codec import Form, Hint, copier, describe
 
-if TYPE_CHECKING:
-    from google.protobuf.descriptor import (  # type: ignore[import-untyped]
-        Descriptor,
-        EnumDescriptor,
-        FieldDescriptor,
-    )
-    from google.protobuf.message import Message  # type: ignore[import-untyped]
-
+Message = Any
+"""Of whichever copy of Protobuf the program brings, which is never imported here."""
 Messages = dict[str, list[dict[str, Plain]]]
 
 _TYPES: Final = {
@@ -88,7 +82,7 @@ def _write(message: Message) -> bytes:
     return data
 
 
-def _collect(descriptor: Descriptor, messages: Messages, enums: dict[str, Plain]) -> None:
+def _collect(descriptor: Any, messages: Messages, enums: dict[str, Plain]) -> None:
     """Describe a message and all that its fields name; each once, however often it is named."""
     fields: list[dict[str, Plain]] = []
     messages[descriptor.full_name] = fields
@@ -103,7 +97,7 @@ def _collect(descriptor: Descriptor, messages: Messages, enums: dict[str, Plain]
             enums[enum.full_name] = {"closed": _is_closed(enum), "numbers": numbers}
 
 
-def _described(field: FieldDescriptor) -> dict[str, Plain]:
+def _described(field: Any) -> dict[str, Plain]:
     found: dict[str, Plain] = {
         "number": field.number,
         "name": field.name,
@@ -120,7 +114,7 @@ def _described(field: FieldDescriptor) -> dict[str, Plain]:
     return found
 
 
-def _label(field: FieldDescriptor) -> str:
+def _label(field: Any) -> str:
     repeated, required = getattr(field, "is_repeated", None), getattr(field, "is_required", None)
     if repeated is None or required is None:  # before these, the label was a number
         repeated, required = field.label == field.LABEL_REPEATED, field.label == field.LABEL_REQUIRED
@@ -130,6 +124,6 @@ def _label(field: FieldDescriptor) -> str:
     return "required" if required else "optional"
 
 
-def _is_closed(enum: EnumDescriptor) -> bool:
+def _is_closed(enum: Any) -> bool:
     """Whether numbers that the enumeration does not have are set aside when they are read."""
     return bool(getattr(enum, "is_closed", False))

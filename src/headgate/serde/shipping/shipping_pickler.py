@@ -13,7 +13,6 @@ import enum
 import functools
 import inspect
 import operator
-import pickle
 import types
 import weakref
 from collections.abc import Callable, Iterable
@@ -49,11 +48,11 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def shipping_pickler(pickler: type[pickle.Pickler]) -> type[pickle.Pickler]:
+def shipping_pickler(pickler: Any) -> Any:
     """Return the class of picklers that ship programs."""
     tools = Tools.of(pickler.dump.__globals__)
 
-    class ShippingPickler(pickler):  # type: ignore[misc, valid-type]  # the package has no types
+    class ShippingPickler(pickler):  # type: ignore[misc]  # the package has no types
         """See the module."""
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:
