@@ -18,7 +18,7 @@ from headgate.serde.codecs.pickled_values import holds_pickle, pickled_form
 from headgate.serde.codecs.primitives import ANY, PRIMITIVES, enum_form
 from headgate.serde.codecs.protobuf import is_message, message_form
 from headgate.serde.codecs.record_classes import Resolve, logical_name, record_form
-from headgate.serde.codecs.type_codec import Form, FormSerializer, Hint
+from headgate.serde.codecs.type_codec import Annotation, Form, FormSerializer
 from headgate.serde.codecs.unions import literal_form, union_form
 from headgate.serde.evolution.description_rules import DescriptionRules
 from headgate.serde.rule_registry import register
@@ -53,7 +53,7 @@ def serializer_for(hint: Any, where: str = "a value") -> TypeSerializer[Any]:
         raise UsageError(f"{where} is declared as {_shown(hint)}: {error}") from None
 
 
-def record_serializer(hint: Hint) -> TypeSerializer[Any] | None:
+def record_serializer(hint: Annotation) -> TypeSerializer[Any] | None:
     """The serializer of records of a class with fields; None where the self-describing codec is used.
 
     Records on the way are part of unaligned checkpoints, so none of them is pickled by an annotation.
@@ -75,7 +75,7 @@ def record_serializer(hint: Hint) -> TypeSerializer[Any] | None:
     return None if found is None or holds_pickle(found.describe()) else found
 
 
-def composite_serializer(hint: Hint) -> TypeSerializer[Any] | None:
+def composite_serializer(hint: Annotation) -> TypeSerializer[Any] | None:
     """The serializer of a declared type without fields, such as a union, a tuple of record classes, an Enum.
 
     Example:
@@ -91,7 +91,7 @@ def composite_serializer(hint: Hint) -> TypeSerializer[Any] | None:
     return None if holds_pickle(found.describe()) else found
 
 
-def _form(hint: Hint, outer: tuple[type, ...]) -> Form:
+def _form(hint: Annotation, outer: tuple[type, ...]) -> Form:
     """The form of a hint; `outer` are the record classes that it is part of."""
     known = PRIMITIVES.get(hint) if _hashable(hint) else None
     if known is not None:
@@ -114,7 +114,7 @@ def _form(hint: Hint, outer: tuple[type, ...]) -> Form:
     raise _unknown(hint)
 
 
-def _annotated(hint: Hint, marks: tuple[V, ...], outer: tuple[type, ...]) -> Form:
+def _annotated(hint: Annotation, marks: tuple[V, ...], outer: tuple[type, ...]) -> Form:
     """The form that a mark chooses; other notes mean nothing here."""
     if avro in marks:
         raise UsageError("hg.avro stands without its schema; write hg.avro(schema)")
@@ -129,7 +129,7 @@ def _annotated(hint: Hint, marks: tuple[V, ...], outer: tuple[type, ...]) -> For
     return json_form(_form(hint, outer)) if isinstance(mark, JsonMark) else pickled_form(hint)
 
 
-def _generic(hint: Hint, origin: Any, args: tuple[Any, ...], outer: tuple[type, ...]) -> Form:
+def _generic(hint: Annotation, origin: Any, args: tuple[Any, ...], outer: tuple[type, ...]) -> Form:
     if not args and hint != tuple[()]:
         return _class(origin, outer)  # List and the like, as typing has them
     if origin in (list, set, frozenset):
@@ -146,7 +146,9 @@ def _generic(hint: Hint, origin: Any, args: tuple[Any, ...], outer: tuple[type, 
     return form
 
 
-def _of_generic_class(origin: Hint, args: tuple[Hint, ...], outer: tuple[type, ...]) -> Form | None:
+def _of_generic_class(
+    origin: Annotation, args: tuple[Annotation, ...], outer: tuple[type, ...]
+) -> Form | None:
     """The form of a record class with type arguments, such as ``Pair[int]``."""
     names = getattr(origin, "__parameters__", ())
     if not isinstance(origin, type) or len(names) != len(args):
@@ -190,7 +192,7 @@ def _literal(values: tuple[V, ...], outer: tuple[type, ...]) -> Form:
     return literal_form(values, [_form(kind, outer) for kind in kinds])
 
 
-def _unknown(hint: Hint) -> UsageError:
+def _unknown(hint: Annotation) -> UsageError:
     return UsageError(
         f"no serializer is known for {_shown(hint)}; use None, bool, int, float, str, bytes, list, tuple, "
         "set, frozenset, dict, a union of these, datetime types, Decimal, UUID, an Enum, a dataclass, "
@@ -200,11 +202,11 @@ def _unknown(hint: Hint) -> UsageError:
     )
 
 
-def _shown(hint: Hint) -> str:
+def _shown(hint: Annotation) -> str:
     return hint.__qualname__ if isinstance(hint, type) and get_origin(hint) is None else str(hint)
 
 
-def _hashable(hint: Hint) -> bool:
+def _hashable(hint: Annotation) -> bool:
     try:
         hash(hint)
     except TypeError:

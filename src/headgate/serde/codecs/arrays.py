@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args, get_origin
 from headgate.common.errors import UsageError
 from headgate.common.files.durable import crc32
 from headgate.serde.codecs.primitives import exactly
-from headgate.serde.codecs.type_codec import Form, Hint, copier, describe
+from headgate.serde.codecs.type_codec import Annotation, Form, copier, describe
 
 if TYPE_CHECKING:
     import numpy as np
@@ -48,7 +48,7 @@ def foreign_form(cls: type) -> Form | None:
     return None
 
 
-def array_form(hint: Hint) -> Form | None:
+def array_form(hint: Annotation) -> Form | None:
     """The form of ``NDArray[X]`` and ``np.ndarray[shape, np.dtype[X]]``; None for another origin."""
     origin = get_origin(hint)
     if not isinstance(origin, type) or (origin.__module__, origin.__name__) != ("numpy", "ndarray"):
@@ -159,7 +159,7 @@ def _spec(element: Any, ndim: int | None) -> ArraySpec:
     )
 
 
-def _ndim(shape: Hint) -> int | None:
+def _ndim(shape: Annotation) -> int | None:
     lengths = get_args(shape)
     return None if get_origin(shape) is not tuple or Ellipsis in lengths else len(lengths)
 

@@ -25,7 +25,7 @@ from headgate.serde.codecs.avro_schemas import (
     read,
     write,
 )
-from headgate.serde.codecs.type_codec import Form, Hint, copier, describe
+from headgate.serde.codecs.type_codec import Annotation, Form, copier, describe
 
 T = TypeVar("T")
 
@@ -41,7 +41,7 @@ _LOGICAL_CLASSES: Final[dict[str, type]] = {
 }  # fmt: skip
 
 
-def avro_form(hint: Hint, schema_text: str) -> Form:
+def avro_form(hint: Annotation, schema_text: str) -> Form:
     """The form of ``Annotated[hint, hg.avro(schema)]``."""
     schema = canonical(schema_text)
     tree = expanded(schema)
@@ -80,7 +80,7 @@ def _classes(tree: Schema) -> frozenset[type]:
     return frozenset({_LOGICAL_CLASSES.get(str(logical), _CLASSES[kind_of(tree)])})
 
 
-def _check_hint(hint: Hint, classes: frozenset[type], name: str) -> None:
+def _check_hint(hint: Annotation, classes: frozenset[type], name: str) -> None:
     cls = get_origin(hint) or hint
     if hint is Any or cls in (Union, types.UnionType) or not isinstance(cls, type) or is_typeddict(cls):
         return

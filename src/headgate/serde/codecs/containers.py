@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final, TypeVar
 
 from headgate.serde.codecs.primitives import exactly
-from headgate.serde.codecs.type_codec import Convert, Form, Hint, copier, describe
+from headgate.serde.codecs.type_codec import Annotation, Convert, Form, copier, describe
 
 V = TypeVar("V")
 
@@ -34,7 +34,7 @@ def sequence_form(cls: type, element: Form) -> Form:
     )
 
 
-def _wire(cls: type, element: Form) -> Hint:
+def _wire(cls: type, element: Form) -> Annotation:
     # What is still to be converted may not be hashable yet.
     if cls is list or element.from_plain is not None:
         return list[element.wire]  # type: ignore[name-defined]
@@ -107,7 +107,7 @@ def dict_form(key: Form, value: Form) -> Form:
     )
 
 
-def dict_wire(direct: bool, key: Hint, value: Hint) -> Hint:
+def dict_wire(direct: bool, key: Annotation, value: Annotation) -> Annotation:
     """What msgspec decodes: a map, or a list of pairs."""
     return dict[key, value] if direct else list[tuple[key, value]]  # type: ignore[valid-type]
 

@@ -27,7 +27,7 @@ from headgate.serde.codecs.temporal import (
     time_from_plain,
     time_to_plain,
 )
-from headgate.serde.codecs.type_codec import Convert, Form, Hint, describe, keep
+from headgate.serde.codecs.type_codec import Annotation, Convert, Form, describe, keep
 from headgate.serde.codecs.unions import DIRECT
 from headgate.serde.descriptions import nullable
 from headgate.serde.evolution.readings import Reading, Refused
@@ -83,9 +83,9 @@ def evolve_json(stored: Description, new: Form, evolve: Callable[[Description, F
     return Reading(inner.verdict, str, convert)
 
 
-def _reader(shape: _Shape, wire: Hint, from_plain: Convert | None) -> Convert:
+def _reader(shape: _Shape, wire: Annotation, from_plain: Convert | None) -> Convert:
     # Through text once more: this decoder alone leaves out what the type does not take of an older record.
-    decode = json_decoder(wire).decode
+    decode = json_decoder(wire).decode  # type: ignore[arg-type]  # a wire is a type
 
     def read(text: str) -> Any:
         try:

@@ -15,13 +15,13 @@ from headgate.common.errors import UsageError
 from headgate.serde.codecs.containers import row_converter
 from headgate.serde.codecs.primitives import exactly
 from headgate.serde.codecs.record_classes import logical_name
-from headgate.serde.codecs.type_codec import Convert, Form, Hint, copier, describe
+from headgate.serde.codecs.type_codec import Annotation, Convert, Form, copier, describe
 
 T = TypeVar("T")
 V = TypeVar("V")
 
 
-def model_form(cls: Any, resolve: Callable[[Hint], Form]) -> Form | None:
+def model_form(cls: Any, resolve: Callable[[Annotation], Form]) -> Form | None:
     """The form of a pydantic model; None when the class is none."""
     if not (isinstance(vars(cls).get("__pydantic_fields__"), dict) and hasattr(cls, "__pydantic_complete__")):
         return None

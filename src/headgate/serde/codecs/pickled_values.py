@@ -11,7 +11,7 @@ from headgate.common.files.durable import crc32
 from headgate.common.plain_data import Description, text_in
 from headgate.serde.codecs.pickled import dump_value, load_value
 from headgate.serde.codecs.record_classes import logical_name
-from headgate.serde.codecs.type_codec import Form, Hint, copier, describe
+from headgate.serde.codecs.type_codec import Annotation, Form, copier, describe
 from headgate.serde.descriptions import kinds_in
 from headgate.serde.evolution.readings import Reading, Refused
 
@@ -21,7 +21,7 @@ PICKLE: Final = "pickle"
 """The kind in descriptions."""
 
 
-def pickled_form(hint: Hint) -> Form:
+def pickled_form(hint: Annotation) -> Form:
     """The form of ``Annotated[hint, hg.pickled]``: values of a class and of its subclasses."""
     cls: Any = object if hint is Any else get_origin(hint) or hint
     if not isinstance(cls, type) or cls is types.UnionType:

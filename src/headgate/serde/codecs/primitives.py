@@ -15,7 +15,7 @@ from headgate.common.errors import UsageError
 from headgate.common.plain_data import text_in
 from headgate.serde.codecs import temporal
 from headgate.serde.codecs.dynamic import to_tagged
-from headgate.serde.codecs.type_codec import Form, Hint, copier, describe
+from headgate.serde.codecs.type_codec import Annotation, Form, copier, describe
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -34,7 +34,7 @@ def exactly(cls: type[T], convert: Callable[[T], V]) -> Callable[[T], V]:
 
 def _single(
     cls: type[T],
-    wire: Hint,
+    wire: Annotation,
     to_plain: Callable[[T], V] | None = None,
     from_plain: Callable[[V], T] | None = None,
 ) -> Form:
@@ -47,7 +47,7 @@ ANY: Final = Form(
     "Any", describe("any"), Any, to_tagged, None, immutable=False, copy=copier(False, False), nullable=True
 )
 
-PRIMITIVES: Final[dict[Hint, Form]] = {
+PRIMITIVES: Final[dict[Annotation, Form]] = {
     None: Form("None", describe("none"), None, classes=frozenset({type(None)}), nullable=True),
     bool: _single(bool, bool),
     int: Form("int", describe("int"), bool | int, classes=frozenset({int}), guests=frozenset({bool})),

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from headgate.common.plain_data import Plain
 from headgate.serde.codecs.primitives import exactly
-from headgate.serde.codecs.type_codec import Form, Hint, copier, describe
+from headgate.serde.codecs.type_codec import Annotation, Form, copier, describe
 
 Message = Any
 """Of whichever copy of Protobuf the program brings, which is never imported here."""
@@ -26,7 +26,7 @@ _TYPES: Final = {
 """Field types by the numbers of Protobuf's descriptors, which are part of its format."""
 
 
-def is_message(cls: Hint) -> bool:
+def is_message(cls: Annotation) -> bool:
     """Whether a class is a Protobuf message with fields of its own."""
     return (
         isinstance(cls, type)

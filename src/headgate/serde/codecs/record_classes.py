@@ -30,13 +30,22 @@ from headgate.common.plain_data import Plain
 from headgate.serde.codecs.containers import row_converter
 from headgate.serde.codecs.defaults import NO_DEFAULT, Factory, defaults_of
 from headgate.serde.codecs.primitives import exactly
-from headgate.serde.codecs.type_codec import Constant, Convert, Field, Form, Hint, Record, copier, describe
+from headgate.serde.codecs.type_codec import (
+    Annotation,
+    Constant,
+    Convert,
+    Field,
+    Form,
+    Record,
+    copier,
+    describe,
+)
 from headgate.serde.logical_names import logical_name as logical_name
 
 T = TypeVar("T")
 V = TypeVar("V")
 
-Resolve = Callable[[Hint], Form]
+Resolve = Callable[[Annotation], Form]
 
 
 def record_form(cls: type, resolve: Resolve) -> Form | None:
@@ -91,7 +100,7 @@ def _default(form: Form, found: T) -> Callable[[], T] | None:
     return found.make if isinstance(found, Factory) else Constant(found, form.copy)
 
 
-def _aliases(hint: Hint) -> tuple[str, ...]:
+def _aliases(hint: Annotation) -> tuple[str, ...]:
     """The earlier names that an annotation gives its field."""
     names: list[str] = []
     while get_origin(hint) in (Annotated, Required, NotRequired):
@@ -128,7 +137,7 @@ def _by_keyword(cls: type, names: list[str]) -> Convert:
     return lambda row: cls(**dict(zip(names, row, strict=True)))
 
 
-def _hints(cls: type, name: str) -> dict[str, Hint]:
+def _hints(cls: type, name: str) -> dict[str, Annotation]:
     try:
         return get_type_hints(cls, include_extras=True)
     except NameError as error:
@@ -138,7 +147,7 @@ def _hints(cls: type, name: str) -> dict[str, Hint]:
         ) from None
 
 
-def _hint_of(hints: dict[str, Hint], field: str, name: str) -> Hint:
+def _hint_of(hints: dict[str, Annotation], field: str, name: str) -> Annotation:
     if field not in hints:
         raise UsageError(f"field {field!r} of {name} has no annotation; annotate it, with Any if need be")
     return hints[field]
@@ -192,18 +201,18 @@ def dict_builder(names: list[str]) -> Convert:
     return lambda row: {name: value for name, value in zip(names, row, strict=True) if value is not ABSENT}
 
 
-def _bare(hint: Hint) -> Hint:
+def _bare(hint: Annotation) -> Annotation:
     """The type without what a TypedDict says of its key; other marks stay."""
     while _says_required(hint) or (get_origin(hint) is Annotated and _says_required(get_args(hint)[0])):
         hint = get_args(hint)[0]
     return hint
 
 
-def _says_required(hint: Hint) -> bool:
+def _says_required(hint: Annotation) -> bool:
     return get_origin(hint) in (Required, NotRequired)
 
 
-def _is_required(cls: type, field: str, hint: Hint) -> bool:
+def _is_required(cls: type, field: str, hint: Annotation) -> bool:
     # The class itself does not see the marks of annotations that are kept as text.
     while get_origin(hint) is Annotated:
         hint = get_args(hint)[0]

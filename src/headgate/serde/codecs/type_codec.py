@@ -25,10 +25,12 @@ from headgate.serde.serializer import Buffer, TypeSerializer, TypeSerializerSnap
 if TYPE_CHECKING:
     from typing import _SpecialForm
 
+    from headgate.common.hints import Hint
+
 T = TypeVar("T")
 
-Hint: TypeAlias = "type | types.GenericAlias | types.UnionType | NewType | TypeVar | _SpecialForm | None"
-"""What stands in an annotation."""
+Annotation: TypeAlias = "Hint | type | types.UnionType | NewType | _SpecialForm | None"
+"""What stands in an annotation, also in one that turns out to name no type."""
 
 _MODE_TYPED: Final = 0
 _MODE_TAGGED: Final = 1
@@ -108,7 +110,7 @@ class Form:
 
     name: str
     description: dict[str, Plain]
-    wire: Hint
+    wire: Annotation
     to_plain: Convert | None = None
     from_plain: Convert | None = None
     classes: frozenset[type] = frozenset()
@@ -142,13 +144,13 @@ class FormSerializer(TypeSerializer[T]):
     """
 
     def __init__(
-        self, form: Form, made: tuple[Callable[..., TypeSerializer[T]], tuple[Hint, ...]] | None = None
+        self, form: Form, made: tuple[Callable[..., TypeSerializer[T]], tuple[Annotation, ...]] | None = None
     ) -> None:
         self.form, self._made = form, made
         self.name, self.immutable = form.name, form.immutable
         self._decode = msgpack_decoder(list[form.wire], ext_hook=untag).decode  # type: ignore[name-defined]
 
-    def __reduce__(self) -> tuple[Callable[..., TypeSerializer[T]], tuple[Hint, ...]]:
+    def __reduce__(self) -> tuple[Callable[..., TypeSerializer[T]], tuple[Annotation, ...]]:
         # A form is made of functions and decoders, which cannot be shipped. Its annotation can.
         if self._made is None:
             raise TypeError(f"the reader of stored {self.name} stays in its process")

@@ -11,7 +11,7 @@ import msgspec
 
 from headgate.common.errors import UsageError
 from headgate.common.plain_data import text_in
-from headgate.serde.codecs.type_codec import Convert, Form, Hint, copier, describe
+from headgate.serde.codecs.type_codec import Annotation, Convert, Form, copier, describe
 
 T = TypeVar("T")
 
@@ -39,7 +39,7 @@ def union_form(members: Sequence[Form]) -> Form:
     )
 
 
-def _layout(members: Sequence[Form], name: str) -> tuple[Hint, Convert | None, Convert | None]:
+def _layout(members: Sequence[Form], name: str) -> tuple[Annotation, Convert | None, Convert | None]:
     """What msgspec decodes, and the ways to that and from it."""
     if {text_in(member.description, "kind") for member in members} <= DIRECT:
         return reduce(or_, (member.wire for member in members)), None, None
@@ -69,7 +69,7 @@ def _optional(members: Sequence[Form]) -> Form | None:
     return None
 
 
-def optional_wire(wire: Hint) -> Hint:
+def optional_wire(wire: Annotation) -> Annotation:
     """What msgspec decodes for X or None."""
     return wire if wire is Any else Optional[wire]  # noqa: UP045 - of a variable
 
@@ -81,7 +81,9 @@ def skip_none(convert: Convert | None) -> Convert | None:
     return lambda value: None if value is None else convert(value)
 
 
-def tagged_reading(wires: Sequence[Hint], converts: Sequence[Convert | None]) -> tuple[Hint, Convert]:
+def tagged_reading(
+    wires: Sequence[Annotation], converts: Sequence[Convert | None]
+) -> tuple[Annotation, Convert]:
     """What msgspec decodes for alternatives that are tagged with their place, and what is made of it."""
     tagged = [
         msgspec.defstruct(f"Alternative{place}", [("value", wire)], tag=place, array_like=True)

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 from headgate.common.errors import UsageError
 from headgate.common.plain_data import Description, mapping_in, mappings_in, text_in
 from headgate.serde.codecs.primitives import BY_KIND
-from headgate.serde.codecs.type_codec import Hint
+from headgate.serde.codecs.type_codec import Annotation
 from headgate.serde.compatibility import Compatibility
 from headgate.serde.evolution.older_shapes import judge_description, reading_serializer
 from headgate.serde.logical_names import class_named
@@ -22,7 +22,7 @@ T = TypeVar("T")
 class DescriptionRules:
     """Implements `serde.registry.Rules`."""
 
-    def __init__(self, serializer_for: Callable[[Hint], TypeSerializer[Any]]) -> None:
+    def __init__(self, serializer_for: Callable[[Annotation], TypeSerializer[Any]]) -> None:
         self._serializer_for = serializer_for
 
     def serializer_of(self, description: Description) -> TypeSerializer[T]:
@@ -38,7 +38,7 @@ class DescriptionRules:
         return judge_description(description, new)
 
 
-def _hint_of(description: Description) -> Hint:
+def _hint_of(description: Description) -> Annotation:
     """The annotation that a description came from."""
     kind = text_in(description, "kind")
     if kind == "any":
@@ -54,7 +54,7 @@ def _hint_of(description: Description) -> Hint:
     raise UsageError(f"a stored value of kind {kind} can only be read as the type that a program declares")
 
 
-_GENERIC: Final[dict[str, Callable[[Description], Hint]]] = {
+_GENERIC: Final[dict[str, Callable[[Description], Annotation]]] = {
     "list": lambda d: list[_hint_of(mapping_in(d, "of"))],  # type: ignore[misc]
     "set": lambda d: set[_hint_of(mapping_in(d, "of"))],  # type: ignore[misc]
     "frozenset": lambda d: frozenset[_hint_of(mapping_in(d, "of"))],  # type: ignore[misc]

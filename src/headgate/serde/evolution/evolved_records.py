@@ -16,7 +16,15 @@ from headgate.common.errors import UsageError
 from headgate.common.plain_data import Description, mapping_in, text_in, texts_in
 from headgate.serde.codecs.primitives import ANY
 from headgate.serde.codecs.record_classes import absent, dict_builder
-from headgate.serde.codecs.type_codec import Constant, Convert, Field, Form, FormSerializer, Hint, Record
+from headgate.serde.codecs.type_codec import (
+    Annotation,
+    Constant,
+    Convert,
+    Field,
+    Form,
+    FormSerializer,
+    Record,
+)
 from headgate.serde.compatibility import AfterMigration, AsIs, Compatibility, combined
 from headgate.serde.evolution.readings import PartRefused, Reading, Refused, prefixed, stored_sources
 
@@ -146,7 +154,7 @@ def _required(description: Description) -> list[str]:
     return sorted(texts_in(description, "required")) if "required" in description else []
 
 
-def _wire(stored: Description, readings: Mapping[str, Reading]) -> Hint:
+def _wire(stored: Description, readings: Mapping[str, Reading]) -> Annotation:
     """The type that msgspec decodes: a field that the new class does not take is left undecoded, or out."""
     if stored["kind"] != "typeddict":
         wires = [

@@ -7,7 +7,7 @@ from typing import TypeVar, Union
 
 from headgate.common.plain_data import Description, text_in
 from headgate.serde.codecs.primitives import BY_KIND
-from headgate.serde.codecs.type_codec import Convert, Hint
+from headgate.serde.codecs.type_codec import Annotation, Convert
 from headgate.serde.codecs.unions import DIRECT, optional_wire, skip_none, tagged_reading
 from headgate.serde.descriptions import nullable
 from headgate.serde.evolution.readings import Reading
@@ -15,7 +15,9 @@ from headgate.serde.evolution.readings import Reading
 V = TypeVar("V")
 
 
-def union_reading(members: Sequence[Description], readings: Sequence[Reading]) -> tuple[Hint, Convert | None]:
+def union_reading(
+    members: Sequence[Description], readings: Sequence[Reading]
+) -> tuple[Annotation, Convert | None]:
     """What msgspec decodes for a stored union, and what is made of it.
 
     Mirrors how :func:`headgate.serde.codecs.unions.union_form` chooses among its three layouts.

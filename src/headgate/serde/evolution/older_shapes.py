@@ -19,7 +19,7 @@ from headgate.serde.codecs.json_text import evolve_json
 from headgate.serde.codecs.pickled_values import evolve_pickled
 from headgate.serde.codecs.primitives import ANY, BY_KIND
 from headgate.serde.codecs.record_classes import logical_name
-from headgate.serde.codecs.type_codec import Convert, Form, FormSerializer, Hint
+from headgate.serde.codecs.type_codec import Annotation, Convert, Form, FormSerializer
 from headgate.serde.compatibility import (
     AfterMigration,
     AsIs,
@@ -210,7 +210,7 @@ def _tuple(stored: Description, new: Form) -> Reading:
             "could gain and lose fields"
         )
     parts = [_position(place, part, new) for place, part in enumerate(of)]
-    wire: Hint = tuple[tuple(part.wire for part in parts)]  # type: ignore[misc]
+    wire: Annotation = tuple[tuple(part.wire for part in parts)]  # type: ignore[misc]
     convert = row_converter_or_none([part.convert for part in parts])
     return Reading(combined([part.verdict for part in parts]), wire, convert)
 

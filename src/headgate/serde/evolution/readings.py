@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
-from headgate.serde.codecs.type_codec import Convert, Hint
+from headgate.serde.codecs.type_codec import Annotation, Convert
 from headgate.serde.compatibility import AfterMigration, Compatibility, Reconfigured, combined
 
 
@@ -19,7 +19,7 @@ class Reading(NamedTuple):
     """
 
     verdict: Compatibility
-    wire: Hint
+    wire: Annotation
     convert: Convert | None
 
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 from headgate.common.errors import HeadgateError, UsageError
 from headgate.common.process.interruptions import let_pass
 from headgate.common.refusals.users_frames import told_with_line
-from headgate.serde.codecs.type_codec import Hint
+from headgate.serde.codecs.type_codec import Annotation
 from headgate.serde.composite_snapshot import CompositeTypeSerializerSnapshot
 from headgate.serde.logical_names import logical_name
 from headgate.serde.resolve import serializer_for
@@ -73,7 +73,7 @@ def check_is_serializer(serializer: V, where: str) -> None:
 
 
 def part_serializers(
-    types: Sequence[Hint], given: Sequence[TypeSerializer[T] | None], what: str
+    types: Sequence[Annotation], given: Sequence[TypeSerializer[T] | None], what: str
 ) -> list[TypeSerializer[T]]:
     """The serializers of a state's parts: those that are given, and else those of the types."""
     found = []
