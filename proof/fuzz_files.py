@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import struct
 from collections.abc import Callable
 from functools import lru_cache
@@ -46,12 +47,10 @@ from headgate.runtime.worker.in_flight.stored_parts import (
     encode_elements,
 )
 from headgate.serde.resolve import serializer_for
-from headgate.state.canonical.reader import StoredTable, SubtaskTables, restored_tables
 from headgate.state.canonical.table_layout import METADATA_KEY
 from headgate.state.canonical.writer import write_tables
 from headgate.state.heap.backend import HeapKeyedBackend
 from headgate.state.heap.heap_blob import BytesBlob, Chunk, Header, preamble_and_header
-from headgate.state.heap.restore import restored_sections
 from headgate.state.operator_state import OperatorStateBackend
 from headgate.state.rocksdb.key_bytes import key_of, storage_key
 from headgate.state.rocksdb.native_files import ROCKSDB, details_of
@@ -70,6 +69,7 @@ from headgate.state.targets import Target as StateTarget
 from headgate.state.targets import target_of
 from proof.fuzz_samples import NOON, PLAIN, VISIT, Celsius, Point, Visit
 from proof.fuzz_target import Target
+from tests.stored_tables import SubtaskTables, restored, restored_tables, table_of
 
 GROUPS = 8
 WHERE = "fuzzed bytes"
@@ -216,7 +216,7 @@ def _right(chunk: Chunk, body: bytes) -> Chunk:
 
 def _read_blob(data: bytes) -> Any:
     blob = BytesBlob(with_checksums(data))
-    return list(restored_sections([blob], declared(), (0, GROUPS - 1), GROUPS))
+    return list(restored([blob], declared(), (0, GROUPS - 1), GROUPS))
 
 
 # -- tables
@@ -257,8 +257,8 @@ def _read_table(data: bytes) -> Any:
     except (pa.ArrowException, OSError, ValueError) as error:
         raise StorageError(f"no table: {error}") from None
     file = sink.getvalue()
-    stored = StoredTable(BytesBlob(file), len(file), crc32(file))
-    subtask = SubtaskTables((0, GROUPS - 1), [stored])
+    name = json.loads(told.get(METADATA_KEY.encode(), b"{}")).get("name", "total")
+    subtask = SubtaskTables((0, GROUPS - 1), [table_of(name, file)])
     return list(restored_tables([subtask], declared(), (0, GROUPS - 1), GROUPS))
 
 

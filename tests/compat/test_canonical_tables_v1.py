@@ -21,11 +21,11 @@ import pytest
 import headgate as hg
 from headgate.api.declared.keyed_states import declared_state
 from headgate.serde.resolve import serializer_for
-from headgate.state.canonical.reader import StoredTable, SubtaskTables, restored_tables
 from headgate.state.canonical.writer import WrittenTable, write_tables
 from headgate.state.heap.backend import HeapKeyedBackend
 from headgate.state.heap.heap_blob import BytesBlob
 from headgate.state.targets import Target, target_of
+from tests.stored_tables import SubtaskTables, Table, restored_tables
 
 FOLDER = Path(__file__).with_name("data") / "canonical" / "v1"
 GROUPS = 8
@@ -115,10 +115,16 @@ def write_files(folder: Path) -> None:
     (folder / "index.json").write_text(json.dumps(index, indent=1) + "\n")
 
 
-def stored() -> list[StoredTable]:
+NAMES = {"timers-all.parquet": "timers:all"}
+
+
+def stored() -> list[Table]:
     """The files of version 1, and what is known of them besides."""
     index = json.loads((FOLDER / "index.json").read_text())
-    return [StoredTable(BytesBlob((FOLDER / file).read_bytes()), **known) for file, known in index.items()]
+    return [
+        Table(NAMES.get(file, file.removesuffix(".parquet")), (FOLDER / file).read_bytes(), **known)
+        for file, known in index.items()
+    ]
 
 
 def restored(groups: tuple[int, int]) -> dict[str, dict[Any, Any]]:

@@ -27,13 +27,13 @@ from headgate.runtime.protocol.element_codec import ElementCodec
 from headgate.runtime.worker.in_flight.stored_parts import decode_elements
 from headgate.serde.codecs.dynamic import DynamicSerializer
 from headgate.serde.codecs.type_codec import FormSerializer
-from headgate.state.canonical.reader import StoredTable, SubtaskTables, restored_tables
 from headgate.state.heap import heap_blob
 from headgate.state.heap.backend import HeapKeyedBackend
 from headgate.state.heap.heap_blob import BytesBlob
 from headgate.state.snapshots import FileRange, Inline, OperatorStateHandle
 from proof import fuzz_files
 from proof.fuzz_samples import Celsius, Point
+from tests.stored_tables import SubtaskTables, Table, restored_tables
 
 ALL_GROUPS = (0, fuzz_files.GROUPS - 1)
 
@@ -252,7 +252,7 @@ def test_tables_of_state(
     data = min(state_tables, key=len)
     checksum = crc32(data)
     for damaged in damages(data):
-        table = StoredTable(BytesBlob(damaged), len(data), checksum)
+        table = Table("total", damaged, len(data), checksum)
         with pytest.raises(StorageError, match="damaged"):
             list(
                 restored_tables(

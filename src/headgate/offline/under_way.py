@@ -38,7 +38,7 @@ class Records(NamedTuple):
     groups: list[int] | None
 
 
-class _Marking(PlainSerializer):
+class _Marking(PlainSerializer[Described]):
     """Tells records of the described type from those that are not, which the same stream may hold."""
 
     def decode_many(self, data: Buffer, count: int) -> list[Described]:

@@ -6,7 +6,8 @@ groups. All methods are called by the operator's loop, except those of a pending
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
@@ -29,9 +30,12 @@ class StateHandle(Protocol):
             `store`, as values of its type cannot be changed in place.
     """
 
-    immutable: bool
+    @property
+    def immutable(self) -> bool:
+        """See the class."""
+        ...
 
-    def bind(self, key: Any) -> None:
+    def bind(self, key: Hashable) -> None:
         """Make `key` the current key."""
         ...
 
@@ -56,9 +60,7 @@ class StateFiles(Protocol):
     def write(self, uid: str, parts: Iterable[Part]) -> StoredHandle:
         """Store bytes durably.
 
-        Args:
-            uid: the operator's.
-            parts: the bytes in order; asked for once.
+        `parts`: the bytes in order; asked for once.
 
         Raises:
             StorageError: the storage refused.
@@ -70,10 +72,8 @@ class StateFiles(Protocol):
     ) -> list[StoredHandle]:
         """Store several things durably in one file, each with a handle of its own.
 
-        Args:
-            uid: the operator's.
-            sections: the bytes of each, in parts; asked for once and in order.
-            inline: whether all of it may be kept in the metadata when it is little.
+        `sections`: the bytes of each, in parts; asked for once and in order.
+        `inline`: whether all of it may be kept in the metadata when it is little.
 
         Raises:
             StorageError: the storage refused.
@@ -83,17 +83,63 @@ class StateFiles(Protocol):
     def share(self, handle: StoredHandle, root: str | None) -> bool:
         """Refer to what an earlier checkpoint stored; False when that may go while this one stays.
 
-        Args:
-            handle: what was stored.
-            root: the storage that it was restored from; None: it was written by this attempt.
+        `root`: the storage that it was restored from; None: it was written by this attempt.
         """
         ...
+
+
+class StoredFiles(Protocol):
+    """Where stored state lies."""
+
+    def read(self, handle: StoredHandle) -> bytes:
+        """All bytes, verified."""
+        ...
+
+    def verify(self, handle: StoredHandle) -> None:
+        """Compare the bytes with their checksum."""
+        ...
+
+    def verified(self, handle: StoredHandle) -> BlobReader:
+        """The bytes, verified as a whole, then read in parts."""
+        ...
+
+    def ranges(self, handle: StoredHandle) -> BlobReader:
+        """The bytes, read where they are asked for and not verified: for what has checksums of its own."""
+        ...
+
+    def native(self, keyed: KeyedStateHandle) -> NativeState:
+        """Native files, and the blob beside them."""
+        ...
+
+    def where(self, handle: StoredHandle) -> str:
+        """What errors call the file."""
+        ...
+
+
+class Entries(NamedTuple):
+    """Keys of one state in one key group, and a value for each.
+
+    Attributes:
+        size: about how many bytes they take, or took, where they are stored; 0: nobody asks.
+    """
+
+    group: int
+    keys: list[Hashable]
+    values: list[Any]
+    size: int = 0
+
+
+Columns = tuple[list[Hashable], list[Any]]
+"""Some keys of one state, and a value for each."""
+
+Items = Iterator[tuple[Hashable, Any]]
+"""A walk over keys and their values."""
 
 
 class EntryFilter(Protocol):
     """Leaves entries out of a snapshot that is written whole."""
 
-    def __call__(self, name: str, keys: list[Any], values: list[Any]) -> tuple[list[Any], list[Any]]:
+    def __call__(self, name: str, keys: list[Hashable], values: list[Any]) -> Columns:
         """The entries of a state that are to be written, out of some of them; it changes none in place.
 
         Portions come state by state, in the order of the declarations.
@@ -123,10 +169,6 @@ class PendingSnapshot(Protocol):
     def store(self, uid: str, files: StateFiles) -> KeyedStateHandle:
         """Store the state as this backend does; then the snapshot is released.
 
-        Args:
-            uid: the operator's.
-            files: where bytes go.
-
         Raises:
             UsageError: a value is not of its state's declared type.
             StorageError: a disk refused.
@@ -140,12 +182,7 @@ class PendingSnapshot(Protocol):
 
 @runtime_checkable
 class NativeState(BlobReader, Protocol):
-    """What one earlier subtask stored as its backend's own files, beside the blob that this is.
-
-    Attributes:
-        native: the files.
-        root: the storage they are in.
-    """
+    """What one earlier subtask stored as its backend's own files, beside the blob that this is."""
 
     native: NativeFiles
     root: str
@@ -157,6 +194,44 @@ class NativeState(BlobReader, Protocol):
             StorageError: it is missing or damaged, or the local disk does not take it.
         """
         ...
+
+
+class StateSelection(Protocol):
+    """Decides which stored states a restore takes.
+
+    Attributes:
+        skipped: names of the states that were left out so far.
+    """
+
+    skipped: set[str]
+
+    def claims(self, name: str) -> bool:
+        """Whether a stored state, or a section of removed entries, is to be restored; notes it where not."""
+        ...
+
+
+@dataclass(frozen=True)
+class EarlierState:
+    """What one earlier subtask stored.
+
+    Attributes:
+        base: everything at some time: a blob, or a backend's own files beside one; None: tables.
+        log: what changed since, oldest first; each a blob.
+        tables: where the tables are, and what refers to them.
+        handle: what it was stored as, for a backend whose log goes on from there; None: unknown.
+        root: the storage that it is in.
+        claims: the states that are to be restored; None: all.
+    """
+
+    base: BlobReader | None
+    log: Sequence[BlobReader] = ()
+    tables: tuple[StoredFiles, KeyedStateHandle] | None = None
+    handle: KeyedStateHandle | None = None
+    root: str | None = None
+    claims: StateSelection | None = None
+
+
+Stored = EarlierState | BlobReader | bytes
 
 
 def store_blob(
@@ -188,7 +263,6 @@ class MigrationProgress(NamedTuple):
     """How far the rewriting of a state's values to its declared type is.
 
     Attributes:
-        state: its name.
         done: stored entries that were looked at.
         about: how many there are, as the backend estimates it; at least `done`.
         rewritten: those that were of an older type.
@@ -206,11 +280,8 @@ class KeyedBackend(Protocol):
     """Keyed state and timers of one operator subtask.
 
     Attributes:
-        groups: first and last key group (inclusive).
         handles: one live handle per declared state, by name.
         targets: description and serializer, by state and kind of timers; a restore may reconfigure them.
-        event_timers: timers of event time.
-        processing_timers: timers of processing time.
     """
 
     @property
@@ -228,10 +299,10 @@ class KeyedBackend(Protocol):
         """See the class."""
         ...
 
-    event_timers: TimerQueue[Any]
-    processing_timers: TimerQueue[Any]
+    event_timers: TimerQueue[Hashable]
+    processing_timers: TimerQueue[Hashable]
 
-    def bind(self, key: Any) -> None:
+    def bind(self, key: Hashable) -> None:
         """Make `key` the current key of every handle."""
         ...
 
@@ -239,7 +310,7 @@ class KeyedBackend(Protocol):
         """Store what was changed for the current key."""
         ...
 
-    def prefetch(self, keys: Iterable[Any]) -> None:
+    def prefetch(self, keys: Iterable[Hashable]) -> None:
         """Make ready what the next records need, with one access for all; changes nothing that is stored.
 
         Args:
@@ -247,21 +318,21 @@ class KeyedBackend(Protocol):
         """
         ...
 
-    def keys(self, name: str) -> Iterable[Any]:
+    def keys(self, name: str) -> Iterable[Hashable]:
         """The keys that have an entry in a state now, in no particular order; it may change meanwhile.
 
         Call it between records, with everything stored.
         """
         ...
 
-    def scan(self, name: str) -> Iterator[tuple[Any, Any]]:
+    def scan(self, name: str) -> Items:
         """A walk over the keys and values of one state, taken up and put aside at will between records.
 
         What changes meanwhile may be seen or not, and values are not to be changed.
         """
         ...
 
-    def peek(self, name: str, key: Any) -> StoredValue | None:
+    def peek(self, name: str, key: Hashable) -> StoredValue | None:
         """What one state holds under a key now, without the effects of a read; None: nothing.
 
         Call it between records, with everything stored; bind a key anew before its use.
@@ -272,18 +343,16 @@ class KeyedBackend(Protocol):
         """
         ...
 
-    def state_types(self) -> dict[str, Any]:
+    def state_types(self) -> dict[str, Description]:
         """State name -> kind and description of its serializers, for the checkpoint's metadata."""
         ...
 
     def snapshot_sync(self, checkpoint: int = 0, completed: int | None = 0) -> PendingSnapshot:
         """Fix the state at this moment; changes made afterwards do not reach the snapshot.
 
-        Args:
-            checkpoint: which it is for.
-            completed: newest checkpoint that is complete, whose files the snapshot may refer to; 0: it
-                must be whole by itself; None: it is a savepoint's, whole by itself, and no later
-                snapshot may refer to its files or take it for an earlier one.
+        `completed`: newest checkpoint that is complete, whose files the snapshot may refer to; 0: it
+        must be whole by itself; None: it is a savepoint's, whole by itself, and no later
+        snapshot may refer to its files or take it for an earlier one.
         """
         ...
 
@@ -298,10 +367,10 @@ class KeyedBackend(Protocol):
         """The states of which :meth:`settle` still rewrites values that an earlier program stored."""
         ...
 
-    def restore(self, blobs: Iterable[BlobReader | bytes]) -> None:
-        """Fill the empty backend with its own key groups out of any number of blobs.
+    def restore(self, stored: Iterable[Stored]) -> None:
+        """Fill the empty backend with its own key groups out of what any number of subtasks stored.
 
-        A :class:`NativeState` may be among them only where the backend's own files are of its kind.
+        Blobs and the native files of any backend may be among it, with and without a log, and tables.
         """
         ...
 
@@ -323,16 +392,20 @@ class StateTable(Protocol):
         """See the class."""
         ...
 
-    def own(self, key: Any) -> Any:
+    def own(self, key: Hashable) -> Any:
         """The value of `key` for changing in place, or MISSING."""
         ...
 
-    def put(self, key: Any, value: Any) -> None:
+    def put(self, key: Hashable, value: Any) -> None:
         """Set the value of `key`."""
         ...
 
-    def remove(self, key: Any) -> None:
+    def remove(self, key: Hashable) -> None:
         """Remove the entry of `key`, if there is one."""
+        ...
+
+    def load(self, keys: Sequence[Hashable], values: Sequence[Any]) -> None:
+        """Put restored entries, before there was any snapshot."""
         ...
 
 
@@ -340,10 +413,6 @@ class TableBackend(KeyedBackend, Protocol):
     """A backend that keeps the states itself, so that another one can be built around it.
 
     Its timer queues may be replaced by others for as long as they are empty.
-
-    Attributes:
-        max_parallelism: number of key groups of the operator.
-        tables: by state.
     """
 
     max_parallelism: int

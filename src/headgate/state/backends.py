@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import importlib.util
-import os
 import platform
 import re
 import shutil
@@ -14,15 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from headgate.api.declared.keyed_states import StateDescriptor
-from headgate.common.errors import ConfigError, UsageError
+from headgate.common.errors import ConfigError
 from headgate.common.ports import Clock
 from headgate.common.process.processes import process_lives
-from headgate.common.registry import OPTIONAL_PACKAGES
 from headgate.common.settings.options import STATE_BACKEND
-from headgate.state.backend import BlobReader, KeyedBackend, NativeState, TableBackend
+from headgate.state.backend import KeyedBackend, TableBackend
 from headgate.state.changelog.backend import ChangelogBackend
 from headgate.state.heap.backend import HeapKeyedBackend
-from headgate.state.targets import target_of
+from headgate.state.stored.families import own_prefix
 
 if TYPE_CHECKING:
     from headgate.state.rocksdb.rocksdb_memory import RocksMemory
@@ -37,29 +34,7 @@ class StateBackends(Protocol):
     def open(
         self, descriptors: Mapping[str, StateDescriptor], groups: tuple[int, int], max_parallelism: int
     ) -> KeyedBackend:
-        """An empty backend.
-
-        Args:
-            descriptors: the declared states, by name.
-            groups: first and last key group (inclusive).
-            max_parallelism: number of key groups.
-        """
-        ...
-
-    def readable(
-        self, stored: BlobReader, descriptors: Mapping[str, StateDescriptor], max_parallelism: int
-    ) -> BlobReader:
-        """Stored state in a form that its backends restore.
-
-        Args:
-            stored: a blob, or a :class:`NativeState`.
-            descriptors: the declared states, by name.
-            max_parallelism: number of key groups.
-
-        Raises:
-            StorageError: something is missing or damaged.
-            UsageError: stored and declared state do not fit, or a package is missing.
-        """
+        """An empty backend."""
         ...
 
 
@@ -72,22 +47,6 @@ class HeapBackends:
         """See :class:`StateBackends`."""
         return HeapKeyedBackend(descriptors, *groups, max_parallelism)
 
-    def readable(
-        self, stored: BlobReader, descriptors: Mapping[str, StateDescriptor], max_parallelism: int
-    ) -> BlobReader:
-        """See :class:`StateBackends`; RocksDB's files become a blob on the disk for temporary files."""
-        if not isinstance(stored, NativeState):
-            return stored
-        if importlib.util.find_spec("rocksdict") is None:
-            raise UsageError(
-                "the checkpoint holds state in RocksDB's own files, and package rocksdict, which reads them, "
-                f"is not installed; install {OPTIONAL_PACKAGES['rocksdict']} on all workers"
-            )
-        from headgate.state.rocksdb.conversion import canonical_blob
-
-        targets = {name: target_of(descriptor) for name, descriptor in descriptors.items()}
-        return canonical_blob(stored, targets, max_parallelism, _own_folder(Path(tempfile.gettempdir())))
-
     def to_build_on(self) -> HeapBackends:
         """The same for a backend that is built around the tables."""
         return self
@@ -99,10 +58,7 @@ class RocksBackends:
     Beyond that bound: live values of the keys in use, and the next timers.
 
     Args:
-        memory_bytes: for all of them.
         local: folder on a disk of this machine; None: the one for temporary files.
-        incremental: whether checkpoints are.
-        timers_on_disk: whether timers are in RocksDB too.
         eager_migration: whether values of older types are rewritten before processing begins.
     """
 
@@ -123,11 +79,7 @@ class RocksBackends:
     def open(
         self, descriptors: Mapping[str, StateDescriptor], groups: tuple[int, int], max_parallelism: int
     ) -> TableBackend:
-        """See :class:`StateBackends`.
-
-        Raises:
-            StorageError: the folder cannot be used.
-        """
+        """See :class:`StateBackends`."""
         # Optional packages are loaded by those who use them.
         from headgate.state.rocksdb.backend import RocksKeyedBackend
         from headgate.state.rocksdb.rocksdb_memory import RocksMemory
@@ -140,19 +92,13 @@ class RocksBackends:
             descriptors,
             *groups,
             max_parallelism,
-            directory=_own_folder(self._local),
+            directory=Path(tempfile.mkdtemp(prefix=own_prefix(), dir=self._local)),
             memory=self._memory,
             incremental=self._incremental,
             timers_on_disk=self._timers_on_disk,
             eager_migration=self._eager,
             map_entries=self._map_entries,
         )
-
-    def readable(
-        self, stored: BlobReader, descriptors: Mapping[str, StateDescriptor], max_parallelism: int
-    ) -> BlobReader:
-        """See :class:`StateBackends`; all is restored as it is."""
-        return stored
 
     def to_build_on(self) -> RocksBackends:
         """The same for a backend that is built around the tables: whole maps, and timers in memory."""
@@ -165,9 +111,7 @@ class ChangelogBackends:
     """Others with a log of changes, for short checkpoints.
 
     Args:
-        backends: the others.
         materialize_ms: how often a snapshot is whole.
-        clock: measures it.
         restored: the checkpoint that the attempt begins with, 0 for none.
     """
 
@@ -185,12 +129,6 @@ class ChangelogBackends:
         now_ms = self._clock.monotonic_ms
         return ChangelogBackend(backend, descriptors, self._materialize_ms, now_ms, self._restored)
 
-    def readable(
-        self, stored: BlobReader, descriptors: Mapping[str, StateDescriptor], max_parallelism: int
-    ) -> BlobReader:
-        """See :class:`StateBackends`; a base, as the others read it."""
-        return self._backends.readable(stored, descriptors, max_parallelism)
-
 
 def backends_for(
     kind: str,
@@ -201,11 +139,7 @@ def backends_for(
     timers_on_disk: bool = False,
     eager_migration: bool = False,
 ) -> HeapBackends | RocksBackends:
-    """The backends that a job asked for, by the name in its configuration.
-
-    Raises:
-        ConfigError: there is none of that name.
-    """
+    """The backends that a job asked for, by the name in its configuration."""
     if kind == HASHMAP:
         return HeapBackends()
     if kind != ROCKSDB:
@@ -216,12 +150,6 @@ def backends_for(
     return RocksBackends(
         memory_bytes, local, incremental, timers_on_disk=timers_on_disk, eager_migration=eager_migration
     )
-
-
-def _own_folder(local: Path) -> Path:
-    """A new folder whose name tells whose it is, should this process be killed."""
-    prefix = f"headgate-state-{platform.node()}-{os.getpid()}-"
-    return Path(tempfile.mkdtemp(prefix=prefix, dir=local))
 
 
 def remove_abandoned(folder: Path) -> list[Path]:

@@ -26,11 +26,7 @@ def blob_parts(columns: Sequence[bytes]) -> list[bytes]:
 
 
 def read_columns(blob: bytes, count: int) -> list[memoryview]:
-    """The `count` encoded batches of a blob, verified.
-
-    Raises:
-        StorageError: the blob is damaged, cut short, or of another kind or version.
-    """
+    """The `count` encoded batches of a blob, verified."""
     _, body = _ENVELOPE.open(blob, "it", (VERSION,))
     columns: list[memoryview] = []
     while len(body) >= _LENGTH.size:

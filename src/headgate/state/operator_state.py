@@ -67,7 +67,7 @@ class LiveListState(Generic[V]):
         self._elements.extend(elements)
 
 
-class LiveBroadcastState(Subscripts, Generic[K, V]):
+class LiveBroadcastState(Subscripts[K, V]):
     """An `api.operator_state.BroadcastState`."""
 
     __slots__ = ("_entries",)
@@ -87,7 +87,7 @@ class LiveBroadcastState(Subscripts, Generic[K, V]):
         """Remove an entry; an absent one is no error."""
         self._entries.pop(key, None)
 
-    def __contains__(self, key: object) -> bool:
+    def __contains__(self, key: K) -> bool:
         return key in self._entries
 
     def __iter__(self) -> Iterator[K]:
@@ -109,11 +109,7 @@ class LiveBroadcastState(Subscripts, Generic[K, V]):
         return list(self._entries), list(self._entries.values())
 
     def refill(self, keys: list[K], values: list[V]) -> None:
-        """Take over the entries of one old subtask.
-
-        Raises:
-            UsageError: keys that were apart have become equal.
-        """
+        """Take over the entries of one old subtask."""
         self._entries = dict(zip(keys, values, strict=True))
         if len(self._entries) != len(keys):
             raise UsageError(
@@ -122,21 +118,15 @@ class LiveBroadcastState(Subscripts, Generic[K, V]):
             )
 
 
-class _Column:
+class _Column(Generic[V]):
     """Some values at the cut: a copy of their list, or their bytes."""
 
-    def __init__(self, serializer: TypeSerializer[Any], values: list[Any]) -> None:
+    def __init__(self, serializer: TypeSerializer[V], values: list[V]) -> None:
         self._serializer, self._count = serializer, len(values)
-        self._held: list[Any] | bytes = (
-            values.copy() if serializer.immutable else _encoded(serializer, values)
-        )
+        self._held: list[V] | bytes = values.copy() if serializer.immutable else _encoded(serializer, values)
 
     def encoded(self) -> bytes:
-        """The batch; it can be read back.
-
-        Raises:
-            UsageError: a value is not of the declared type.
-        """
+        """The batch; it can be read back."""
         if isinstance(self._held, list):
             return self._serializer.encode_checked(self._held)
         try:
@@ -149,7 +139,7 @@ class _Column:
         return self._held
 
 
-def _encoded(serializer: TypeSerializer[Any], values: list[Any]) -> bytes:
+def _encoded(serializer: TypeSerializer[V], values: list[V]) -> bytes:
     try:
         return serializer.encode_many(values)
     except HeadgateError:
@@ -166,7 +156,7 @@ class _Frozen:
     mode: str
     schema: Description
     count: int
-    columns: tuple[_Column, ...]
+    columns: tuple[_Column[Any], ...]
 
     def parts(self) -> list[bytes]:
         try:
@@ -186,14 +176,7 @@ class PendingOperatorState:
         self._frozen = frozen
 
     def store(self, write: Callable[[list[bytes]], StateHandle]) -> list[OperatorStateHandle]:
-        """Encode and store each state; a list without elements leaves nothing behind.
-
-        Args:
-            write: stores one blob, given in parts.
-
-        Raises:
-            UsageError: a value is not of its state's declared type; names the state.
-        """
+        """Encode and store each state; a list without elements leaves nothing behind."""
         return [
             OperatorStateHandle(one.name, one.mode, one.schema, write(one.parts()), one.count)
             for one in self._frozen
@@ -285,17 +268,7 @@ class _Target:
 
 
 class OperatorStateBackend:
-    """The operator states of one subtask.
-
-    Args:
-        descriptors: the declared states, by name.
-
-    Attributes:
-        handles: one live handle per declared state, by name.
-
-    Raises:
-        UsageError: a state is declared with a type that has no serializer.
-    """
+    """The operator states of one subtask."""
 
     def __init__(self, descriptors: Mapping[str, OperatorStateDescriptor]) -> None:
         self._targets = {name: _Target(descriptor) for name, descriptor in descriptors.items()}
@@ -306,11 +279,6 @@ class OperatorStateBackend:
 
         Args:
             parts: of each assigned share its description and the whole blob, ordered by old subtask.
-
-        Raises:
-            StorageError: a blob is damaged; names the state.
-            UsageError: stored and declared state do not fit; names the state.
-            InternalError: a broadcast state comes from two old subtasks.
         """
         maps: set[str] = set()
         for stored, blob in parts:
@@ -324,12 +292,7 @@ class OperatorStateBackend:
             self._target(stored.name).restore(stored, blob)
 
     def verdict(self, stored: OperatorStateHandle) -> Compatibility:
-        """What a restore of a stored state would make of its elements.
-
-        Raises:
-            StorageError: its description is damaged.
-            UsageError: stored and declared state do not fit; names the state.
-        """
+        """What a restore of a stored state would make of its elements."""
         target = self._target(stored.name)
         target.readers(stored)
         return target.verdict(stored)
@@ -339,7 +302,7 @@ class OperatorStateBackend:
         frozen = (target.freeze() for target in self._targets.values())
         return PendingOperatorState([one for one in frozen if one is not None])
 
-    def state_types(self) -> dict[str, Any]:
+    def state_types(self) -> dict[str, Description]:
         """State name -> mode and description of its serializers, for the checkpoint's metadata."""
         return {name: target.schema() for name, target in self._targets.items()}
 

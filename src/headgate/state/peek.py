@@ -15,13 +15,7 @@ from headgate.state.targets import Target
 def stored_value(name: str, target: Target, value: Any) -> StoredValue | None:
     """The bytes of a live value; None where there is none.
 
-    Args:
-        name: of the state.
-        target: of the state.
-        value: what its table holds under a key, or MISSING.
-
-    Raises:
-        UsageError: the value is not of the declared type.
+    `value`: what its table holds under a key, or MISSING.
     """
     if value is MISSING:
         return None
@@ -33,10 +27,6 @@ def stored_value(name: str, target: Target, value: Any) -> StoredValue | None:
 
 def value_of(name: str, stored: StoredValue, target: Target) -> Any:
     """The counterpart of :func:`stored_value`, where the same state is declared.
-
-    Raises:
-        UsageError: the bytes are of a type that the declared one does not follow.
-        StorageError: the bytes are not what their description says.
 
     Example:
         >>> from headgate.api.declared.keyed_states import StateDescriptor

@@ -43,7 +43,6 @@ class StateSerializerProvider(Generic[T]):
     """Which serializer reads a state, and which one writes it.
 
     Args:
-        state: what the state is called, for messages.
         previous: the stored snapshot; None when it comes later.
         registered: the program's serializer; None when it comes later.
     """
@@ -70,12 +69,7 @@ class StateSerializerProvider(Generic[T]):
         return cls(state, None, registered)
 
     def register_new_serializer(self, new: TypeSerializer[T]) -> TypeSerializerSchemaCompatibility[T]:
-        """Judge the stored snapshot by the program's serializer.
-
-        Raises:
-            InternalError: there is one already.
-            UsageError: it cannot be judged; says why.
-        """
+        """Judge the stored snapshot by the program's serializer."""
         if self._registered is not None or self._previous is None:
             raise InternalError(f"{self._state} has a registered serializer already; please report this")
         self._registered = new
@@ -86,13 +80,7 @@ class StateSerializerProvider(Generic[T]):
     ) -> TypeSerializerSchemaCompatibility[T]:
         """Judge a stored snapshot by the program's serializer.
 
-        Args:
-            previous: the stored snapshot.
-            writer: what the serializer that wrote the values is called, for messages.
-
-        Raises:
-            InternalError: there is one already.
-            UsageError: it cannot be judged; says why.
+        `writer`: what the serializer that wrote the values is called, for messages.
         """
         if self._previous is not None or self._registered is None:
             raise InternalError(f"{self._state} has a restored snapshot already; please report this")
@@ -100,22 +88,13 @@ class StateSerializerProvider(Generic[T]):
         return self._judge(previous, self._registered, writer)
 
     def current_serializer(self) -> TypeSerializer[T]:
-        """What writes the state from now on.
-
-        Raises:
-            UsageError: stored and declared state do not fit; names the state, both serializers and why.
-        """
+        """What writes the state from now on."""
         if self._phase is _Phase.REFUSED:
             raise UsageError(f"{self._state} cannot be accessed: {self._why}")
         return self.previous_serializer() if self._registered is None else self._registered
 
     def previous_serializer(self) -> TypeSerializer[T]:
-        """What reads the stored bytes, for the values of the new serializer if there is one.
-
-        Raises:
-            InternalError: nothing was restored.
-            UsageError: the snapshot cannot make it.
-        """
+        """What reads the stored bytes, for the values of the new serializer if there is one."""
         if self._previous is None:
             raise InternalError(f"nothing was restored into {self._state}; please report this")
         if self._restored is None:

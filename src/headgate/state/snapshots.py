@@ -23,8 +23,6 @@ class FileRange(msgspec.Struct, frozen=True, tag="file"):
 
     Attributes:
         file: name relative to the storage root.
-        offset: where the bytes begin.
-        length: how many there are.
         crc32: their checksum; verified before anything decodes them.
     """
 
@@ -75,7 +73,6 @@ class StateTable(msgspec.Struct, frozen=True):
     Attributes:
         name: of the state; "timers:all" for the timers.
         file: its name relative to the folder of the savepoint's `_metadata`.
-        length: its bytes.
         crc32: their checksum; verified before anything decodes them.
     """
 
@@ -96,7 +93,6 @@ class KeyedStateHandle(msgspec.Struct, frozen=True):
     savepoint of the canonical format it is what the tables hold, and nothing else.
 
     Attributes:
-        first_group: first key group inside.
         last_group: last key group inside (inclusive).
         handle: where the blob is, which can be read by key group.
         size: bytes that all of it takes, those of earlier checkpoints' files included.
@@ -129,7 +125,6 @@ class OperatorStateHandle(msgspec.Struct, frozen=True):
     """One operator state of one subtask: a list of elements, or of a broadcast state's entries.
 
     Attributes:
-        name: the state's.
         mode: how it is dealt out when the parallelism changes: "split", "union" or "broadcast".
         schema: description of the elements' serializers.
         handle: where all elements are, as one blob.
@@ -151,7 +146,6 @@ class OperatorSubtaskState(msgspec.Struct, frozen=True):
     """What one subtask of one operator contributes to a checkpoint.
 
     Attributes:
-        uid: the operator.
         keyed: its keyed state and timers, if it has any.
         list_state: named lists of plain values, shared out round-robin when the parallelism changes
             (a source's splits under ``"splits"``, a sink writer's state under ``"writer"``).
@@ -184,8 +178,6 @@ class InFlightPart(msgspec.Struct, frozen=True):
     """Some elements of a stream, in order, as one blob.
 
     Attributes:
-        handle: where the blob is.
-        size: its bytes.
         records: how many records it holds; watermarks are not counted.
     """
 
@@ -204,13 +196,10 @@ class InFlightStream(msgspec.Struct, frozen=True):
         receiver: uid of the operator that would have taken the records in.
         sender: uid of the operator that emitted them.
         tag: the side output they came from, or None.
-        sender_subtask: which copy of the sender.
-        receiver_subtask: which copy of the receiver.
         level: those of a lower level come first: records that were in flight in the restored
             checkpoint already, and still are, precede what was emitted since.
         from_output: found on the sender's side; follows what the same channel had on the receiver's.
         keyed: whether each record has its key group beside it.
-        parts: the elements in order.
         watermark: the channel's event time where the stream begins, in ms; None when that is
             wherever the level below ends.
         idle: whether the channel was idle there.
@@ -241,9 +230,6 @@ class InFlightShare(msgspec.Struct, frozen=True):
     """The part of a stream that one subtask of the restored job takes over.
 
     Attributes:
-        stream: the whole stream.
-        first_group: the first key group that it takes, of a keyed stream.
-        last_group: the last one (inclusive).
         turn: of a stream that is dealt out, the first batch that it takes.
         of: how many subtasks take turns; 1: everything is taken.
     """
@@ -260,15 +246,11 @@ class SubtaskSnapshot(msgspec.Struct, frozen=True):
 
     Attributes:
         vertex: the chain's number in the physical graph.
-        subtask: which parallel copy.
         operators: one entry for each operator of the chain that has something to say.
         state_types: operator uid -> state name -> description of its serializer.
         start_delay_ms: from the trigger to the first barrier.
         alignment_ms: from the first to the last barrier.
-        sync_ms: the pause of the loop.
         async_ms: writing beside the loop.
-        bytes_written: new bytes in files.
-        files_written: new files.
         bytes_shared: bytes of completed checkpoints' files that this one refers to.
         files_shared: how many files of completed checkpoints it refers to.
         records_in: records taken in up to the cut, since the attempt began.
@@ -316,9 +298,6 @@ class CheckpointMetadata(msgspec.Struct, frozen=True):
     """A completed checkpoint, whole: what `_metadata` holds.
 
     Attributes:
-        job: the job's id.
-        job_name: the name given to `execute`.
-        checkpoint: its id.
         generation: of the job master that completed it.
         attempt: the deployment it was drawn in.
         trigger_ms: wall clock at the trigger.

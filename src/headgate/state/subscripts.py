@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final, Generic
+
+from headgate.api.declared.keyed_states import MK, MV
 
 _ABSENT: Final = object()
 
 
-class Subscripts:
+class Subscripts(Generic[MK, MV]):
     """`map[key]`, `map[key] = value` and `del map[key]`, for a class with `get`, `put`, `remove` and `in`.
 
     Example:
@@ -19,16 +21,16 @@ class Subscripts:
 
     __slots__ = ()
 
-    def __getitem__(self, key: Any) -> Any:
-        value = self.get(key, _ABSENT)  # type: ignore[attr-defined]
+    def __getitem__(self, key: MK) -> MV:
+        value: MV = self.get(key, _ABSENT)  # type: ignore[attr-defined]
         if value is _ABSENT:
             raise KeyError(key)
         return value
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key: MK, value: MV) -> None:
         self.put(key, value)  # type: ignore[attr-defined]
 
-    def __delitem__(self, key: Any) -> None:
+    def __delitem__(self, key: MK) -> None:
         if key not in self:  # type: ignore[operator]
             raise KeyError(key)
         self.remove(key)  # type: ignore[attr-defined]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
 
 from headgate.api.declared.keyed_states import StateDescriptor, StateKind
 from headgate.common.errors import UsageError
@@ -21,6 +21,8 @@ from headgate.serde.serializer import Buffer, TypeSerializer, TypeSerializerSnap
 from headgate.serde.snapshots.snapshot_rules import part_serializers as part_serializers
 from headgate.state.serializer_provider import StateSerializerProvider
 
+V = TypeVar("V")
+
 
 class Target(NamedTuple):
     """What the program declares under a section's name.
@@ -35,58 +37,54 @@ class Target(NamedTuple):
     serializer: TypeSerializer[Any]
 
 
-class DeclaredSerializer(TypeSerializer[Any]):
+class DeclaredSerializer(TypeSerializer[V]):
     """A serializer that the program declares, and at a restore the reconfigured one in its place.
 
     Backends hold it from their first moment, before anything of a checkpoint is known.
-
-    Args:
-        state: what the state is called, for messages.
-        serializer: the declared one.
 
     Attributes:
         current: what writes the state from now on.
     """
 
-    def __init__(self, state: str, serializer: TypeSerializer[Any]) -> None:
+    def __init__(self, state: str, serializer: TypeSerializer[V]) -> None:
         self._state = state
-        self._readers: list[tuple[Mapping[str, Any], Reader]] = []
+        self._readers: list[tuple[Description, Reader]] = []
         self.on_change: Callable[[], None] = _nothing
         self._use(serializer)
 
-    def _use(self, serializer: TypeSerializer[Any]) -> None:
+    def _use(self, serializer: TypeSerializer[V]) -> None:
         self.current = serializer
         self.name, self.immutable = serializer.name, serializer.immutable
 
-    def encode(self, value: Any) -> bytes:
+    def encode(self, value: V) -> bytes:
         """As the current one."""
         return self.current.encode(value)
 
-    def decode(self, data: bytes) -> Any:
+    def decode(self, data: bytes) -> V:
         """As the current one."""
         return self.current.decode(data)
 
-    def encode_many(self, values: Sequence[Any]) -> bytes:
+    def encode_many(self, values: Sequence[V]) -> bytes:
         """As the current one."""
         return self.current.encode_many(values)
 
-    def decode_many(self, data: Buffer, count: int) -> list[Any]:
+    def decode_many(self, data: Buffer, count: int) -> list[V]:
         """As the current one."""
         return self.current.decode_many(data, count)
 
-    def encode_checked(self, values: Sequence[Any]) -> bytes:
+    def encode_checked(self, values: Sequence[V]) -> bytes:
         """As the current one."""
         return self.current.encode_checked(values)
 
-    def copy(self, value: Any) -> Any:
+    def copy(self, value: V) -> V:
         """As the current one."""
         return self.current.copy(value)
 
-    def snapshot(self) -> TypeSerializerSnapshot[Any]:
+    def snapshot(self) -> TypeSerializerSnapshot[V]:
         """As the current one."""
         return self.current.snapshot()
 
-    def reader_of(self, stored: Mapping[str, Any]) -> Reader:
+    def reader_of(self, stored: Description) -> Reader:
         """What reads batches of a stored description; the verdict on it may reconfigure the serializer.
 
         Raises:
@@ -140,7 +138,7 @@ def timers_target() -> Target:
     return Target({"kind": "timers", "of": [timestamps.describe()]}, timestamps)
 
 
-def stored_reader(stored: Mapping[str, Any], serializer: TypeSerializer[Any]) -> Reader:
+def stored_reader(stored: Description, serializer: TypeSerializer[Any]) -> Reader:
     """What reads batches of a stored description as values of a state's serializer.
 
     Raises:

@@ -7,9 +7,9 @@ always there: another subtask, or the next row, may have a key of another type.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from itertools import compress
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 import pyarrow as pa
@@ -52,7 +52,7 @@ def _shape_of_form(form: Form) -> Shape:
     return cls
 
 
-def key_description(key: Any) -> dict[str, Any] | None:
+def key_description(key: Hashable) -> Description | None:
     """Description of the typed column for keys like this one; None when there is no type for it.
 
     Example:
@@ -64,17 +64,13 @@ def key_description(key: Any) -> dict[str, Any] | None:
 
 
 class KeyColumns:
-    """The columns `key` and `key_raw`, or only the second.
-
-    Args:
-        stored: description of the typed column, if there is one.
-    """
+    """The columns `key` and `key_raw`, or only the second."""
 
     def __init__(self, stored: Description | None) -> None:
         self._typed = None if stored is None else _TypedKeys(stored)
         self.fields = [*([] if self._typed is None else self._typed.fields), pa.field(KEY + RAW, pa.binary())]
 
-    def arrays(self, keys: Sequence[Any]) -> list[Any]:
+    def arrays(self, keys: Sequence[Hashable]) -> list[pa.Array]:
         """Keys as one array for each field."""
         typed = None if self._typed is None else self._typed.array(keys)
         left = [True] * len(keys) if typed is None else typed.is_null().to_pylist()
@@ -83,12 +79,8 @@ class KeyColumns:
         raw = pa.array([next(cells) if one else None for one in left], pa.binary())
         return [raw] if typed is None else [typed, raw]
 
-    def keys(self, columns: Mapping[str, Any]) -> list[Any]:
-        """The keys of arrays by name.
-
-        Raises:
-            StorageError: they hold something else, or a row has no key.
-        """
+    def keys(self, columns: Mapping[str, pa.Array]) -> list[Hashable]:
+        """The keys of arrays by name."""
         raw = columns[KEY + RAW]
         typed = None if self._typed is None else columns[KEY]
         present = [False] * len(raw) if typed is None else typed.is_valid().to_pylist()
@@ -115,14 +107,14 @@ class _TypedKeys:
         self._column = ArrowColumn(KEY, form.description)
         self.fields = self._column.fields[:1]
 
-    def array(self, keys: Sequence[Any]) -> Any:
+    def array(self, keys: Sequence[Hashable]) -> pa.Array:
         """The keys, null where one is of another type or does not fit."""
         alike = [shape_of(key) == self._shape for key in keys]
         same = list(compress(keys, alike))
         plain = iter(open_batch(self._column.stored, self._serializer.encode_many(same), len(same)))
         return self._column.arrays([next(plain) if one else _ANOTHER for one in alike])[0]
 
-    def keys(self, typed: Any) -> list[Any]:
+    def keys(self, typed: pa.Array) -> list[Hashable]:
         """The keys of an array without nulls."""
         plain = self._column.values({KEY: typed})
         return self._serializer.decode_many(close_batch(self._column.stored, plain), len(plain))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -16,7 +16,7 @@ from headgate.api.declared.keyed_states import StateKind
 from headgate.common.decoders import UNDECODABLE, converter
 from headgate.common.errors import StorageError
 from headgate.common.files.durable import json_dumps, json_loads
-from headgate.common.plain_data import Description, mappings_in, text_in
+from headgate.common.plain_data import Description, Plain, mappings_in, text_in
 from headgate.serde.arrow.stored_values import is_open
 from headgate.serde.codecs.type_codec import describe
 
@@ -39,18 +39,12 @@ class TableInfo(msgspec.Struct, frozen=True):
     """What a file says of itself.
 
     Attributes:
-        format: version of the format.
         name: of the state, or :data:`TIMERS`.
-        kind: of the state, or "timers".
         rows_are: what a row is: the "value" of a key; an "element" of its list; an "entry" of its map; a
             "timer"; or, where a serializer of the user's own wrote it, the "bytes" of what a key has.
         schema: kind and description of the serializers, as in every checkpoint.
         key_schema: description of the serializer of keys that are in no typed column.
         key: description of the keys in the typed column; None when there is no such column.
-        max_parallelism: number of key groups of the operator.
-        first_group: first key group of the subtask.
-        last_group: its last (inclusive).
-        rows: how many there are.
     """
 
     format: int
@@ -73,20 +67,16 @@ class TableInfo(msgspec.Struct, frozen=True):
 _table_info: Final = converter(TableInfo)
 
 
-def _bytes_to_json(value: Any) -> Any:
+def _bytes_to_json(value: bytes) -> dict[str, str]:
     return {"base64": base64.b64encode(value).decode()}
 
 
-def _bytes_from_json(value: dict[str, Any]) -> Any:
-    return base64.b64decode(value["base64"]) if value.keys() == {"base64"} else value
+def _bytes_from_json(value: dict[str, Plain]) -> Plain:
+    return base64.b64decode(text_in(value, "base64")) if value.keys() == {"base64"} else value
 
 
 def table_info(metadata: Mapping[bytes, bytes] | None) -> TableInfo:
-    """What a Parquet file's key-value metadata says of it.
-
-    Raises:
-        StorageError: it is no table of a state, or one of another version.
-    """
+    """What a Parquet file's key-value metadata says of it."""
     text = (metadata or {}).get(METADATA_KEY.encode())
     if text is None:
         raise StorageError(
@@ -110,6 +100,11 @@ def table_info(metadata: Mapping[bytes, bytes] | None) -> TableInfo:
         raise StorageError(
             f"the metadata {METADATA_KEY!r} of a Parquet file does not decode ({error})"
         ) from None
+
+
+def section_names(info: TableInfo) -> list[str]:
+    """What a stored blob calls the table's entries."""
+    return list(TIMER_SECTIONS) if info.rows_are == TIMER else [info.name]
 
 
 def row_of(schema: Description) -> str:

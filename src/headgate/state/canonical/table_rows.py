@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,14 +15,7 @@ from headgate.state.canonical.value_columns import values_of
 
 
 class TableRows:
-    """The rows of one table.
-
-    Args:
-        info: what the table says of itself.
-
-    Attributes:
-        schema: its columns.
-    """
+    """The rows of one table."""
 
     def __init__(self, info: TableInfo) -> None:
         self._keys, self._values = KeyColumns(info.key), values_of(info.rows_are, info.schema)
@@ -55,12 +48,8 @@ class TableRows:
             taken += size
         yield slice(start, len(values))
 
-    def batch(self, group: int, keys: Sequence[Any], values: Sequence[Any]) -> Any:
-        """Entries of one key group as a record batch.
-
-        Raises:
-            UsageError: a value does not fit into a cell.
-        """
+    def batch(self, group: int, keys: Sequence[Hashable], values: Sequence[Any]) -> pa.RecordBatch:
+        """Entries of one key group as a record batch."""
         of_keys = self._keys.arrays(keys)
         sizes = self._values.sizes(values)
         if sizes is not None:
@@ -75,12 +64,8 @@ class TableRows:
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
-    def entries(self, batch: Any) -> tuple[list[int], list[Any], list[Any]]:
-        """Key group, key and value of each entry of a record batch.
-
-        Raises:
-            StorageError: the rows are not those of entries.
-        """
+    def entries(self, batch: pa.RecordBatch) -> tuple[list[int], list[Any], list[Any]]:
+        """Key group, key and value of each entry of a record batch."""
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         if columns["namespace"].null_count != len(batch):
             raise StorageError("a table of state has rows with a namespace; this Headgate reads none")
@@ -92,5 +77,5 @@ class TableRows:
         return columns["key_group"].to_pylist(), self._keys.keys(columns), values
 
 
-def _names(fields: list[Any]) -> list[str]:
+def _names(fields: list[pa.Field]) -> list[str]:
     return [field.name for field in fields]

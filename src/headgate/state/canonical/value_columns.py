@@ -7,7 +7,7 @@ is a row without a place. Values are plain ones, or marked as beyond what msgpac
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from itertools import accumulate, chain, pairwise
 from typing import Any, Final, Protocol
 
@@ -22,7 +22,7 @@ from headgate.serde.codecs.containers import DIRECT_KEYS
 from headgate.serde.codecs.type_codec import Convert
 from headgate.state.canonical.table_layout import BYTES, ELEMENT, ENTRY, TIMER
 
-Columns = Mapping[str, Any]
+Columns = Mapping[str, pa.Array]
 
 TIME_DOMAIN: Final = "time_domain"
 TIMESTAMP: Final = "timestamp"
@@ -32,14 +32,10 @@ VALUE: Final = "value"
 
 
 class Values(Protocol):
-    """One layout.
-
-    Attributes:
-        fields: the columns.
-    """
+    """One layout."""
 
     @property
-    def fields(self) -> list[Any]:
+    def fields(self) -> list[pa.Field]:
         """See the class."""
         ...
 
@@ -47,16 +43,12 @@ class Values(Protocol):
         """How many rows each value takes; None: one."""
         ...
 
-    def arrays(self, values: Sequence[Any]) -> list[Any]:
+    def arrays(self, values: Sequence[Any]) -> list[pa.Array]:
         """Values as one array for each field."""
         ...
 
     def starts(self, columns: Columns) -> list[int] | None:
-        """The rows in which a value begins; None: each.
-
-        Raises:
-            StorageError: the rows are not in order.
-        """
+        """The rows in which a value begins; None: each."""
         ...
 
     def values(self, columns: Columns) -> list[Any]:
@@ -99,16 +91,12 @@ class Cells(_OneRow):
 
     fields: Final = [pa.field(VALUE + RAW, pa.binary())]
 
-    def arrays(self, values: Sequence[Any]) -> list[Any]:
+    def arrays(self, values: Sequence[Any]) -> list[pa.Array]:
         """The cells."""
         return [pa.array(values, pa.binary())]
 
     def values(self, columns: Columns) -> list[Any]:
-        """The cells.
-
-        Raises:
-            StorageError: a row has none.
-        """
+        """The cells."""
         cells = columns[VALUE + RAW]
         if cells.null_count:
             raise StorageError("a table of state has a row without a value")
@@ -123,7 +111,7 @@ class Timers(_OneRow):
         pa.field(TIMESTAMP, pa.int64(), nullable=False),
     ]
 
-    def arrays(self, values: Sequence[tuple[str, int]]) -> list[Any]:
+    def arrays(self, values: Sequence[tuple[str, int]]) -> list[pa.Array]:
         """Domains and timestamps."""
         domains, timestamps = zip(*values, strict=True)
         return [pa.array(domains, pa.string()), pa.array(timestamps, pa.int64())]
@@ -144,7 +132,7 @@ class _Spread:
         """As many as it has parts."""
         return [max(1, len(_plain(value))) for value in values]
 
-    def _spread(self, values: Sequence[Any], parts: Sequence[Sequence[Any]]) -> list[Any]:
+    def _spread(self, values: Sequence[Any], parts: Sequence[Sequence[Any]]) -> list[pa.Array]:
         lengths = [len(_plain(value)) for value in values]
         positions = list(chain.from_iterable(range(length) if length else (None,) for length in lengths))
         places = accumulate((position is not None for position in positions), initial=-1)
@@ -160,11 +148,7 @@ class _Spread:
         return [pa.array(positions, pa.int64()), *arrays]
 
     def starts(self, columns: Columns) -> list[int]:
-        """The rows of place 0, and those of what is empty.
-
-        Raises:
-            StorageError: places are not 0, 1, 2 and so on.
-        """
+        """The rows of place 0, and those of what is empty."""
         positions = columns[POSITION]
         places = positions.fill_null(0).to_numpy()
         starts = np.flatnonzero(places == 0)
@@ -193,7 +177,7 @@ class Elements(_Spread):
         super().__init__([ArrowColumn(VALUE, element)])
         self._settle = settling(element)
 
-    def arrays(self, values: Sequence[Any]) -> list[Any]:
+    def arrays(self, values: Sequence[Any]) -> list[pa.Array]:
         """Positions and elements."""
         return self._spread(values, [list(chain.from_iterable(map(_elements, values)))])
 
@@ -211,7 +195,7 @@ class Entries(_Spread):
         self._settle = settling(key), settling(value)
         self._direct = key["kind"] in DIRECT_KEYS
 
-    def arrays(self, values: Sequence[Any]) -> list[Any]:
+    def arrays(self, values: Sequence[Any]) -> list[pa.Array]:
         """Positions, keys and values."""
         pairs = [self._pairs(value) for value in values]
         return self._spread(values, [[pair[side] for of_one in pairs for pair in of_one] for side in (0, 1)])
@@ -226,7 +210,7 @@ class Entries(_Spread):
         (keys, values), places = self._parts(columns)
         return [self._map(keys[start:end], values[start:end]) for start, end in places]
 
-    def _map(self, keys: list[Any], values: list[Any]) -> Any:
+    def _map(self, keys: list[Hashable], values: list[Any]) -> Any:
         make = dict if self._direct else list
         if not any(part.__class__ is Beyond for part in chain(keys, values)):
             return make(zip(keys, values, strict=True))

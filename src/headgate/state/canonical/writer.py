@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from heapq import merge
-from itertools import pairwise
+from itertools import chain, pairwise
 from operator import itemgetter
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headgate.common.errors import StorageError, UsageError
+from headgate.common.errors import UsageError
 from headgate.common.files.durable import crc32
-from headgate.common.plain_data import mappings_in, text_in
+from headgate.common.plain_data import Description, text_in
 from headgate.serde.arrow.stored_values import open_batch
 from headgate.serde.compatibility import AsIs, compare
-from headgate.state.backend import BlobReader
+from headgate.serde.serializer import Buffer, TypeSerializer
+from headgate.state.backend import BlobReader, Entries
 from headgate.state.canonical.key_columns import key_description
 from headgate.state.canonical.table_layout import (
     BYTES,
@@ -32,9 +34,13 @@ from headgate.state.canonical.table_layout import (
     stored_type,
 )
 from headgate.state.canonical.table_rows import TableRows
-from headgate.state.heap.heap_blob import Chunk, Header, Section, read_chunks, read_header, split_chunk
-from headgate.state.heap.snapshot import KEY_SERIALIZER
+from headgate.state.heap.heap_blob import Header, Section
+from headgate.state.stored.blob import StoredBlob
+from headgate.state.stored.contract import OpenSection, SectionCodec
+from headgate.state.stored.values import OpaqueValues
 from headgate.state.targets import Target
+
+V = TypeVar("V")
 
 ROWS: Final = 65_536
 """Rows after which a row group ends at the next border of a key group."""
@@ -47,39 +53,17 @@ _OVER: Final = 4
 class Stream(Protocol):
     """Where a file goes: bytes in order."""
 
-    def write(self, data: Any, /) -> Any:
+    def write(self, data: bytes | memoryview, /) -> int | None:
         """Take the next bytes."""
         ...
 
 
 class WrittenTable(NamedTuple):
-    """One file.
-
-    Attributes:
-        info: what it says of itself.
-        length: its bytes.
-        crc32: their checksum, for whoever keeps them.
-    """
+    """One file."""
 
     info: TableInfo
     length: int
     crc32: int
-
-
-class Part(NamedTuple):
-    """The entries of one key group, or of some of its timers.
-
-    Attributes:
-        group: the key group.
-        length: bytes that they take in the blob.
-        keys: one for each.
-        values: plain values, cells, or time domains and timestamps.
-    """
-
-    group: int
-    length: int
-    keys: list[Any]
-    values: list[Any]
 
 
 def write_tables(
@@ -93,37 +77,28 @@ def write_tables(
 
     What holds nothing gets no file. Of each state one key group is in memory at a time, and one row group.
 
-    Args:
-        blob: of any backend.
-        create: name of a state, or `layout.TIMERS`, to where its file goes; not closed.
-        targets: what the program declares; needed for states of a serializer of the user's own, whose
-            bytes nothing else can take apart.
-        rows: after how many a row group ends.
-
-    Raises:
-        StorageError: the blob is damaged.
-        UsageError: a state needs the program's serializer, or a value is too large for a cell.
+    `create`: name of a state, or `layout.TIMERS`, to where its file goes; not closed.
+    `targets`: what the program declares; needed for states of a serializer of the user's own, whose
+    bytes nothing else can take apart.
     """
-    header, body = read_header(blob)
-    states = [section for section in header.sections if section.name not in TIMER_SECTIONS]
-    written = []
-    for section in states:
-        if section.chunks:
-            target = (targets or {}).get(section.name)
-            written.append(_write(section, header, _state_parts(blob, body, section, target), create, rows))
-    timers = [section for section in header.sections if section.name in TIMER_SECTIONS and section.chunks]
+    stored = StoredBlob(blob)
+    found = {section.state: section for section in stored.sections(_Cells(targets or {}), None)}
+    written, groups = list[WrittenTable](), range(stored.header.max_parallelism)
+    for section in stored.header.sections:
+        if section.name in found and section.name not in TIMER_SECTIONS:
+            entries = found[section.name].entries(groups)
+            written.append(_write(section, stored.header, entries, create, rows))
+    timers = [s for s in stored.header.sections if s.name in TIMER_SECTIONS and s.chunks]
     if timers:
-        together = Section(
-            TIMERS, timers[0].schema, [chunk for section in timers for chunk in section.chunks]
-        )
-        written.append(_write(together, header, _timer_parts(blob, body, timers), create, rows))
+        together = Section(TIMERS, timers[0].schema, [])
+        written.append(_write(together, stored.header, _timers(found, groups), create, rows))
     return written
 
 
 def _write(
-    section: Section, header: Header, parts: Iterator[Part], create: Callable[[str], Stream], rows: int
+    section: Section, header: Header, entries: Iterator[Entries], create: Callable[[str], Stream], rows: int
 ) -> WrittenTable:
-    first = next(parts)
+    first = next(entries)
     info = TableInfo(
         format=VERSION,
         name=section.name,
@@ -138,9 +113,8 @@ def _write(
     )
     table = TableWriter(info, create(section.name), rows)
     try:
-        table.add(first)
-        for part in parts:
-            table.add(part)
+        for each in chain((first,), entries):
+            table.add(each)
         return table.finish()
     except UsageError as error:
         raise UsageError(f"state {section.name!r} cannot be written as a table: {error}") from None
@@ -153,11 +127,6 @@ class TableWriter:
 
     Args:
         info: what it is to say of itself; its number of rows is counted here.
-        stream: where it goes.
-        rows: after how many a row group ends.
-
-    Attributes:
-        schema: the columns.
     """
 
     def __init__(self, info: TableInfo, stream: Stream, rows: int = ROWS) -> None:
@@ -165,21 +134,21 @@ class TableWriter:
         self.schema = self._rows.schema
         self._sink = _Counted(stream)
         self._file = pq.ParquetWriter(self._sink, self.schema, compression="zstd", write_page_checksum=True)
-        self._waiting: list[Any] = []
+        self._waiting: list[pa.RecordBatch] = []
         self._waiting_rows = self._waiting_bytes = self._total = 0
         self._last_group: int | None = None
 
-    def add(self, part: Part) -> None:
+    def add(self, part: Entries) -> None:
         """Take a key group, or some of its timers."""
         # Large values are taken fewer at a time, as far as their mean tells.
-        fewer = 1 + part.length // BYTES_OF_GROUP
+        fewer = 1 + part.size // BYTES_OF_GROUP
         rows = max(1, min(self._limit, self._rows.count(part.values) // fewer))
         for piece in self._rows.pieces(part.values, rows):
             self._take(self._rows.batch(part.group, part.keys[piece], part.values[piece]))
             self._cut(_OVER)
         self._cut(1)
 
-    def add_rows(self, batch: Any) -> None:
+    def add_rows(self, batch: pa.RecordBatch) -> None:
         """Take rows that are columns already, in the order of key groups; those of a key are in one batch."""
         groups = batch.column(0).to_numpy()
         borders = [0, *(np.flatnonzero(np.diff(groups)) + 1).tolist(), len(groups)]
@@ -191,7 +160,7 @@ class TableWriter:
             self._take(batch.slice(start, stop - start))
             self._cut(_OVER)
 
-    def _take(self, batch: Any) -> None:
+    def _take(self, batch: pa.RecordBatch) -> None:
         self._waiting.append(batch)
         self._waiting_rows += len(batch)
         self._waiting_bytes += batch.nbytes
@@ -254,47 +223,45 @@ class _Counted(io.RawIOBase):
 # -- out of the blob
 
 
-def _state_parts(blob: BlobReader, body: int, section: Section, target: Target | None) -> Iterator[Part]:
-    stored = stored_type(section.schema)
-    target = _needed(section, target) if row_of(section.schema) == BYTES else None
-    for chunk in section.chunks:
-        keys, values = _batches(blob, body, section, chunk)
-        if target is None:
-            yield Part(chunk.group, chunk.length, keys, open_batch(stored, values, chunk.count))
-        else:
-            decoded = target.serializer.decode_many(values, chunk.count)
-            cells = [target.serializer.encode_many([value]) for value in decoded]
-            yield Part(chunk.group, chunk.length, keys, cells)
+class _Cells:
+    """Values as a table has them: plain ones, or of a serializer of the program's own the bytes of each."""
+
+    advice, converts = "", False
+
+    def __init__(self, targets: Mapping[str, Target]) -> None:
+        self._targets = targets
+
+    def codec(self, section: Section) -> SectionCodec | None:
+        """See :class:`state.stored.contract.ValueCodec`."""
+        if not section.chunks:
+            return None
+        target = self._targets.get(section.name)
+        if row_of(section.schema) != BYTES:
+            stored = stored_type(section.schema)
+            return SectionCodec(partial(open_batch, stored), Target(section.schema, OpaqueValues()))
+        if target is None or not isinstance(compare(section.schema, target.schema), AsIs):
+            raise UsageError(
+                f"state {section.name!r} was written by a serializer of the program's own; its table can "
+                "only be written by that program, before the serializer changes"
+            )
+        return SectionCodec(partial(_cells, target.serializer), target)
+
+    def targets(self, stored: Mapping[str, Description]) -> Mapping[str, Target]:
+        """See :class:`state.stored.contract.ValueCodec`."""
+        return self._targets
 
 
-def _needed(section: Section, target: Target | None) -> Target:
-    if target is None or not isinstance(compare(section.schema, target.schema), AsIs):
-        raise UsageError(
-            f"state {section.name!r} was written by a serializer of the program's own; its table can only be "
-            "written by that program, before the serializer changes"
-        )
-    return target
+def _cells(serializer: TypeSerializer[V], data: Buffer, count: int) -> list[bytes]:
+    return [serializer.encode_many([value]) for value in serializer.decode_many(data, count)]
 
 
-def _timer_parts(blob: BlobReader, body: int, sections: list[Section]) -> Iterator[Part]:
+def _timers(found: Mapping[str, OpenSection], groups: range) -> Iterator[Entries]:
     """Timers by key group, those of event time first."""
-    in_order = sorted(sections, key=lambda section: list(TIMER_SECTIONS).index(section.name))
-    chunks = [
-        [(chunk.group, place, chunk) for chunk in section.chunks] for place, section in enumerate(in_order)
-    ]
-    for group, place, chunk in merge(*chunks, key=itemgetter(0, 1)):
-        section = in_order[place]
-        keys, values = _batches(blob, body, section, chunk)
-        domain = TIMER_SECTIONS[section.name]
-        timestamps = open_batch(mappings_in(section.schema, "of")[0], values, chunk.count)
-        yield Part(group, chunk.length, keys, [(domain, timestamp) for timestamp in timestamps])
+    mine = [(found[name], domain) for name, domain in TIMER_SECTIONS.items() if name in found]
+    kinds = [_of_domain(section, domain, groups) for section, domain in mine]
+    return merge(*kinds, key=itemgetter(0))
 
 
-def _batches(blob: BlobReader, body: int, section: Section, chunk: Chunk) -> tuple[list[Any], memoryview]:
-    """The keys and the encoded values of one chunk."""
-    (part,) = read_chunks(blob, body, section, [chunk])
-    keys, values = split_chunk(part)
-    try:
-        return KEY_SERIALIZER.decode_many(keys, chunk.count), values
-    except StorageError as error:
-        raise StorageError(f"section {section.name!r}, key group {chunk.group}: {error}") from None
+def _of_domain(section: OpenSection, domain: str, groups: range) -> Iterator[Entries]:
+    for group, keys, timestamps, size in section.entries(groups):
+        yield Entries(group, keys, [(domain, timestamp) for timestamp in timestamps], size)

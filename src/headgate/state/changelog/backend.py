@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Final
 
 from headgate.api.declared.keyed_states import StateDescriptor
+from headgate.common.plain_data import Description
 from headgate.core.timers import TimerQueue
 from headgate.state.backend import (
-    BlobReader,
+    EarlierState,
+    Items,
     MigrationProgress,
     PendingSnapshot,
+    StateHandle,
     StoredValue,
     TableBackend,
 )
+from headgate.state.backend import Stored as EarlierStates
 from headgate.state.changelog.changelog_epochs import Epochs, Waste
 from headgate.state.changelog.noting import (
     Changes,
@@ -23,10 +27,9 @@ from headgate.state.changelog.noting import (
     noted_handle,
     take_all,
 )
-from headgate.state.changelog.replay import LoggedState
 from headgate.state.changelog.segment import Freezer, PendingSegment, PendingWhole
 from headgate.state.changelog.segment_chain import Chain, Stored
-from headgate.state.heap.backend import EVENT_TIMERS, PROCESSING_TIMERS, SETTLED_PER_CALL, Handle
+from headgate.state.heap.backend import EVENT_TIMERS, PROCESSING_TIMERS, SETTLED_PER_CALL
 from headgate.state.snapshots import NativeFiles
 from headgate.state.targets import Target
 
@@ -45,16 +48,8 @@ class ChangelogBackend:
     stored. Now and then it is whole: then the log begins anew. What is whole is the backend's own affair.
 
     Args:
-        backend: keeps the state; empty.
-        descriptors: the declared states, by name, as the backend has them.
         materialize_ms: after so long the next snapshot is whole.
-        now_ms: gives monotonic ms.
         restored: the checkpoint that will be restored, 0 for none.
-
-    Attributes:
-        handles: one live handle per declared state.
-        event_timers: timers of event time.
-        processing_timers: timers of processing time.
     """
 
     def __init__(
@@ -71,11 +66,11 @@ class ChangelogBackend:
             name: noted_handle(descriptor, targets[name].serializer, backend.tables[name])
             for name, descriptor in descriptors.items()
         }
-        self.handles: dict[str, Handle] = {name: handle for name, (handle, _) in noted.items()}
+        self.handles: dict[str, StateHandle] = {name: handle for name, (handle, _) in noted.items()}
         self._handles = tuple(self.handles.values())
-        timers = {EVENT_TIMERS: NotedTimerQueue[Any](), PROCESSING_TIMERS: NotedTimerQueue[Any]()}
-        self.event_timers: TimerQueue[Any] = timers[EVENT_TIMERS]
-        self.processing_timers: TimerQueue[Any] = timers[PROCESSING_TIMERS]
+        timers = {EVENT_TIMERS: NotedTimerQueue[Hashable](), PROCESSING_TIMERS: NotedTimerQueue[Hashable]()}
+        self.event_timers: TimerQueue[Hashable] = timers[EVENT_TIMERS]
+        self.processing_timers: TimerQueue[Hashable] = timers[PROCESSING_TIMERS]
         backend.event_timers, backend.processing_timers = self.event_timers, self.processing_timers
         self._noting: dict[str, Noting] = {name: noting for name, (_, noting) in noted.items()}
         self._noting |= timers
@@ -98,7 +93,7 @@ class ChangelogBackend:
         """See :class:`~headgate.state.backend.KeyedBackend`."""
         return self._backend.targets
 
-    def bind(self, key: Any) -> None:
+    def bind(self, key: Hashable) -> None:
         """Make `key` the current key of every handle."""
         for handle in self._handles:
             handle.bind(key)
@@ -108,37 +103,31 @@ class ChangelogBackend:
         for handle in self._handles:
             handle.store()
 
-    def prefetch(self, keys: Iterable[Any]) -> None:
+    def prefetch(self, keys: Iterable[Hashable]) -> None:
         """See :class:`~headgate.state.backend.KeyedBackend`."""
         self._backend.prefetch(keys)
 
-    def keys(self, name: str) -> Iterable[Any]:
+    def keys(self, name: str) -> Iterable[Hashable]:
         """See :class:`~headgate.state.backend.KeyedBackend`."""
         return self._backend.keys(name)
 
-    def scan(self, name: str) -> Iterator[tuple[Any, Any]]:
+    def scan(self, name: str) -> Items:
         """See :class:`~headgate.state.backend.KeyedBackend`."""
         return self._backend.scan(name)
 
-    def peek(self, name: str, key: Any) -> StoredValue | None:
+    def peek(self, name: str, key: Hashable) -> StoredValue | None:
         """See :class:`~headgate.state.backend.KeyedBackend`."""
         return self._backend.peek(name, key)
 
-    def state_types(self) -> dict[str, Any]:
+    def state_types(self) -> dict[str, Description]:
         """State name -> kind and description of its serializers, for the checkpoint's metadata."""
         return self._backend.state_types()
 
     def snapshot_sync(self, checkpoint: int = 0, completed: int | None = 0) -> PendingSnapshot:
         """Fix at this moment what was touched, or everything. Call it between records, with all stored.
 
-        Args:
-            checkpoint: which it is for.
-            completed: newest complete one, which the snapshot may follow; 0: it must be whole; None: it is
-                a savepoint's, of which the log knows nothing.
-
-        Raises:
-            UsageError: a value is not of its state's declared type.
-            StorageError: what the backend keeps on the local disk cannot be read or written.
+        `completed`: newest complete one, which the snapshot may follow; 0: it must be whole; None: it is
+        a savepoint's, of which the log knows nothing.
         """
         if completed is None:
             return self._backend.snapshot_sync(checkpoint, None)
@@ -191,12 +180,15 @@ class ChangelogBackend:
         base = 0 if newest is None else newest.base
         return PendingWhole(self._backend.snapshot_sync(checkpoint, base), checkpoint, self._chain.stored)
 
-    def restore(self, blobs: Iterable[BlobReader | bytes]) -> None:
+    def restore(self, stored: Iterable[EarlierStates]) -> None:
         """See :class:`~headgate.state.backend.KeyedBackend`; the log of the same key groups goes on."""
-        stored = list(blobs)
-        self._backend.restore(stored)
+        earlier = list(stored)
+        self._backend.restore(earlier)
         self._waste.add(take_all(self._noting))
-        if len(stored) != 1 or not isinstance(only := stored[0], LoggedState) or only.handle is None:
+        if len(earlier) != 1 or not isinstance(only := earlier[0], EarlierState) or only.handle is None:
+            return
+        if only.claims is not None and only.claims.skipped:
+            # What was stored holds more than was restored: nothing may go on from there.
             return
         if self._restored and (only.handle.first_group, only.handle.last_group) == self.groups:
             base = _checkpoint_of(only.handle.native)

@@ -7,14 +7,15 @@ What a restore fills in goes past this.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, MutableMapping
 from typing import Any, Final, Protocol, TypeVar, cast
 
+from headgate.api.declared.aggregate import ACC, IN, OUT
 from headgate.api.declared.keyed_states import StateDescriptor, StateKind
 from headgate.core.timers import TimerQueue
 from headgate.serde.serializer import TypeSerializer
-from headgate.state.backend import StateTable
-from headgate.state.heap.backend import Handle, handle_of
+from headgate.state.backend import StateHandle, StateTable
+from headgate.state.heap.backend import handle_of
 from headgate.state.heap.handles import (
     ImmutableAggregatingState,
     ImmutableReducingState,
@@ -23,8 +24,9 @@ from headgate.state.heap.handles import (
 from headgate.state.heap.live_tables import MISSING, HeapTable
 
 K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
 
-Touched = set[Any] | dict[Any, Any]
+Touched = set[Hashable] | dict[Hashable, Any]
 """Keys, or (timestamp, key); or key -> new value, which is the handle's default where the entry is gone."""
 Changes = dict[str, Touched]
 """By state and kind of timers."""
@@ -39,42 +41,38 @@ class Noting(Protocol):
 
 
 class NotedTable:
-    """A state's table for handles that work in it; see `heap.tables.HeapTable`.
-
-    Args:
-        table: of the backend.
-    """
+    """A state's table for handles that work in it; see `heap.tables.HeapTable`."""
 
     __slots__ = ("_changed", "_table")
 
     def __init__(self, table: StateTable) -> None:
         self._table = table
-        self._changed: set[Any] = set()
+        self._changed: set[Hashable] = set()
 
     @property
     def entries(self) -> Any:
         """The table's own, only to be read."""
         return self._table.entries
 
-    def own(self, key: Any) -> Any:
+    def own(self, key: Hashable) -> Any:
         """The value of `key` for changing in place, or MISSING."""
         value = self._table.own(key)
         if value is not MISSING:
             self._changed.add(key)
         return value
 
-    def put(self, key: Any, value: Any) -> None:
+    def put(self, key: Hashable, value: Any) -> None:
         """Set the value of `key`."""
         self._changed.add(key)
         self._table.put(key, value)
 
-    def remove(self, key: Any) -> None:
+    def remove(self, key: Hashable) -> None:
         """Remove the entry of `key`, if there is one."""
         if self._table.entries.get(key, MISSING) is not MISSING:
             self._changed.add(key)
             self._table.remove(key)
 
-    def take(self) -> set[Any]:
+    def take(self) -> set[Hashable]:
         """See :class:`Noting`."""
         taken, self._changed = self._changed, set()
         return taken
@@ -90,11 +88,11 @@ class NotedStore:
 
     __slots__ = ()
 
-    table: Any
-    key: Any
+    table: MutableMapping[Hashable, Any]
+    key: Hashable
     value: Any
     default: Any
-    changed: dict[Any, Any]
+    changed: dict[Hashable, Any]
 
     def store(self) -> None:
         """Put `value` into the table, if it is another one."""
@@ -102,7 +100,7 @@ class NotedStore:
             self.changed[self.key] = self.value
             super().store()  # type: ignore[misc]
 
-    def take(self) -> dict[Any, Any]:
+    def take(self) -> dict[Hashable, Any]:
         """See :class:`Noting`."""
         taken = self.changed
         self.begin()
@@ -113,39 +111,36 @@ class NotedStore:
         self.changed = {}  # type: ignore[misc]  # a slot of the classes below
 
 
-class NotedValueState(NotedStore, ImmutableValueState):
+class NotedValueState(NotedStore, ImmutableValueState[V]):
     """See :class:`ImmutableValueState`."""
 
     __slots__ = ("changed",)
 
 
-class NotedReducingState(NotedStore, ImmutableReducingState):
+class NotedReducingState(NotedStore, ImmutableReducingState[V]):
     """See :class:`ImmutableReducingState`."""
 
     __slots__ = ("changed",)
 
 
-class NotedAggregatingState(NotedStore, ImmutableAggregatingState):
+class NotedAggregatingState(NotedStore, ImmutableAggregatingState[IN, ACC, OUT]):
     """See :class:`ImmutableAggregatingState`."""
 
     __slots__ = ("changed",)
 
 
-_FOLDS: Final[dict[str, Callable[..., NotedReducingState | NotedAggregatingState]]] = {
+_FOLDS: Final[dict[str, Callable[..., NotedStore]]] = {
     StateKind.REDUCING: NotedReducingState,
     StateKind.AGGREGATING: NotedAggregatingState,
 }
 
 
 def noted_handle(
-    descriptor: StateDescriptor, serializer: TypeSerializer[Any], table: StateTable
-) -> tuple[Handle, Noting]:
+    descriptor: StateDescriptor, serializer: TypeSerializer[V], table: StateTable
+) -> tuple[StateHandle, Noting]:
     """The live handle of a declared state, and who notes what is done with it.
 
-    Args:
-        descriptor: of the state.
-        serializer: of its values.
-        table: of the backend; for this handle alone.
+    `table`: of the backend; for this handle alone.
     """
     if not serializer.immutable or descriptor.kind in (StateKind.LIST, StateKind.MAP):
         noted = NotedTable(table)
@@ -168,7 +163,7 @@ class NotedTimerQueue(TimerQueue[K]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._changed: set[tuple[int, K]] = set()
+        self._changed: set[Hashable] = set()
 
     def register(self, timestamp: int, key: K) -> bool:
         """See :class:`TimerQueue`."""
@@ -190,7 +185,7 @@ class NotedTimerQueue(TimerQueue[K]):
             self._changed.add(timer)
             yield timer
 
-    def take(self) -> set[Any]:
+    def take(self) -> set[Hashable]:
         """See :class:`Noting`."""
         taken, self._changed = self._changed, set()
         return taken

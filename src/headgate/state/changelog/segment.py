@@ -6,14 +6,14 @@ are there at the cut, and one beside it, marked as removed, with the keys of tho
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, repeat
 from typing import Any
 
 from headgate.common.errors import InternalError, StorageError
 from headgate.core.timers import TimerQueue
-from headgate.state.backend import EntryFilter, PendingSnapshot, StateFiles, StateTable
+from headgate.state.backend import Columns, EntryFilter, PendingSnapshot, StateFiles, StateTable
 from headgate.state.changelog.noting import Changes
 from headgate.state.changelog.sections import REMOVED_STATE, removed
 from headgate.state.changelog.segment_chain import Stored
@@ -27,10 +27,10 @@ from headgate.state.targets import Target
 class FrozenEntries(FrozenState):
     """Some entries of a state, or some timers, at the cut."""
 
-    keys: list[Any] = field(default_factory=list)
+    keys: list[Hashable] = field(default_factory=list)
     values: list[Any] = field(default_factory=list)
 
-    def slices(self) -> Iterator[tuple[list[Any], list[Any]]]:
+    def slices(self) -> Iterator[Columns]:
         """Keys and values."""
         for start in range(0, len(self.keys), SLICE_ENTRIES):
             stop = start + SLICE_ENTRIES
@@ -51,11 +51,11 @@ class FrozenDelta(FrozenState):
         gone: whether the keys without an entry are meant.
     """
 
-    delta: Mapping[Any, Any] = field(default_factory=dict)
+    delta: Mapping[Hashable, Any] = field(default_factory=dict)
     default: Any = None
     gone: bool = False
 
-    def slices(self) -> Iterator[tuple[list[Any], list[Any]]]:
+    def slices(self) -> Iterator[Columns]:
         """Keys and values; of removed ones True."""
         items = iter(self.delta.items())
         while part := list(islice(items, SLICE_ENTRIES)):
@@ -72,17 +72,14 @@ class Freezer:
     """Draws the sections of segments.
 
     Args:
-        tables: by state.
         defaults: of the states whose changes come with their values.
-        timers: by kind.
-        targets: of states and timers.
     """
 
     def __init__(
         self,
         tables: Mapping[str, StateTable],
         defaults: Mapping[str, Any],
-        timers: Mapping[str, TimerQueue[Any]],
+        timers: Mapping[str, TimerQueue[Hashable]],
         targets: Mapping[str, Target],
     ) -> None:
         self._tables, self._defaults = tables, defaults
@@ -103,7 +100,7 @@ class Freezer:
                 sections += self._value_sections(name, list(touched))
         return sections
 
-    def _value_sections(self, name: str, touched: list[Any]) -> Iterator[FrozenState]:
+    def _value_sections(self, name: str, touched: list[Hashable]) -> Iterator[FrozenState]:
         target = self._targets[name]
         found = list(map(self._tables[name].entries.get, touched, repeat(MISSING)))
         entries = [each for each in zip(touched, found, strict=True) if each[1] is not MISSING]
@@ -114,7 +111,7 @@ class Freezer:
         gone = [key for key, value in zip(touched, found, strict=True) if value is MISSING]
         yield FrozenEntries(removed(name), *REMOVED_STATE, keys=gone, values=[True] * len(gone))
 
-    def _timer_sections(self, name: str, touched: Iterable[tuple[int, Any]]) -> Iterator[FrozenState]:
+    def _timer_sections(self, name: str, touched: Iterable[Any]) -> Iterator[FrozenState]:
         target, holds = self._targets[name], self._timers[name].holds
         there, gone = FrozenEntries(name, *target), FrozenEntries(removed(name), *target)
         for timestamp, key in touched:
@@ -131,8 +128,6 @@ class PendingWhole:
     a value or the time at which it was written, and they belong together.
 
     Args:
-        pending: the backend's.
-        checkpoint: which it is for.
         stored: told once it is durable.
     """
 
@@ -163,11 +158,7 @@ class PendingSegment:
     Nothing is left out of it, whatever `keep` says: it would come back from the base, as it was there.
 
     Args:
-        sections: what was touched.
-        groups: first and last key group of the subtask.
-        max_parallelism: number of key groups of the operator.
         follows: the base and the segments before.
-        checkpoint: which it is for.
         stored: told once it is durable.
         whole: taken instead, where what it follows belongs to others, who may delete it.
     """
@@ -188,11 +179,7 @@ class PendingSegment:
         self.keep: EntryFilter | None = None
 
     def write(self) -> Iterable[bytes]:
-        """Refused: it is not whole.
-
-        Raises:
-            InternalError: always.
-        """
+        """Refused: it is not whole."""
         raise InternalError(
             f"the snapshot for checkpoint {self._checkpoint} holds changes only and was asked for all state; "
             "store it, or draw one with no checkpoint to follow; please report this"

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Final, TypeVar
 
 from headgate.api.declared.keyed_states import StateDescriptor, StateKind
 from headgate.common.errors import InternalError
+from headgate.common.plain_data import Description
 from headgate.core.timers import TimerQueue
 from headgate.serde.serializer import TypeSerializer
-from headgate.state.backend import BlobReader, MigrationProgress, StoredValue
-from headgate.state.changelog.replay import Replay
+from headgate.state.backend import Items, MigrationProgress, StateHandle, Stored, StoredValue
 from headgate.state.heap.handles import (
     HeapListState,
     HeapMapState,
@@ -23,25 +23,18 @@ from headgate.state.heap.handles import (
     MutableValueState,
 )
 from headgate.state.heap.live_tables import MISSING, HeapTable
-from headgate.state.heap.restore import restored_sections
 from headgate.state.heap.snapshot import FrozenState, FrozenTimers, PendingHeapSnapshot
 from headgate.state.peek import stored_value
+from headgate.state.stored.restoring import Restore
 from headgate.state.targets import Target, target_of, timers_target
+
+V = TypeVar("V")
 
 EVENT_TIMERS: Final = "timers:event"
 PROCESSING_TIMERS: Final = "timers:processing"
 
 SETTLED_PER_CALL: Final = 1_024
 """Changes that one call of `settle` brings back in each table: about half a millisecond."""
-
-Handle = (
-    ImmutableValueState
-    | MutableValueState
-    | HeapListState
-    | HeapMapState
-    | MutableReducingState
-    | MutableAggregatingState
-)
 
 
 class HeapKeyedBackend:
@@ -50,17 +43,8 @@ class HeapKeyedBackend:
     The pause of a snapshot does not depend on how much there is: tables and timers are taken as
     they are, and later changes lie in layers above them until :meth:`settle` has brought them back.
 
-    Args:
-        descriptors: the declared states, by name.
-        first_group: first key group of the subtask.
-        last_group: its last (inclusive).
-        max_parallelism: number of key groups of the operator.
-
     Attributes:
         settled: whether nothing of a snapshot is left to bring back.
-
-    Raises:
-        UsageError: a state is declared with a type that has no serializer.
     """
 
     def __init__(
@@ -78,7 +62,7 @@ class HeapKeyedBackend:
         self.groups = (first_group, last_group)
         self._targets = {name: target_of(descriptor) for name, descriptor in descriptors.items()}
         self._tables = {name: HeapTable(target.serializer.copy) for name, target in self._targets.items()}
-        self.handles: dict[str, Handle] = {
+        self.handles: dict[str, StateHandle] = {
             name: handle_of(descriptor, self._targets[name].serializer, self._tables[name])
             for name, descriptor in descriptors.items()
         }
@@ -86,8 +70,8 @@ class HeapKeyedBackend:
         for name, handle in self.handles.items():
             if handle.immutable:
                 self._tables[name].follow(handle)
-        self.event_timers: TimerQueue[Any] = TimerQueue()
-        self.processing_timers: TimerQueue[Any] = TimerQueue()
+        self.event_timers: TimerQueue[Hashable] = TimerQueue()
+        self.processing_timers: TimerQueue[Hashable] = TimerQueue()
         self.settled = True
         timer_target = timers_target()
         self._targets |= dict.fromkeys(self._timers, timer_target)
@@ -103,10 +87,10 @@ class HeapKeyedBackend:
         return self._targets
 
     @property
-    def _timers(self) -> dict[str, TimerQueue[Any]]:
+    def _timers(self) -> dict[str, TimerQueue[Hashable]]:
         return {EVENT_TIMERS: self.event_timers, PROCESSING_TIMERS: self.processing_timers}
 
-    def bind(self, key: Any) -> None:
+    def bind(self, key: Hashable) -> None:
         """Make `key` the current key of every handle."""
         for handle in self._handles:
             handle.bind(key)
@@ -116,14 +100,14 @@ class HeapKeyedBackend:
         for handle in self._handles:
             handle.store()
 
-    def prefetch(self, keys: Iterable[Any]) -> None:
+    def prefetch(self, keys: Iterable[Hashable]) -> None:
         """Nothing to do: everything is in memory."""
 
-    def keys(self, name: str) -> list[Any]:
+    def keys(self, name: str) -> list[Hashable]:
         """See :class:`~headgate.state.backend.KeyedBackend`."""
         return list(self._tables[name].entries)
 
-    def scan(self, name: str) -> Iterator[tuple[Any, Any]]:
+    def scan(self, name: str) -> Items:
         """See :class:`~headgate.state.backend.KeyedBackend`."""
         table = self._tables[name]
         for key in self.keys(name):
@@ -131,11 +115,11 @@ class HeapKeyedBackend:
             if value is not MISSING:
                 yield key, value
 
-    def peek(self, name: str, key: Any) -> StoredValue | None:
+    def peek(self, name: str, key: Hashable) -> StoredValue | None:
         """See :class:`~headgate.state.backend.KeyedBackend`."""
         return stored_value(name, self._targets[name], self._tables[name].entries.get(key, MISSING))
 
-    def state_types(self) -> dict[str, Any]:
+    def state_types(self) -> dict[str, Description]:
         """State name -> kind and description of its serializers, for the checkpoint's metadata."""
         return {name: self._targets[name].schema for name in self._tables}
 
@@ -164,36 +148,17 @@ class HeapKeyedBackend:
     def close(self) -> None:
         """Nothing to do: everything is in memory."""
 
-    def restore(self, blobs: Iterable[BlobReader | bytes]) -> None:
-        """Fill the empty backend with its own key groups out of any number of blobs.
-
-        Args:
-            blobs: the blobs of all subtasks whose key groups overlap this one's; further ones do
-                no harm. None at all leaves the backend empty.
-
-        Raises:
-            StorageError: a blob is damaged; the message names the section and key group.
-            UsageError: stored and declared state do not fit; the message names the state.
-            InternalError: a key group is in two blobs or in none, or the backend is not empty.
-        """
+    def restore(self, stored: Iterable[Stored]) -> None:
+        """Fill the empty backend with its own key groups out of what any number of subtasks stored."""
         if any(table.entries for table in self._tables.values()) or any(map(len, self._timers.values())):
             raise InternalError(
                 "state is restored into a backend that already holds some; please report this"
             )
-        replay = Replay(blobs, self._targets, self.groups, self.max_parallelism)
-        queues = self._timers
-        for name, keys, values in restored_sections(
-            replay.bases, self._targets, self.groups, self.max_parallelism
-        ):
-            timers = queues.get(name)
-            if timers is None:
-                self._tables[name].entries.update(zip(keys, values, strict=True))
-            else:
-                timers.restore(zip(values, keys, strict=True))
-        replay.apply(self._tables, queues)
+        with Restore(stored, self._targets, self.groups, self.max_parallelism) as restore:
+            restore.fill(self._tables, self._timers)
 
 
-def handle_of(descriptor: StateDescriptor, serializer: TypeSerializer[Any], table: HeapTable) -> Handle:
+def handle_of(descriptor: StateDescriptor, serializer: TypeSerializer[V], table: HeapTable) -> StateHandle:
     """The live handle of a declared state over its table; for every backend."""
     if descriptor.kind == StateKind.LIST:
         return HeapListState(table)

@@ -2,39 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import Final, Generic
 
-from headgate.api.declared.keyed_states import AggregateFunction
+from headgate.api.declared.aggregate import ACC, IN, OUT
+from headgate.api.declared.keyed_states import MK, MV, AggregateFunction, V
 from headgate.state.heap.live_tables import MISSING, HeapTable
 from headgate.state.subscripts import Subscripts
 
 _ATOMS: Final = frozenset({type(None), bool, int, float, str, bytes})
 
 
-class ImmutableValueState:
+class ImmutableValueState(Generic[V]):
     """Value state of a type whose values cannot be changed in place.
 
     `value` is a plain slot, so that reading and writing it costs nothing: generated loops set it
     before a record and put it into the table after it, as :meth:`load` and :meth:`store` do.
 
     Attributes:
-        value: the current key's value.
-        table: key -> value.
         default: what a key without an entry reads as; storing this very object removes the entry.
-        key: the current key.
     """
 
     __slots__ = ("default", "key", "table", "value")
 
     immutable: Final = True
 
-    def __init__(self, table: HeapTable, default: Any) -> None:
+    def __init__(self, table: HeapTable, default: V) -> None:
         self.table = table.entries
         self.default = self.value = default
-        self.key: Any = None
+        self.key: Hashable = None
 
-    def load(self, key: Any) -> None:
+    def load(self, key: Hashable) -> None:
         """Make `key` the current key and `value` its value."""
         self.key = key
         self.value = self.table.get(key, self.default)
@@ -62,9 +60,9 @@ class _TableState:
 
     def __init__(self, table: HeapTable) -> None:
         self.table = table
-        self.key: Any = None
+        self.key: Hashable = None
 
-    def bind(self, key: Any) -> None:
+    def bind(self, key: Hashable) -> None:
         """Make `key` the current key."""
         self.key = key
 
@@ -78,7 +76,7 @@ class _TableState:
         self.table.remove(self.key)
 
 
-class MutableValueState(_TableState):
+class MutableValueState(_TableState, Generic[V]):
     """Value state of a type whose values may be changed in place.
 
     A default that can be changed in place is stored when it is first read, as the program may
@@ -87,14 +85,14 @@ class MutableValueState(_TableState):
 
     __slots__ = ("make_default",)
 
-    def __init__(self, table: HeapTable, make_default: Callable[[], Any]) -> None:
+    def __init__(self, table: HeapTable, make_default: Callable[[], V]) -> None:
         super().__init__(table)
         self.make_default = make_default
 
     @property
-    def value(self) -> Any:
+    def value(self) -> V:
         """The current key's value."""
-        value = self.table.own(self.key)
+        value: V = self.table.own(self.key)
         if value is MISSING:
             value = self.make_default()
             if type(value) not in _ATOMS:
@@ -102,11 +100,11 @@ class MutableValueState(_TableState):
         return value
 
     @value.setter
-    def value(self, value: Any) -> None:
+    def value(self, value: V) -> None:
         self.table.put(self.key, value)
 
 
-class ImmutableReducingState(ImmutableValueState):
+class ImmutableReducingState(ImmutableValueState[V]):
     """Reducing state of a type whose values cannot be changed in place.
 
     To the generated loops it is a value state whose default is MISSING.
@@ -114,23 +112,23 @@ class ImmutableReducingState(ImmutableValueState):
 
     __slots__ = ("reduce",)
 
-    def __init__(self, table: HeapTable, reduce: Callable[[Any, Any], Any]) -> None:
+    def __init__(self, table: HeapTable, reduce: Callable[[V, V], V]) -> None:
         super().__init__(table, MISSING)
         self.reduce = reduce
 
-    def add(self, value: Any) -> None:
+    def add(self, value: V) -> None:
         """Reduce `value` into what is there."""
         reduced = value if self.value is MISSING else self.reduce(self.value, value)
         if reduced is None:
             raise _nothing_to_keep(self.reduce)
         self.value = reduced
 
-    def get(self) -> Any:
+    def get(self) -> V | None:
         """What was reduced so far; None when nothing was added."""
         return None if self.value is MISSING else self.value
 
 
-class ImmutableAggregatingState(ImmutableValueState):
+class ImmutableAggregatingState(ImmutableValueState[ACC], Generic[IN, ACC, OUT]):
     """Aggregating state whose accumulators cannot be changed in place.
 
     To the generated loops it is a value state whose default is MISSING.
@@ -138,11 +136,11 @@ class ImmutableAggregatingState(ImmutableValueState):
 
     __slots__ = ("function",)
 
-    def __init__(self, table: HeapTable, function: AggregateFunction[Any, Any, Any]) -> None:
+    def __init__(self, table: HeapTable, function: AggregateFunction[IN, ACC, OUT]) -> None:
         super().__init__(table, MISSING)
         self.function = function
 
-    def add(self, value: Any) -> None:
+    def add(self, value: IN) -> None:
         """Add `value` to the accumulator."""
         accumulator = self.function.create_accumulator() if self.value is MISSING else self.value
         accumulator = self.function.add(value, accumulator)
@@ -150,21 +148,21 @@ class ImmutableAggregatingState(ImmutableValueState):
             raise _nothing_to_keep(self.function.add)
         self.value = accumulator
 
-    def get(self) -> Any:
+    def get(self) -> OUT | None:
         """The result of what was added so far; None when nothing was."""
         return None if self.value is MISSING else self.function.get_result(self.value)
 
 
-class MutableReducingState(_TableState):
+class MutableReducingState(_TableState, Generic[V]):
     """Reducing state of a type whose values may be changed in place."""
 
     __slots__ = ("reduce",)
 
-    def __init__(self, table: HeapTable, reduce: Callable[[Any, Any], Any]) -> None:
+    def __init__(self, table: HeapTable, reduce: Callable[[V, V], V]) -> None:
         super().__init__(table)
         self.reduce = reduce
 
-    def add(self, value: Any) -> None:
+    def add(self, value: V) -> None:
         """Reduce `value` into what is there."""
         before = self.table.own(self.key)
         reduced = value if before is MISSING else self.reduce(before, value)
@@ -172,23 +170,23 @@ class MutableReducingState(_TableState):
             raise _nothing_to_keep(self.reduce)
         self.table.put(self.key, reduced)
 
-    def get(self) -> Any:
+    def get(self) -> V | None:
         """What was reduced so far; None when nothing was added."""
         # Owned even for reading: the program may change what it gets.
         value = self.table.own(self.key)
         return None if value is MISSING else value
 
 
-class MutableAggregatingState(_TableState):
+class MutableAggregatingState(_TableState, Generic[IN, ACC, OUT]):
     """Aggregating state whose accumulators may be changed in place."""
 
     __slots__ = ("function",)
 
-    def __init__(self, table: HeapTable, function: AggregateFunction[Any, Any, Any]) -> None:
+    def __init__(self, table: HeapTable, function: AggregateFunction[IN, ACC, OUT]) -> None:
         super().__init__(table)
         self.function = function
 
-    def add(self, value: Any) -> None:
+    def add(self, value: IN) -> None:
         """Add `value` to the accumulator."""
         accumulator = self.table.own(self.key)
         if accumulator is MISSING:
@@ -198,14 +196,14 @@ class MutableAggregatingState(_TableState):
             raise _nothing_to_keep(self.function.add)
         self.table.put(self.key, accumulator)
 
-    def get(self) -> Any:
+    def get(self) -> OUT | None:
         """The result of what was added so far; None when nothing was."""
         # Owned even for reading: the result may be a part of the accumulator.
         accumulator = self.table.own(self.key)
         return None if accumulator is MISSING else self.function.get_result(accumulator)
 
 
-def _nothing_to_keep(function: Any) -> TypeError:
+def _nothing_to_keep(function: Callable[..., V]) -> TypeError:
     # No error of ours by class, so that it is reported with the operator and the record, as the user's.
     name = getattr(function, "__qualname__", None) or repr(function)
     return TypeError(
@@ -214,12 +212,12 @@ def _nothing_to_keep(function: Any) -> TypeError:
     )
 
 
-class HeapListState(_TableState):
+class HeapListState(_TableState, Generic[V]):
     """List state; an empty list has no entry."""
 
     __slots__ = ()
 
-    def add(self, value: Any) -> None:
+    def add(self, value: V) -> None:
         """Append one element."""
         elements = self.table.own(self.key)
         if elements is MISSING:
@@ -227,7 +225,7 @@ class HeapListState(_TableState):
         else:
             elements.append(value)
 
-    def extend(self, values: Iterable[Any]) -> None:
+    def extend(self, values: Iterable[V]) -> None:
         """Append several elements."""
         added = list(values)
         elements = self.table.own(self.key)
@@ -236,11 +234,11 @@ class HeapListState(_TableState):
         elif added:
             self.table.put(self.key, added)
 
-    def get(self) -> list[Any]:
+    def get(self) -> list[V]:
         """A copy of the elements; empty when there are none."""
         return list(self._elements())
 
-    def update(self, values: Iterable[Any]) -> None:
+    def update(self, values: Iterable[V]) -> None:
         """Replace the whole list."""
         elements = list(values)
         if elements:
@@ -248,22 +246,22 @@ class HeapListState(_TableState):
         else:
             self.clear()
 
-    def _elements(self) -> list[Any]:
+    def _elements(self) -> list[V]:
         # Owned even for reading: an element that is returned may be changed in place.
-        elements: list[Any] = self.table.own(self.key)
+        elements: list[V] = self.table.own(self.key)
         return [] if elements is MISSING else elements
 
 
-class HeapMapState(Subscripts, _TableState):
+class HeapMapState(Subscripts[MK, MV], _TableState):
     """Map state; an empty map has no entry."""
 
     __slots__ = ()
 
-    def get(self, key: Any, default: Any = None) -> Any:
+    def get(self, key: MK, default: MV | None = None) -> MV | None:
         """The entry's value, or `default`."""
         return self._entries().get(key, default)
 
-    def put(self, key: Any, value: Any) -> None:
+    def put(self, key: MK, value: MV) -> None:
         """Set an entry."""
         entries = self.table.own(self.key)
         if entries is MISSING:
@@ -271,7 +269,7 @@ class HeapMapState(Subscripts, _TableState):
         else:
             entries[key] = value
 
-    def remove(self, key: Any) -> None:
+    def remove(self, key: MK) -> None:
         """Remove an entry; an absent one is no error."""
         entries = self.table.own(self.key)
         if entries is not MISSING:
@@ -279,20 +277,20 @@ class HeapMapState(Subscripts, _TableState):
             if not entries:
                 self.clear()
 
-    def __contains__(self, key: object) -> bool:
+    def __contains__(self, key: MK) -> bool:
         return key in self.table.entries.get(self.key, ())
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[MK]:
         return iter(list(self._entries()))
 
     def __len__(self) -> int:
         return len(self.table.entries.get(self.key, ()))
 
-    def items(self) -> Iterable[tuple[Any, Any]]:
+    def items(self) -> Iterable[tuple[MK, MV]]:
         """The entries at this moment, in order of insertion."""
         return list(self._entries().items())
 
-    def _entries(self) -> dict[Any, Any]:
+    def _entries(self) -> dict[MK, MV]:
         # Owned even for reading: a value that is returned may be changed in place.
-        entries: dict[Any, Any] = self.table.own(self.key)
+        entries: dict[MK, MV] = self.table.own(self.key)
         return {} if entries is MISSING else entries

@@ -18,12 +18,15 @@ from headgate.common.errors import StorageError
 from headgate.common.files.durable import crc32
 from headgate.common.files.envelope import Envelope
 from headgate.common.plain_data import Description
+from headgate.serde.codecs.dynamic import DynamicSerializer
 from headgate.state.backend import BlobReader
 
 MAGIC: Final = b"HGKEYED\n"
 VERSION: Final = 1
 _ENVELOPE: Final = Envelope("keyed state blob", MAGIC, "<IQ")
 """Its body is the header; every chunk behind that has a checksum of its own, which the header tells."""
+KEY_SERIALIZER: Final = DynamicSerializer()
+"""Of the keys in every chunk."""
 _KEYS_LENGTH: Final = struct.Struct("<Q")
 
 
@@ -107,11 +110,7 @@ def chunk_bytes(keys: bytes, values: bytes) -> bytes:
 
 
 def split_chunk(chunk: memoryview) -> tuple[memoryview, memoryview]:
-    """The encoded keys and values of a verified chunk.
-
-    Raises:
-        StorageError: there are not even so many bytes as say where the values begin.
-    """
+    """The encoded keys and values of a verified chunk."""
     if len(chunk) < _KEYS_LENGTH.size:
         raise StorageError(f"a chunk has {len(chunk)} bytes; expected {_KEYS_LENGTH.size} or more")
     (length,) = _KEYS_LENGTH.unpack_from(chunk)
@@ -120,11 +119,7 @@ def split_chunk(chunk: memoryview) -> tuple[memoryview, memoryview]:
 
 
 def read_header(blob: BlobReader) -> tuple[Header, int]:
-    """The verified header of a blob, and where its chunks begin.
-
-    Raises:
-        StorageError: the blob is damaged, cut short, or of another kind or version.
-    """
+    """The verified header of a blob, and where its chunks begin."""
     where, begins = _source_of(blob)
     head = _ENVELOPE.head(blob.read(0, _ENVELOPE.size), where, (VERSION,), begins)
     body = _ENVELOPE.size + head.length
@@ -146,11 +141,7 @@ def read_header(blob: BlobReader) -> tuple[Header, int]:
 
 
 def read_chunks(blob: BlobReader, body: int, section: Section, chunks: list[Chunk]) -> list[memoryview]:
-    """Verified chunks that lie one behind the other, with one read.
-
-    Raises:
-        StorageError: a chunk is damaged or cut short.
-    """
+    """Verified chunks that lie one behind the other, with one read."""
     if not chunks:
         return []
     start = chunks[0].offset

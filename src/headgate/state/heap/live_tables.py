@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 from headgate.common.layered import MISSING as MISSING
@@ -12,6 +13,10 @@ class HeapTable(LayeredTable):
     """The entries of one state."""
 
     __slots__ = ()
+
+    def load(self, keys: Sequence[Hashable], values: Sequence[Any]) -> None:
+        """Put restored entries, while there is no snapshot."""
+        self.entries.update(zip(keys, values, strict=True))
 
     def follow(self, handle: Any) -> None:
         """Keep the attribute `table` of a handle at `entries`, for as long as the table lives.

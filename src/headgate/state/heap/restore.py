@@ -1,13 +1,13 @@
-"""Reading the key groups of one subtask out of the blobs of any number of earlier ones."""
+"""Judging what a blob says of itself by what the program declares, and what reads its values then."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any
 
 from headgate.api.declared.keyed_states import StateKind
-from headgate.common.errors import InternalError, StorageError, UsageError
+from headgate.common.errors import StorageError, UsageError
 from headgate.common.plain_data import Description, mappings_in, text_in
 from headgate.common.settings.options import IGNORE_UNCLAIMED_STATE
 from headgate.serde.codecs.type_codec import FormSerializer, describe
@@ -16,64 +16,14 @@ from headgate.serde.evolution.judging_types import judge
 from headgate.serde.evolution.older_shapes import Reader
 from headgate.serde.evolution.undecodable import stored_description
 from headgate.serde.serializer import TypeSerializer
-from headgate.state.backend import BlobReader
 from headgate.state.heap.heap_blob import (
-    Chunk,
     Header,
     Section,
-    place_in,
-    read_chunks,
-    read_header,
-    split_chunk,
 )
 from headgate.state.heap.snapshot import KEY_SERIALIZER
 from headgate.state.state_names import is_stamps
 from headgate.state.targets import DeclaredSerializer, map_key_serializer, stored_reader
 from headgate.state.targets import Target as Target
-
-RUN_BYTES: Final = 8 << 20
-"""Chunks are read together up to about this many bytes."""
-
-
-def restored_sections(
-    blobs: Sequence[BlobReader], targets: Mapping[str, Target], groups: tuple[int, int], max_parallelism: int
-) -> Iterator[tuple[str, list[Any], list[Any]]]:
-    """Section name, keys and values, key group by key group, of the groups in `groups`.
-
-    Every header is verified and compared with the program before anything is yielded.
-
-    Raises:
-        StorageError: a blob is damaged.
-        UsageError: a state's type changed, a stored state is no longer declared, or the number of
-            key groups differs.
-        InternalError: a key group is in two blobs or in none.
-    """
-    headers = [read_header(blob) for blob in blobs]
-    readers = [readers_of(header, targets, max_parallelism) for header, _ in headers]
-    _check_cover([header for header, _ in headers], groups)
-    for blob, (header, body), of_blob in zip(blobs, headers, readers, strict=True):
-        for section in filter(has_chunks, header.sections):
-            if section.name in of_blob:
-                yield from _read_section(blob, body, section, of_blob[section.name], groups)
-
-
-def _check_cover(headers: list[Header], groups: tuple[int, int]) -> None:
-    first, last = groups
-    expected = first
-    for low, high in sorted((header.first_group, header.last_group) for header in headers):
-        if high < first or low > last:
-            continue
-        if low < expected and expected != first:
-            raise InternalError(f"key group {low} is in two blobs of one checkpoint; please report this")
-        if low > expected:
-            raise InternalError(
-                f"key groups {expected} to {low - 1} are in no blob of the checkpoint; please report this"
-            )
-        expected = high + 1
-    if headers and expected <= last:
-        raise InternalError(
-            f"key groups {expected} to {last} are in no blob of the checkpoint; please report this"
-        )
 
 
 def has_chunks(section: Section) -> bool:
@@ -89,14 +39,8 @@ def readers_of(
 ) -> dict[str, Reader]:
     """Section name -> what reads its values, once everything was found to fit.
 
-    Args:
-        header: of a blob; what is in native files beside it is described there as well.
-        targets: what the program declares.
-        max_parallelism: number of key groups of the operator.
-        has_entries: whether anything is stored of a section; else it may be of any type.
-
-    Raises:
-        UsageError: something does not fit; the message names the state.
+    `header`: of a blob; what is in native files beside it is described there as well.
+    `has_entries`: whether anything is stored of a section; else it may be of any type.
     """
     if header.max_parallelism != max_parallelism:
         raise UsageError(
@@ -130,12 +74,7 @@ def readers_of(
 
 
 def value_reader(section: Section, target: Target) -> Reader:
-    """What reads the values of a stored state as the program declares it.
-
-    Raises:
-        UsageError: they do not fit; the message names the state.
-        StorageError: the description is damaged.
-    """
+    """What reads the values of a stored state as the program declares it."""
     stored, current = section.schema, target.schema
     declared = isinstance(target.serializer, DeclaredSerializer)
     if not declared and isinstance(compare(stored, current), AsIs):
@@ -192,37 +131,3 @@ def _stored_values(schema: Description) -> Description:
     if schema["kind"] == StateKind.LIST:
         return describe("list", of=of[0])
     return describe("dict", key=of[0], value=of[1]) if schema["kind"] == StateKind.MAP else of[0]
-
-
-def _read_section(
-    blob: BlobReader, body: int, section: Section, read: Reader, groups: tuple[int, int]
-) -> Iterator[tuple[str, list[Any], list[Any]]]:
-    for chunk, part in _verified_chunks(blob, body, section, groups):
-        try:
-            keys, values = split_chunk(part)
-            decoded = (
-                KEY_SERIALIZER.decode_many(keys, chunk.count),
-                read(values, chunk.count),
-            )
-        except StorageError as error:
-            at = body + chunk.offset
-            where = f"section {section.name!r}, key group {chunk.group}"
-            raise StorageError(f"{where} ({place_in(blob, at, at + chunk.length)}): {error}") from None
-        except UsageError as error:
-            raise UsageError(f"state {section.name!r} of the checkpoint cannot be read: {error}") from None
-        yield (section.name, *decoded)
-
-
-def _verified_chunks(
-    blob: BlobReader, body: int, section: Section, groups: tuple[int, int]
-) -> Iterator[tuple[Chunk, memoryview]]:
-    """Chunks of the wanted key groups, read in runs, as the section may be larger than memory."""
-    first, last = groups
-    run: list[Chunk] = []
-    for chunk in section.chunks:
-        if first <= chunk.group <= last:
-            run.append(chunk)
-            if chunk.offset + chunk.length - run[0].offset >= RUN_BYTES:
-                yield from zip(run, read_chunks(blob, body, section, run), strict=True)
-                run = []
-    yield from zip(run, read_chunks(blob, body, section, run), strict=True)

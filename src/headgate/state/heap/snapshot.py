@@ -6,7 +6,7 @@ table by one call: entries are taken in slices, and encoded key group by key gro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
@@ -14,25 +14,19 @@ from typing import Any, Final
 import numpy as np
 
 from headgate.common.errors import InternalError, UsageError
-from headgate.common.files.durable import crc32
 from headgate.common.keys.keygroups import key_groups_of_keys, shortened
 from headgate.common.layered import Layers, slices_of
 from headgate.common.plain_data import Description
 from headgate.core.timers import TimersAtCut
-from headgate.serde.codecs.dynamic import DynamicSerializer
 from headgate.serde.serializer import TypeSerializer
-from headgate.state.backend import EntryFilter, StateFiles, store_blob
-from headgate.state.heap.heap_blob import Chunk, Header, Section, chunk_bytes, preamble_and_header
+from headgate.state.backend import Columns, Entries, EntryFilter, StateFiles, store_blob
+from headgate.state.heap.heap_blob import KEY_SERIALIZER as KEY_SERIALIZER
 from headgate.state.snapshots import KeyedStateHandle
-
-KEY_SERIALIZER = DynamicSerializer()
+from headgate.state.stored.blob_writer import BlobWriter
 
 SLICE_ENTRIES: Final = 32_768
 """Entries in hand between two chances for the loop: one or two milliseconds. After each the writer waits for
 its turn, so smaller slices make writing take longer."""
-
-Group = tuple[int, list[Any], list[Any]]
-"""A key group, and the keys and values of a section that are in it."""
 
 
 def _nothing() -> None:
@@ -44,10 +38,6 @@ class FrozenState:
     """One state at the cut, in the hands of the thread that writes it.
 
     Attributes:
-        name: of the state.
-        schema: kind and description of its serializers.
-        serializer: of its values.
-        layers: its entries.
         thaw: tells the table that it may change them.
     """
 
@@ -57,7 +47,7 @@ class FrozenState:
     layers: Layers = ()
     thaw: Callable[[], None] = _nothing
 
-    def slices(self) -> Iterator[tuple[list[Any], list[Any]]]:
+    def slices(self) -> Iterator[Columns]:
         """Keys and values."""
         return slices_of(self.layers, SLICE_ENTRIES)
 
@@ -66,7 +56,7 @@ class FrozenState:
         if self.serializer.immutable:
             self.release()
 
-    def ordered(self, keys: list[Any], values: list[Any]) -> tuple[list[Any], list[Any]]:
+    def ordered(self, keys: list[Hashable], values: list[Any]) -> Columns:
         """The entries of a key group, in the order in which they are stored."""
         return keys, values
 
@@ -85,7 +75,7 @@ class FrozenTimers:
     serializer: TypeSerializer[Any]
     timers: TimersAtCut[Hashable]
 
-    def slices(self) -> Iterator[tuple[list[Any], list[Any]]]:
+    def slices(self) -> Iterator[Columns]:
         """Keys and timestamps."""
         for timestamps, keys in self.timers.slices(SLICE_ENTRIES):
             yield keys, timestamps
@@ -94,7 +84,7 @@ class FrozenTimers:
         """All slices are taken: the queue may go on."""
         self.release()
 
-    def ordered(self, keys: list[Any], values: list[Any]) -> tuple[list[Any], list[Any]]:
+    def ordered(self, keys: list[Hashable], values: list[Any]) -> Columns:
         """The timers of a key group, in firing order."""
         order = np.argsort(np.array(values, np.int64), kind="stable").tolist()
         return [keys[place] for place in order], [values[place] for place in order]
@@ -112,8 +102,6 @@ class PendingHeapSnapshot:
 
     Args:
         parts: states and timers, in the order of the blob's sections.
-        groups: first and last key group of the subtask.
-        max_parallelism: number of key groups of the operator.
         release: called at the end, and perhaps again.
     """
 
@@ -130,15 +118,14 @@ class PendingHeapSnapshot:
         self.keep: EntryFilter | None = None
 
     def write(self) -> list[bytes]:
-        """The blob, in parts to be laid end to end; then the snapshot is released.
-
-        Raises:
-            UsageError: a value is not of its state's declared type, or a key is not plain data.
-        """
+        """The blob, in parts to be laid end to end; then the snapshot is released."""
+        body: list[bytes] = []
+        blob = BlobWriter(self._groups, self._max_parallelism, body.extend)
         try:
-            return self._encode()
+            self.write_to(blob)
         finally:
             self.release()
+        return [blob.head(), *body]
 
     def store(self, uid: str, files: StateFiles) -> KeyedStateHandle:
         """See :class:`~headgate.state.backend.PendingSnapshot`."""
@@ -151,52 +138,36 @@ class PendingHeapSnapshot:
         self._parts = []
         self._release()
 
-    def _encode(self) -> list[bytes]:
-        sections: list[Section] = []
-        body: list[bytes] = []
-        offset = 0
+    def write_to(self, blob: BlobWriter) -> None:
+        """Add its sections to a blob."""
         for part in self._parts:
-            chunks, data = self._section(part, offset)
-            offset += sum(map(len, data))
-            sections.append(Section(part.name, part.schema, chunks))
-            body += data
-        header = Header(self._max_parallelism, *self._groups, KEY_SERIALIZER.describe(), sections, offset)
-        return [preamble_and_header(header), *body]
-
-    def _section(self, part: FrozenState | FrozenTimers, offset: int) -> tuple[list[Chunk], list[bytes]]:
-        chunks: list[Chunk] = []
-        data: list[bytes] = []
-        for group, group_keys, group_values in self._kept(part.name, self._by_group(part)):
             try:
-                chunk = chunk_bytes(
-                    KEY_SERIALIZER.encode_checked(group_keys), part.serializer.encode_checked(group_values)
+                blob.add(
+                    part.name,
+                    part.schema,
+                    self._by_group(part),
+                    part.serializer.encode_checked,
+                    encode_keys=KEY_SERIALIZER.encode_checked,
+                    keep=self.keep,
                 )
             except UsageError as error:
                 raise UsageError(f"state {part.name!r} cannot be stored: {error}") from None
-            chunks.append(Chunk(group, offset, len(chunk), len(group_keys), crc32(chunk)))
-            data.append(chunk)
-            offset += len(chunk)
-        return chunks, data
 
-    def _kept(self, name: str, groups: Iterable[Group]) -> Iterator[Group]:
-        """What is to be written of each key group, without the groups of which nothing is."""
-        for group, keys, values in groups:
-            if self.keep is not None:
-                keys, values = self.keep(name, keys, values)
-            if keys:
-                yield group, keys, values
-
-    def _by_group(self, part: FrozenState | FrozenTimers) -> Iterator[Group]:
+    def _by_group(self, part: FrozenState | FrozenTimers) -> Iterator[Entries]:
         """Keys and values of each key group that has any, ascending; in given order within a group."""
-        held: dict[int, tuple[list[Any], list[Any]]] = {}
+        held: dict[int, Columns] = {}
         for keys, values in part.slices():
             self._spread(part.name, keys, values, held)
         part.taken()
         for group in sorted(held):
-            yield group, *part.ordered(*held.pop(group))
+            yield Entries(group, *part.ordered(*held.pop(group)))
 
     def _spread(
-        self, name: str, keys: list[Any], values: list[Any], held: dict[int, tuple[list[Any], list[Any]]]
+        self,
+        name: str,
+        keys: list[Hashable],
+        values: list[Any],
+        held: dict[int, Columns],
     ) -> None:
         """Add entries to those of their key groups."""
         groups = key_groups_of_keys(keys, self._max_parallelism)

@@ -4,30 +4,29 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any, Final, cast
 
 from headgate.api.declared.keyed_states import StateDescriptor
 from headgate.common.errors import InternalError, StorageError
+from headgate.common.plain_data import Description
 from headgate.common.process.children import OwnProcess
 from headgate.core.timers import TimerQueue
 from headgate.state.backend import (
-    BlobReader,
+    Items,
     MigrationProgress,
-    NativeState,
     PendingSnapshot,
+    StateHandle,
     StateTable,
+    Stored,
     StoredValue,
 )
-from headgate.state.changelog.replay import Replay
-from headgate.state.heap.backend import EVENT_TIMERS, PROCESSING_TIMERS, SETTLED_PER_CALL, Handle, handle_of
+from headgate.state.heap.backend import EVENT_TIMERS, PROCESSING_TIMERS, SETTLED_PER_CALL, handle_of
 from headgate.state.heap.live_tables import MISSING, HeapTable
-from headgate.state.heap.restore import Target, restored_sections
 from headgate.state.heap.snapshot import FrozenTimers
 from headgate.state.peek import stored_value
-from headgate.state.rocksdb.canonical import check_nothing_outside
 from headgate.state.rocksdb.database import Database, remove_tree
 from headgate.state.rocksdb.layout_versions import layout_of
 from headgate.state.rocksdb.map_handle import RocksMapState
@@ -35,14 +34,15 @@ from headgate.state.rocksdb.map_layout import MapEntries
 from headgate.state.rocksdb.map_table import RocksMapTable
 from headgate.state.rocksdb.migration import Migration
 from headgate.state.rocksdb.native_files import Uploads
-from headgate.state.rocksdb.native_restore import NativeRestore, sources_of
+from headgate.state.rocksdb.native_restore import NamedStates, NativeRestore, sources_of
 from headgate.state.rocksdb.native_snapshot import PendingNativeSnapshot
 from headgate.state.rocksdb.rocksdb_memory import RocksMemory
-from headgate.state.rocksdb.snapshot import Cut, FailedSnapshot, PendingRocksSnapshot
+from headgate.state.rocksdb.snapshot import Cut, FailedSnapshot, PendingRocksSnapshot, check_nothing_outside
 from headgate.state.rocksdb.state_table import RocksTable
 from headgate.state.rocksdb.timer_queue import BEYOND_ALL_TIMERS, RocksTimerQueue, timer_of
 from headgate.state.rocksdb.timer_sections import timers_of
-from headgate.state.targets import target_of, timers_target
+from headgate.state.stored.restoring import Restore
+from headgate.state.targets import Target, target_of, timers_target
 
 TIMER_KINDS: Final = (EVENT_TIMERS, PROCESSING_TIMERS)
 
@@ -61,22 +61,12 @@ class RocksKeyedBackend:
     are that a completed checkpoint has already. Either is restored, whatever is drawn.
 
     Args:
-        descriptors: the declared states, by name.
-        first_group: first key group of the subtask.
-        last_group: its last (inclusive).
-        max_parallelism: number of key groups of the operator.
         directory: on a local disk, for this subtask of this attempt alone; made if it is not there
             and removed by :meth:`close`.
-        memory: what all RocksDB states of the worker share.
         cache_entries: keys of one state that are kept as live values at most.
-        incremental: whether snapshots are.
         eager_migration: whether values of older types are rewritten before anything else; else beside it.
         timers_on_disk: whether timers are in RocksDB, and only the next ones in memory too.
         map_entries: whether entries of large maps lie apart; who works with whole maps writes them whole.
-
-    Raises:
-        UsageError: a state is declared with a type that has no serializer.
-        StorageError: the directory cannot be used, or a database is in it already.
     """
 
     def __init__(
@@ -108,17 +98,20 @@ class RocksKeyedBackend:
         self._tables: dict[str, RocksTable | RocksMapTable] = {}
         for name, target in self._states.items():
             layout = layout_of(name, target, map_entries=map_entries)
-            of_maps = isinstance(layout, MapEntries)
-            table: Any = RocksMapTable if of_maps else RocksTable
-            self._tables[name] = table(self._database.stores[name], layout, max_parallelism, cache_entries)
+            store = self._database.stores[name]
+            self._tables[name] = (
+                RocksMapTable(store, layout, max_parallelism, cache_entries)
+                if isinstance(layout, MapEntries)
+                else RocksTable(store, layout, max_parallelism, cache_entries)
+            )
         self._eager, self._migrations = eager_migration, deque[Migration]()
-        self.handles: dict[str, Handle] = {
+        self.handles: dict[str, StateHandle] = {
             name: self._handle(descriptor) for name, descriptor in descriptors.items()
         }
         self._handles = tuple(self.handles.values())
         self._timer_target = timers_target()
-        self.event_timers: TimerQueue[Any] = self._timer_queue(EVENT_TIMERS, timers_on_disk)
-        self.processing_timers: TimerQueue[Any] = self._timer_queue(PROCESSING_TIMERS, timers_on_disk)
+        self.event_timers: TimerQueue[Hashable] = self._timer_queue(EVENT_TIMERS, timers_on_disk)
+        self.processing_timers: TimerQueue[Hashable] = self._timer_queue(PROCESSING_TIMERS, timers_on_disk)
 
     @property
     def tables(self) -> Mapping[str, StateTable]:
@@ -130,16 +123,16 @@ class RocksKeyedBackend:
         """See :class:`~headgate.state.backend.TableBackend`."""
         return self._states | dict.fromkeys(self._timers, self._timer_target)
 
-    def _handle(self, descriptor: StateDescriptor) -> Handle:
+    def _handle(self, descriptor: StateDescriptor) -> StateHandle:
         table = self._tables[descriptor.name]
         if isinstance(table, RocksMapTable):
-            return cast(Handle, RocksMapState(table))
+            return RocksMapState(table)
         return handle_of(descriptor, self._states[descriptor.name].serializer, cast(HeapTable, table))
 
-    def _timer_queue(self, kind: str, on_disk: bool) -> TimerQueue[Any]:
+    def _timer_queue(self, kind: str, on_disk: bool) -> TimerQueue[Hashable]:
         if not on_disk:
             return TimerQueue()
-        return cast(TimerQueue[Any], RocksTimerQueue(self._database.stores[kind], self.max_parallelism))
+        return cast(TimerQueue[Hashable], RocksTimerQueue(self._database.stores[kind], self.max_parallelism))
 
     @property
     def _timers_on_disk(self) -> dict[str, RocksTimerQueue]:
@@ -147,10 +140,10 @@ class RocksKeyedBackend:
         return {kind: queue for kind, queue in timers.items() if isinstance(queue, RocksTimerQueue)}
 
     @property
-    def _timers(self) -> dict[str, TimerQueue[Any]]:
+    def _timers(self) -> dict[str, TimerQueue[Hashable]]:
         return {EVENT_TIMERS: self.event_timers, PROCESSING_TIMERS: self.processing_timers}
 
-    def bind(self, key: Any) -> None:
+    def bind(self, key: Hashable) -> None:
         """Make `key` the current key of every handle."""
         for handle in self._handles:
             handle.bind(key)
@@ -160,23 +153,15 @@ class RocksKeyedBackend:
         for handle in self._handles:
             handle.store()
 
-    def keys(self, name: str) -> Iterator[Any]:
-        """See :class:`~headgate.state.backend.KeyedBackend`; in order of key groups.
-
-        Raises:
-            StorageError: the local disk cannot be read or written.
-        """
+    def keys(self, name: str) -> Iterator[Hashable]:
+        """See :class:`~headgate.state.backend.KeyedBackend`; in order of key groups."""
         return self._tables[name].keys()
 
-    def scan(self, name: str) -> Iterator[tuple[Any, Any]]:
-        """See :class:`~headgate.state.backend.KeyedBackend`; in order of key groups.
-
-        Raises:
-            StorageError: the local disk cannot be read or written, or an entry is damaged.
-        """
+    def scan(self, name: str) -> Items:
+        """See :class:`~headgate.state.backend.KeyedBackend`; in order of key groups."""
         return self._tables[name].scan()
 
-    def prefetch(self, keys: Iterable[Any]) -> None:
+    def prefetch(self, keys: Iterable[Hashable]) -> None:
         """Read what a batch is about to use, with one call per state; call it between records.
 
         States that can only be replaced are loaded for every record, the others where the program
@@ -186,11 +171,11 @@ class RocksKeyedBackend:
         for name, table in self._tables.items():
             table.prefetch(wanted, certain=self.handles[name].immutable)
 
-    def peek(self, name: str, key: Any) -> StoredValue | None:
+    def peek(self, name: str, key: Hashable) -> StoredValue | None:
         """See :class:`~headgate.state.backend.KeyedBackend`."""
         return stored_value(name, self._states[name], self._tables[name].get(key, MISSING))
 
-    def state_types(self) -> dict[str, Any]:
+    def state_types(self) -> dict[str, Description]:
         """State name -> kind and description of its serializers, for the checkpoint's metadata."""
         return {name: target.schema for name, target in self._states.items()}
 
@@ -199,15 +184,8 @@ class RocksKeyedBackend:
 
         What the local disk refuses is an error of the snapshot, when that is written.
 
-        Args:
-            checkpoint: which it is for.
-            completed: newest complete one, whose files an incremental snapshot may refer to; 0: none;
-                None: it is a savepoint's, and what it stores is none of this backend's files later.
-
-        Raises:
-            UsageError: a value is not of its state's declared type.
-            StorageError: RocksDB takes no changes any more.
-            InternalError: there is a key of another subtask, which would be lost at the next rescaling.
+        `completed`: newest complete one, whose files an incremental snapshot may refer to; 0: none;
+        None: it is a savepoint's, and what it stores is none of this backend's files later.
         """
         on_disk = self._timers_on_disk
         for queue in on_disk.values():
@@ -251,32 +229,20 @@ class RocksKeyedBackend:
         """See :class:`~headgate.state.backend.KeyedBackend`."""
         return [migration.progress() for migration in self._migrations]
 
-    def restore(self, blobs: Iterable[BlobReader | bytes]) -> None:
-        """Fill the empty backend with its own key groups out of any number of blobs of either backend.
+    def restore(self, stored: Iterable[Stored]) -> None:
+        """Fill the empty backend with its own key groups out of what any number of subtasks stored.
 
         What has native files is made of them; the state is never in Python as a whole.
-
-        Raises:
-            StorageError: a blob or file is damaged or missing, or the local disk does not take the state.
-            UsageError: stored and declared state do not fit; the message names the state.
-            InternalError: a key group is in two blobs or in none, or the backend is not empty.
         """
         if not all(table.empty() for table in self._tables.values()) or any(map(len, self._timers.values())):
             raise InternalError(
                 "state is restored into a backend that already holds some; please report this"
             )
-        targets, queues = self.targets, self._timers
-        replay = Replay(blobs, targets, self.groups, self.max_parallelism)
-        self._restore_native([blob for blob in replay.bases if isinstance(blob, NativeState)])
-        for name, keys, values in restored_sections(replay.bases, targets, self.groups, self.max_parallelism):
-            timers = queues.get(name)
-            if timers is None:
-                self._tables[name].load(keys, values)
-            else:
-                timers.restore(zip(values, keys, strict=True))
-        replay.apply(self._tables, queues)
+        with Restore(stored, self.targets, self.groups, self.max_parallelism, takes_native=True) as restore:
+            self._restore_native(restore.native)
+            restore.fill(self._tables, self._timers)
 
-    def _restore_native(self, states: Sequence[NativeState]) -> None:
+    def _restore_native(self, states: Sequence[NamedStates]) -> None:
         """Put a database that is made of native files in the place of the empty one."""
         sources = sources_of(states, self.groups)
         if not sources:

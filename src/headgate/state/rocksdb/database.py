@@ -6,9 +6,18 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from pathlib import Path
-from typing import Any, Final, TypeVar, cast
+from typing import Final, TypeVar
 
-from rocksdict import AccessType, Checkpoint, Rdict, ReadOptions, WriteBatch, WriteOptions
+from rocksdict import (
+    AccessType,
+    Checkpoint,
+    ColumnFamily,
+    Rdict,
+    RdictIter,
+    ReadOptions,
+    WriteBatch,
+    WriteOptions,
+)
 
 from headgate.common.errors import StorageError
 from headgate.state.rocksdb.rocksdb_memory import RocksMemory
@@ -34,13 +43,14 @@ class ColumnStore:
     """The column family of one state: bytes to bytes."""
 
     def __init__(self, database: Rdict, family: str, where: str) -> None:
-        self._store: Any = database.get_column_family(family)
-        self._handle: Any = database.get_column_family_handle(family)
-        self._database: Any = database
+        self._store: Rdict = database.get_column_family(family)
+        self._handle: ColumnFamily = database.get_column_family_handle(family)
+        self._database: Rdict = database
         self._where = where
-        self._options = cast(Any, WriteOptions())
+        self._options = WriteOptions()
         # What a crash loses is replayed from the last checkpoint; a log of writes would serve nobody.
-        self._options.disable_wal = True
+        # The stubs take the property for a method.
+        self._options.disable_wal = True  # type: ignore[method-assign, assignment]
 
     def get(self, key: bytes) -> bytes | None:
         """The value of `key`, or None."""
@@ -53,7 +63,7 @@ class ColumnStore:
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """The values of several keys, with one call."""
         try:
-            values: list[bytes | None] = self._store.get(list(keys))
+            values: list[bytes | None] = self._store.get(list(keys))  # type: ignore[assignment]
         except Exception as error:
             raise storage_error("read", self._where, error) from None
         return values
@@ -76,19 +86,13 @@ class ColumnStore:
     ) -> Iterator[tuple[bytes, bytes]]:
         """Entries in order of their keys' bytes, as they are when the first one is asked for.
 
-        Args:
-            start: the least key.
-            stop: behind the last one.
-            ahead: whether so many are wanted that the disk should read ahead.
-
-        Raises:
-            StorageError: a block is damaged. The binding's own iterators end there without a word.
+        `ahead`: whether so many are wanted that the disk should read ahead.
         """
         options = ReadOptions()
         if ahead:
             options.set_readahead_size(2 << 20)
         try:
-            entries: Any = self._store.iter(options)
+            entries: RdictIter = self._store.iter(options)
             entries.seek(start)
             while entries.valid():
                 key = entries.key()
@@ -120,14 +124,10 @@ class ColumnStore:
         return found or 0
 
     def portion(self, after: bytes | None, count: int) -> list[tuple[bytes, bytes]]:
-        """The first entries behind a key, in order of their keys' bytes; None: the very first.
-
-        Raises:
-            StorageError: a block is damaged.
-        """
+        """The first entries behind a key, in order of their keys' bytes; None: the very first."""
         found: list[tuple[bytes, bytes]] = []
         try:
-            entries: Any = self._store.iter(ReadOptions())
+            entries: RdictIter = self._store.iter(ReadOptions())
             if after is None:
                 entries.seek_to_first()
             else:
@@ -152,23 +152,14 @@ class ColumnStore:
 
     def close(self) -> None:
         """Let go of the database."""
-        self._store = self._handle = self._database = None
+        self._store = self._handle = self._database = None  # type: ignore[assignment]
 
 
 class Database:
     """An open database.
 
     Args:
-        directory: where it is or will be.
         names: the states; a database that has files may have others, which are opened as well.
-        memory: what all databases of the worker share.
-        access: what for.
-
-    Attributes:
-        stores: each state's entries.
-
-    Raises:
-        StorageError: it cannot be opened, or another backend has it open.
     """
 
     def __init__(
@@ -191,7 +182,7 @@ class Database:
                 family.removeprefix(_PREFIX): family for family in stored if family.startswith(_PREFIX)
             }
         kind = AccessType.read_only() if reading else AccessType.read_write()
-        self._database: Any = _tried(
+        self._database: Rdict = _tried(
             "open",
             str(directory),
             lambda: Rdict(str(directory), options, dict.fromkeys(families.values(), options), kind),
@@ -202,11 +193,7 @@ class Database:
         }
 
     def checkpoint(self, directory: Path) -> None:
-        """Make `directory` a database of its own with all that was written; its files are hard links.
-
-        Raises:
-            StorageError: the write buffers cannot be flushed, or the directory cannot be made.
-        """
+        """Make `directory` a database of its own with all that was written; its files are hard links."""
         self._check_space()
         _tried("draw a checkpoint of", str(self.directory), lambda: self._checkpoint(directory))
 
@@ -224,7 +211,7 @@ class Database:
         for store in self.stores.values():
             store.close()
         self.stores = {}
-        self._database = None
+        self._database = None  # type: ignore[assignment]
 
     def _check_space(self) -> None:
         # After a flush that found no space RocksDB refuses changes for seconds, and the job would fail.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from itertools import chain
 from typing import Any, Final
 
@@ -25,14 +25,11 @@ _ZONES: Final = (dt.UTC, dt.timezone(_ALMOST_A_DAY), dt.timezone(-_ALMOST_A_DAY)
 """One of these can hold any instant that a datetime can be of; the first that can is used."""
 
 
-def storage_key(key: Any, max_parallelism: int) -> bytes:
+def storage_key(key: Hashable, max_parallelism: int) -> bytes:
     """The bytes of one key: two of its key group and four of its length, big-endian, and the key.
 
     Key groups are in order, so each is one range. What follows the key is free for a namespace; the
     length keeps one key's range apart from that of a longer key with the same beginning.
-
-    Raises:
-        UsageError: the key is None, NaN, or of a type that is no key.
 
     Example:
         >>> storage_key(42, 128).hex(), storage_key(42.0, 128) == storage_key(42, 128)
@@ -43,7 +40,7 @@ def storage_key(key: Any, max_parallelism: int) -> bytes:
     return _pack(group, len(encoded)) + encoded
 
 
-def storage_keys(keys: Sequence[Any], max_parallelism: int) -> list[bytes]:
+def storage_keys(keys: Sequence[Hashable], max_parallelism: int) -> list[bytes]:
     """The bytes of a batch of keys; see :func:`storage_key`."""
     if not keys:
         return []
@@ -68,11 +65,7 @@ def group_of(stored: bytes) -> int:
 
 
 def prefix_length(stored: bytes) -> int:
-    """How many of the bytes are those of :func:`storage_key`; a namespace may follow.
-
-    Raises:
-        StorageError: they are no such bytes.
-    """
+    """How many of the bytes are those of :func:`storage_key`; a namespace may follow."""
     length = _HEAD.size + int.from_bytes(stored[2:6], "big")
     if len(stored) < length:
         raise StorageError(
@@ -81,28 +74,25 @@ def prefix_length(stored: bytes) -> int:
     return length
 
 
-def key_of(stored: bytes) -> Any:
-    """The key of :func:`storage_key`.
-
-    Raises:
-        StorageError: the bytes are no such key.
-    """
+def key_of(stored: bytes) -> Hashable:
+    """The key of :func:`storage_key`."""
     try:
         _, length = _HEAD.unpack_from(stored)
         if len(stored) != _HEAD.size + length:
             raise ValueError(f"{len(stored)} bytes for a key of {length}")
-        return decode_tagged(stored[_HEAD.size :])
+        key: Hashable = decode_tagged(stored[_HEAD.size :])
+        return key
     except UNDECODABLE as error:
         raise StorageError(f"a key stored in RocksDB does not decode ({error}); it is damaged") from None
 
 
-def one_form(key: Any) -> Any:
+def one_form(key: Hashable) -> Hashable:
     """The one among all equal keys that is stored."""
     change = _CHANGES.get(type(key))
     return key if change is None else change(key)
 
 
-def whole_number(key: Any) -> int | None:
+def whole_number(key: Hashable) -> int | None:
     """The int that a dict takes a number of any class for; None when there is none.
 
     Example:
@@ -111,28 +101,28 @@ def whole_number(key: Any) -> int | None:
         (2, None, None)
     """
     try:
-        whole = int(key)
+        whole = int(key)  # type: ignore[call-overload]  # of whatever class it is
     except (TypeError, ValueError, OverflowError):
         return None
     return whole if whole == key else None
 
 
-def _one_forms(keys: Sequence[Any]) -> Sequence[Any]:
+def _one_forms(keys: Sequence[Hashable]) -> Sequence[Hashable]:
     kinds = set(map(type, keys))
     if kinds == {tuple}:
-        kinds = set(map(type, chain.from_iterable(keys)))
+        kinds = set(map(type, chain.from_iterable(keys)))  # type: ignore[arg-type]
     return keys if kinds.isdisjoint(_CHANGES) else [one_form(key) for key in keys]
 
 
-def _of_float(key: float) -> Any:
+def _of_float(key: float) -> float:
     return int(key) if key.is_integer() else key
 
 
-def _of_tuple(key: tuple[Any, ...]) -> Any:
+def _of_tuple(key: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
     return tuple(map(one_form, key))
 
 
-def _of_datetime(key: dt.datetime) -> Any:
+def _of_datetime(key: dt.datetime) -> dt.datetime:
     plain = key.replace(fold=0) if key.fold else key
     offset = plain.utcoffset()
     if offset is None:
@@ -150,7 +140,7 @@ def _of_datetime(key: dt.datetime) -> Any:
     return plain
 
 
-_CHANGES: Final[dict[type, Callable[[Any], Any]]] = {
+_CHANGES: Final[dict[type, Callable[[Any], Hashable]]] = {
     bool: int,
     float: _of_float,
     tuple: _of_tuple,

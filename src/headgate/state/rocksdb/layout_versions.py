@@ -12,9 +12,9 @@ from headgate.state.rocksdb.map_layout import MAP_ENTRIES, MapEntries, has_entri
 from headgate.state.rocksdb.value_layout import (
     PLAIN_VALUES,
     VERSIONED_VALUES,
-    Entries,
     Layout,
     PlainValues,
+    Stored,
     VersionedValues,
 )
 from headgate.state.rocksdb.value_versions import Versions
@@ -28,24 +28,13 @@ LAYOUTS: Final[dict[int, Callable[[Versions], VersionedValues]]] = {
 
 
 def layout_of(name: str, target: Target, *, map_entries: bool = True) -> VersionedValues:
-    """How values of a declared state are kept from now on, where there are none yet.
-
-    Args:
-        name: of the state.
-        target: what the program declares.
-        map_entries: whether entries of maps may lie apart.
-    """
+    """How values of a declared state are kept from now on, where there are none yet."""
     apart = map_entries and has_entries_apart(target)
     return (MapEntries if apart else VersionedValues)(Versions(name, target))
 
 
-def transferred(theirs: Layout, store: ColumnStore, mine: Layout, groups: tuple[int, int]) -> Entries:
-    """The entries of some key groups of one column family, for another one that has none of these keys.
-
-    Raises:
-        StorageError: an entry is damaged.
-        UsageError: a value of an older type cannot become one of the declared type.
-    """
+def transferred(theirs: Layout, store: ColumnStore, mine: Layout, groups: tuple[int, int]) -> Stored:
+    """The entries of some key groups of one column family, for another one that has none of these keys."""
     if (theirs.format == MAP_ENTRIES) != (mine.format == MAP_ENTRIES):
         for row in theirs.rows(store, groups):
             yield from mine.entries(row.stored, row.value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any
 
 from headgate.state.heap.live_tables import MISSING
@@ -19,7 +20,7 @@ class LiveEntry:
 
     __slots__ = ("key", "place", "value")
 
-    def __init__(self, place: int, key: Any, value: Any) -> None:
+    def __init__(self, place: int, key: Hashable, value: Any) -> None:
         self.place, self.key, self.value = place, key, value
 
 
@@ -28,7 +29,6 @@ class LiveMap:
 
     Attributes:
         stored: the bytes of the stream's key.
-        count: how many entries the map has.
         next_place: of the next new entry.
         small: the map, as long as it lies whole; else None.
         kept: how many entries lie apart in the column family, as of the last write.
@@ -42,11 +42,11 @@ class LiveMap:
 
     def __init__(self, stored: bytes, found: StoredMap) -> None:
         self.stored, self.count, self.next_place = stored, found.size, found.next_place
-        self.small: dict[Any, Any] | None = found.whole
+        self.small: dict[Hashable, Any] | None = found.whole
         self.kept = found.size if found.whole is None else 0
         self.cleared = self.whole = False
-        self.entries: dict[Any, Any] = {}
-        self.changed: set[Any] = set()
+        self.entries: dict[Hashable, Any] = {}
+        self.changed: set[Hashable] = set()
 
     def grow(self) -> None:
         """It is too large to lie whole: each of its entries is to be put."""
@@ -55,7 +55,7 @@ class LiveMap:
         self.count = self.next_place = len(small)
         self.changed = set(small)
 
-    def lend(self, entries: dict[Any, Any]) -> dict[Any, Any]:
+    def lend(self, entries: dict[Hashable, Any]) -> dict[Hashable, Any]:
         """All of it as a dict that may be changed; what lay apart is written anew."""
         if self.small is None:
             self.small, self.cleared = entries, self.kept > 0
@@ -69,7 +69,7 @@ class LiveMap:
             if self.count > SMALL_MAX:
                 self.grow()
 
-    def put(self, key: Any, value: Any, before: Any) -> None:
+    def put(self, key: Hashable, value: Any, before: Any) -> None:
         """Set an entry of a large map; `before` is what there is."""
         if before is MISSING:
             self.entries.pop(key, None)  # a dict would keep the old one among equal keys
@@ -80,7 +80,7 @@ class LiveMap:
             before.value, key = value, before.key
         self.changed.add(key)
 
-    def remove(self, key: Any) -> None:
+    def remove(self, key: Hashable) -> None:
         """Remove an entry of a large map that has it."""
         self.count -= 1
         if not self.count:
@@ -105,7 +105,7 @@ class LiveMap:
         return [each for each in self.entries.values() if each is not MISSING]
 
 
-def parts_of(live: LiveMap) -> list[dict[Any, Any]]:
+def parts_of(live: LiveMap) -> list[dict[Hashable, Any]]:
     """What is to be encoded of a map: all of it, or each changed entry for itself."""
     live.take_back()
     if live.small is not None:

@@ -19,12 +19,6 @@ class FileParts:
 
     Args:
         path: a file that does not change any more.
-
-    Attributes:
-        path: see above.
-
-    Raises:
-        StorageError: when they are asked for and the file cannot be read.
     """
 
     def __init__(self, path: Path) -> None:
@@ -42,14 +36,8 @@ class FileParts:
 class Spool:
     """A nameless local file behind a few bytes in memory; gone when it is closed or forgotten.
 
-    Args:
-        folder: on the disk to use.
-
     Attributes:
         size: bytes of head and body.
-
-    Raises:
-        StorageError: the disk does not take it.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -64,11 +52,7 @@ class Spool:
         self._closed = when_forgotten(self, hide(self._file).close)
 
     def append(self, parts: Iterable[bytes | memoryview]) -> None:
-        """Add to the body.
-
-        Raises:
-            StorageError: the disk does not take it.
-        """
+        """Add to the body."""
         try:
             for part in parts:
                 rest = memoryview(part)
@@ -85,11 +69,7 @@ class Spool:
         self.size += len(head)
 
     def read(self, offset: int, length: int) -> bytes:
-        """`length` bytes from `offset`; fewer where they end.
-
-        Raises:
-            StorageError: the disk does not give them.
-        """
+        """`length` bytes from `offset`; fewer where they end."""
         head = self._head[offset : offset + length]
         behind = max(0, offset - len(self._head))
         try:

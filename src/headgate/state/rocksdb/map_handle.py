@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from collections.abc import Hashable, Iterable, Iterator
+from typing import Final
 
+from headgate.api.declared.keyed_states import MK, MV
 from headgate.state.rocksdb.live_map import LiveMap
 from headgate.state.rocksdb.map_table import RocksMapTable
 from headgate.state.subscripts import Subscripts
 
 
-class RocksMapState(Subscripts):
-    """Map state; an empty map has no entry. What it gives and does is what `HeapMapState` does.
-
-    Args:
-        table: of the state.
-
-    Attributes:
-        table: see above.
-        key: the current key.
-    """
+class RocksMapState(Subscripts[MK, MV]):
+    """Map state; an empty map has no entry. What it gives and does is what `HeapMapState` does."""
 
     __slots__ = ("_live", "key", "table")
 
@@ -27,10 +20,10 @@ class RocksMapState(Subscripts):
 
     def __init__(self, table: RocksMapTable) -> None:
         self.table = table
-        self.key: Any = None
+        self.key: Hashable = None
         self._live: LiveMap | None = None
 
-    def bind(self, key: Any) -> None:
+    def bind(self, key: Hashable) -> None:
         """Make `key` the current key."""
         self.key, self._live = key, None
 
@@ -43,29 +36,30 @@ class RocksMapState(Subscripts):
         """Forget what is stored for the current key."""
         self.table.clear(self._map())
 
-    def get(self, key: Any, default: Any = None) -> Any:
+    def get(self, key: MK, default: MV | None = None) -> MV | None:
         """The entry's value, or `default`."""
-        return self.table.get_entry(self._map(), key, default)
+        value: MV | None = self.table.get_entry(self._map(), key, default)
+        return value
 
-    def put(self, key: Any, value: Any) -> None:
+    def put(self, key: MK, value: MV) -> None:
         """Set an entry."""
         self.table.put_entry(self._map(), key, value)
 
-    def remove(self, key: Any) -> None:
+    def remove(self, key: MK) -> None:
         """Remove an entry; an absent one is no error."""
         self.table.remove_entry(self._map(), key)
 
-    def __contains__(self, key: object) -> bool:
+    def __contains__(self, key: MK) -> bool:
         return self.table.has_entry(self._map(), key)
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Hashable]:
         return iter(self.table.keys_of(self._map()))
 
     def __len__(self) -> int:
         live = self._map()
         return live.count if live.small is None else len(live.small)
 
-    def items(self) -> Iterable[tuple[Any, Any]]:
+    def items(self) -> Iterable[tuple[MK, MV]]:
         """The entries at this moment, in order of insertion."""
         return self.table.items(self._map())
 

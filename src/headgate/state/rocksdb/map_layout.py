@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import datetime as dt
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from numbers import Number
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 from uuid import UUID
 
 from headgate.api.declared.keyed_states import StateKind
 from headgate.common.errors import StorageError, UsageError
-from headgate.common.plain_data import mappings_in
+from headgate.common.plain_data import Description, mappings_in
 from headgate.serde.codecs.dynamic import encode_tagged
 from headgate.serde.codecs.type_codec import FormSerializer
 from headgate.serde.composites import MapSerializer
@@ -24,9 +24,11 @@ from headgate.serde.serializer import TypeSerializer
 from headgate.state.heap.restore import Target
 from headgate.state.rocksdb.database import ColumnStore
 from headgate.state.rocksdb.key_bytes import groups_range, one_form, prefix_length, whole_number
-from headgate.state.rocksdb.value_layout import Entries, Row, VersionedValues, where
+from headgate.state.rocksdb.value_layout import Row, Stored, VersionedValues, where
 from headgate.state.rocksdb.value_versions import decoded
 from headgate.state.targets import DeclaredSerializer
+
+V = TypeVar("V")
 
 MAP_ENTRIES: Final = 3
 
@@ -53,17 +55,16 @@ class StoredMap(NamedTuple):
     """What lies under a key of the stream.
 
     Attributes:
-        size: how many entries the map has.
         next_place: of the next new entry.
         whole: the map itself, where it lies there; else its entries lie apart.
     """
 
     size: int
     next_place: int
-    whole: dict[Any, Any] | None
+    whole: dict[Hashable, Any] | None
 
 
-Found = tuple[int, Any, Any]
+Found = tuple[int, Hashable, Any]
 """Place, key and value of an entry."""
 
 
@@ -78,12 +79,7 @@ class MapEntries(VersionedValues):
         yield from self.maps(store, low, high)
 
     def maps(self, store: ColumnStore, start: bytes, stop: bytes, *, ahead: bool = True) -> Iterator[Row]:
-        """The maps of a range of keys' bytes.
-
-        Raises:
-            StorageError: an entry is damaged.
-            UsageError: a value of an older type cannot become one of the declared type.
-        """
+        """The maps of a range of keys' bytes."""
         head, names, data = b"", list[bytes](), list[bytes]()
         found = StoredMap(0, 0, {})
         for stored, each in store.items(start, stop, ahead=ahead):
@@ -111,7 +107,7 @@ class MapEntries(VersionedValues):
             else:
                 return
 
-    def entries(self, stored: bytes, value: Any) -> Entries:
+    def entries(self, stored: bytes, value: Any) -> Stored:
         """See :class:`~headgate.state.rocksdb.value_layout.Layout`."""
         if len(value) <= SMALL_MAX:
             yield stored, whole(self.versions.encode([value])[0])
@@ -139,12 +135,7 @@ class MapEntries(VersionedValues):
         return self.versions.prefix + _APART + _HEAD.pack(count, next_place)
 
     def read_map(self, stored: bytes, data: bytes) -> StoredMap:
-        """What lies under a stream's key.
-
-        Raises:
-            StorageError: it is damaged.
-            UsageError: a value of an older type cannot become one of the declared type.
-        """
+        """What lies under a stream's key."""
         kind = data[1:2]
         if kind == _WHOLE:
             value = decoded(self.versions, where(stored), data[:1] + data[2:])
@@ -155,12 +146,7 @@ class MapEntries(VersionedValues):
         return StoredMap(size, next_place, None)
 
     def read_entries(self, names: Sequence[bytes], data: Sequence[bytes]) -> list[Found]:
-        """The entries that lie apart, out of their bytes.
-
-        Raises:
-            StorageError: one is damaged.
-            UsageError: a value of an older type cannot become one of the declared type.
-        """
+        """The entries that lie apart, out of their bytes."""
         batches = [each[:1] + each[_ENTRY:] for each in data]
         try:
             maps = self.versions.decode(batches)
@@ -175,11 +161,7 @@ class MapEntries(VersionedValues):
         return [(place, key, value) for place, (key, value) in zip(places, items, strict=True)]
 
     def in_order(self, stored: bytes, found: Sequence[Found], count: int) -> list[Found]:
-        """All entries of a map.
-
-        Raises:
-            StorageError: they are not as many as the head says.
-        """
+        """All entries of a map."""
         if len({place for place, _, _ in found}) != count or len(found) != count:
             raise self._damaged(stored, f"it has {len(found)} entries, and its head says {count}")
         return sorted(found, key=lambda each: each[0])
@@ -204,11 +186,8 @@ def whole(encoded: bytes) -> bytes:
     return encoded[:1] + _WHOLE + encoded[1:]
 
 
-def suffix(key: Any) -> bytes:
+def suffix(key: Hashable) -> bytes:
     """The bytes of a map's own key, the same for keys that a dict takes for one.
-
-    Raises:
-        NotPlainError: it is no plain value, and none in another class.
 
     Example:
         >>> suffix(7).hex(), suffix(True) == suffix(1), suffix("a").hex()
@@ -218,17 +197,20 @@ def suffix(key: Any) -> bytes:
         True
     """
     kind = type(key)
-    if kind not in _AS_THEY_ARE and not (kind is tuple and _AS_THEY_ARE.issuperset(map(type, key))):
+    if kind not in _AS_THEY_ARE and not (
+        kind is tuple and _AS_THEY_ARE.issuperset(map(type, key))  # type: ignore[call-overload]
+    ):
         key = _plain(key)
     return encode_tagged(one_form(key))
 
 
-def _plain(key: Any) -> Any:
+def _plain(key: Hashable) -> Hashable:
     """An equal key of a plain class, for members of enumerations and other numbers; else itself."""
     if type(key) in _AS_THEY_ARE:
         return key
     if isinstance(key, tuple):
-        return tuple(map(_plain, key))
+        parts: tuple[Hashable, ...] = key
+        return tuple(_plain(part) for part in parts)
     if isinstance(key, str | bytes):
         return key[:]
     if isinstance(key, Number):  # those of NumPy are such
@@ -254,7 +236,7 @@ def has_entries_apart(target: Target) -> bool:
     return schema["kind"] == StateKind.MAP and _one_form_each(mappings_in(schema, "of")[0])
 
 
-def _one_form_each(description: Mapping[str, Any]) -> bool:
+def _one_form_each(description: Description) -> bool:
     kind = description["kind"]
     if kind not in _OF_KEYS:
         return kind in _KEYS
@@ -262,7 +244,7 @@ def _one_form_each(description: Mapping[str, Any]) -> bool:
     return all(map(_one_form_each, of if isinstance(of, list) else [of]))
 
 
-def values_immutable(serializer: TypeSerializer[Any]) -> bool:
+def values_immutable(serializer: TypeSerializer[V]) -> bool:
     """Whether values of a map can never be changed in place."""
     current = serializer.current if isinstance(serializer, DeclaredSerializer) else serializer
     if isinstance(current, FormSerializer):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
 from headgate.common.errors import UsageError
 from headgate.serde.codecs.dynamic import NotPlainError
+from headgate.state.backend import Items
 from headgate.state.heap.live_tables import MISSING
 from headgate.state.rocksdb.database import BEYOND_ALL_KEYS, ColumnStore
 from headgate.state.rocksdb.key_bytes import key_of, storage_key, storage_keys
@@ -42,9 +43,6 @@ class RocksMapTable:
     Room is made when a map is asked for: until the next time, what the program gets may be changed in place.
 
     Args:
-        store: its column family.
-        layout: how its maps lie there.
-        max_parallelism: number of key groups.
         cache_entries: small maps, and entries of large ones, that are kept, besides what one key uses.
     """
 
@@ -54,9 +52,9 @@ class RocksMapTable:
         self._store, self.layout = store, layout
         self._max_parallelism, self._limit = max_parallelism, max(1, cache_entries // 2)
         # Two generations, as in RocksTable; `_held` counts what the younger one holds.
-        self._maps: dict[Any, LiveMap] = {}
-        self._older: dict[Any, LiveMap] = {}
-        self._dirty: dict[Any, LiveMap] = {}
+        self._maps: dict[Hashable, LiveMap] = {}
+        self._older: dict[Hashable, LiveMap] = {}
+        self._dirty: dict[Hashable, LiveMap] = {}
         self._held = 0
         self._ahead = ReadAhead()
         self.immutable = values_immutable(layout.versions.target.serializer)
@@ -69,7 +67,7 @@ class RocksMapTable:
 
     # -- what handles use
 
-    def live(self, key: Any) -> LiveMap:
+    def live(self, key: Hashable) -> LiveMap:
         """The map of a key of the stream, until one is asked for again."""
         self._make_room_if_full()
         found = self._maps.get(key)
@@ -81,12 +79,8 @@ class RocksMapTable:
             self._held += 1 + len(found.entries)
         return found
 
-    def get_entry(self, live: LiveMap, key: Any, default: Any) -> Any:
-        """The value of an entry, which the program may change in place, or `default`.
-
-        Raises:
-            StorageError: RocksDB cannot read, or the entry is damaged.
-        """
+    def get_entry(self, live: LiveMap, key: Hashable, default: Any) -> Any:
+        """The value of an entry, which the program may change in place, or `default`."""
         if live.small is not None:
             value = live.small.get(key, MISSING)
         else:
@@ -98,13 +92,13 @@ class RocksMapTable:
             self._touch(live, key)
         return value
 
-    def has_entry(self, live: LiveMap, key: Any) -> bool:
+    def has_entry(self, live: LiveMap, key: Hashable) -> bool:
         """Whether there is an entry."""
         if live.small is not None:
             return key in live.small
         return self._entry(live, key) is not MISSING
 
-    def put_entry(self, live: LiveMap, key: Any, value: Any) -> None:
+    def put_entry(self, live: LiveMap, key: Hashable, value: Any) -> None:
         """Set an entry."""
         small = live.small
         if small is None:
@@ -117,7 +111,7 @@ class RocksMapTable:
                 self._held += live.count
         self._dirty[live.stored] = live
 
-    def remove_entry(self, live: LiveMap, key: Any) -> None:
+    def remove_entry(self, live: LiveMap, key: Hashable) -> None:
         """Remove an entry, if there is one."""
         if not self.has_entry(live, key):
             return
@@ -145,7 +139,7 @@ class RocksMapTable:
                 self._touch(live, key)
         return found
 
-    def keys_of(self, live: LiveMap) -> list[Any]:
+    def keys_of(self, live: LiveMap) -> list[Hashable]:
         """The keys of a map, in order of insertion."""
         return list(live.small) if live.small is not None else [each.key for each in self._all(live)]
 
@@ -156,7 +150,7 @@ class RocksMapTable:
         """Itself: the part of a dict that is used of a table."""
         return self
 
-    def get(self, key: Any, default: Any = None) -> Any:
+    def get(self, key: Hashable, default: Any = None) -> Any:
         """A dict of the entries of `key`, not to be changed, or `default`."""
         live = self._maps.get(key) or self._older.get(key)
         if live is None:
@@ -165,7 +159,7 @@ class RocksMapTable:
             return default if row is None else row.value
         return self._dict_of(live) or default
 
-    def own(self, key: Any) -> Any:
+    def own(self, key: Hashable) -> Any:
         """A dict of the entries of `key` for changing in place, or MISSING; all of it is written back."""
         live = self._maps.get(key) or self.live(key)
         entries = live.lend(self._dict_of(live))
@@ -174,7 +168,7 @@ class RocksMapTable:
         self._dirty[live.stored] = live
         return entries
 
-    def put(self, key: Any, value: Mapping[Any, Any]) -> None:
+    def put(self, key: Hashable, value: Mapping[Hashable, Any]) -> None:
         """Replace the map of `key`."""
         live = self.live(key)
         self.clear(live)
@@ -183,11 +177,11 @@ class RocksMapTable:
 
     __setitem__ = put
 
-    def remove(self, key: Any) -> None:
+    def remove(self, key: Hashable) -> None:
         """Remove the map of `key`, if there is one."""
         self.clear(self.live(key))
 
-    def prefetch(self, keys: Iterable[Any], *, certain: bool = False) -> None:
+    def prefetch(self, keys: Iterable[Hashable], *, certain: bool = False) -> None:
         """Read how many entries the maps of these keys have; see :meth:`RocksTable.prefetch`."""
         missing = set(keys).difference(self._maps, self._older)
         if not missing or not (certain or self._ahead.wanted(len(missing))):
@@ -200,12 +194,7 @@ class RocksMapTable:
         self._held += len(wanted)
 
     def flush(self) -> None:
-        """Write back what was changed; see :meth:`RocksTable.flush`.
-
-        Raises:
-            UsageError: a value is not of the declared type.
-            StorageError: RocksDB cannot write.
-        """
+        """Write back what was changed; see :meth:`RocksTable.flush`."""
         if not self._dirty:
             return
         dirty = list(self._dirty.values())
@@ -234,32 +223,24 @@ class RocksMapTable:
                 yield live.stored + self._suffix(key), put
             yield live.stored, self.layout.head(live.count, live.next_place)
 
-    def _suffix(self, key: Any) -> bytes:
+    def _suffix(self, key: Hashable) -> bytes:
         try:
             return suffix(key)
         except NotPlainError as error:
             raise UsageError(f"state {self.layout.versions.name!r} cannot be stored: {error}") from None
 
-    def load(self, keys: Sequence[Any], values: Sequence[Mapping[Any, Any]]) -> None:
+    def load(self, keys: Sequence[Hashable], values: Sequence[Mapping[Hashable, Any]]) -> None:
         """Put restored maps, past the cache."""
         for stored, value in zip(storage_keys(keys, self._max_parallelism), values, strict=True):
             self._store.write(self.layout.entries(stored, value))
 
-    def keys(self) -> Iterator[Any]:
-        """The keys that have a map; what changes meanwhile may be seen or not.
-
-        Raises:
-            StorageError: RocksDB cannot read or write, or a key is damaged.
-        """
+    def keys(self) -> Iterator[Hashable]:
+        """The keys that have a map; what changes meanwhile may be seen or not."""
         self.flush()
         return map(key_of, self.layout.heads(self._store))
 
-    def scan(self) -> Iterator[tuple[Any, Any]]:
-        """Keys and their maps, in portions, so that files which compaction replaces are not held back.
-
-        Raises:
-            StorageError: RocksDB cannot read or write, or an entry is damaged.
-        """
+    def scan(self) -> Items:
+        """Keys and their maps, in portions, so that files which compaction replaces are not held back."""
         self.flush()
         start = b""
         while True:
@@ -286,7 +267,7 @@ class RocksMapTable:
             self.flush()
             self._older, self._maps, self._held = self._maps, {}, 0
 
-    def _load(self, key: Any) -> LiveMap:
+    def _load(self, key: Hashable) -> LiveMap:
         stored = storage_key(key, self._max_parallelism)
         self._ahead.reads += 1
         return self._made(stored, self._store.get(stored))
@@ -302,19 +283,19 @@ class RocksMapTable:
     def _is_older(self, data: bytes) -> bool:
         return not data.startswith(self.layout.versions.prefix)
 
-    def _touch(self, live: LiveMap, key: Any) -> None:
+    def _touch(self, live: LiveMap, key: Hashable) -> None:
         if live.small is None:
             live.changed.add(key)
         self._dirty[live.stored] = live
 
-    def _entry(self, live: LiveMap, key: Any) -> Any:
+    def _entry(self, live: LiveMap, key: Hashable) -> Any:
         """The entry of a large map, or MISSING."""
         found = live.entries.get(key, _UNKNOWN)
         if found is not _UNKNOWN:
             return found
         return MISSING if live.whole else self._load_entry(live, key)
 
-    def _load_entry(self, live: LiveMap, key: Any) -> Any:
+    def _load_entry(self, live: LiveMap, key: Hashable) -> Any:
         try:
             stored = live.stored + suffix(key)
         except NotPlainError:
@@ -330,14 +311,14 @@ class RocksMapTable:
         self._held += 1
         return found
 
-    def _equal_entry(self, live: LiveMap, key: Any) -> Any:
+    def _equal_entry(self, live: LiveMap, key: Hashable) -> Any:
         """The entry of a key of another class, which a dict may take for one that is there; or MISSING."""
         found: Any = {each.key: each for each in self._all(live)}.get(key, MISSING)
         if found is not MISSING:
             live.entries[found.key] = found
         return found
 
-    def _dict_of(self, live: LiveMap) -> dict[Any, Any]:
+    def _dict_of(self, live: LiveMap) -> dict[Hashable, Any]:
         if live.small is not None:
             return live.small
         return {each.key: each.value for each in self._all(live)}

@@ -28,8 +28,6 @@ class Migration:
 
     Args:
         layout: of the state; its versions come to know no older one.
-        store: its column family.
-        now: gives seconds.
     """
 
     def __init__(
@@ -43,12 +41,7 @@ class Migration:
         self._next = b""
 
     def step(self, seconds: float | None = None) -> bool:
-        """Rewrite for about so long, None: a slice; True when nothing of an older type is left.
-
-        Raises:
-            StorageError: RocksDB cannot read or write, or an entry is damaged.
-            UsageError: a value cannot become one of the declared type; names the state.
-        """
+        """Rewrite for about so long, None: a slice; True when nothing of an older type is left."""
         until = self._now() + (SLICE_S if seconds is None else seconds)
         while not (ended := self._portion(until)) and self._now() < until:
             pass

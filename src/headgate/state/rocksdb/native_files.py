@@ -53,11 +53,7 @@ def native_files(
 
 
 def details_of(native: NativeFiles) -> Details:
-    """What stands beside the files, once it is certain that this Headgate reads them.
-
-    Raises:
-        StorageError: they are of another backend or format, or are no files of a database.
-    """
+    """What stands beside the files, once it is certain that this Headgate reads them."""
     if native.backend != ROCKSDB:
         raise StorageError(f"the checkpoint holds files of backend {native.backend!r}; expected {ROCKSDB!r}")
     strange = [name for name in native.files if not (_TABLE.fullmatch(name) or _ALWAYS_NEW.fullmatch(name))]

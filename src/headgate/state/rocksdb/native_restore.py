@@ -11,11 +11,13 @@ verified as a whole before RocksDB sees them, and no more than a batch of entrie
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
+
+import msgspec
 
 from headgate.common.errors import StorageError, UsageError
 from headgate.common.files.durable import clock, rename
@@ -31,10 +33,14 @@ from headgate.state.rocksdb.migration import BATCH_BYTES, BATCH_ENTRIES, REPORT_
 from headgate.state.rocksdb.native_files import Details, details_of
 from headgate.state.rocksdb.rocksdb_memory import RocksMemory
 from headgate.state.rocksdb.timer_sections import TIMERS, keep_only, timers_of
-from headgate.state.rocksdb.value_layout import Entries, VersionedValues
+from headgate.state.rocksdb.value_layout import Stored, VersionedValues
 from headgate.state.rocksdb.value_versions import StoredVersions, Versions
 
 _LOG: Final = logging.getLogger(__name__)
+
+
+NamedStates = tuple[NativeState, Collection[str] | None]
+"""The native state of one earlier subtask, and which of its states are wanted; None: all."""
 
 
 @dataclass(frozen=True)
@@ -50,11 +56,7 @@ class Source:
         return min(groups[1], self.header.last_group) - max(groups[0], self.header.first_group) + 1
 
     def fetch(self, directory: Path) -> None:
-        """Copy all files, verified.
-
-        Raises:
-            StorageError: one is missing or damaged, or the local disk does not take it.
-        """
+        """Copy all files, verified."""
         try:
             directory.mkdir(parents=True)
         except OSError as error:
@@ -63,15 +65,15 @@ class Source:
             self.state.fetch(name, inside(directory, name, "a file of RocksDB's"))
 
 
-def sources_of(states: Sequence[NativeState], groups: tuple[int, int]) -> list[Source]:
-    """Those that have key groups which are wanted, most first.
-
-    Raises:
-        StorageError: a blob is damaged, or files are not RocksDB's or of another format.
-    """
+def sources_of(states: Sequence[NamedStates], groups: tuple[int, int]) -> list[Source]:
+    """Those that have wanted key groups, most first; of other states than the named ones nothing."""
     found = []
-    for state in states:
-        source = Source(state, read_header(state)[0], details_of(state.native))
+    for state, names in states:
+        header, details = read_header(state)[0], details_of(state.native)
+        if names is not None:
+            wanted = [section for section in header.sections if section.name in names]
+            header = msgspec.structs.replace(header, sections=wanted)
+        source = Source(state, header, details)
         if source.wanted(groups) > 0:
             found.append(source)
     return sorted(found, key=lambda source: -source.wanted(groups))
@@ -80,11 +82,7 @@ def sources_of(states: Sequence[NativeState], groups: tuple[int, int]) -> list[S
 def readable(
     source: Source, stored: Database, targets: Mapping[str, Target], max_parallelism: int
 ) -> dict[str, VersionedValues]:
-    """State -> how its column family is read, for each that has entries; once everything was found to fit.
-
-    Raises:
-        UsageError: stored and declared state do not fit; the message names the state.
-    """
+    """State -> how its column family is read, for each that has entries; once everything was found to fit."""
     return _layouts_of(
         source,
         targets,
@@ -145,12 +143,8 @@ class NativeRestore:
 
     Args:
         sources: as :func:`sources_of` gives them, at least one.
-        targets: the declared states, and timers.
         layouts: how the states are kept where nothing is there yet.
-        groups: first and last key group of the subtask.
-        max_parallelism: number of key groups of the operator.
         directory: of the backend; the database comes to be in its folder `db`.
-        memory: what all RocksDB states of the worker share.
     """
 
     def __init__(
@@ -168,12 +162,7 @@ class NativeRestore:
         self._layouts: dict[str, VersionedValues] = {}
 
     def build(self) -> Restored:
-        """The database.
-
-        Raises:
-            StorageError: a file is missing or damaged, or the local disk does not take it.
-            UsageError: stored and declared state do not fit; the message names the state.
-        """
+        """The database."""
         try:
             self._judge()
             return self._built()
@@ -260,7 +249,7 @@ class NativeRestore:
             timers = stored.stores[name]
             self._write(name, timers_of(timers, self._groups), timers.about_entries, database.stores[name])
 
-    def _write(self, name: str, entries: Entries, about: int, target: ColumnStore) -> None:
+    def _write(self, name: str, entries: Stored, about: int, target: ColumnStore) -> None:
         progress = Progress(name, about)
         batch: list[tuple[bytes, bytes | None]] = []
         size = 0

@@ -6,15 +6,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from headgate.common.errors import StorageError
 from headgate.state.backend import Part, StateFiles, size_of
-from headgate.state.heap.heap_blob import Section, preamble_and_header, read_header
 from headgate.state.rocksdb.local_files import FileParts, local_error
 from headgate.state.rocksdb.native_files import Uploads, native_files, tables_and_small
 from headgate.state.rocksdb.snapshot import Cut, PendingRocksSnapshot
 from headgate.state.snapshots import KeyedStateHandle, StateHandle
+from headgate.state.stored.blob_writer import BlobWriter
 
 SMALL_BYTES: Final = 1 << 20
 """New tables up to this size go into one file with the blob, as each file costs the storage a round trip."""
@@ -26,10 +24,7 @@ class PendingNativeSnapshot(PendingRocksSnapshot):
     The blob holds the timers that are in memory, and of everything else only what it is.
 
     Args:
-        cut: see there.
-        checkpoint: which it is for.
         completed: whose files it may refer to; 0: to none.
-        uploads: what is stored already.
     """
 
     def __init__(self, cut: Cut, *, checkpoint: int, completed: int, uploads: Uploads) -> None:
@@ -37,11 +32,7 @@ class PendingNativeSnapshot(PendingRocksSnapshot):
         self._checkpoint, self._completed, self._uploads = checkpoint, completed, uploads
 
     def store(self, uid: str, files: StateFiles) -> KeyedStateHandle:
-        """Store what no completed checkpoint has; then the snapshot is released.
-
-        Raises:
-            StorageError: the local disk or the storage refused.
-        """
+        """Store what no completed checkpoint has; then the snapshot is released."""
         try:
             return self._store(uid, files)
         except OSError as error:
@@ -86,11 +77,11 @@ class PendingNativeSnapshot(PendingRocksSnapshot):
         return shared
 
     def _blob(self) -> Sequence[Part]:
-        """The timers, behind a header that describes the states as well."""
-        timers = self._timers_blob()
-        header, body = read_header(timers)
+        """The timers, after a header that describes the states as well."""
+        body: list[bytes] = []
+        blob = BlobWriter(self._cut.groups, self._cut.max_parallelism, body.extend)
         targets = {name: each.versions.target for name, each in self._cut.layouts.items()}
-        targets |= self._cut.stored_timers
-        described = [Section(name, target.schema, []) for name, target in targets.items()]
-        whole = msgspec.structs.replace(header, sections=[*described, *header.sections])
-        return [preamble_and_header(whole), timers.read(body, header.body_length)]
+        for name, target in (targets | dict(self._cut.stored_timers)).items():
+            blob.add(name, target.schema, (), target.serializer.encode_many)
+        self._timers.write_to(blob)
+        return [blob.head(), *body]

@@ -30,12 +30,6 @@ class RocksMemory:
     Write buffers are charged to the block cache, so `limit_bytes` bounds both together, with the
     index and filter blocks, which live in the cache too. Half of it may be write buffers. The bound
     is soft: RocksDB flushes when it is reached and does not stop the writer.
-
-    Args:
-        limit_bytes: bytes for all states of the worker, at least 8 MiB.
-
-    Raises:
-        ConfigError: the limit is too small.
     """
 
     def __init__(self, limit_bytes: int) -> None:
@@ -48,12 +42,6 @@ class RocksMemory:
         self._buffers = WriteBufferManager.new_write_buffer_manager_with_cache(
             limit_bytes // 2, False, self._cache
         )
-
-    @property
-    def used_bytes(self) -> int:
-        """What blocks and write buffers take up now."""
-        used: int = self._cache.get_usage()
-        return used
 
     def database_options(self) -> Options:
         """Options of a database, and of every column family in it."""

@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from headgate.common.errors import StorageError
+from headgate.common.errors import InternalError, StorageError
 from headgate.state.backend import EntryFilter, StateFiles, store_blob
-from headgate.state.heap.heap_blob import BytesBlob
-from headgate.state.heap.restore import Target
 from headgate.state.heap.snapshot import FrozenTimers, PendingHeapSnapshot
-from headgate.state.rocksdb.canonical import CanonicalBlob, check_nothing_outside, chunks_of
-from headgate.state.rocksdb.database import Access, Database, remove_tree
+from headgate.state.rocksdb.database import Access, ColumnStore, Database, remove_tree
+from headgate.state.rocksdb.key_bytes import groups_range, key_of
 from headgate.state.rocksdb.local_files import Spool
 from headgate.state.rocksdb.rocksdb_memory import RocksMemory
 from headgate.state.rocksdb.timer_sections import timer_chunks
-from headgate.state.rocksdb.value_layout import Layout
+from headgate.state.rocksdb.value_layout import Layout, entries_of
 from headgate.state.snapshots import KeyedStateHandle
+from headgate.state.stored.blob_writer import BlobWriter, SpooledBlob
+from headgate.state.targets import Target
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,7 @@ class Cut:
     Attributes:
         directory: a local checkpoint of the database; removed when the snapshot is released.
         layouts: of the states, in the order of the blob's sections, as they were.
-        timers: the timers in memory.
         stored_timers: those in the database, and what the blob calls them.
-        groups: first and last key group of the subtask.
-        max_parallelism: number of key groups of the operator.
-        memory: bounds what reading the checkpoint takes.
     """
 
     directory: Path
@@ -45,11 +41,7 @@ class Cut:
 
 
 class PendingRocksSnapshot:
-    """A local checkpoint of the database, and the timers as they were.
-
-    Args:
-        cut: the moment.
-    """
+    """A local checkpoint of the database, and the timers as they were."""
 
     def __init__(self, cut: Cut) -> None:
         self._cut = cut
@@ -57,17 +49,12 @@ class PendingRocksSnapshot:
         self.keep: EntryFilter | None = None
 
     def write(self) -> Spool:
-        """The whole state as one blob; then the snapshot is released.
-
-        Raises:
-            StorageError: the checkpoint cannot be read, or the local disk does not take the blob.
-            InternalError: a key is not of the subtask's key groups.
-        """
+        """The whole state as one blob; then the snapshot is released."""
         cut = self._cut
-        blob = CanonicalBlob(cut.directory.parent, cut.groups, cut.max_parallelism)
+        blob = SpooledBlob(cut.directory.parent, cut.groups, cut.max_parallelism)
         try:
             self._add_states(blob)
-            blob.add_all_of(self._timers_blob())
+            self._timers.write_to(blob)
             return blob.finish()
         except BaseException:
             blob.close()
@@ -88,7 +75,7 @@ class PendingRocksSnapshot:
         self._timers.release()
         _discard(self._cut.directory)
 
-    def _add_states(self, blob: CanonicalBlob) -> None:
+    def _add_states(self, blob: BlobWriter) -> None:
         cut = self._cut
         names = [*cut.layouts, *cut.stored_timers]
         database = Database(cut.directory, names, cut.memory, Access.READ_ONLY)
@@ -96,14 +83,13 @@ class PendingRocksSnapshot:
             for name, layout in cut.layouts.items():
                 store = database.stores[name]
                 check_nothing_outside(name, store, cut.groups)
-                blob.add(name, layout.versions.target, chunks_of(layout.rows(store, cut.groups)), self.keep)
+                target, entries = layout.versions.target, entries_of(layout.rows(store, cut.groups))
+                blob.add(name, target.schema, entries, target.serializer.encode_many, keep=self.keep)
             for name, target in cut.stored_timers.items():
-                blob.add(name, target, timer_chunks(name, database.stores[name], cut.groups))
+                entries = timer_chunks(name, database.stores[name], cut.groups)
+                blob.add(name, target.schema, entries, target.serializer.encode_many)
         finally:
             database.close()
-
-    def _timers_blob(self) -> BytesBlob:
-        return BytesBlob(b"".join(self._timers.write()))
 
 
 class FailedSnapshot:
@@ -114,19 +100,11 @@ class FailedSnapshot:
         self.keep: EntryFilter | None = None
 
     def write(self) -> NoReturn:
-        """Say why there is none.
-
-        Raises:
-            StorageError: always.
-        """
+        """Say why there is none."""
         raise self._error
 
     def store(self, uid: str, files: StateFiles) -> NoReturn:
-        """Say why there is none.
-
-        Raises:
-            StorageError: always.
-        """
+        """Say why there is none."""
         raise self._error
 
     def release(self) -> None:
@@ -143,3 +121,14 @@ def _discard(directory: Path) -> None:
             parent.rmdir()
         except OSError:  # another snapshot of the closed backend is still being written
             return
+
+
+def check_nothing_outside(name: str, store: ColumnStore, groups: tuple[int, int]) -> None:
+    """A key of other key groups would be lost at the next rescaling."""
+    low, high = groups_range(*groups)
+    for strange in (next(store.items(stop=low), None), next(store.items(high), None)):
+        if strange is not None:
+            raise InternalError(
+                f"state {name!r} holds key {key_of(strange[0])!r} outside its key groups {groups[0]} to "
+                f"{groups[1]}; please report this"
+            )

@@ -7,10 +7,11 @@ costs one read and one write per key and not per record, and the heap's handles 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from headgate.common.errors import StorageError, UsageError
+from headgate.state.backend import Items
 from headgate.state.heap.live_tables import MISSING
 from headgate.state.rocksdb.database import ColumnStore
 from headgate.state.rocksdb.key_bytes import key_of, storage_key, storage_keys
@@ -26,9 +27,6 @@ class RocksTable:
     """The entries of one state.
 
     Args:
-        store: its column family.
-        layout: how its values lie there.
-        max_parallelism: number of key groups.
         cache_entries: keys that are kept as live values at most.
     """
 
@@ -58,11 +56,11 @@ class RocksTable:
         # Key -> live value; MISSING where it is known that there is none. Two generations: what is
         # used moves to the younger one, and when that is full it becomes the older one. So keys in
         # constant use stay, and no access pays for an order of use.
-        self._cache: dict[Any, Any] = {}
-        self._older: dict[Any, Any] = {}
-        self._changed: set[Any] = set()
+        self._cache: dict[Hashable, Any] = {}
+        self._older: dict[Hashable, Any] = {}
+        self._changed: set[Hashable] = set()
         # The bytes of keys that were read or written since the younger generation began.
-        self._bytes: dict[Any, bytes] = {}
+        self._bytes: dict[Hashable, bytes] = {}
         self._ahead = ReadAhead()
 
     def attach(self, store: ColumnStore, layout: VersionedValues) -> None:
@@ -75,14 +73,14 @@ class RocksTable:
         """Itself: the part of a dict that handles and generated loops use."""
         return self
 
-    def get(self, key: Any, default: Any = None) -> Any:
+    def get(self, key: Hashable, default: Any = None) -> Any:
         """The value of `key`, or `default`."""
         value = self._cache.get(key, _UNKNOWN)
         if value is _UNKNOWN:
             value = self._load(key)
         return default if value is MISSING else value
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key: Hashable, value: Any) -> None:
         if key not in self._cache and len(self._cache) >= self._limit:
             self._make_room()
         self._cache[key] = value
@@ -90,14 +88,14 @@ class RocksTable:
 
     put = __setitem__
 
-    def pop(self, key: Any, default: Any = None) -> None:
+    def pop(self, key: Hashable, default: Any = None) -> None:
         """Remove the entry of `key`, if there is one; unlike a dict, give nothing."""
         if self._cache.get(key) is not MISSING:  # else a timer of an empty key would leave a tombstone
             self[key] = MISSING
 
     remove = pop
 
-    def own(self, key: Any) -> Any:
+    def own(self, key: Hashable) -> Any:
         """The value of `key` for changing in place, or MISSING."""
         value = self._cache.get(key, _UNKNOWN)
         if value is _UNKNOWN:
@@ -106,14 +104,12 @@ class RocksTable:
             self._changed.add(key)
         return value
 
-    def prefetch(self, keys: Iterable[Any], *, certain: bool = False) -> None:
+    def prefetch(self, keys: Iterable[Hashable], *, certain: bool = False) -> None:
         """Read what a batch of records is about to need, with one call.
 
         Keys beyond what the cache holds are read one by one, when they are used.
 
-        Args:
-            keys: of the records.
-            certain: whether all of them will be read; else it is judged by earlier batches.
+        `certain`: whether all of them will be read; else it is judged by earlier batches.
         """
         needed = set(keys)
         missing = needed.difference(self._cache, self._older)
@@ -134,12 +130,7 @@ class RocksTable:
             )
 
     def flush(self) -> None:
-        """Write back what was changed. Values that are changed in place later must be owned again.
-
-        Raises:
-            UsageError: a value is not of the declared type.
-            StorageError: RocksDB cannot write.
-        """
+        """Write back what was changed. Values that are changed in place later must be owned again."""
         if not self._changed:
             return
         keys = self._in_order(list(self._changed))
@@ -147,28 +138,20 @@ class RocksTable:
         self._store.write(zip([self._bytes[key] for key in keys], encoded, strict=True))
         self._changed.clear()
 
-    def load(self, keys: Sequence[Any], values: Sequence[Any]) -> None:
+    def load(self, keys: Sequence[Hashable], values: Sequence[Any]) -> None:
         """Put restored entries, past the cache."""
         self._store.write(
             zip(storage_keys(keys, self._max_parallelism), self._versions.encode(values), strict=True)
         )
 
-    def keys(self) -> Iterator[Any]:
-        """The keys that have an entry when the first one is asked for; later changes are not seen.
-
-        Raises:
-            StorageError: RocksDB cannot read or write, or a key is damaged.
-        """
+    def keys(self) -> Iterator[Hashable]:
+        """The keys that have an entry when the first one is asked for; later changes are not seen."""
         self.flush()
         for stored, _ in self._store.items():
             yield key_of(stored)
 
-    def scan(self) -> Iterator[tuple[Any, Any]]:
-        """Keys and stored values, in portions, so that files which compaction replaces are not held back.
-
-        Raises:
-            StorageError: RocksDB cannot read or write, or an entry is damaged.
-        """
+    def scan(self) -> Items:
+        """Keys and stored values, in portions, so that files which compaction replaces are not held back."""
         self.flush()
         part = self._store.portion(None, _PORTION_ENTRIES)
         while part:
@@ -184,7 +167,7 @@ class RocksTable:
         self.flush()
         return self._store.empty()
 
-    def _load(self, key: Any) -> Any:
+    def _load(self, key: Hashable) -> Any:
         value = self._older.get(key, _UNKNOWN)
         if value is _UNKNOWN:
             data = self._store.get(storage_key(key, self._max_parallelism))
@@ -194,7 +177,7 @@ class RocksTable:
                 return self._hold(key, value, migrated=True)
         return self._hold(key, value)
 
-    def _hold(self, key: Any, value: Any, migrated: bool = False) -> Any:
+    def _hold(self, key: Hashable, value: Any, migrated: bool = False) -> Any:
         if len(self._cache) >= self._limit:
             self._make_room()
         self._cache[key] = value
@@ -206,7 +189,7 @@ class RocksTable:
         self.flush()
         self._older, self._cache, self._bytes = self._cache, {}, {}
 
-    def _in_order(self, keys: Sequence[Any]) -> list[Any]:
+    def _in_order(self, keys: Sequence[Hashable]) -> list[Any]:
         """Keys in the order of their bytes, in which RocksDB reads and writes many of them sooner."""
         known = self._bytes
         new = [key for key in keys if key not in known]
@@ -224,7 +207,7 @@ class RocksTable:
         rest = iter(encoded)
         return [None if value is MISSING else next(rest) for value in values]
 
-    def _all_decoded(self, keys: Sequence[Any], stored: Sequence[bytes | None]) -> list[Any]:
+    def _all_decoded(self, keys: Sequence[Hashable], stored: Sequence[bytes | None]) -> list[Any]:
         present = [data for data in stored if data is not None]
         try:
             values = self._versions.decode(present)
@@ -237,5 +220,5 @@ class RocksTable:
         rest = iter(values)
         return [MISSING if data is None else next(rest) for data in stored]
 
-    def _decoded(self, key: Any, data: bytes) -> Any:
+    def _decoded(self, key: Hashable, data: bytes) -> Any:
         return decoded(self._versions, f"key {key!r}", data)

@@ -7,10 +7,10 @@ come in the order of their key groups and keys, and not in that of their registr
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from heapq import heapify, heappop, heappush, nsmallest
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 from headgate.common.decoders import UNDECODABLE
 from headgate.common.errors import StorageError
@@ -36,7 +36,7 @@ _STALE_MIN: Final = 64
 _UNKNOWN: Final = object()
 
 
-def stored_timer(timestamp: int, key: Any, max_parallelism: int) -> tuple[bytes, bytes]:
+def stored_timer(timestamp: int, key: Hashable, max_parallelism: int) -> tuple[bytes, bytes]:
     """A timer's entry. Its key: eight bytes in the order of timestamps, two of the key group, the key.
 
     The value holds the key itself where another one, which is equal to it, stands for it.
@@ -52,12 +52,8 @@ def stored_timer(timestamp: int, key: Any, max_parallelism: int) -> tuple[bytes,
     return stored, b"" if form is key else encode_tagged(key)
 
 
-def timer_of(stored: bytes, data: bytes) -> tuple[int, Any]:
-    """Timestamp and key of an entry.
-
-    Raises:
-        StorageError: it is no such entry.
-    """
+def timer_of(stored: bytes, data: bytes) -> tuple[int, Hashable]:
+    """Timestamp and key of an entry."""
     try:
         return time_of(stored), decode_tagged(data or stored[_HEAD.size :])
     except UNDECODABLE as error:
@@ -81,14 +77,7 @@ class RocksTimerQueue:
     the next ones are read from the horizon on; what was fired lies before it and is not come across again.
 
     Args:
-        store: the column family.
-        max_parallelism: number of key groups.
         head_entries: timers that are read ahead.
-        pending_entries: changes that are written at once.
-
-    Attributes:
-        limit: as of :class:`headgate.core.timers.TimerQueue`.
-        interrupt: likewise.
     """
 
     __slots__ = (
@@ -118,7 +107,7 @@ class RocksTimerQueue:
         # Invariants: `_live` has all timers whose bytes are less than `_horizon`; None: all that there are.
         # All of `_live` is in the heap `_head`, besides what was deleted. A pending put is of what the
         # column family has not, a pending deletion of what it has.
-        self._live: dict[bytes, Any] = {}
+        self._live: dict[bytes, Hashable] = {}
         self._head: list[bytes] = []
         self._horizon: bytes | None = None
         self._pending: dict[bytes, bytes | None] = {}
@@ -138,7 +127,7 @@ class RocksTimerQueue:
             self._count = sum(1 for _ in self.entries())
         return self._count
 
-    def register(self, timestamp: int, key: Any) -> bool:
+    def register(self, timestamp: int, key: Hashable) -> bool:
         """See :class:`headgate.core.timers.TimerQueue`."""
         check_timestamp(timestamp)
         stored, data = stored_timer(timestamp, key, self._max_parallelism)
@@ -160,7 +149,7 @@ class RocksTimerQueue:
             self.interrupt = True
         return True
 
-    def delete(self, timestamp: int, key: Any) -> bool:
+    def delete(self, timestamp: int, key: Hashable) -> bool:
         """See :class:`headgate.core.timers.TimerQueue`."""
         time = whole_number(timestamp)  # as a dict would find it
         if time is None or not WATERMARK_MIN <= time <= WATERMARK_MAX:
@@ -187,7 +176,7 @@ class RocksTimerQueue:
         first = self._first()
         return first is not None and time_of(first) <= up_to
 
-    def pop_due(self, up_to: int) -> Iterator[tuple[int, Any]]:
+    def pop_due(self, up_to: int) -> Iterator[tuple[int, Hashable]]:
         """See :class:`headgate.core.timers.TimerQueue`."""
         behind = BEYOND_ALL_TIMERS if up_to >= WATERMARK_MAX else (up_to + 1 + _ORIGIN).to_bytes(8, "big")
         while (first := self._first()) is not None and first < behind:
@@ -200,16 +189,16 @@ class RocksTimerQueue:
         """See :class:`headgate.core.timers.TimerQueue`; a snapshot leaves nothing to be done."""
         return True
 
-    def frozen(self) -> tuple[list[int], list[Any]]:
+    def frozen(self) -> tuple[list[int], list[Hashable]]:
         """See :class:`headgate.core.timers.TimerQueue`; all of them in memory."""
         timers = self.snapshot()
         return [timestamp for timestamp, _ in timers], [key for _, key in timers]
 
-    def snapshot(self) -> list[tuple[int, Any]]:
+    def snapshot(self) -> list[tuple[int, Hashable]]:
         """See :class:`headgate.core.timers.TimerQueue`."""
         return [timer_of(stored, data) for stored, data in self.entries()]
 
-    def restore(self, timers: Iterable[tuple[int, Any]]) -> None:
+    def restore(self, timers: Iterable[tuple[int, Hashable]]) -> None:
         """Add timers of a snapshot, none of which is there yet."""
         self.flush()
         for timestamp, key in timers:
@@ -224,11 +213,7 @@ class RocksTimerQueue:
         yield from self._store.items(stop=BEYOND_ALL_TIMERS)
 
     def flush(self) -> None:
-        """Write what waits.
-
-        Raises:
-            StorageError: RocksDB cannot write.
-        """
+        """Write what waits."""
         if self._pending:
             self._store.write(self._pending.items())
             self._pending.clear()
@@ -257,7 +242,7 @@ class RocksTimerQueue:
         self._horizon = kept[-1] + b"\0"
         self._use({stored: self._live[stored] for stored in kept})
 
-    def _use(self, live: dict[bytes, Any]) -> None:
+    def _use(self, live: dict[bytes, Hashable]) -> None:
         self._live, self._head = live, list(live)
         heapify(self._head)
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from math import ceil
-from typing import Any, Final
+from typing import Final
 
 from headgate.common.errors import InternalError
 from headgate.common.keys.keygroups import shortened
-from headgate.state.rocksdb.canonical import CHUNK_ENTRIES
+from headgate.state.backend import Entries
 from headgate.state.rocksdb.database import ColumnStore
 from headgate.state.rocksdb.timer_queue import BEYOND_ALL_TIMERS, group_of_timer, timer_of
+from headgate.state.rocksdb.value_layout import CHUNK_ENTRIES
 
 TIMERS: Final = 4
 """Format of a column family of timers: `timer_queue.stored_timer`."""
@@ -23,21 +24,12 @@ _BATCH: Final = 1_000
 Entry = tuple[bytes, bytes]
 
 
-def timer_chunks(
-    name: str, store: ColumnStore, groups: tuple[int, int]
-) -> Iterator[tuple[int, list[Any], list[Any]]]:
-    """Key group, keys and timestamps, ascending by key group, each group in firing order.
+def timer_chunks(name: str, store: ColumnStore, groups: tuple[int, int]) -> Iterator[Entries]:
+    """Keys and timestamps, ascending by key group, each group in firing order.
 
     They lie in the order of time. So many are read several times, each time for some key groups.
 
-    Args:
-        name: of the kind of timers, for messages.
-        store: its column family.
-        groups: first and last key group, of which all timers are.
-
-    Raises:
-        StorageError: a timer does not decode, or a block is damaged.
-        InternalError: a timer is of another key group.
+    `groups`: first and last key group, of which all timers are.
     """
     first, last = groups
     passes = max(1, ceil(store.about_entries / PASS_TIMERS))
@@ -55,10 +47,10 @@ def timer_chunks(
             yield from _chunks(group, held.pop(group))
 
 
-def _chunks(group: int, entries: list[Entry]) -> Iterator[tuple[int, list[Any], list[Any]]]:
+def _chunks(group: int, entries: list[Entry]) -> Iterator[Entries]:
     for start in range(0, len(entries), CHUNK_ENTRIES):
         timers = [timer_of(*entry) for entry in entries[start : start + CHUNK_ENTRIES]]
-        yield group, [key for _, key in timers], [timestamp for timestamp, _ in timers]
+        yield Entries(group, [key for _, key in timers], [timestamp for timestamp, _ in timers])
 
 
 def timers_of(store: ColumnStore, groups: tuple[int, int]) -> Iterator[Entry]:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import groupby
 from typing import Any, Final, NamedTuple, Protocol, Self
 
+from headgate.state.backend import Entries
 from headgate.state.rocksdb.database import ColumnStore
-from headgate.state.rocksdb.key_bytes import group_of, groups_range
+from headgate.state.rocksdb.key_bytes import group_of, groups_range, key_of
 from headgate.state.rocksdb.value_versions import Versions, decoded
 
-Entries = Iterator[tuple[bytes, bytes]]
+Stored = Iterator[tuple[bytes, bytes]]
 """What is put into a column family."""
+
+CHUNK_ENTRIES: Final = 10_000
+"""A key group with more entries of one state takes several chunks."""
 
 PLAIN_VALUES: Final = 1
 VERSIONED_VALUES: Final = 2
@@ -30,6 +35,21 @@ class Row(NamedTuple):
     weight: int = 1
 
 
+def entries_of(rows: Iterable[Row]) -> Iterator[Entries]:
+    """The entries of rows that are in order of the keys' bytes."""
+    for group, of_group in groupby(rows, lambda row: group_of(row.stored)):
+        found, weight = Entries(group, [], []), 0
+        for row in of_group:
+            found.keys.append(key_of(row.stored))
+            found.values.append(row.value)
+            weight += row.weight
+            if weight >= CHUNK_ENTRIES:
+                yield found
+                found, weight = Entries(group, [], []), 0
+        if found.keys:
+            yield found
+
+
 class Layout(Protocol):
     """How a state's values are written to and read from its column family.
 
@@ -42,15 +62,10 @@ class Layout(Protocol):
     versions: Versions
 
     def rows(self, store: ColumnStore, groups: tuple[int, int]) -> Iterator[Row]:
-        """All keys of some key groups with their values, in order of the keys' bytes.
-
-        Raises:
-            StorageError: an entry is damaged.
-            UsageError: a value of an older type cannot become one of the declared type.
-        """
+        """All keys of some key groups with their values, in order of the keys' bytes."""
         ...
 
-    def entries(self, stored: bytes, value: Any) -> Entries:
+    def entries(self, stored: bytes, value: Any) -> Stored:
         """What to put for a key that had nothing."""
         ...
 
@@ -59,12 +74,7 @@ class Layout(Protocol):
         ...
 
     def migrated(self, stored: bytes, data: bytes) -> bytes:
-        """An entry of an older type as one of the declared type.
-
-        Raises:
-            StorageError: the entry is damaged.
-            UsageError: it cannot become one.
-        """
+        """An entry of an older type as one of the declared type."""
         ...
 
     def at_cut(self) -> Layout:
@@ -85,7 +95,7 @@ class VersionedValues:
         for stored, data in store.items(*groups_range(*groups)):
             yield Row(stored, decoded(self.versions, where(stored), self.numbered(data)))
 
-    def entries(self, stored: bytes, value: Any) -> Entries:
+    def entries(self, stored: bytes, value: Any) -> Stored:
         """See :class:`Layout`."""
         yield stored, self.versions.encode((value,))[0]
 

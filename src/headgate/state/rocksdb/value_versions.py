@@ -29,7 +29,6 @@ class Older(msgspec.Struct, frozen=True):
 
     Attributes:
         number: the byte in front of them.
-        schema: kind and description of their serializers.
         changes: what reading them as the newest type does to them, in words.
     """
 
@@ -43,7 +42,6 @@ class StoredVersions(msgspec.Struct, frozen=True):
 
     Attributes:
         current: the number of the type that the checkpoint's program declared.
-        older: the others.
     """
 
     current: int = 0
@@ -57,17 +55,7 @@ class _Known(NamedTuple):
 
 
 class Versions:
-    """How the values of one column family are written and read.
-
-    Args:
-        name: of the state, for messages.
-        target: what the program declares.
-
-    Attributes:
-        name: see above.
-        target: see above.
-        current: the number of the declared type.
-    """
+    """How the values of one column family are written and read."""
 
     def __init__(self, name: str, target: Target) -> None:
         self.name, self.target = name, target
@@ -83,14 +71,8 @@ class Versions:
     def restored(cls, name: str, target: Target, schema: Description, stored: StoredVersions) -> Versions:
         """Those of a column family with entries, under the type that the program declares.
 
-        Args:
-            name: of the state.
-            target: what the program declares.
-            schema: the newest type of the checkpoint.
-            stored: the numbers.
-
-        Raises:
-            UsageError: a type that values may be left of does not fit; names the state.
+        `schema`: the newest type of the checkpoint.
+        `stored`: the numbers.
         """
         made = cls(name, target)
         # The newest first: where a serializer is reconfigured, it is by what it has to follow.
@@ -116,21 +98,13 @@ class Versions:
         return bool(self._older)
 
     def encode(self, values: Sequence[Any]) -> list[bytes]:
-        """Values of the declared type, trusted to be such, each for itself.
-
-        Raises:
-            UsageError: a value cannot be encoded.
-        """
+        """Values of the declared type, trusted to be such, each for itself."""
         # Each as a batch of one, as batches are what other shapes and versions of a type are read from.
         prefix = self.prefix
         return [prefix + data for data in self._singles.encode(values)]
 
     def encode_checked(self, values: Sequence[Any]) -> list[bytes]:
-        """The same, once it is certain that they are of the declared type.
-
-        Raises:
-            UsageError: a value is not; names the state.
-        """
+        """The same, once it is certain that they are of the declared type."""
         try:
             self.target.serializer.encode_checked(values)
             return self.encode(values)
@@ -138,12 +112,7 @@ class Versions:
             raise UsageError(f"state {self.name!r} cannot be stored: {error}") from None
 
     def decode(self, stored: Sequence[bytes]) -> list[Any]:
-        """Values of the declared type out of stored bytes of any of the types.
-
-        Raises:
-            StorageError: bytes are no such value.
-            UsageError: a value of an older type cannot become one of the declared type.
-        """
+        """Values of the declared type out of stored bytes of any of the types."""
         if self._older or not all(data.startswith(self.prefix) for data in stored):
             return [self.decode_one(data) for data in stored]
         return self._singles.decode([data[1:] for data in stored])

@@ -7,29 +7,19 @@ from functools import partial
 from typing import Final
 
 from headgate.common.errors import StorageError, UsageError
-from headgate.state.backend import BlobReader
+from headgate.state.backend import BlobReader, Entries
 from headgate.state.canonical.table_layout import TIMER_SECTIONS
 from headgate.state.changelog.sections import changed_name
 from headgate.state.heap.heap_blob import Chunk, Section, place_in, read_chunks, read_header, split_chunk
 from headgate.state.heap.snapshot import KEY_SERIALIZER
-from headgate.state.stored.contract import TIMER_CODEC, Found, OpenSection, SectionCodec, ValueCodec
+from headgate.state.stored.contract import TIMER_CODEC, OpenSection, SectionCodec, ValueCodec
 
 _SPAN_BYTES: Final = 4 << 20
 """Chunks that lie behind one another are read together up to so many bytes."""
 
 
 class StoredBlob:
-    """One blob.
-
-    Args:
-        reader: its bytes.
-
-    Attributes:
-        header: its head.
-
-    Raises:
-        StorageError: the head is damaged.
-    """
+    """One blob."""
 
     def __init__(self, reader: BlobReader) -> None:
         self._reader = reader
@@ -57,18 +47,15 @@ class StoredBlob:
 
     def entries(
         self, section: Section, codec: SectionCodec | None, groups: Collection[int]
-    ) -> Iterator[Found]:
-        """The entries of a section in some key groups; without a codec keys only.
-
-        Raises:
-            StorageError: a chunk is damaged; names the file and the bytes.
-            UsageError: values cannot be read.
-        """
+    ) -> Iterator[Entries]:
+        """The entries of a section in some key groups; without a codec keys only."""
         for span in _spans([chunk for chunk in section.chunks if chunk.group in groups]):
             for chunk, part in zip(span, read_chunks(self._reader, self._body, section, span), strict=True):
                 yield self._decoded(section, codec, chunk, part)
 
-    def _decoded(self, section: Section, codec: SectionCodec | None, chunk: Chunk, part: memoryview) -> Found:
+    def _decoded(
+        self, section: Section, codec: SectionCodec | None, chunk: Chunk, part: memoryview
+    ) -> Entries:
         try:
             stored_keys, stored_values = split_chunk(part)
             keys = KEY_SERIALIZER.decode_many(stored_keys, chunk.count)
@@ -79,7 +66,7 @@ class StoredBlob:
             raise StorageError(f"section {section.name!r} ({where}): {error}") from None
         except UsageError as error:
             raise UsageError(f"state {section.name!r} of the snapshot cannot be read: {error}") from None
-        return Found(chunk.group, keys, values, len(part))
+        return Entries(chunk.group, keys, values, len(part))
 
 
 def _spans(chunks: Sequence[Chunk]) -> Iterator[list[Chunk]]:

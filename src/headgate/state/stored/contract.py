@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
 from headgate.common.plain_data import Description
 from headgate.serde.evolution.older_shapes import Reader
-from headgate.state.backend import BlobReader, NativeState
+from headgate.state.backend import Entries
 from headgate.state.heap.heap_blob import Chunk as BlobChunk
-from headgate.state.heap.heap_blob import Section
-from headgate.state.snapshots import KeyedStateHandle, StateHandle
+from headgate.state.heap.heap_blob import Header, Section
 from headgate.state.targets import Target, timers_target
 
 
@@ -18,8 +17,6 @@ class SectionCodec(NamedTuple):
     """How the values of one state pass.
 
     Attributes:
-        read: makes values of a stored batch.
-        target: how they are written.
         single: whether each value has a batch of its own.
         plain: whether values are the plain ones of their description, as those of a table are.
     """
@@ -70,16 +67,7 @@ class Chunk(NamedTuple):
     state: str
     codec: SectionCodec | None
     removed: bool
-    keys: list[Any]
-    values: list[Any]
-    size: int
-
-
-class Found(NamedTuple):
-    """Entries of one key group: its number, keys, a value for each, and the bytes that they took."""
-
-    group: int
-    keys: list[Any]
+    keys: list[Hashable]
     values: list[Any]
     size: int
 
@@ -88,7 +76,6 @@ class OpenSection(NamedTuple):
     """One section of one form, ready to be read.
 
     Attributes:
-        state: name of the state.
         removed: whether it holds what was removed.
         codec: how its values pass; None where only keys are stored.
         entries: its entries in some key groups, ascending by key group.
@@ -97,11 +84,16 @@ class OpenSection(NamedTuple):
     state: str
     removed: bool
     codec: SectionCodec | None
-    entries: Callable[[Collection[int]], Iterator[Found]]
+    entries: Callable[[Collection[int]], Iterator[Entries]]
 
 
 class StoredForm(Protocol):
     """One form of stored state: everything at some time, or what changed in a while."""
+
+    @property
+    def header(self) -> Header:
+        """What it says of itself, verified."""
+        ...
 
     def sections(self, values: ValueCodec, names: Collection[str] | None) -> list[OpenSection]:
         """Its sections.
@@ -114,34 +106,6 @@ class StoredForm(Protocol):
             StorageError: it is missing or damaged.
             UsageError: values cannot pass; names the state.
         """
-        ...
-
-
-class StoredFiles(Protocol):
-    """Where stored state lies."""
-
-    def read(self, handle: StateHandle) -> bytes:
-        """All bytes, verified."""
-        ...
-
-    def verify(self, handle: StateHandle) -> None:
-        """Compare the bytes with their checksum."""
-        ...
-
-    def verified(self, handle: StateHandle) -> BlobReader:
-        """The bytes, verified as a whole, then read in parts."""
-        ...
-
-    def ranges(self, handle: StateHandle) -> BlobReader:
-        """The bytes, read where they are asked for and not verified: for what has checksums of its own."""
-        ...
-
-    def native(self, keyed: KeyedStateHandle) -> NativeState:
-        """Native files, and the blob beside them."""
-        ...
-
-    def where(self, handle: StateHandle) -> str:
-        """What errors call the file."""
         ...
 
 

@@ -2,81 +2,67 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
+import platform
+import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from headgate.common.errors import UsageError
-from headgate.state.backend import NativeState
-from headgate.state.snapshots import KeyedStateHandle
+from headgate.common.registry import OPTIONAL_PACKAGES
+from headgate.state.backend import Entries, NativeState
 from headgate.state.stored.blob import StoredBlob
-from headgate.state.stored.contract import (
-    TIMER_CODEC,
-    Found,
-    OpenSection,
-    SectionCodec,
-    ValueCodec,
-    described,
-)
+from headgate.state.stored.contract import TIMER_CODEC, OpenSection, SectionCodec, ValueCodec, described
 from headgate.state.targets import Target, timers_target
 
-_Portions = Iterable[tuple[int, list[Any], list[Any]]]
+if TYPE_CHECKING:
+    from headgate.state.rocksdb.database import Database
+    from headgate.state.rocksdb.native_restore import Source
+    from headgate.state.rocksdb.value_layout import Row
+    from headgate.state.rocksdb.value_versions import StoredVersions
 
 
 class Families:
     """The column families of one subtask, and the blob beside them.
 
     Args:
-        state: refers to the files.
-        keyed: the handle.
         max_parallelism: number of key groups that it must have been stored with; None: any.
-        folder: on the local disk, for this alone.
-        stack: closes what is opened.
+        stack: closes what is opened, and gives the local disk its space back.
+        size: bytes of all of it, from which those of an entry are estimated.
     """
 
     def __init__(
-        self,
-        state: NativeState,
-        keyed: KeyedStateHandle,
-        max_parallelism: int | None,
-        folder: Path,
-        stack: ExitStack,
+        self, state: NativeState, max_parallelism: int | None, stack: ExitStack, size: int = 0
     ) -> None:
-        self._state, self._folder, self._stack = state, folder, stack
-        self._groups, self._max_parallelism = (keyed.first_group, keyed.last_group), max_parallelism
+        if importlib.util.find_spec("rocksdict") is None:
+            raise UsageError(
+                "the checkpoint holds state in RocksDB's own files, and package rocksdict, which reads them, "
+                f"is not installed; install {OPTIONAL_PACKAGES['rocksdict']} on all workers"
+            )
+        self._state, self._max_parallelism, self._stack, self._size = state, max_parallelism, stack, size
         self._blob = StoredBlob(state)
-        self._database: Any = None
-        self._size, self._entry_bytes = keyed.size, 0.0
+        self.header = self._blob.header
+        self._groups = self.header.first_group, self.header.last_group
+        self._database: Database | None = None
+        self._entry_bytes = 0.0
 
     def sections(self, values: ValueCodec, names: Collection[str] | None) -> list[OpenSection]:
         """See :class:`state.stored.contract.StoredForm`."""
         from headgate.state.rocksdb.native_restore import readable, readable_timers, sources_of
         from headgate.state.rocksdb.timer_sections import timer_chunks
 
-        (source,) = sources_of([self._state], self._groups)
-        wanted = [s for s in source.header.sections if names is None or s.name in names]
-        formats = {
-            name: number for name, number in source.details.formats.items() if names is None or name in names
-        }
+        (source,) = sources_of([(self._state, names)], self._groups)
+        formats = {name for name in source.details.formats if names is None or name in names}
         _refuse_older(source.details.versions, formats, values)
-        source = replace(
-            source,
-            header=msgspec.structs.replace(source.header, sections=wanted),
-            details=msgspec.structs.replace(source.details, formats=formats),
-        )
         database = self._opened(source)
-        targets = values.targets(
-            {section.name: section.schema for section in wanted if section.name in formats}
-        )
-        timers = readable_timers(source, database)
+        targets = values.targets({s.name: s.schema for s in source.header.sections if s.name in formats})
+        timers = [name for name in readable_timers(source, database) if name in formats]
         declared = {**targets, **dict.fromkeys(timers, timers_target())}
-        groups = self._max_parallelism or source.header.max_parallelism
-        layouts = readable(source, database, declared, groups)
+        layouts = readable(source, database, declared, self._max_parallelism or self.header.max_parallelism)
         found = []
         for name, layout in layouts.items():
             codec = values.codec(described(name, targets[name].schema))
@@ -89,43 +75,46 @@ class Families:
             found.append(OpenSection(name, False, TIMER_CODEC, partial(self._timers, chunks)))
         return [*found, *self._blob.sections(values, names, without=formats)]
 
-    def _opened(self, source: Any) -> Any:
+    def _opened(self, source: Source) -> Database:
         if self._database is None:
-            self._database = self._stack.enter_context(opened_database(source, self._folder / "db"))
+            folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix=own_prefix()))
+            self._database = self._stack.enter_context(opened_database(source, Path(folder) / "db"))
             entries = sum(store.about_entries for store in self._database.stores.values())
             self._entry_bytes = self._size / max(1, entries)
         return self._database
 
     def _entries(
         self,
-        rows: Callable[[tuple[int, int]], Iterable[Any]],
+        rows: Callable[[tuple[int, int]], Iterable[Row]],
         target: Target,
         codec: SectionCodec,
         groups: Collection[int],
-    ) -> Iterator[Found]:
-        from headgate.state.rocksdb.canonical import chunks_of
+    ) -> Iterator[Entries]:
+        from headgate.state.rocksdb.value_layout import entries_of
 
         if not groups:
             return
         serializer, same = target.serializer, target.serializer is codec.target.serializer
-        for group, keys, values in chunks_of(rows((min(groups), max(groups)))):
-            if group in groups:
-                passed = values if same else codec.read(serializer.encode_many(values), len(values))
-                yield Found(group, keys, passed, int(self._entry_bytes * len(keys)))
+        for found in entries_of(rows((min(groups), max(groups)))):
+            if found.group in groups:
+                values, count = found.values, len(found.values)
+                passed = values if same else codec.read(serializer.encode_many(values), count)
+                yield Entries(found.group, found.keys, passed, int(self._entry_bytes * count))
 
-    def _timers(self, chunks: Callable[[], _Portions], groups: Collection[int]) -> Iterator[Found]:
-        for group, keys, timestamps in chunks():
-            if group in groups:
-                yield Found(group, keys, timestamps, int(self._entry_bytes * len(keys)))
+    def _timers(self, chunks: Callable[[], Iterable[Entries]], groups: Collection[int]) -> Iterator[Entries]:
+        for found in chunks():
+            if found.group in groups:
+                yield found._replace(size=int(self._entry_bytes * len(found.keys)))
+
+
+def own_prefix() -> str:
+    """The beginning of a local folder's name; it tells whose the folder is, should this process be killed."""
+    return f"headgate-state-{platform.node()}-{os.getpid()}-"
 
 
 @contextmanager
-def opened_database(source: Any, folder: Path) -> Iterator[Any]:
-    """The files of a `state.rocksdb.native_restore.Source`, fetched, verified and opened for reading.
-
-    Raises:
-        StorageError: a file is missing or damaged, or the local disk does not take it.
-    """
+def opened_database(source: Source, folder: Path) -> Iterator[Database]:
+    """The files of a source, fetched, verified and opened for reading."""
     from headgate.state.rocksdb.database import Access, Database
     from headgate.state.rocksdb.rocksdb_memory import LIMIT_MIN, RocksMemory
 
@@ -137,7 +126,7 @@ def opened_database(source: Any, folder: Path) -> Iterator[Any]:
         database.close()
 
 
-def _refuse_older(versions: Mapping[str, Any], names: Collection[str], values: ValueCodec) -> None:
+def _refuse_older(versions: Mapping[str, StoredVersions], names: Collection[str], values: ValueCodec) -> None:
     older = [name for name, each in versions.items() if each.older and name in names]
     if older and not values.converts:
         raise UsageError(

@@ -6,11 +6,11 @@ Heads have checksums of their own, so they may be trusted although the rest of a
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -19,7 +19,7 @@ from headgate.common.errors import StorageError
 from headgate.common.keys.key_types import KEYS_READ, Shape, shapes_of
 from headgate.common.plain_data import Description
 from headgate.serde.arrow.arrow_columns import RAW
-from headgate.state.backend import BlobReader
+from headgate.state.backend import BlobReader, StoredFiles
 from headgate.state.canonical.key_columns import KEY, KeyColumns
 from headgate.state.canonical.reader import BlobFile
 from headgate.state.canonical.table_layout import TIMER, TIMER_SECTIONS, TIMERS, TableInfo, table_info
@@ -28,14 +28,20 @@ from headgate.state.changelog.sections import changed_name
 from headgate.state.heap.heap_blob import Section, read_chunks, read_header, split_chunk
 from headgate.state.heap.snapshot import KEY_SERIALIZER
 from headgate.state.snapshots import FileRange, KeyedStateHandle, NativeFiles
-from headgate.state.stored.contract import StoredFiles
-from headgate.state.stored.families import opened_database
+from headgate.state.stored.families import opened_database, own_prefix
+
+if TYPE_CHECKING:
+    from headgate.state.rocksdb.database import ColumnStore, Database
 
 NATIVE_BYTES_READ: Final = 256 << 20
 """Up to so many bytes of a subtask's native files are fetched to look at the keys in them."""
 
 _PORTION: Final = 4_096
 """Keys that are read at once."""
+
+
+Keys = Iterator[Sequence[Hashable]]
+"""Keys, some at a time."""
 
 
 class StoredSection(NamedTuple):
@@ -53,11 +59,7 @@ class StoredSection(NamedTuple):
 
 
 def sections_of(files: StoredFiles, keyed: KeyedStateHandle) -> list[StoredSection]:
-    """Everything that one subtask stored; a state may be named several times.
-
-    Raises:
-        StorageError: a head is damaged, or a file is missing.
-    """
+    """Everything that one subtask stored; a state may be named several times."""
     if keyed.tables is not None:
         infos = [_info(files, table.range()) for table in keyed.tables]
         return [section for info in infos for section in _of_table(info)]
@@ -76,11 +78,7 @@ def sections_of(files: StoredFiles, keyed: KeyedStateHandle) -> list[StoredSecti
 
 
 def filled_natively(files: StoredFiles, keyed: KeyedStateHandle) -> frozenset[str]:
-    """The states and timers that have entries in the backend's own files; these are fetched for it.
-
-    Raises:
-        StorageError: a file is missing or damaged.
-    """
+    """The states and timers that have entries in the backend's own files; these are fetched for it."""
     if keyed.native is None:
         return frozenset()
     with _database(files, keyed, keyed.native) as database:
@@ -88,15 +86,15 @@ def filled_natively(files: StoredFiles, keyed: KeyedStateHandle) -> frozenset[st
 
 
 @contextmanager
-def _database(files: StoredFiles, keyed: KeyedStateHandle, native: NativeFiles) -> Iterator[Any]:
+def _database(files: StoredFiles, keyed: KeyedStateHandle, native: NativeFiles) -> Iterator[Database]:
     """The backend's own files, fetched and opened for reading."""
     from headgate.state.rocksdb.native_files import details_of
     from headgate.state.rocksdb.native_restore import sources_of
 
     details_of(native)  # refuses what is no file of a database
-    (source,) = sources_of([files.native(keyed)], (keyed.first_group, keyed.last_group))
+    (source,) = sources_of([(files.native(keyed), None)], (keyed.first_group, keyed.last_group))
     with (
-        tempfile.TemporaryDirectory(prefix="headgate-offline-") as folder,
+        tempfile.TemporaryDirectory(prefix=own_prefix()) as folder,
         opened_database(source, Path(folder) / "db") as database,
     ):
         yield database
@@ -111,9 +109,6 @@ def key_shapes(files: StoredFiles, stored: Sequence[KeyedStateHandle]) -> frozen
     """The shapes of all keys under which states are stored; the keys of timers do not count.
 
     Keys in native files are left out where these are :func:`too_large`.
-
-    Raises:
-        StorageError: keys are damaged, or a file is missing.
     """
     found: set[Shape] = set()
     for keyed in stored:
@@ -125,18 +120,13 @@ def key_shapes(files: StoredFiles, stored: Sequence[KeyedStateHandle]) -> frozen
     return frozenset(found)
 
 
-def stored_keys(files: StoredFiles, keyed: KeyedStateHandle) -> Iterator[tuple[str, Iterator[Sequence[Any]]]]:
+def stored_keys(
+    files: StoredFiles, keyed: KeyedStateHandle
+) -> Iterator[tuple[str, Iterator[Sequence[Hashable]]]]:
     """Each state's keys, and those of the timers, in portions; a name may come more than once.
 
     Keys may come more than once, too, and keys that a log says are gone are among them. What is in native
     files is left out where these are :func:`too_large`.
-
-    Args:
-        files: where they are.
-        keyed: refers to them.
-
-    Raises:
-        StorageError: keys are damaged, or a file is missing.
     """
     if keyed.tables is not None:
         for table in keyed.tables:
@@ -156,7 +146,7 @@ def stored_keys(files: StoredFiles, keyed: KeyedStateHandle) -> Iterator[tuple[s
                 yield name, _native_keys(store, name in TIMER_SECTIONS)
 
 
-def _keys_of_table(files: StoredFiles, file: FileRange, domain: str | None) -> Iterator[Sequence[Any]]:
+def _keys_of_table(files: StoredFiles, file: FileRange, domain: str | None) -> Keys:
     """The keys of a state's rows; of timers those of one time domain."""
     info = _info(files, file)
     parquet = pq.ParquetFile(BlobFile(files.ranges(file)))
@@ -168,13 +158,13 @@ def _keys_of_table(files: StoredFiles, file: FileRange, domain: str | None) -> I
         yield KeyColumns(info.key).keys(dict(zip(batch.schema.names, batch.columns, strict=True)))
 
 
-def _keys_of_section(blob: BlobReader, body: int, section: Section) -> Iterator[Sequence[Any]]:
+def _keys_of_section(blob: BlobReader, body: int, section: Section) -> Keys:
     for chunk in section.chunks:
         (part,) = read_chunks(blob, body, section, [chunk])
         yield KEY_SERIALIZER.decode_many(split_chunk(part)[0], chunk.count)
 
 
-def _native_keys(store: Any, timers: bool) -> Iterator[Sequence[Any]]:
+def _native_keys(store: ColumnStore, timers: bool) -> Keys:
     from headgate.state.rocksdb.key_bytes import key_of, prefix_length
     from headgate.state.rocksdb.timer_queue import timer_of
 

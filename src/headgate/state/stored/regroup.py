@@ -17,16 +17,18 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from itertools import pairwise
 from math import ceil
 from pathlib import Path
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 
 from headgate.common.errors import UsageError
 from headgate.common.keys.keygroups import key_group_range, key_groups_of_keys, shortened
+from headgate.state.backend import Entries
 from headgate.state.canonical.table_layout import TIMER_SECTIONS
 from headgate.state.heap.snapshot import KEY_SERIALIZER
 from headgate.state.rocksdb.local_files import Spool
 from headgate.state.stored.contract import Chunk, SectionCodec
+from headgate.state.stored.subtask_state import Part, merged
 from headgate.state.stored.values import spilled, unspilled
 
 _TOO_LARGE: Final = 2
@@ -56,23 +58,7 @@ class _Frame(NamedTuple):
     values: memoryview
 
 
-class _Part(NamedTuple, Generic[V]):
-    """The wanted entries of a frame: keys, and with each its value or its old key."""
-
-    removed: bool
-    keys: list[Hashable]
-    others: list[V]
-
-
 _Groups = tuple[int, int]
-
-
-class Sorted(NamedTuple):
-    """Some entries of one key group, ready to be written."""
-
-    group: int
-    keys: list[Hashable]
-    values: list[Any]
 
 
 class Sorter:
@@ -137,11 +123,11 @@ class Sorter:
             self._runs.setdefault(place, array("q")).extend((begin, self._file.size - begin))
         self._waiting, self._waiting_bytes = {}, 0
 
-    def chunks(self, subtask: int, state: str) -> Iterator[Sorted]:
+    def chunks(self, subtask: int, state: str) -> Iterator[Entries]:
         """The entries of one state for one new subtask, by key group, ascending."""
         codec = self.codecs[state]
         self._write()
-        merged = _timers if state in TIMER_SECTIONS else _entries
+        timers = state in TIMER_SECTIONS
 
         def values_of(frame: _Frame) -> list[Any]:
             # Of keys that went nothing was kept; of timers that went the timestamps were.
@@ -149,7 +135,9 @@ class Sorter:
 
         for bucket in self._of_subtask[subtask]:
             for groups in self._slices(bucket, [state]):
-                keys, values = merged(self._parts(bucket, state, groups, values_of))
+                keys, values = merged(self._parts(bucket, state, groups, values_of), timers)
+                if timers:
+                    keys, values = _in_time(keys, values)
                 if keys:
                     yield from self._by_group(keys, values, 1 if codec.single else CHUNK_ENTRIES)
 
@@ -179,19 +167,19 @@ class Sorter:
 
     def _parts(
         self, bucket: int, state: str, groups: _Groups, others_of: Callable[[_Frame], list[V]]
-    ) -> Iterator[_Part[V]]:
+    ) -> Iterator[Part]:
         whole = groups == self._groups_of[bucket]
         for frame in self._frames(bucket, state):
             keys = KEY_SERIALIZER.decode_many(frame.keys, frame.entries)
             if whole:
-                yield _Part(frame.removed, keys, others_of(frame))
+                yield Part(frame.removed, keys, others_of(frame))
                 continue
             found = key_groups_of_keys(keys, self._max_parallelism)
             wanted = np.flatnonzero((found >= groups[0]) & (found <= groups[1])).tolist()
             if wanted:
                 others = others_of(frame)
                 mine = [others[place] for place in wanted] if others else []
-                yield _Part(frame.removed, [keys[place] for place in wanted], mine)
+                yield Part(frame.removed, [keys[place] for place in wanted], mine)
 
     def _frames(self, bucket: int, state: str) -> Iterator[_Frame]:
         places = iter(self._runs.get((bucket, state), ()))
@@ -203,7 +191,7 @@ class Sorter:
                 yield _Frame(removed, entries, *(run[begin:end] for begin, end in pairwise(ends)))
                 at = ends[-1]
 
-    def _by_group(self, keys: list[Hashable], values: list[V], limit: int) -> Iterator[Sorted]:
+    def _by_group(self, keys: list[Hashable], values: list[V], limit: int) -> Iterator[Entries]:
         groups = key_groups_of_keys(keys, self._max_parallelism)
         order = np.argsort(groups, kind="stable")
         ordered, places = groups[order], order.tolist()
@@ -212,7 +200,7 @@ class Sorter:
             for begin in range(start, stop, limit):
                 mine = places[begin : min(begin + limit, stop)]
                 chosen = [keys[place] for place in mine], [values[place] for place in mine]
-                yield Sorted(int(ordered[start]), *chosen)
+                yield Entries(int(ordered[start]), *chosen)
 
 
 def _divided(groups: _Groups, count: int) -> list[_Groups]:
@@ -225,31 +213,13 @@ def _old_keys(frame: _Frame) -> list[Hashable]:
     return KEY_SERIALIZER.decode_many(frame.old, frame.entries)
 
 
-def _entries(parts: Iterator[_Part[V]]) -> tuple[list[Hashable], list[V]]:
-    held: dict[Hashable, V] = {}
-    for part in parts:
-        if part.removed:
-            for key in part.keys:
-                held.pop(key, None)
-        else:
-            held.update(zip(part.keys, part.others, strict=True))
-    return list(held), list(held.values())
+def _in_time(keys: list[Hashable], timestamps: list[int]) -> tuple[list[Hashable], list[int]]:
+    order = sorted(range(len(keys)), key=timestamps.__getitem__)
+    return [keys[place] for place in order], [timestamps[place] for place in order]
 
 
-def _timers(parts: Iterator[_Part[int]]) -> tuple[list[Hashable], list[int]]:
-    held: dict[tuple[int, Hashable], None] = {}
-    for part in parts:
-        for timer in zip(part.others, part.keys, strict=True):
-            if part.removed:
-                held.pop(timer, None)
-            else:
-                held[timer] = None
-    in_order = sorted(held, key=lambda timer: timer[0])
-    return [key for _, key in in_order], [timestamp for timestamp, _ in in_order]
-
-
-def _demand_apart(part: _Part[Hashable], before: dict[Hashable, Hashable]) -> None:
-    for new, old in zip(part.keys, part.others, strict=True):
+def _demand_apart(part: Part, before: dict[Hashable, Hashable]) -> None:
+    for new, old in zip(part.keys, part.values, strict=True):
         if before.setdefault(new, old) != old:
             raise UsageError(
                 f"the keys {shortened(before[new])} and {shortened(old)} would both become "

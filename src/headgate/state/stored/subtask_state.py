@@ -6,19 +6,17 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import chain
-from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
-from headgate.state.backend import BlobReader
+from headgate.state.backend import BlobReader, Columns, Entries, StoredFiles
 from headgate.state.canonical.table_layout import TIMER_SECTIONS
 from headgate.state.snapshots import KeyedStateHandle, StateHandle
 from headgate.state.stored.blob import StoredBlob
-from headgate.state.stored.contract import Chunk, Found, OpenSection, StoredFiles, StoredForm, ValueCodec
+from headgate.state.stored.contract import Chunk, OpenSection, StoredForm, ValueCodec
 from headgate.state.stored.families import Families
 from headgate.state.stored.tables import Tables
 
@@ -27,14 +25,9 @@ class StoredState:
     """The keyed state of one earlier subtask; closed at the end of its block.
 
     Args:
-        files: where it lies.
-        keyed: refers to it.
         max_parallelism: number of key groups that it must have been stored with; None: any.
         whole: whether files are also compared with the checksums of the metadata, for who reads all of them;
             else only what is read is verified, by the checksums inside.
-
-    Raises:
-        StorageError: something is missing or damaged.
     """
 
     def __init__(
@@ -63,11 +56,10 @@ class StoredState:
         reader: Callable[[StateHandle], BlobReader],
     ) -> StoredForm:
         if keyed.tables is not None:
-            return Tables(files, keyed)
+            return Tables(files, keyed, max_parallelism)
         if keyed.native is None:
             return StoredBlob(reader(keyed.handle))
-        folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="headgate-stored-"))
-        return Families(files.native(keyed), keyed, max_parallelism, Path(folder), self._stack)
+        return Families(files.native(keyed), max_parallelism, self._stack, keyed.size)
 
     def __enter__(self) -> StoredState:
         return self
@@ -86,14 +78,8 @@ class StoredState:
     ) -> Iterator[Chunk]:
         """The entries as they lie; later ones replace earlier ones of the same key.
 
-        Args:
-            values: how values pass.
-            names: the wanted states and kinds of timers; None: all.
-            groups: the wanted key groups; None: all.
-
-        Raises:
-            StorageError: something is missing or damaged.
-            UsageError: values cannot pass; names the state.
+        `names`: the wanted states and kinds of timers; None: all.
+        `groups`: the wanted key groups; None: all.
         """
         wanted = self._groups if groups is None else groups
         for form in self._forms:
@@ -104,14 +90,8 @@ class StoredState:
     def by_group(self, values: ValueCodec, names: Sequence[str], groups: Sequence[int]) -> dict[str, Merged]:
         """States by name, and kinds of timers by theirs, merged; one that is not stored is empty.
 
-        Args:
-            values: how values pass.
-            names: of states and kinds of timers.
-            groups: the wanted key groups, ascending.
-
-        Raises:
-            StorageError: something is missing or damaged.
-            UsageError: values cannot pass; names the state.
+        `names`: of states and kinds of timers.
+        `groups`: the wanted key groups, ascending.
         """
         forms = [form.sections(values, names) for form in self._forms]
 
@@ -132,18 +112,7 @@ class StoredState:
 def stored_chunks(
     files: StoredFiles, keyed: KeyedStateHandle, values: ValueCodec, max_parallelism: int
 ) -> Iterator[Chunk]:
-    """All entries of a subtask as they lie, every byte verified; see :meth:`StoredState.chunks`.
-
-    Args:
-        files: where they are.
-        keyed: refers to them.
-        values: how values pass.
-        max_parallelism: number of key groups that they were stored with.
-
-    Raises:
-        StorageError: something is missing or damaged.
-        UsageError: values cannot pass; names the state.
-    """
+    """All entries of a subtask as they lie, every byte verified; see :meth:`StoredState.chunks`."""
     with StoredState(files, keyed, max_parallelism, whole=True) as stored:
         yield from stored.chunks(values)
 
@@ -160,37 +129,61 @@ class Merged:
     def __init__(self, base: _Grouped, log: Sequence[tuple[_Grouped, _Grouped]], timers: bool) -> None:
         self._base, self._log, self._timers = base, log, timers
 
-    def take(self, group: int) -> tuple[list[Any], list[Any]]:
-        """Keys and values of a key group; ask in ascending order."""
-        keys, values = self._base.take(group)
+    def take(self, group: int) -> Entries:
+        """The entries of a key group; ask in ascending order."""
+        base = self._base.take(group)
         if not self._log:
-            return keys, values
-        held = {self._name(*entry): entry for entry in zip(keys, values, strict=True)}
+            return base
+        parts = [Part(False, base.keys, base.values)]
         for removed, put in self._log:
-            gone, times = removed.take(group)
-            for name in zip(gone, times, strict=True) if self._timers else gone:
-                held.pop(name, None)
-            for entry in zip(*put.take(group), strict=True):
-                held[self._name(*entry)] = entry
-        return [key for key, _ in held.values()], [value for _, value in held.values()]
+            parts.append(Part(True, *removed.take(group)[1:3]))
+            parts.append(Part(False, *put.take(group)[1:3]))
+        return Entries(group, *merged(parts, self._timers))
 
-    def _name(self, key: Any, value: Any) -> Any:
-        return (key, value) if self._timers else key
+
+class Part(NamedTuple):
+    """Some entries as they lie one after the other, or those that were removed.
+
+    Attributes:
+        values: one for each key; of removed ones the timestamps where they are timers, else nothing.
+    """
+
+    removed: bool
+    keys: list[Hashable]
+    values: list[Any]
+
+
+def merged(parts: Iterable[Part], timers: bool) -> Columns:
+    """Keys and values that are left of a base and what changed after it; the only merge of the two.
+
+    Args:
+        parts: oldest first.
+        timers: whether a key may have several entries, told apart by their values.
+    """
+    held: dict[Hashable, tuple[Hashable, Any]] = {}
+    for removed, keys, values in parts:
+        names: Iterable[Hashable] = zip(keys, values, strict=True) if timers else keys
+        if removed:
+            for name in names:
+                held.pop(name, None)
+        else:
+            held.update(zip(names, zip(keys, values, strict=True), strict=True))
+    return [key for key, _ in held.values()], [value for _, value in held.values()]
 
 
 class _Grouped:
     """Entries that ascend by key group, taken one key group after the other."""
 
-    def __init__(self, found: Iterator[Found]) -> None:
+    def __init__(self, found: Iterator[Entries]) -> None:
         self._found = found
         self._next = next(found, None)
 
-    def take(self, group: int) -> tuple[list[Any], list[Any]]:
-        """Keys and values of a key group; those of lower ones are skipped."""
-        keys, values = list[Any](), list[Any]()
+    def take(self, group: int) -> Entries:
+        """The entries of a key group; those of lower ones are skipped."""
+        taken = Entries(group, [], [])
         while self._next is not None and self._next.group <= group:
             if self._next.group == group:
-                keys += self._next.keys
-                values += self._next.values
+                taken.keys.extend(self._next.keys)
+                taken.values.extend(self._next.values)
             self._next = next(self._found, None)
-        return keys, values
+        return taken

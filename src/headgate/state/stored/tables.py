@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from functools import partial
+from collections.abc import Collection, Hashable, Iterator
+from functools import cached_property, partial
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final
 
 from headgate.common.errors import StorageError
 from headgate.serde.arrow.stored_values import close_batch
-from headgate.state.backend import BlobReader
-from headgate.state.canonical.reader import OpenTable, StoredTable, SubtaskTables, check_tables
-from headgate.state.canonical.table_layout import BYTES, TIMER_SECTIONS, TIMERS, TableInfo, stored_type
-from headgate.state.heap.heap_blob import BytesBlob
+from headgate.state.backend import BlobReader, Entries, StoredFiles
+from headgate.state.canonical.reader import OpenTable
+from headgate.state.canonical.table_layout import (
+    BYTES,
+    TIMER_SECTIONS,
+    TIMERS,
+    TableInfo,
+    section_names,
+    stored_type,
+)
+from headgate.state.heap.heap_blob import BytesBlob, Header
+from headgate.state.heap.snapshot import KEY_SERIALIZER
 from headgate.state.snapshots import KeyedStateHandle, StateTable
 from headgate.state.stored.contract import (
     TIMER_CODEC,
-    Found,
     OpenSection,
     SectionCodec,
-    StoredFiles,
     ValueCodec,
     described,
 )
@@ -28,19 +34,30 @@ from headgate.state.stored.contract import (
 _MEMORY_MAX: Final = 128 << 20
 """A table up to so many bytes is read once, into memory; a larger one twice: to verify it, then in parts."""
 
-_Entry = tuple[int, Any, Any]
+_Entry = tuple[int, Hashable, Any]
 
 
 class Tables:
     """The tables of one subtask.
 
     Args:
-        files: where they are.
-        keyed: refers to them.
+        max_parallelism: number of key groups of the operator, where no table tells it.
     """
 
-    def __init__(self, files: StoredFiles, keyed: KeyedStateHandle) -> None:
-        self._files, self._keyed = files, keyed
+    def __init__(self, files: StoredFiles, keyed: KeyedStateHandle, max_parallelism: int | None) -> None:
+        self._files, self._keyed, self._max_parallelism = files, keyed, max_parallelism
+
+    @cached_property
+    def header(self) -> Header:
+        """What the tables say of themselves; their heads have no checksum, so all bytes are verified."""
+        tables = self._keyed.tables or ()
+        for table in tables:
+            self._files.verify(table.range())
+        infos = [head_of_table(self._files, table).info for table in tables]
+        keys = infos[0].key_schema if infos else KEY_SERIALIZER.describe()
+        number = infos[0].max_parallelism if infos else self._max_parallelism or 0
+        sections = [described(name, info.schema) for info in infos for name in section_names(info)]
+        return Header(number, self._keyed.first_group, self._keyed.last_group, keys, sections, 0)
 
     def sections(self, values: ValueCodec, names: Collection[str] | None) -> list[OpenSection]:
         """See :class:`state.stored.contract.StoredForm`."""
@@ -59,22 +76,21 @@ class Tables:
 
     def _entries(
         self, table: StateTable, name: str, codec: SectionCodec, groups: Collection[int]
-    ) -> Iterator[Found]:
+    ) -> Iterator[Entries]:
         if not groups:
             return
         opened = open_table(self._files, table)
         where = self._files.where(table.range())
         try:
-            check_tables(SubtaskTables((self._keyed.first_group, self._keyed.last_group), ()), [opened])
+            opened.check_groups(self._keyed.first_group, self._keyed.last_group)
             for rows in opened.entries((min(groups), max(groups))):
                 entries = _of_section(name, zip(*rows, strict=True))
                 for group, of_group in groupby(entries, itemgetter(0)):
                     if group in groups:
                         chosen = list(of_group)
                         keys = [key for _, key, _ in chosen]
-                        yield Found(
-                            group, keys, *_passed(opened.info, codec, [value for _, _, value in chosen])
-                        )
+                        values = [value for _, _, value in chosen]
+                        yield Entries(group, keys, *_passed(opened.info, codec, values))
         except StorageError as error:
             raise StorageError(f"{where}: {error}") from None
 
@@ -99,22 +115,14 @@ def _passed(info: TableInfo, codec: SectionCodec, values: list[Any]) -> tuple[li
 
 
 def open_table(files: StoredFiles, table: StateTable) -> OpenTable:
-    """A table, verified as a whole.
-
-    Raises:
-        StorageError: it is missing or damaged, or no table of a state; names the file.
-    """
+    """A table, verified as a whole."""
     whole = table.range()
     small = whole.length <= _MEMORY_MAX
     return _open(files, table, BytesBlob(files.read(whole)) if small else files.verified(whole))
 
 
 def head_of_table(files: StoredFiles, table: StateTable) -> OpenTable:
-    """The same for who only wants to know what it is: no row may be read of it.
-
-    Raises:
-        StorageError: it is missing, or so damaged that it cannot be told; names the file.
-    """
+    """The same for who only wants to know what it is: no row may be read of it."""
     try:
         return _open(files, table, files.ranges(table.range()))
     except StorageError:
@@ -125,6 +133,6 @@ def head_of_table(files: StoredFiles, table: StateTable) -> OpenTable:
 def _open(files: StoredFiles, table: StateTable, data: BlobReader) -> OpenTable:
     where = files.where(table.range())
     try:
-        return OpenTable(StoredTable(data, table.length, table.crc32, True, where))
+        return OpenTable(data)
     except StorageError as error:
         raise StorageError(f"{where}: {error}") from None

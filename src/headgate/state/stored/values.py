@@ -9,7 +9,7 @@ canonical form.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -24,6 +24,7 @@ from headgate.serde.arrow.stored_values import (
     within,
 )
 from headgate.serde.codecs.containers import DIRECT_KEYS
+from headgate.serde.codecs.type_codec import Convert
 from headgate.serde.serializer import (
     Buffer,
     TypeSerializer,
@@ -37,6 +38,8 @@ from headgate.state.heap.restore import value_reader
 from headgate.state.state_names import is_stamps
 from headgate.state.stored.contract import SectionCodec
 from headgate.state.targets import Target
+
+V = TypeVar("V")
 
 GIVE_PROGRAM: Final = "give the program: name it behind the target"
 """What `headgate savepoint reslice` lacks."""
@@ -146,29 +149,29 @@ class KeysOnly:
         return PlainValues().targets(stored)
 
 
-def _no_values(_: Buffer, __: int) -> list[Any]:
+def _no_values(_: Buffer, __: int) -> list[None]:
     return []
 
 
-class _AsDescribed(SimpleTypeSerializerSnapshot[Any]):
+class _AsDescribed(SimpleTypeSerializerSnapshot[V]):
     """Of a serializer that was made for the very description that is judged by it."""
 
     def resolve_schema_compatibility(
-        self, old: TypeSerializerSnapshot[Any]
-    ) -> TypeSerializerSchemaCompatibility[Any]:
+        self, old: TypeSerializerSnapshot[V]
+    ) -> TypeSerializerSchemaCompatibility[V]:
         """As is."""
         return TypeSerializerSchemaCompatibility.compatible_as_is()
 
 
-class _OfDescription(TypeSerializer[Any]):
+class _OfDescription(TypeSerializer[V]):
     """One that no program declares: it takes values as they are described."""
 
-    def snapshot(self) -> TypeSerializerSnapshot[Any]:
+    def snapshot(self) -> TypeSerializerSnapshot[V]:
         """What judges is asked for it; nothing stores it, as the description stays that of the values."""
         return _AsDescribed(lambda: self)
 
 
-class PlainSerializer(_OfDescription):
+class PlainSerializer(_OfDescription[V]):
     """Plain values of a stored description.
 
     Example:
@@ -183,40 +186,40 @@ class PlainSerializer(_OfDescription):
         self._stored = stored
         self.name = str(stored["kind"])
 
-    def encode_many(self, values: Sequence[Any]) -> bytes:
+    def encode_many(self, values: Sequence[V]) -> bytes:
         """The batch."""
         return close_batch(self._stored, values if isinstance(values, list) else list(values))
 
-    def decode_many(self, data: Buffer, count: int) -> list[Any]:
+    def decode_many(self, data: Buffer, count: int) -> list[V]:
         """The plain values."""
         return open_batch(self._stored, bytes(data), count)
 
 
-class OpaqueValues(_OfDescription):
+class OpaqueValues(_OfDescription[bytes]):
     """Batches of one value each, which nobody looks into."""
 
     name = "bytes"
 
-    def encode_many(self, values: Sequence[Any]) -> bytes:
+    def encode_many(self, values: Sequence[bytes]) -> bytes:
         """The one."""
         (value,) = values
         return bytes(value)
 
-    def decode_many(self, data: Buffer, count: int) -> list[Any]:
+    def decode_many(self, data: Buffer, count: int) -> list[bytes]:
         """The one."""
         return [bytes(data)]
 
 
-class Nothing(_OfDescription):
+class Nothing(_OfDescription[None]):
     """Values that nobody wants."""
 
     name = "nothing"
 
-    def encode_many(self, values: Sequence[Any]) -> bytes:
+    def encode_many(self, values: Sequence[None]) -> bytes:
         """No bytes."""
         return b""
 
-    def decode_many(self, data: Buffer, count: int) -> list[Any]:
+    def decode_many(self, data: Buffer, count: int) -> list[None]:
         """None for each."""
         return [None] * count
 
@@ -237,7 +240,11 @@ class _Key:
         return hash(self._bytes)
 
 
-class PlainMaps(_OfDescription):
+Maps = dict[_Key, Any]
+"""The plain values of one map."""
+
+
+class PlainMaps(_OfDescription[Maps]):
     """Maps as dicts of plain keys and values, for a backend that keeps their entries apart."""
 
     def __init__(self, key: Description, value: Description) -> None:
@@ -246,22 +253,22 @@ class PlainMaps(_OfDescription):
         self._settle = settling(key), settling(value)
         self.name = "map"
 
-    def encode_many(self, values: Sequence[Any]) -> bytes:
+    def encode_many(self, values: Sequence[Maps]) -> bytes:
         """The batch."""
         return close_batch(self._stored, [self._plain(entries) for entries in values])
 
-    def decode_many(self, data: Buffer, count: int) -> list[Any]:
+    def decode_many(self, data: Buffer, count: int) -> list[Maps]:
         """A dict for each."""
         return [self._entries(plain) for plain in open_batch(self._stored, bytes(data), count)]
 
-    def _entries(self, plain: Any) -> dict[_Key, Any]:
+    def _entries(self, plain: Any) -> Maps:
         held = plain.plain if type(plain) is Beyond else plain
         pairs = list(held.items()) if self._direct else held
         if type(plain) is Beyond:
             pairs = [(within(key), within(value)) for key, value in pairs]
         return {_Key(key): value for key, value in pairs}
 
-    def _plain(self, entries: Mapping[_Key, Any]) -> Any:
+    def _plain(self, entries: Maps) -> Any:
         make = dict if self._direct else list
         pairs = [(key.plain, value) for key, value in entries.items()]
         if not any(type(part) is Beyond for pair in pairs for part in pair):
@@ -269,7 +276,7 @@ class PlainMaps(_OfDescription):
         return Beyond(make((_settled(k, self._settle[0]), _settled(v, self._settle[1])) for k, v in pairs))
 
 
-def _settled(part: Any, settle: Any) -> Any:
+def _settled(part: Any, settle: Convert | None) -> Any:
     if type(part) is Beyond:
         return part.plain
     return part if settle is None else settle(part)

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from headgate.api.declared.keyed_states import StateDescriptor, StateKind, StateTtl
+from headgate.common.plain_data import Description
 from headgate.core.timers import TimerQueue
-from headgate.state.backend import BlobReader, KeyedBackend, MigrationProgress, PendingSnapshot, StoredValue
+from headgate.state.backend import (
+    Items,
+    KeyedBackend,
+    MigrationProgress,
+    PendingSnapshot,
+    Stored,
+    StoredValue,
+)
 from headgate.state.peek import stored_value
 from headgate.state.targets import Target
 from headgate.state.ttl.cleanup import SnapshotCleanup, StateCut
@@ -39,15 +47,10 @@ class TtlKeyedBackend:
     """Keyed state of one operator subtask, of which some states have a time to live.
 
     Args:
-        backend: keeps them and their stamps.
         descriptors: the declared states, by name, as the program wrote them.
-        processing_time: gives wall-clock ms.
-        event_time: gives the watermark in force.
 
     Attributes:
         handles: one live handle per declared state; the stamps are not among them.
-        event_timers: of the backend.
-        processing_timers: of the backend.
     """
 
     def __init__(
@@ -58,8 +61,8 @@ class TtlKeyedBackend:
         event_time: Clock,
     ) -> None:
         self._backend = backend
-        self.event_timers: TimerQueue[Any] = backend.event_timers
-        self.processing_timers: TimerQueue[Any] = backend.processing_timers
+        self.event_timers: TimerQueue[Hashable] = backend.event_timers
+        self.processing_timers: TimerQueue[Hashable] = backend.processing_timers
         clocks = {"processing": processing_time, "event": event_time}
         self._states = {
             name: _state(backend, descriptor, clocks[descriptor.ttl.time])
@@ -81,7 +84,7 @@ class TtlKeyedBackend:
         """See :class:`KeyedBackend`; stamps are among them."""
         return self._backend.targets
 
-    def bind(self, key: Any) -> None:
+    def bind(self, key: Hashable) -> None:
         """Make `key` the current key of every handle."""
         for handle in self.handles.values():
             handle.bind(key)
@@ -91,21 +94,21 @@ class TtlKeyedBackend:
         for handle in self.handles.values():
             handle.store()
 
-    def prefetch(self, keys: Iterable[Any]) -> None:
+    def prefetch(self, keys: Iterable[Hashable]) -> None:
         """See :class:`KeyedBackend`; values and stamps."""
         self._backend.prefetch(keys)
 
-    def keys(self, name: str) -> Iterable[Any]:
+    def keys(self, name: str) -> Iterable[Hashable]:
         """See :class:`KeyedBackend`; without keys of which all is over. Bind a key anew before its use."""
         state = self._states.get(name)
         keys = self._backend.keys(name)
         return keys if state is None else filter(state.handle.holds, keys)
 
-    def scan(self, name: str) -> Iterator[tuple[Any, Any]]:
+    def scan(self, name: str) -> Items:
         """See :class:`KeyedBackend`; what is over is among it."""
         return self._backend.scan(name)
 
-    def peek(self, name: str, key: Any) -> StoredValue | None:
+    def peek(self, name: str, key: Hashable) -> StoredValue | None:
         """See :class:`KeyedBackend`; what is over is not shown, whatever reads of the program may see."""
         state = self._states.get(name)
         if state is None:
@@ -113,7 +116,7 @@ class TtlKeyedBackend:
         living = state.handle.living(key)
         return None if living is ABSENT else stored_value(name, state.target, living)
 
-    def state_types(self) -> dict[str, Any]:
+    def state_types(self) -> dict[str, Description]:
         """State name -> kind and description of its serializers, for the checkpoint's metadata."""
         return self._backend.state_types()
 
@@ -133,9 +136,9 @@ class TtlKeyedBackend:
         """See :class:`KeyedBackend`."""
         return self._backend.migration_progress()
 
-    def restore(self, blobs: Iterable[BlobReader | bytes]) -> None:
+    def restore(self, stored: Iterable[Stored]) -> None:
         """See :class:`KeyedBackend`. Entries without stamps count as written when it is over."""
-        self._backend.restore(blobs)
+        self._backend.restore(stored)
         for state in self._states.values():
             state.handle.expiry.begin()
             if state.sweep is not None:

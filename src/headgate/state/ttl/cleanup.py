@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, TypeVar
 
 from headgate.api.declared.keyed_states import StateKind
+from headgate.state.backend import Columns
 from headgate.state.ttl.expiry import Expiry
-
-Columns = tuple[list[Any], list[Any]]
 
 
 class SnapshotCleanup:
@@ -22,11 +21,11 @@ class SnapshotCleanup:
     """
 
     def __init__(self, cuts: Mapping[str, StateCut]) -> None:
-        self._filters: dict[str, Callable[[list[Any], list[Any]], Columns]] = {}
+        self._filters: dict[str, Callable[[list[Hashable], list[Any]], Columns]] = {}
         for cut in cuts.values():
             self._filters |= {cut.stamps_name: cut.of_stamps, cut.name: cut.of_values}
 
-    def __call__(self, name: str, keys: list[Any], values: list[Any]) -> Columns:
+    def __call__(self, name: str, keys: list[Hashable], values: list[Any]) -> Columns:
         """The entries of section `name` that are to be written."""
         keep = self._filters.get(name)
         return (keys, values) if keep is None else keep(keys, values)
@@ -36,9 +35,6 @@ class StateCut:
     """One state at the cut.
 
     Args:
-        name: of the state.
-        stamps_name: of its stamps.
-        kind: one of :class:`StateKind`.
         expiry: with its clock standing still.
         size: how many bytes stored values take.
 
@@ -54,10 +50,10 @@ class StateCut:
         self.name, self.stamps_name = name, stamps_name
         self._over, self._size = expiry.over, size
         self._split, self._without = _PARTS.get(kind, (_one_stamp, _no_value))
-        self._stamps: dict[Any, Any] = {}
+        self._stamps: dict[Hashable, Any] = {}
         self.seen = self.expired = self.expired_bytes = 0
 
-    def of_stamps(self, keys: list[Any], stamps: list[Any]) -> Columns:
+    def of_stamps(self, keys: list[Hashable], stamps: list[Any]) -> Columns:
         """The stamps of entries that live."""
         kept: Columns = ([], [])
         for key, stored in zip(keys, stamps, strict=True):
@@ -70,7 +66,7 @@ class StateCut:
                 kept[1].append(alive)
         return kept
 
-    def of_values(self, keys: list[Any], values: list[Any]) -> Columns:
+    def of_values(self, keys: list[Hashable], values: list[Any]) -> Columns:
         """The values that live."""
         if not self._stamps:
             return keys, values
@@ -88,6 +84,7 @@ class StateCut:
         return kept
 
 
+V = TypeVar("V")
 Over = Callable[[int], bool]
 
 
@@ -95,7 +92,7 @@ def _one_stamp(stamp: int, over: Over) -> tuple[int, int | None]:
     return 1, None if over(stamp) else stamp
 
 
-def _no_value(value: Any, _stamp: int, _over: Over) -> tuple[int, Any, Any]:
+def _no_value(value: V, _stamp: int, _over: Over) -> tuple[int, None, V]:
     return 1, None, value
 
 
@@ -104,19 +101,21 @@ def _list_stamps(stamps: list[int], over: Over) -> tuple[int, list[int] | None]:
     return len(stamps), stamps if len(alive) == len(stamps) else alive or None
 
 
-def _list_values(elements: list[Any], stamps: list[int], over: Over) -> tuple[int, Any, Any]:
+def _list_values(elements: list[V], stamps: list[int], over: Over) -> tuple[int, list[V] | None, list[V]]:
     undated = len(elements) - len(stamps)
     gone = [False] * undated + [over(stamp) for stamp in stamps]
     alive = [element for element, out in zip(elements, gone, strict=True) if not out]
     return sum(gone), alive or None, [element for element, out in zip(elements, gone, strict=True) if out]
 
 
-def _map_stamps(stamps: dict[Any, int], over: Over) -> tuple[int, dict[Any, int] | None]:
+def _map_stamps(stamps: dict[Hashable, int], over: Over) -> tuple[int, dict[Hashable, int] | None]:
     alive = {key: stamp for key, stamp in stamps.items() if not over(stamp)}
     return len(stamps), stamps if len(alive) == len(stamps) else alive or None
 
 
-def _map_values(entries: dict[Any, Any], stamps: dict[Any, int], over: Over) -> tuple[int, Any, Any]:
+def _map_values(
+    entries: dict[Hashable, V], stamps: dict[Hashable, int], over: Over
+) -> tuple[int, dict[Hashable, V] | None, dict[Hashable, V]]:
     gone = {key: value for key, value in entries.items() if key in stamps and over(stamps[key])}
     alive = {key: value for key, value in entries.items() if key not in gone}
     return len(gone), alive or None, gone

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final, Generic
 
+from headgate.api.declared.aggregate import ACC, IN, OUT
 from headgate.api.declared.keyed_states import AggregateFunction, StateDescriptor, StateKind, StateTtl
 from headgate.state.state_names import STAMPS
 
@@ -67,11 +68,11 @@ def _nothing() -> None:
     return None
 
 
-def _absent() -> Any:
+def _absent() -> bytes:
     return ABSENT
 
 
-class Accumulators:
+class Accumulators(Generic[IN, ACC, OUT]):
     """An aggregating function whose result is the accumulator, so that `get` tells None only without one.
 
     Its other methods are the user's own, so that errors name them.
@@ -79,10 +80,10 @@ class Accumulators:
 
     __slots__ = ("add", "create_accumulator")
 
-    def __init__(self, function: AggregateFunction[Any, Any, Any]) -> None:
+    def __init__(self, function: AggregateFunction[IN, ACC, OUT]) -> None:
         self.create_accumulator = function.create_accumulator
         self.add = function.add
 
-    def get_result(self, accumulator: Any) -> Any:
+    def get_result(self, accumulator: ACC) -> ACC:
         """The accumulator itself."""
         return accumulator

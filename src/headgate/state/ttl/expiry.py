@@ -17,7 +17,6 @@ class Expiry:
     `origin`: the moment at which the restore was over, or the first watermark after it.
 
     Args:
-        ttl: the declaration.
         read_clock: gives ms; before event time is known the least time there is.
 
     Attributes:

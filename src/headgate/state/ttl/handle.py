@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, Final
 
 from headgate.state.ttl.expiry import Counts, Expiry
@@ -18,8 +18,6 @@ class TtlHandle(ABC):
     Args:
         values: the backend's handle of the values.
         stamps: its handle of the stamps.
-        expiry: when entries are over.
-        counts: what is found out about the state.
 
     Attributes:
         sweep: called before each key; looks for entries that are over.
@@ -32,9 +30,9 @@ class TtlHandle(ABC):
     def __init__(self, values: Any, stamps: Any, expiry: Expiry, counts: Counts) -> None:
         self.values, self.stamps = values, stamps
         self.expiry, self.counts = expiry, counts
-        self.sweep: Callable[[], object] = expiry.tick
+        self.sweep: Callable[[], int | None] = expiry.tick
 
-    def bind(self, key: Any) -> None:
+    def bind(self, key: Hashable) -> None:
         """Make `key` the current key."""
         self.sweep()
         self.values.bind(key)
@@ -51,22 +49,22 @@ class TtlHandle(ABC):
             handle.clear()
             handle.store()
 
-    def peek(self, key: Any) -> Any:
+    def peek(self, key: Hashable) -> Any:
         """What a read of `key` would give, without the effects of a read; for tests. The key stays bound."""
         self._take(key)
         return self._visible()
 
-    def holds(self, key: Any) -> bool:
+    def holds(self, key: Hashable) -> bool:
         """Whether a read of `key` would find anything, without the effects of a read. The key stays bound."""
         self._take(key)
         return self._holds()
 
-    def living(self, key: Any) -> Any:
+    def living(self, key: Hashable) -> Any:
         """What is stored under `key` and is not over, or ABSENT; without effects. The key stays bound."""
         self._take(key)
         return self._living()
 
-    def tidy(self, key: Any) -> None:
+    def tidy(self, key: Hashable) -> None:
         """Remove what is over of `key`, and give stamps to what has none. The key stays bound."""
         self.values.bind(key)
         self.stamps.bind(key)
@@ -74,7 +72,7 @@ class TtlHandle(ABC):
         self.counts.expired_stored += over
         self.counts.removed += over
 
-    def _take(self, key: Any) -> None:
+    def _take(self, key: Hashable) -> None:
         self.expiry.tick()
         self.values.bind(key)
         self.stamps.bind(key)

@@ -4,30 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import compress
-from typing import Any
+from typing import Any, Generic
 
+from headgate.api.declared.keyed_states import V
 from headgate.common.time import WATERMARK_MIN
 from headgate.state.ttl.declared import ABSENT
 from headgate.state.ttl.handle import TtlHandle
 
 
-class TtlListState(TtlHandle):
+class TtlListState(TtlHandle, Generic[V]):
     """List state. The stamps are in the order of the elements; elements without a stamp are in front."""
 
     __slots__ = ()
 
-    def add(self, value: Any) -> None:
+    def add(self, value: V) -> None:
         """Append one element."""
         self.values.add(value)
         self.stamps.add(self.expiry.now)
 
-    def extend(self, values: Iterable[Any]) -> None:
+    def extend(self, values: Iterable[V]) -> None:
         """Append several elements."""
         added = list(values)
         self.values.extend(added)
         self.stamps.extend([self.expiry.now] * len(added))
 
-    def get(self) -> list[Any]:
+    def get(self) -> list[V]:
         """A copy of the elements; empty when there are none."""
         elements, stamps, alive = self._state()
         kept = elements
@@ -41,7 +42,7 @@ class TtlListState(TtlHandle):
             self.stamps.update(map(self.expiry.renewed, compress(stamps, alive)))
         return elements if self.expiry.show_expired else kept
 
-    def update(self, values: Iterable[Any]) -> None:
+    def update(self, values: Iterable[V]) -> None:
         """Replace the whole list."""
         elements = list(values)
         self.values.update(elements)
@@ -53,9 +54,9 @@ class TtlListState(TtlHandle):
         untidy = WATERMARK_MIN in stamps or oldest <= self.expiry.limit
         return len(stamps), untidy, oldest
 
-    def _state(self) -> tuple[list[Any], list[int], list[bool]]:
+    def _state(self) -> tuple[list[V], list[int], list[bool]]:
         """Elements, times of writing, and which live."""
-        elements: list[Any] = self.values.get()
+        elements: list[V] = self.values.get()
         stored = self.stamps.get() if elements else []
         expiry = self.expiry
         stamps = [expiry.origin] * (len(elements) - len(stored)) + [expiry.since(stamp) for stamp in stored]
@@ -76,6 +77,6 @@ class TtlListState(TtlHandle):
     def _holds(self) -> bool:
         return bool(self._visible())
 
-    def _visible(self) -> list[Any]:
+    def _visible(self) -> list[V]:
         elements, _, alive = self._state()
         return elements if self.expiry.show_expired else list(compress(elements, alive))

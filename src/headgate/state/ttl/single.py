@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Generic
 
-from headgate.api.declared.keyed_states import AggregateFunction
+from headgate.api.declared.aggregate import ACC, OUT
+from headgate.api.declared.keyed_states import AggregateFunction, V
 from headgate.common.time import WATERMARK_MIN
 from headgate.state.ttl.declared import ABSENT
 from headgate.state.ttl.expiry import Counts, Expiry
@@ -75,32 +76,30 @@ class TtlSingleState(TtlHandle):
             stamps.store()
 
 
-class TtlValueState(TtlSingleState):
+class TtlValueState(TtlSingleState, Generic[V]):
     """Value state whose values end.
 
     Args:
         values: see :class:`TtlHandle`; reads as ABSENT where there is no entry.
-        stamps: see there.
-        expiry: see there.
-        counts: see there.
         make_default: gives what a key without an entry reads as.
     """
 
     __slots__ = ("_default", "_make_default")
 
     def __init__(
-        self, values: Any, stamps: Any, expiry: Expiry, counts: Counts, make_default: Callable[[], Any]
+        self, values: Any, stamps: Any, expiry: Expiry, counts: Counts, make_default: Callable[[], V]
     ) -> None:
         super().__init__(values, stamps, expiry, counts)
         self._make_default = make_default
         self._default = make_default()
 
     @property
-    def value(self) -> Any:
+    def value(self) -> V:
         """The current key's value."""
         expiry, stamp = self.expiry, self.stamps.value
         if stamp is not None and stamp > expiry.limit and not expiry.refresh:  # as most reads are
-            return self.values.value
+            value: V = self.values.value
+            return value
         value = self._read()
         if value is not ABSENT:
             return value
@@ -112,7 +111,7 @@ class TtlValueState(TtlSingleState):
         return default
 
     @value.setter
-    def value(self, value: Any) -> None:
+    def value(self, value: V) -> None:
         if value is self._default and self.values.immutable:
             self.clear()
             return
@@ -132,12 +131,12 @@ class TtlValueState(TtlSingleState):
         return self._make_default() if held is ABSENT else held
 
 
-class TtlReducingState(TtlSingleState):
+class TtlReducingState(TtlSingleState, Generic[V]):
     """Reducing state; what is over counts as empty."""
 
     __slots__ = ()
 
-    def add(self, value: Any) -> None:
+    def add(self, value: V) -> None:
         """Reduce `value` into what is there."""
         if self._held() is not ABSENT and self.expiry.over(self.stamps.value):
             self._drop()
@@ -162,15 +161,11 @@ class TtlReducingState(TtlSingleState):
         return held
 
 
-class TtlAggregatingState(TtlReducingState):
+class TtlAggregatingState(TtlReducingState[V], Generic[V, ACC, OUT]):
     """Aggregating state; an accumulator that is over counts as empty.
 
     Args:
         values: see :class:`TtlHandle`; `get` gives the accumulator.
-        stamps: see there.
-        expiry: see there.
-        counts: see there.
-        function: tells the result.
     """
 
     __slots__ = ("_function",)
@@ -181,7 +176,7 @@ class TtlAggregatingState(TtlReducingState):
         stamps: Any,
         expiry: Expiry,
         counts: Counts,
-        function: AggregateFunction[Any, Any, Any],
+        function: AggregateFunction[V, ACC, OUT],
     ) -> None:
         super().__init__(values, stamps, expiry, counts)
         self._function = function

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable
 from itertools import islice
 from typing import Any, Final
 
 from headgate.common.time import WATERMARK_MIN
+from headgate.state.backend import Items
 from headgate.state.ttl.handle import TtlHandle
 
 REST_SHARE: Final = 8
 """A pass begins no sooner than this part of the duration after the last one began, so that a state in which
 something is over at any time is not walked through without end."""
-
-Entries = Iterator[tuple[Any, Any]]
 
 
 class Sweep:
@@ -31,22 +30,20 @@ class Sweep:
 
     Args:
         handle: of the state; its own `sweep` is this one's :meth:`step`.
-        stamps: begins a walk over keys and stored stamps.
-        values: begins a walk over keys and stored values.
         per_record: keys looked at in one step.
     """
 
     def __init__(
         self,
         handle: TtlHandle,
-        stamps: Callable[[], Entries],
-        values: Callable[[], Entries],
+        stamps: Callable[[], Items],
+        values: Callable[[], Items],
         per_record: int,
     ) -> None:
         self._handle, self._expiry, self._counts = handle, handle.expiry, handle.counts
         self._stamps, self._values = stamps, values
         self._per_record = per_record
-        self._entries: Entries | None = None
+        self._entries: Items | None = None
         self._dating = False
         self._began = self._rest_until = self._oldest = WATERMARK_MIN
 
@@ -76,7 +73,7 @@ class Sweep:
         self._entries = self._stamps()
         self._began = self._oldest = now
 
-    def _look(self, key: Any, held: Any) -> None:
+    def _look(self, key: Hashable, held: Any) -> None:
         entries, untidy, oldest = self._handle.judge(held)
         self._counts.seen += entries
         if untidy:

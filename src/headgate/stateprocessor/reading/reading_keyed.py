@@ -52,7 +52,8 @@ def _of_groups(
     stamps = None if shape.stamps is None else states.pop(shape.stamps)
     for group in groups:
         keys, values = _entries(states, group)
-        told = None if stamps is None else dict(zip(*stamps.take(group), strict=True))
+        dated = None if stamps is None else stamps.take(group)
+        told = None if dated is None else dict(zip(dated.keys, dated.values, strict=True))
         for piece in shape.rows.pieces(values, ROWS) if keys else ():
             batch = shape.rows.batch(group, keys[piece], values[piece])
             if told is not None:
@@ -70,8 +71,7 @@ def _sections(shape: Shape) -> list[str]:
 def _entries(states: Mapping[str, Merged], group: int) -> tuple[list[Hashable], list[Any]]:
     keys, values = list[Hashable](), list[Any]()
     for name, state in states.items():
-        more_keys, more_values = state.take(group)
-        domain = TIMER_SECTIONS.get(name)
-        keys += more_keys
-        values += more_values if domain is None else [(domain, timestamp) for timestamp in more_values]
+        found, domain = state.take(group), TIMER_SECTIONS.get(name)
+        keys += found.keys
+        values += found.values if domain is None else [(domain, timestamp) for timestamp in found.values]
     return keys, values

@@ -57,7 +57,7 @@ class KeyRows:
         description = key_description(sample)
         assert description is not None, "every kind of key in the list has a column"
         self.description = description
-        parts = [description] if self._one else description["of"]
+        parts = [description] if self._one else mappings_in(description, "of")
         self._fits = [
             fit_of(part, given, name) for part, given, name in zip(parts, types, names, strict=True)
         ]

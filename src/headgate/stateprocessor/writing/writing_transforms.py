@@ -17,9 +17,9 @@ from headgate.checkpoint.stored_files import DiskFiles
 from headgate.common.errors import UsageError
 from headgate.common.keys.keygroups import key_group, shortened
 from headgate.serde.arrow.stored_values import open_batch
+from headgate.state.backend import Entries
 from headgate.state.canonical.key_columns import key_description
 from headgate.state.canonical.table_layout import BYTES, row_of, stored_type
-from headgate.state.canonical.writer import Part
 from headgate.state.snapshots import Inline, KeyedStateHandle, StateTable
 from headgate.state.stored.subtask_state import stored_chunks
 from headgate.state.stored.values import DeclaredValues
@@ -77,7 +77,7 @@ class TransformTask:
             finally:
                 table.close()
 
-    def _parts(self, index: int, new: Target) -> Iterator[Part]:
+    def _parts(self, index: int, new: Target) -> Iterator[Entries]:
         groups, table = self.tables[index]
         old = target_of(self.transform.before)
         keyed = KeyedStateHandle(*groups, Inline(b""), table.length, tables=[table])
@@ -86,7 +86,7 @@ class TransformTask:
         for chunk in stored_chunks(DiskFiles(disk), keyed, declared, self.place.max_parallelism):
             values = [self._new(key, value) for key, value in zip(chunk.keys, chunk.values, strict=True)]
             group = key_group(chunk.keys[0], self.place.max_parallelism)
-            yield Part(group, chunk.size, chunk.keys, _plain(new, values))
+            yield Entries(group, chunk.keys, _plain(new, values), chunk.size)
 
     def _new(self, key: Hashable, value: Any) -> Any:
         try:

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 import headgate as hg
 from headgate.api.declared.keyed_states import declared_state
 from headgate.serde.resolve import serializer_for
-from headgate.state.canonical.reader import StoredTable, SubtaskTables, restored_tables
 from headgate.state.canonical.table_layout import TableInfo
 from headgate.state.canonical.writer import write_tables
 from headgate.state.heap.backend import HeapKeyedBackend
 from headgate.state.heap.heap_blob import BytesBlob, read_header
 from headgate.state.targets import Target, target_of
+from tests.stored_tables import SubtaskTables, Table, restored_tables
 
 GROUPS = 16
 ALL = (0, GROUPS - 1)
@@ -155,7 +155,7 @@ class Written:
         return SubtaskTables(
             self.groups,
             [
-                StoredTable(BytesBlob(self.files[table.info.name]), table.length, table.crc32)
+                Table(table.info.name, self.files[table.info.name], table.length, table.crc32)
                 for table in self.tables
             ],
         )

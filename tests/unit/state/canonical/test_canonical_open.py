@@ -30,9 +30,9 @@ from canonical_samples import (
 
 from headgate.common.errors import StorageError, UsageError
 from headgate.common.keys.keygroups import key_group
-from headgate.state.canonical.reader import StoredTable, SubtaskTables, restored_tables, verify
 from headgate.state.canonical.writer import write_tables
 from headgate.state.heap.heap_blob import BytesBlob
+from tests.stored_tables import SubtaskTables, Table, restored_tables
 
 ENTRIES: list[Entry] = [
     ("total", "a", 5),
@@ -156,10 +156,10 @@ def test_tables_of_stamps_are_skipped_where_the_program_declares_none(written: W
 # -- damage
 
 
-def refused(data: bytes, stored: StoredTable | None = None, why: str = "") -> None:
+def refused(data: bytes, stored: Table | None = None, why: str = "") -> None:
     """A file is refused before a row of it is given away."""
     whole = Written.stored(Written(blob_of(heap([("total", 1, 5)])))).tables[0] if stored is None else stored
-    part = SubtaskTables(ALL, [whole._replace(file=BytesBlob(data))])
+    part = SubtaskTables(ALL, [whole._replace(data=data)])
     with pytest.raises(StorageError, match=why) as caught:
         list(restored_tables([part], targets_of(STATES), ALL, GROUPS))
     assert "\n" not in str(caught.value)
@@ -168,25 +168,26 @@ def refused(data: bytes, stored: StoredTable | None = None, why: str = "") -> No
 def test_every_flipped_bit_is_found_by_the_checksum(written: Written) -> None:
     """Before Parquet sees a byte of it."""
     (stored,) = Written(blob_of(heap([("seen", 1, ["a"])]))).stored().tables
-    data = stored.file.read(0, stored.length)
+    data = stored.data
     for place in range(len(data)):
         damaged = bytearray(data)
         damaged[place] ^= 1 << place % 8
         with pytest.raises(StorageError, match=r"is damaged: .* checksum"):
-            verify(stored._replace(file=BytesBlob(bytes(damaged))))
+            part = SubtaskTables(ALL, [stored._replace(data=bytes(damaged))])
+            list(restored_tables([part], targets_of(STATES), ALL, GROUPS))
     refused(bytes(damaged), stored, r"is damaged: .* checksum")
 
 
 @pytest.mark.parametrize("cut", [0, 1, 100])
 def test_files_of_another_length_are_refused(cut: int) -> None:
-    """Cut short, or with something behind."""
+    """Cut short, or with other bytes in between."""
     (stored,) = Written(blob_of(heap([("total", 1, 5)]))).stored().tables
-    data = stored.file.read(0, stored.length)
-    refused(data[: stored.length - cut - 1], stored, "is damaged")
-    refused(data + bytes(cut + 1), stored, "is damaged")
+    data = stored.data
+    refused(data[: stored.length - cut - 1], stored, "is truncated")
+    refused(bytes(cut + 1) + data, stored, "is damaged")
 
 
-def as_stored(data: bytes) -> StoredTable:
+def as_stored(data: bytes) -> Table:
     """A file with the checksum that it has: nothing is wrong with its bytes."""
     (table,) = Written(blob_of(heap([("total", 1, 5)]))).stored().tables
 

@@ -29,13 +29,16 @@ from hypothesis import given, settings
 
 import headgate as hg
 from headgate.api.declared.keyed_states import declared_state
+from headgate.checkpoint.stored_files import DiskFiles
 from headgate.common.errors import InternalError, UsageError
 from headgate.common.keys.keygroups import key_group, key_group_range
-from headgate.state.canonical.reader import SubtaskTables, restored_tables
+from headgate.state.backend import BlobReader
 from headgate.state.heap.heap_blob import BytesBlob
-from headgate.state.heap.restore import restored_sections
 from headgate.state.rocksdb.backend import RocksKeyedBackend
 from headgate.state.rocksdb.rocksdb_memory import LIMIT_MIN, RocksMemory
+from headgate.state.snapshots import StateHandle
+from tests.stored_tables import SubtaskTables, restored_tables
+from tests.stored_tables import restored as restored_blobs
 
 MANY: list[Entry] = [
     *(("total", key, key * 3) for key in range(200)),
@@ -48,7 +51,7 @@ MANY: list[Entry] = [
 
 def of_blob(blob: bytes, groups: tuple[int, int] = ALL) -> list[Entry]:
     """The entries of a stored blob, as every restore reads them."""
-    sections = restored_sections([BytesBlob(blob)], targets_of(STATES), groups, GROUPS)
+    sections = restored_blobs([BytesBlob(blob)], targets_of(STATES), groups, GROUPS)
     return [(name, k, v) for name, keys, values in sections for k, v in zip(keys, values, strict=True)]
 
 
@@ -113,17 +116,28 @@ def test_key_groups_move_to_another_parallelism(old: int, new: int) -> None:
     assert sorted(alike(found)) == sorted(alike(of_blob(blob_of(heap(MANY)))))
 
 
-def test_only_the_row_groups_that_are_needed_are_read() -> None:
+class Watched:
+    """The bytes of a verified file, whose reads are counted."""
+
+    def __init__(self, files: WatchedFiles, blob: BlobReader) -> None:
+        self._files, self._blob, self.size = files, blob, blob.size
+
+    def read(self, offset: int, length: int) -> bytes:
+        WatchedFiles.read_bytes += length
+        return self._blob.read(offset, length)
+
+
+class WatchedFiles(DiskFiles):
+    """Counts what is read of files after they were verified."""
+
+    read_bytes = 0
+
+    def verified(self, handle: StateHandle) -> Any:
+        return Watched(self, super().verified(handle))
+
+
+def test_only_the_row_groups_that_are_needed_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """A row group ends where a key group does, and its statistics tell which it has."""
-
-    class Watched(BytesBlob):
-        read_bytes = 0
-
-        def read(self, offset: int, length: int) -> bytes:
-            data = super().read(offset, length)
-            self.read_bytes += len(data)
-            return data
-
     written = Written(
         blob_of(heap([("seen", key, [sha256(bytes(key)).hexdigest()]) for key in range(8000)])), rows=400
     )
@@ -138,14 +152,14 @@ def test_only_the_row_groups_that_are_needed_are_read() -> None:
     assert len(ends) == GROUPS
     assert all(low == high == number for number, (low, high) in enumerate(ends))
     (stored,) = written.stored().tables
-    blob = Watched(written.files["seen"])
-    part = SubtaskTables(ALL, [stored._replace(file=blob)])
-    sections = restored_tables([part], targets_of(STATES), (3, 3), GROUPS)
+    monkeypatch.setattr("headgate.state.stored.tables._MEMORY_MAX", 0)
+    part = SubtaskTables(ALL, [stored])
+    sections = restored_tables([part], targets_of(STATES), (3, 3), GROUPS, WatchedFiles)
     assert sum(len(keys) for _, keys, _ in sections) == sum(
         key_group(key, GROUPS) == 3 for key in range(8000)
     )
-    # Once all of it for the checksum, then the footer and a sixteenth.
-    assert blob.read_bytes - stored.length < stored.length / 2
+    # Besides all of it for the checksum: the footer and a sixteenth.
+    assert WatchedFiles.read_bytes < stored.length / 2
 
 
 def test_row_groups_end_between_keys() -> None:

@@ -16,10 +16,9 @@ from headgate.records.row_batch import RowBatch
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator
 from headgate.runtime.worker.operators.keyed_state import open_backend
-from headgate.state.backend import size_of
+from headgate.state.backend import EarlierState, size_of
 from headgate.state.backends import ChangelogBackends, HeapBackends
 from headgate.state.changelog import backend
-from headgate.state.changelog.replay import LoggedState
 from headgate.state.heap.backend import HeapKeyedBackend
 from headgate.state.snapshots import FileRange, Inline, KeyedStateHandle, OperatorSubtaskState, StateHandle
 
@@ -363,7 +362,7 @@ def test_a_snapshot_of_changes_is_never_taken_for_a_whole_one(bench: ChangelogBe
         bench.subtasks[0].snapshot_sync(2, 1).write()
     blob = b"".join(bench.subtasks[0].snapshot_sync().write())
     plain = HeapKeyedBackend(declared_state(bench.states()), 0, GROUPS - 1, GROUPS)
-    plain.restore([LoggedState(_Bytes(blob))])
+    plain.restore([EarlierState(_Bytes(blob))])
     assert dict(plain.scan("count")) == many(3)
 
 

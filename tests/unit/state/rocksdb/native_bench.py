@@ -16,7 +16,6 @@ from headgate.runtime.worker.operators.keyed_state import PendingKeyedState
 from headgate.runtime.worker.operators.restored_files import stored_state
 from headgate.runtime.worker.snapshot.snapshot_writer import SnapshotWriter
 from headgate.runtime.worker.snapshot.taken_snapshot import BarrierMetrics, TakenSnapshot
-from headgate.state.backends import HeapBackends
 from headgate.state.heap.backend import HeapKeyedBackend
 from headgate.state.rocksdb.backend import RocksKeyedBackend
 from headgate.state.rocksdb.rocksdb_memory import LIMIT_MIN, RocksMemory
@@ -65,8 +64,7 @@ class NativeBench:
     ) -> HeapKeyedBackend:
         """The other backend, restored from the same."""
         made = HeapKeyedBackend(states, 0, GROUPS - 1, GROUPS)
-        readable = HeapBackends().readable
-        made.restore([readable(stored_state(self.disk, handle), states, GROUPS) for handle in stored])
+        made.restore([stored_state(self.disk, handle) for handle in stored])
         return made
 
     def subtasks(

@@ -160,17 +160,17 @@ def test_memory_is_one_bound_for_all(tmp_path: Path) -> None:
         )
         for number in range(3)
     ]
-    used = [memory.used_bytes]
+    used = [memory._cache.get_usage()]
     for each in made:
         seen: Any = each.handles["seen"]
         for key in range(1000):
             seen.bind(key)
             seen.update(["x" * 1000])
-        used.append(memory.used_bytes)
+        used.append(memory._cache.get_usage())
     assert [after - before > 800_000 for before, after in pairwise(used)] == [True, True, True]
     for each in made:
         each.snapshot_sync().release()
         each.close()
-    assert memory.used_bytes <= memory.limit_bytes * 1.25
+    assert memory._cache.get_usage() <= memory.limit_bytes * 1.25
     with pytest.raises(ConfigError, match="expected at least 8388608"):
         RocksMemory(1000)

@@ -13,12 +13,11 @@ from headgate.api.declared.keyed_states import StateDescriptor
 from headgate.common.plain_data import Plain
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.operator_contract import StateFiles, TableFiles
-from headgate.runtime.worker.operators.restored_files import state_of_tables, stored_state, with_log
-from headgate.state.backend import BlobReader, KeyedBackend, PendingSnapshot, StateHandle
+from headgate.runtime.worker.operators.restored_files import earlier_state
+from headgate.state.backend import KeyedBackend, PendingSnapshot, StateHandle
 from headgate.state.backends import HeapBackends, StateBackends
 from headgate.state.changelog.noting import NotedStore
-from headgate.state.changelog.replay import LoggedState
-from headgate.state.snapshots import KeyedStateHandle, OperatorSubtaskState
+from headgate.state.snapshots import OperatorSubtaskState
 from headgate.state.targets import Target
 from headgate.state.ttl.backend import TtlKeyedBackend
 from headgate.state.ttl.declared import with_stamps
@@ -60,32 +59,11 @@ def filled_backend(
     try:
         stored = [state.keyed for state in context.restored if state.keyed is not None]
         if stored:
-            backend.restore(
-                [_readable(context, backends, descriptors, groups, keyed, claims) for keyed in stored]
-            )
+            backend.restore([earlier_state(context.disk, keyed, claims) for keyed in stored])
     except BaseException:
         backend.close()
         raise
     return backend
-
-
-def _readable(
-    context: OperatorContext,
-    backends: StateBackends,
-    descriptors: Mapping[str, StateDescriptor],
-    groups: tuple[int, int],
-    keyed: KeyedStateHandle,
-    claims: Claims | None,
-) -> LoggedState:
-    if keyed.tables is not None:
-        # Without a handle: nothing may go on from files of a savepoint.
-        return LoggedState(state_of_tables(context.disk, keyed, claims, groups, context.max_parallelism))
-    base: BlobReader = stored_state(context.disk, keyed)
-    if claims is not None:
-        base = claims.claimed(base)
-    own = with_stamps(descriptors)
-    readable = backends.readable(base, own, context.max_parallelism)
-    return with_log(readable, context.disk, keyed, claims)
 
 
 class EagerHandle(Protocol):

@@ -10,10 +10,10 @@ from headgate.common.ids import AttemptId, Fence, Generation, JobId, SubtaskId, 
 from headgate.common.keys.keygroups import key_group, key_group_range
 from headgate.runtime.protocol.messages import Counters
 from headgate.runtime.worker.operators.keyed_state import PendingKeyedState
-from headgate.runtime.worker.operators.restored_files import stored_state, with_log
+from headgate.runtime.worker.operators.restored_files import earlier_state
 from headgate.runtime.worker.snapshot.snapshot_writer import SnapshotWriter
 from headgate.runtime.worker.snapshot.taken_snapshot import BarrierMetrics, TakenSnapshot
-from headgate.state.backend import BlobReader, KeyedBackend, PendingSnapshot
+from headgate.state.backend import KeyedBackend, PendingSnapshot
 from headgate.state.snapshots import FileRange, KeyedStateHandle
 from headgate.testing.manual_clock import ManualClock
 from headgate.testing.simulation.virtual_disk import SimDisk, SimFiles, Verdict
@@ -65,11 +65,7 @@ class Bench:
 
     def restore(self, backend: KeyedBackend, stored: Iterable[KeyedStateHandle]) -> None:
         """Fill an empty backend."""
-        backend.restore([self._readable(handle) for handle in stored])
-
-    def _readable(self, handle: KeyedStateHandle) -> BlobReader:
-        base = stored_state(self._disk, handle)
-        return with_log(base, self._disk, handle) if handle.log else base
+        backend.restore([earlier_state(self._disk, handle) for handle in stored])
 
     def subtasks(
         self,
