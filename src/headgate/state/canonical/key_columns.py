@@ -102,7 +102,7 @@ class _TypedKeys:
 
     def __init__(self, stored: Description) -> None:
         form = _form_of(stored)
-        self._serializer: FormSerializer[Any] = FormSerializer(form)
+        self._serializer: FormSerializer[Hashable] = FormSerializer(form)
         self._shape = _shape_of_form(form)
         self._column = ArrowColumn(KEY, form.description)
         self.fields = self._column.fields[:1]
