@@ -246,8 +246,8 @@ def test_without_a_folder_for_its_file_a_job_runs_unless_it_was_to_be_reachable(
 
 def test_the_page_lists_every_route_and_limit() -> None:
     """What is said of the endpoint is what there is."""
-    page = (HERE.parents[3] / "docs" / "control.md").read_text()
-    source = (HERE.parents[3] / "src/headgate/runtime/driver/endpoint/app.py").read_text()
+    page = (HERE.parents[4] / "docs" / "control.md").read_text()
+    source = (HERE.parents[4] / "src/headgate/runtime/driver/endpoint/app.py").read_text()
     routes = re.findall(r'\("(GET|POST)", "(/v1/[a-z]+)', source)
     assert len(routes) == 10
     assert [route for route in routes if f"`{' '.join(route)}" not in page] == []
