@@ -52,18 +52,12 @@ LEADER_LEASE_MS: Final = 120
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """The job that a user wants to run.
-
-    Attributes:
-        job_id: of this execution; every driver that is started for it has the same.
-        point: where it begins unless its own log holds something; None: with empty state.
-        run: number of executions before this one.
-    """
+    """The job that a user wants to run."""
 
     spec: JobSpec
-    job_id: str
-    point: RestorePoint | None = None
-    run: int = 0
+    job_id: str  # of this execution; every driver that is started for it has the same
+    point: RestorePoint | None = None  # where it begins unless its own log holds something
+    run: int = 0  # executions before this one
 
 
 class Stage(enum.Enum):
