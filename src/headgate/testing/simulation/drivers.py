@@ -11,12 +11,10 @@ import random
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from typing import Final
 
 from typing_extensions import override
 
-from headgate.api.jobs.executor_contract import JobSpec
 from headgate.checkpoint.layout import log_folder
 from headgate.checkpoint.service import CheckpointService
 from headgate.checkpoint.storage import reachability
@@ -27,7 +25,6 @@ from headgate.common.ids import JobId
 from headgate.ha.files.file_election import FileElection
 from headgate.ha.high_availability import where_to_begin
 from headgate.ha.leading import LedStore
-from headgate.restore.point import RestorePoint
 from headgate.runtime.driver.driver import adopt_key_groups
 from headgate.runtime.driver.job_control import JobControl
 from headgate.runtime.job.job_settings import JobSettings
@@ -44,20 +41,11 @@ from headgate.testing.simulation.links import ControlMessage, SimLink
 from headgate.testing.simulation.simulated_leadership import SimLeadership
 from headgate.testing.simulation.simulated_processes import ProcessKilled, Scene
 from headgate.testing.simulation.simulated_workers import GangOwner, WorkerProcess
+from headgate.testing.simulation.submission import Submission
 
 ELECTION: Final = ".headgate-leaders/simulated"
 LEADER_LEASE_MS: Final = 120
 """How long a leader that stands still keeps others from taking over."""
-
-
-@dataclass(frozen=True, slots=True)
-class Submission:
-    """The job that a user wants to run."""
-
-    spec: JobSpec
-    job_id: str  # of this execution; every driver that is started for it has the same
-    point: RestorePoint | None = None  # where it begins unless its own log holds something
-    run: int = 0  # executions before this one
 
 
 class Stage(enum.Enum):
@@ -440,8 +428,3 @@ class DriverProcess(GangOwner):
     def _demand(self) -> JobMaster:
         assert self.master is not None
         return self.master
-
-
-def again(submission: Submission, point: RestorePoint | None, job_id: str) -> Submission:
-    """The next execution of a job, from where the last one was stopped."""
-    return replace(submission, job_id=job_id, point=point, run=submission.run + 1)

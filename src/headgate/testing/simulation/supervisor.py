@@ -10,8 +10,9 @@ from headgate.checkpoint.store.log import CompletedCheckpointLog
 from headgate.common.errors import UsageError
 from headgate.common.ids import JobId
 from headgate.restore.point import RestorePoint
-from headgate.testing.simulation.drivers import DriverProcess, JobScene, Submission, again
+from headgate.testing.simulation.drivers import DriverProcess, JobScene
 from headgate.testing.simulation.invariants import Checks
+from headgate.testing.simulation.submission import Submission, again
 from headgate.testing.simulation.virtual_disk import URI, SimDisk
 
 RESTART_MS: Final = (0, 20, 200)

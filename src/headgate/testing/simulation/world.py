@@ -16,13 +16,14 @@ from headgate.runtime.job.listener import JobListener
 from headgate.runtime.protocol.frames import Frame
 from headgate.testing.simulation.agenda import Agenda
 from headgate.testing.simulation.crash_points import CrashPoints
-from headgate.testing.simulation.drivers import DriverProcess, JobScene, Submission
+from headgate.testing.simulation.drivers import DriverProcess, JobScene
 from headgate.testing.simulation.faults import NO_FAULTS, FaultMix, Faults
 from headgate.testing.simulation.invariants import Checks, Violation
 from headgate.testing.simulation.links import ControlWire, Tamper
 from headgate.testing.simulation.network import Lane
 from headgate.testing.simulation.simulated_processes import Process
 from headgate.testing.simulation.simulated_workers import WorkerProcess
+from headgate.testing.simulation.submission import Submission
 from headgate.testing.simulation.supervisor import Supervisor
 from headgate.testing.simulation.virtual_disk import Verdict
 
