@@ -63,9 +63,10 @@ class StoredBlob:
         except StorageError as error:
             at = self._body + chunk.offset
             where = place_in(self._reader, at, at + chunk.length)
-            raise StorageError(f"section {section.name!r} ({where}): {error}") from None
+            named = f"section {section.name!r}, key group {chunk.group}"
+            raise StorageError(f"{named} ({where}): {error}") from None
         except UsageError as error:
-            raise UsageError(f"state {section.name!r} of the snapshot cannot be read: {error}") from None
+            raise UsageError(f"state {section.name!r} of the checkpoint cannot be read: {error}") from None
         return Entries(chunk.group, keys, values, len(part))
 
 
