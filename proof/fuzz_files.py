@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import struct
 from collections.abc import Callable
 from functools import lru_cache
@@ -47,7 +46,7 @@ from headgate.runtime.worker.in_flight.stored_parts import (
     encode_elements,
 )
 from headgate.serde.resolve import serializer_for
-from headgate.state.canonical.table_layout import METADATA_KEY
+from headgate.state.canonical.table_layout import METADATA_KEY, table_info
 from headgate.state.canonical.writer import write_tables
 from headgate.state.heap.backend import HeapKeyedBackend
 from headgate.state.heap.heap_blob import BytesBlob, Chunk, Header, preamble_and_header
@@ -257,7 +256,10 @@ def _read_table(data: bytes) -> Any:
     except (pa.ArrowException, OSError, ValueError) as error:
         raise StorageError(f"no table: {error}") from None
     file = sink.getvalue()
-    name = json.loads(told.get(METADATA_KEY.encode(), b"{}")).get("name", "total")
+    try:
+        name = table_info(told).name
+    except StorageError:  # the restore must find that out by itself
+        name = "total"
     subtask = SubtaskTables((0, GROUPS - 1), [table_of(name, file)])
     return list(restored_tables([subtask], declared(), (0, GROUPS - 1), GROUPS))
 

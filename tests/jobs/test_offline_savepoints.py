@@ -27,7 +27,7 @@ from running_jobs import wait_until
 import headgate as hg
 from headgate.checkpoint.opening import open_checkpoint
 from headgate.common.errors import UsageError
-from headgate.offline import migrating, sorting
+from headgate.offline import migrating
 from headgate.offline.judging import Judgement
 from headgate.offline.report import UpgradeReport, Verdict
 from headgate.offline.reslicing import reslice
@@ -35,6 +35,7 @@ from headgate.offline.rewriting import Rewritten, rewrite
 from headgate.offline.writing import FORMATS
 from headgate.restore.in_flight_shares import records_of
 from headgate.state.rocksdb.migration import Migration
+from headgate.state.stored import regroup
 
 EACH = [
     ("heap", "canonical", "incremental"),
@@ -80,7 +81,7 @@ def test_every_record_counts_once_across_two_rewritings(
     backend: str, form: str, after: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Drawn by a running job, resliced without its program, migrated to wider types, and restored."""
-    monkeypatch.setattr(sorting, "BUCKET_BYTES", 4_000)
+    monkeypatch.setattr(regroup, "BUCKET_BYTES", 4_000)
     snapshot = stopped(tmp_path, backend, form)
     assert judged(snapshot, Everything(tmp_path, backend)).verdict is Verdict.AS_IS
     other = "native" if form == "canonical" else "canonical"

@@ -16,10 +16,10 @@ import headgate as hg
 from headgate.checkpoint.metadata.metadata_bytes import encode_metadata
 from headgate.checkpoint.opening import open_checkpoint
 from headgate.common.errors import StorageError, UsageError
-from headgate.offline import sorting
 from headgate.offline.reslicing import reslice
 from headgate.offline.snapshot_pages import describe_snapshot
 from headgate.state.snapshots import InFlightPart, InFlightStream, Inline
+from headgate.state.stored import regroup
 
 RECORDS = [{"w": f"w{n % 37}", "t": n} for n in range(600)]
 STOP = 300
@@ -120,7 +120,7 @@ def test_a_job_goes_on_with_other_key_groups(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Whatever backend wrote the snapshot and in whatever form it is written anew; a bucket holds little."""
-    monkeypatch.setattr(sorting, "BUCKET_BYTES", 1_000)
+    monkeypatch.setattr(regroup, "BUCKET_BYTES", 1_000)
     snapshot, target = stopped(tmp_path, backend), str(tmp_path / "resliced")
     made = reslice(snapshot, target, groups, form)
     assert made.entries > 0

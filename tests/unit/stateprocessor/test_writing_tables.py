@@ -10,11 +10,13 @@ import pyarrow as pa
 import pytest
 
 import headgate as hg
+from headgate.checkpoint.storage.local import LocalDisk
 from headgate.checkpoint.storage.settings import StorageSettings
+from headgate.checkpoint.stored_files import DiskFiles
 from headgate.common.errors import UsageError
 from headgate.common.keys.keygroups import key_group, key_groups_of_arrow
-from headgate.state.canonical.reader import OpenTable, StoredTable
-from headgate.state.heap.heap_blob import BytesBlob
+from headgate.state.snapshots import StateTable
+from headgate.state.stored.tables import open_table
 from headgate.stateprocessor.writing.writing_declared import descriptor_of, outputs_of
 from headgate.stateprocessor.writing.writing_rows import KeyRows
 from headgate.stateprocessor.writing.writing_tables import Place, TableTask
@@ -53,10 +55,10 @@ def written(folder: Path, task: TableTask, batch: Any, rows: int = 7) -> dict[st
 
 def contents(folder: Path, row: dict[str, Any]) -> Any:
     """The table's rows, after it was opened as a restore opens it."""
-    data = (folder / row["file"]).read_bytes()
-    table = OpenTable(StoredTable(BytesBlob(data), row["length"], row["crc32"]))
+    stored = StateTable(row["state"], row["file"], row["length"], row["crc32"])
+    table = open_table(DiskFiles(LocalDisk(folder)), stored)
     assert (table.info.first_group, table.info.last_group, table.info.max_parallelism) == (0, 15, GROUPS)
-    list(table.chunks((0, 15)))
+    list(table.entries((0, 15)))
     import pyarrow.parquet as pq
 
     return pq.read_table(folder / row["file"]).to_pylist()
