@@ -261,7 +261,7 @@ def test_tables_of_state(
     checksum = crc32(data)
     for damaged in damages(data):
         table = Table("total", damaged, len(data), checksum)
-        with pytest.raises(StorageError, match="damaged|truncated"):
+        with pytest.raises(StorageError, match=r"damaged|truncated"):
             list(
                 restored_tables(
                     [SubtaskTables(ALL_GROUPS, [table])], fuzz_files.declared(), ALL_GROUPS, fuzz_files.GROUPS
