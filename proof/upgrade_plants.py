@@ -13,7 +13,7 @@ from headgate.offline import judging
 from headgate.offline import keyed_verdicts as keyed
 from headgate.offline.report import Item, UpgradeReport, Verdict
 from headgate.runtime.master.checkpoints.committers import Committers
-from headgate.serde.compatibility import AsIs
+from headgate.serde.compatibility import AsIs, Incompatible
 from headgate.state.heap import restore as heap_restore
 from headgate.state.operator_state import OperatorStateBackend
 
@@ -53,10 +53,6 @@ def _same(*given: Any, **_: Any) -> Any:
 
 def _second(*given: Any, **_: Any) -> Any:
     return given[1]
-
-
-def _verdict(verdict: Verdict) -> Callable[..., Any]:
-    return lambda *_, **__: (verdict, "planted")
 
 
 def _whole(verdict: Verdict) -> property:
@@ -101,8 +97,8 @@ PLANTS: Final = (
     Plant("lines are not asked", "committed since", ((Committers, "_decided", _second),)),
     Plant("commits are always refused", "committed, taken back", ((Committers, "check", _refuse),)),
     Plant("claims are not asked", "claimed without checkpoints", (_NO_CLAIM,)),
-    Plant("types always fit", "int to str", ((keyed, "_one", _verdict(_AS_IS)),)),
-    Plant("types never fit", "int to float", ((keyed, "_one", _verdict(_BAD)),)),
+    Plant("types always fit", "int to str", ((keyed, "judge", lambda *_: [AsIs()]),)),
+    Plant("types never fit", "int to float", ((keyed, "judge", lambda *_: [Incompatible("planted")]),)),
     Plant("nothing is converted on trial", "set loses what told apart", (_NO_TRIAL,)),
     Plant("keys always fit", "keys of another type", (_UNASKED, (keyed, "_keys", _nothing))),
     Plant("elements always fit", "operator list other", (_FITS,)),

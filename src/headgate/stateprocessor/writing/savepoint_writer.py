@@ -17,19 +17,16 @@ from headgate.common.keys.keygroups import check_parallelism
 from headgate.state.canonical.table_layout import TIMERS
 from headgate.stateprocessor.ranges import quoted
 from headgate.stateprocessor.writing.savepoint_contents import NewState, SavepointContents, WrittenSavepoint
-from headgate.stateprocessor.writing.writing_declared import (
-    Declared,
-    check_keys,
-    descriptor_of,
-    outputs_of,
-    shipped,
-)
+from headgate.stateprocessor.writing.writing_declared import check_keys, descriptor_of, outputs_of, shipped
 from headgate.stateprocessor.writing.writing_rows import Convert, KeyRows, TimerColumn
 from headgate.stateprocessor.writing.writing_run import run
 from headgate.stateprocessor.writing.writing_transforms import Transform
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    # For type checkers only: an annotation such as `hg.ValueState[int]` is no class at run time.
+    from headgate.stateprocessor.writing.writing_declared import Declared
 
 V = TypeVar("V")
 W = TypeVar("W")
