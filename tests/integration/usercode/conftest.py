@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import platform
 import shutil
 import subprocess
@@ -30,11 +31,16 @@ def environments() -> Path:
     key = hashlib.sha256(b"".join(file.read_bytes() for file in pins.values())).hexdigest()[:16]
     folder = ROOT / "build" / f"usercode-{key}"
     if not folder.is_dir():
-        making = folder.with_name(f"{folder.name}-making")
+        making = folder.with_name(f"{folder.name}-making-{os.getpid()}")
         shutil.rmtree(making, ignore_errors=True)
         for owner, file in pins.items():
             _install(file, making / owner)
-        making.rename(folder)
+        try:
+            making.rename(folder)
+        except OSError:  # another process of the tests has made it meanwhile
+            if not folder.is_dir():
+                raise
+            shutil.rmtree(making)
     return folder
 
 
