@@ -7,6 +7,7 @@ byte; every file is cut at every length.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from headgate.runtime.protocol.element_codec import ElementCodec
 from headgate.runtime.worker.in_flight.stored_parts import decode_elements
 from headgate.serde.codecs.dynamic import DynamicSerializer
 from headgate.serde.codecs.type_codec import FormSerializer
+from headgate.state.canonical.table_layout import table_info
 from headgate.state.heap import heap_blob
 from headgate.state.heap.backend import HeapKeyedBackend
 from headgate.state.heap.heap_blob import BytesBlob
@@ -253,10 +255,7 @@ def test_files_as_a_whole(disk: LocalDisk, tmp_path: Path) -> None:
 def test_tables_of_state(
     damages: Callable[[bytes], Iterator[bytes]], state_tables: list[bytes], watched: Watched
 ) -> None:
-    """No byte of a damaged table reaches Arrow, whose readers of Parquet are native code.
-
-    What lies after the end that the metadata tells is not read.
-    """
+    """No byte of a damaged table reaches Arrow, whose readers of Parquet are native code."""
     data = min(state_tables, key=len)
     checksum = crc32(data)
     for damaged in damages(data):
@@ -267,6 +266,19 @@ def test_tables_of_state(
                     [SubtaskTables(ALL_GROUPS, [table])], fuzz_files.declared(), ALL_GROUPS, fuzz_files.GROUPS
                 )
             )
+
+
+def test_what_follows_a_table_in_its_file_is_not_read(state_tables: list[bytes]) -> None:
+    """The metadata tells where a table ends: a file that goes on after that restores as one that does not."""
+
+    def contents(data: bytes, length: int) -> list[Any]:
+        name = table_info(pq.ParquetFile(io.BytesIO(data[:length])).metadata.metadata).name
+        table = Table(name, data, length, crc32(data[:length]))
+        subtask = SubtaskTables(ALL_GROUPS, [table])
+        return list(restored_tables([subtask], fuzz_files.declared(), ALL_GROUPS, fuzz_files.GROUPS))
+
+    data = min(state_tables, key=len)
+    assert contents(data + b"\0", len(data)) == contents(data, len(data)) != []
 
 
 def test_inline_state_is_covered_by_the_metadata() -> None:
