@@ -423,7 +423,7 @@ class Uncopied:
 
 
 def test_a_record_that_cannot_be_sent_is_the_programs() -> None:
-    """It is no error of ours: copied within a worker it has its line, on the way to another one the advice."""
+    """It is no error of ours: within a worker it has its line, on the way to another one the advice."""
 
     def build(env: hg.Environment) -> Any:
         return env.from_collection([1, 2]).map(lambda n: Uncopied()).key_by(lambda r: 1).process(Count())
