@@ -477,6 +477,22 @@ def test_a_term_whose_creation_was_unsure_is_read_back() -> None:
         assert (election.campaign().won_ms is not None) == there
 
 
+def test_who_cannot_rewrite_its_beat_wins_no_term_again() -> None:
+    """A disk that takes new files only: each new term would hold a standby up for another lease, for ever."""
+    files: dict[str, bytes] = {}
+    broken: list[str] = []
+    disk = FailingDisk(files, lambda op, name: "before" if op == "create" and broken else None)
+    election = FileElection(disk, "leaders/j", OwnClock(World()), LEASE)
+    assert election.campaign().won_ms is not None
+    broken.append("from now on")
+    with pytest.raises(StorageError):
+        election.regain()
+    assert max(files) == f"leaders/j/{1:019d}"
+    broken.clear()
+    assert election.regain().won_ms is not None
+    assert f"leaders/j/{2:019d}" in files
+
+
 def damaged_beat(shared: Shared) -> Callable[[], object]:
     """A driver that finds a beat it cannot read."""
     shared.driver().step()

@@ -126,10 +126,13 @@ class FileElection:
         """Win the term behind the own one: of all who try one creates it, and no term is won twice.
 
         There is no beat of another to be waited for. A standby that sees the new term waits a lease from
-        then on, so what is granted counts from before the look, as ever.
+        then on, so what is granted counts from before the look, as ever. Who cannot rewrite the own beat
+        wins no term either: where a disk takes new files and nothing else, each term would hold the standby
+        up for another lease, and nobody would lead.
         """
         looked_ms = self._clock.monotonic_ms()
         last = self._last_if_own()
+        self._write_beat()
         if not self._win(last + 1):
             return Candidacy(None)
         self._term = last + 1

@@ -203,4 +203,5 @@ def test_a_declared_tuple_of_records_travels_by_field(caplog: pytest.LogCaptureF
         back = codec.decode(kind, memoryview(b"".join(parts)))
         assert isinstance(back, RowBatch)
         assert back.records == [row]
-    assert caplog.messages == []
+    # Pickling is warned of; that these go value by value is a note, seen where a test left a lower level.
+    assert [record.message for record in caplog.records if record.levelno >= logging.WARNING] == []
