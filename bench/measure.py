@@ -8,6 +8,7 @@ whose memory is worth a series of its own; one with ``say`` tells how far it is.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import signal
@@ -15,13 +16,14 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import psutil
 
 SAMPLE_S: Final = 0.2
+TURN_S: Final = 0.25
 _TAIL_CHARS: Final = 2_000
 
 
@@ -69,6 +71,7 @@ def run(
     variables: Mapping[str, str] | None = None,
     sample_s: float = SAMPLE_S,
     say: Callable[[str], None] | None = None,
+    turns: Turns | None = None,
 ) -> Run:
     """Run a program to its end, or kill it and what it started.
 
@@ -78,7 +81,8 @@ def run(
         timeout_s: then it is killed.
         variables: of the environment, besides this process's.
         sample_s: between two looks at the tree.
-        say: is told how far it is.
+        say: is called with how far it is.
+        turns: of programs that run at once; this one takes its turns among them.
     """
     watched = Run(name)
     before, began = psutil.cpu_times(), time.monotonic()
@@ -95,7 +99,8 @@ def run(
         reader = threading.Thread(target=_read, args=(process, watched, tree, say), daemon=True)
         reader.start()
         try:
-            _wait(process, tree, began + timeout_s, sample_s)
+            with turns.taken_by(tree) if turns is not None else contextlib.nullcontext():
+                _wait(process, tree, began + timeout_s, sample_s)
         finally:
             tree.kill()
             process.wait()
@@ -167,6 +172,12 @@ class _Tree:
                     self._watched.memory.setdefault(process.pid, []).append((now, rss))
         self._watched.rss_peak_mb = max(self._watched.rss_peak_mb, total)
 
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to every process of the tree."""
+        for process in self._processes():
+            with contextlib.suppress(psutil.Error):
+                process.send_signal(number)
+
     def kill(self) -> None:
         """End whatever is left of the tree."""
         for process in self._processes():
@@ -182,6 +193,47 @@ class _Tree:
             return [root, *root.children(recursive=True)]
         except psutil.Error:
             return []
+
+
+class Turns:
+    """Lets programs that run at once compute in turns: all process trees but one stand still.
+
+    What disturbs a machine comes and goes within seconds. Two programs that run one after the other meet
+    different disturbances; two that take short turns meet the same ones.
+
+    Args:
+        turn_s: seconds of one turn.
+    """
+
+    def __init__(self, turn_s: float = TURN_S) -> None:
+        self._turn_s = turn_s
+        self._trees: list[_Tree] = []
+        self._lock = threading.Lock()
+
+    @contextlib.contextmanager
+    def taken_by(self, tree: _Tree) -> Iterator[None]:
+        """The tree takes its turns until the end of the block; the last one that is left runs on."""
+        with self._lock:
+            self._trees.append(tree)
+            if len(self._trees) == 2:
+                threading.Thread(target=self._alternate, daemon=True).start()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._trees.remove(tree)
+                for left in self._trees:
+                    left.signal(signal.SIGCONT)
+
+    def _alternate(self) -> None:
+        for turn in itertools.count():
+            with self._lock:
+                if len(self._trees) < 2:
+                    return
+                runs = self._trees[turn % len(self._trees)]
+                for tree in self._trees:
+                    tree.signal(signal.SIGCONT if tree is runs else signal.SIGSTOP)
+            time.sleep(self._turn_s)
 
 
 def _share_of_others(before: Any, after: Any, own_s: float) -> float:

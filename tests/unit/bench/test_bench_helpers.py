@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from bench import data, report, stats
 from bench.cache import made_once
-from bench.measure import Run, run
+from bench.measure import Run, Turns, run
 from bench.plan import FULL, SMOKE, chosen
 from bench.sections import engines, j2
 
@@ -160,3 +164,27 @@ def test_a_record_replaces_the_one_before(tmp_path: Path) -> None:
         report.write_record({"sections": count}, path)
     assert json.loads(path.read_text()) == {"sections": 2}
     assert list(path.parent.iterdir()) == [path]
+
+
+def test_programs_in_turns_never_compute_at_once() -> None:
+    """Of two that spin, one stands still whenever both are there; each gets turns, and both end."""
+    spinning = "import time; end = time.process_time() + 0.5\nwhile time.process_time() < end: pass\n"
+    command = [sys.executable, "-c", spinning + "print('RESULT {}')"]
+    turns, states = Turns(turn_s=0.1), []
+    with ThreadPoolExecutor(2) as pool:
+        runs = [pool.submit(run, name, command, 60, turns=turns) for name in "ab"]
+        while not any(each.done() for each in runs):
+            states.append(tuple(_stopped(child) for child in psutil.Process().children()))
+    # From the first turn on; a look may fall between the two signals of a change of turns.
+    pairs = list(
+        itertools.dropwhile(lambda pair: True not in pair, (each for each in states if len(each) == 2))
+    )
+    assert sum(pair in [(True, False), (False, True)] for pair in pairs) > 0.8 * len(pairs) > 0
+    assert {(True, False), (False, True)} <= set(pairs)
+    assert [each.result().failure for each in runs] == ["exit code 0, no result"] * 2
+
+
+def _stopped(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.Error):
+        return process.status() == psutil.STATUS_STOPPED
+    return False
