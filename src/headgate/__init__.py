@@ -128,8 +128,8 @@ from headgate.common.errors import (
     UserFunctionError,
 )
 from headgate.common.former_names import alias, formerly
-from headgate.common.refusals.calls import tell_wrong_calls as _tell_wrong_calls
-from headgate.common.refusals.calls import told as _told
+from headgate.common.refusals.calls import check_calls as _check_calls
+from headgate.common.refusals.calls import with_checked_calls as _with_checked_calls
 from headgate.common.settings.options import CheckpointingMode
 from headgate.common.stored_as import avro, json, pickled
 from headgate.common.time import DAYS, HOURS, MILLISECONDS, MINUTES, SECONDS
@@ -280,12 +280,12 @@ _LATER: Final = {
 """Names that load packages of others, and where they are."""
 
 
-_tell_wrong_calls(__name__, __all__)
+_check_calls(__name__, __all__)
 
 
 def __getattr__(name: str) -> Any:
     if name == "spark":
         return importlib.import_module("headgate.spark")
     if name in _LATER:
-        return _told(getattr(importlib.import_module(_LATER[name]), name))
+        return _with_checked_calls(getattr(importlib.import_module(_LATER[name]), name))
     raise AttributeError(f"module 'headgate' has no attribute {name!r}")

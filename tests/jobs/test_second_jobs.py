@@ -238,7 +238,7 @@ def test_the_same_command_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("HEADGATE_HOME", str(tmp_path / "home"))
 
     def running() -> int:
-        return len([each for each in known_jobs() if not each.gone])
+        return len([each for each in known_jobs() if not each.exited])
 
     with run_by_command(tmp_path) as first:
         wait_until(lambda: first.poll() is not None or running() == 1, "the first runs")

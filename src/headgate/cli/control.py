@@ -61,7 +61,7 @@ def list_jobs(as_json: Json = False) -> None:
             else listed(seen, sys.stdout.isatty())
         )
         for each in seen:
-            if each.job.gone:
+            if each.job.exited:
                 each.job.forget()
         return shown
 

@@ -62,7 +62,7 @@ def look(known: Sequence[KnownJob]) -> list[Seen]:
 
 def _seen(job: KnownJob) -> Seen:
     file = job.file
-    if job.gone:
+    if job.exited:
         return Seen(job, "gone", remark=f"its driver, process {file.pid}, died without a word")
     if file.host != socket.gethostname() and "127.0.0.1" in file.address:
         return Seen(job, "elsewhere", remark=f"it can be asked on {file.host} only")

@@ -1,8 +1,8 @@
 """Typed decoders of msgspec, made by one thread at a time.
 
-msgspec notes on a class what it has found out about it before all of that is found out; a second thread
+msgspec stores on a class what it has found out about it before all of that is found out; a second thread
 that comes to the class in between ends the process with a segmentation fault (seen with 0.22). Once a
-decoder is made, threads may share it. So each typed decoder is made here, behind one lock, and nothing
+decoder is made, threads may share it. So each typed decoder is made here, under one lock, and nothing
 else in Headgate has msgspec look at a type.
 """
 
@@ -34,8 +34,8 @@ UNDECODABLE: Final[tuple[type[Exception], ...]] = (
 )
 """What decoding raises for bytes that are something else than what was written.
 
-A checksum finds what happens to bytes by chance. Behind it every reader still turns these into an error of
-its own that names the file, so that no damage ends as a riddle in the middle of a restore.
+A checksum finds accidental damage. After it every reader still turns these into an error of its own that
+names the file, so that no damage ends as a riddle in the middle of a restore.
 """
 
 T = TypeVar("T")
@@ -50,11 +50,7 @@ _lock: Final = threading.RLock()
 def msgpack_decoder(
     kind: TypeForm[T], ext_hook: Callable[[int, memoryview], object] | None = None
 ) -> msgspec.msgpack.Decoder[T]:
-    """Make a decoder of MessagePack.
-
-    Args:
-        kind: the type, or union of types, of what is decoded.
-        ext_hook: see `msgspec.msgpack.Decoder`.
+    """Make a decoder of MessagePack; see `msgspec.msgpack.Decoder`.
 
     Example:
         >>> msgpack_decoder(list[int]).decode(bytes([0x92, 1, 2]))
@@ -65,11 +61,7 @@ def msgpack_decoder(
 
 
 def json_decoder(kind: TypeForm[T], dec_hook: DecodeHook | None = None) -> msgspec.json.Decoder[T]:
-    """Make a decoder of JSON.
-
-    Args:
-        kind: the type, or union of types, of what is decoded.
-        dec_hook: see `msgspec.json.Decoder`.
+    """Make a decoder of JSON; see `msgspec.json.Decoder`.
 
     Example:
         >>> json_decoder(dict[str, int]).decode('{"a": 1}')
@@ -83,11 +75,6 @@ def converter(
     kind: TypeForm[T], strict: bool = True, dec_hook: DecodeHook | None = None
 ) -> Callable[[object], T]:
     """Make a function that converts plain values into a type, as `msgspec.convert` does.
-
-    Args:
-        kind: the type.
-        strict: whether text is refused where a number is expected.
-        dec_hook: see `msgspec.convert`.
 
     Example:
         >>> converter(list[int], strict=False)(["1", "2"])

@@ -17,7 +17,7 @@
     │   ├── ProtocolError         a peer spoke out of turn, out of date or unauthenticated
     │   ├── FencedError           this process was replaced and must stop
     │   └── JobFailedError        the job ended for good; carries the first cause
-    │       └── JobCancelledError     somebody ended it; nothing is wrong with it
+    │       └── JobCancelledError     it was cancelled; nothing is wrong with it
     └── InternalError         Headgate broke its own rule: please report
 
 Each message is one sentence: what, where, got, expected, what to do. Exceptions cross process
@@ -36,7 +36,7 @@ from headgate.common.refusals.texts import shortened
 from headgate.common.refusals.users_frames import notebook_lines, raised_line
 
 _LINE_CHARS_MAX: Final = 4096
-"""Of what is said in the first line and again below it."""
+"""Longest first line; the text below it has the same words again."""
 
 
 class HeadgateError(Exception):
@@ -51,13 +51,10 @@ class HeadgateError(Exception):
 
 
 class TerminatedError(KeyboardInterrupt):
-    """A signal from outside ends this process, such as SIGTERM: not its user's wish to cancel the job.
-
-    Attributes:
-        goes_on: whether the job was left to the next driver, and not cancelled.
-    """
+    """A signal from outside ends this process, such as SIGTERM; its user did not ask to cancel the job."""
 
     goes_on: bool = False
+    """Whether the job was left to the next driver, and not cancelled."""
 
 
 class UsageError(HeadgateError):

@@ -1,9 +1,9 @@
-"""What is baked into stored bytes, and the fingerprint by which a restore notices a change of it.
+"""The choices that stored bytes depend on, and the fingerprint by which a restore notices a change of them.
 
-Options in :mod:`headgate.common.settings.options` may change at every restart. What stands here may not: a
+Options in :mod:`headgate.common.settings.options` may change at every restart. These here may not: a
 checkpoint written under other values would be read silently wrong. To change one, raise its number,
-keep the old reader, and say so in the changelog. The max parallelism is baked in as well; it differs
-from job to job and stands in the checkpoint's metadata beside the fingerprint.
+keep the old reader, and put it into the changelog. The max parallelism is such a choice as well; it differs
+from job to job and stands in the checkpoint's metadata next to the fingerprint.
 """
 
 from __future__ import annotations
@@ -14,21 +14,13 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class FormatConfig:
-    """The choices behind every stored byte.
+    """The choices that every stored byte depends on."""
 
-    Attributes:
-        key_hash: from a key to 32 bits (`common/keys/keygroups.py`).
-        key_group_step: from 32 bits to a key group.
-        snapshot: layout of a state blob: sections, offsets by key group, checksums.
-        row_codec: how plain Python values become bytes.
-        checksum: of sections and frames.
-    """
-
-    key_hash: str = "headgate-1"
-    key_group_step: str = "murmur-modulo-1"
-    snapshot: int = 1
-    row_codec: int = 1
-    checksum: str = "crc32"
+    key_hash: str = "headgate-1"  # from a key to 32 bits (`common/keys/key_hashes.py`)
+    key_group_step: str = "murmur-modulo-1"  # from 32 bits to a key group
+    snapshot: int = 1  # layout of a state blob: sections, offsets by key group, checksums
+    row_codec: int = 1  # how plain Python values become bytes
+    checksum: str = "crc32"  # of sections and frames
 
 
 CURRENT: Final = FormatConfig()
@@ -48,9 +40,7 @@ def fingerprint(config: FormatConfig = CURRENT) -> str:
 def differences(stored: str, config: FormatConfig = CURRENT) -> list[str]:
     """What of a stored fingerprint this version would read wrong, one sentence part each; empty when equal.
 
-    Args:
-        stored: a fingerprint found in a checkpoint, possibly of another version or damaged.
-        config: what the reader understands.
+    The fingerprint may be of another version, or damaged.
 
     Example:
         >>> differences(fingerprint().replace("headgate-1", "headgate-2"))

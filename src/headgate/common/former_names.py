@@ -16,11 +16,7 @@ FORMERLY: Final = "__headgate_formerly__"
 
 @dataclass(frozen=True, slots=True)
 class Alias:
-    """The mark that :func:`alias` makes.
-
-    Attributes:
-        names: earlier names of the field.
-    """
+    """What :func:`alias` puts into an annotation: the earlier names of a field."""
 
     names: tuple[str, ...]
 

@@ -1,6 +1,6 @@
 """A dict that a snapshot can have at once: it keeps the dict, and later changes go into a layer on top.
 
-`docs/machines/layered-table.md` has the table of states, and says which thread may do what.
+`docs/machines/layered-table.md` has the table of states, and lists what each thread may do.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MISSING: Final[Any] = object()
 """No entry, or one that was removed in a layer; not a value that a program can hold."""
 
 LAYERS_MAX: Final = 8
-"""Layers of changes above the base; one more and they are put together in the pause."""
+"""Layers of changes above the base; one more and they are joined in the pause of a snapshot."""
 
 _UNKNOWN: Final[Any] = object()
 
@@ -30,17 +30,12 @@ Layers: TypeAlias = tuple[Mapping[K, V], ...]
 class LayeredTable(Generic[K, V]):
     """Key -> value, for one thread that changes it and others that write snapshots of it.
 
-    Without a snapshot it is a plain dict, and its users work on that dict. While one is under way
+    Without a snapshot it is a plain dict, and its users work on that dict. While a snapshot is pending
     they work on a view of layers, which costs several times as much per access; afterwards
-    :meth:`settle` brings the layers back into the one dict, a slice at a time.
-
-    Args:
-        copy: makes a value that changes in place do not reach; applied to a value that a snapshot
-            has when :meth:`own` is first asked for it.
-
-    Attributes:
-        entries: the dict, or the view in its place: get, pop, item access and iteration.
-        on_change: called with the new `entries` whenever another object takes their place.
+    :meth:`settle` brings the layers back into the one dict, a slice at a time. `copy` makes a value that
+    changes in place do not reach; it is applied to a value that a snapshot has when :meth:`own` is first
+    asked for it. `entries` is the dict, or the view in its place: get, pop, item access and iteration;
+    `on_change` is called with the new `entries` whenever another object takes their place.
 
     Example:
         >>> table = LayeredTable(list)
@@ -54,7 +49,7 @@ class LayeredTable(Generic[K, V]):
         (True, {'a': [1, 2]})
     """
 
-    __slots__ = ("_base", "_copy", "_deltas", "_tickets", "_under_way", "_view", "entries", "on_change")
+    __slots__ = ("_base", "_copy", "_deltas", "_pending", "_tickets", "_view", "entries", "on_change")
 
     def __init__(self, copy: Callable[[V], V]) -> None:
         self.on_change: Callable[[MutableMapping[K, V]], None] | None = None
@@ -65,7 +60,7 @@ class LayeredTable(Generic[K, V]):
         self._copy = copy
         self._tickets = count()
         # Snapshots in progress; the threads that write them discard from it, and do nothing else here.
-        self._under_way: set[int] = set()
+        self._pending: set[int] = set()
 
     @property
     def settled(self) -> bool:
@@ -96,22 +91,22 @@ class LayeredTable(Generic[K, V]):
         layers = (self._base, *self._deltas)
         self._deltas.append({})
         ticket = next(self._tickets)
-        self._under_way.add(ticket)
-        self._show(_Shadow(self._base, self._deltas, self._copy, self._under_way))
+        self._pending.add(ticket)
+        self._show(_Shadow(self._base, self._deltas, self._copy, self._pending))
         return layers, ticket
 
     def thaw(self, ticket: int) -> None:
-        """The snapshot reads its layers no more. From any thread, any number of times."""
-        self._under_way.discard(ticket)
+        """Release the layers of a snapshot, from any thread, any number of times."""
+        self._pending.discard(ticket)
 
     def settle(self, budget: int) -> bool:
         """Bring at most `budget` changes back into the dict; True when it is the table again.
 
-        While a snapshot is under way it does nothing.
+        While a snapshot is pending it does nothing.
         """
         if self._view is None:
             return True
-        if self._under_way:
+        if self._pending:
             return False
         if type(self._view) is not _Merging:
             self._show(_Merging(self._base, self._deltas))
@@ -195,18 +190,18 @@ class _View(MutableMapping[K, V]):
 
 
 class _Shadow(_View[K, V]):
-    """While a snapshot is under way: every change goes into the newest layer.
+    """While a snapshot is pending: every change goes into the newest layer.
 
-    An entry of that layer is also the note that the value was copied, or made, since the last cut.
+    An entry of that layer is also the note that the value was copied, or made, since the last snapshot point.
     """
 
-    __slots__ = ("_copy", "_live", "_under_way")
+    __slots__ = ("_copy", "_live", "_pending")
 
     def __init__(
-        self, base: dict[K, V], deltas: list[dict[K, V]], copy: Callable[[V], V], under_way: set[int]
+        self, base: dict[K, V], deltas: list[dict[K, V]], copy: Callable[[V], V], pending: set[int]
     ) -> None:
         super().__init__(base, deltas)
-        self._live, self._copy, self._under_way = deltas[-1], copy, under_way
+        self._live, self._copy, self._pending = deltas[-1], copy, pending
 
     def own(self, key: K) -> V:
         """See :meth:`LayeredTable.own`."""
@@ -214,7 +209,7 @@ class _Shadow(_View[K, V]):
         value: V = live.get(key, _UNKNOWN)
         if value is _UNKNOWN:
             value = self.get(key, MISSING)
-            if value is not MISSING and self._under_way:
+            if value is not MISSING and self._pending:
                 value = live[key] = self._copy(value)
         return value
 
@@ -262,7 +257,7 @@ class _Merging(_View[K, V]):
 
 
 def slices_of(layers: Layers[K, V], size: int) -> Iterator[tuple[list[K], list[V]]]:
-    """Keys and values of a frozen table, at most `size` at a time: other threads run in between.
+    """Keys and values of a snapshot's layers, at most `size` at a time: other threads run in between.
 
     Example:
         >>> list(slices_of(({"a": 1, "b": 2, "c": 3}, {"b": MISSING, "d": 4}), 2))

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
     Plain: TypeAlias = "bool | int | float | str | bytes | Sequence[Plain] | Mapping[str, Plain] | None"
     Description: TypeAlias = Mapping[str, Plain]
-else:  # msgspec looks at the annotations of what it decodes, and knows no type that contains itself
-    Json = Plain = Any
-    Description = Mapping[str, Any]
+else:  # msgspec resolves the annotations of what it decodes, and knows no type that contains itself
+    Json = bool | int | float | str | list | dict | None
+    Plain, Description = Any, Mapping[str, Any]
 
 """`Json` is what decoding JSON text gives; `Plain` what MessagePack holds without a schema.
 

@@ -1,7 +1,7 @@
-"""The doors to the outside: clock, randomness, disk, network, gang, background work, probes.
+"""The ports to the outside: clock, randomness, disk, network, gang, background work, probes.
 
-Production and simulator implement the same doors, so that the code between them is the same code.
-Nothing inside Headgate asks which side of a door it is on.
+Production and simulator implement the same ports, so that the code between them is the same code.
+Nothing inside Headgate asks which of the two it runs in.
 """
 
 from __future__ import annotations
@@ -19,15 +19,12 @@ class Clock(Protocol):
 
     def now_ms(self) -> int:
         """Wall-clock milliseconds since 1970; may jump."""
-        ...
 
     def monotonic_ms(self) -> int:
         """Milliseconds that never go back; the only clock for timeouts."""
-        ...
 
     def precise_ms(self) -> float:
         """The monotonic clock with its fraction, for measuring."""
-        ...
 
 
 class Randomness(Protocol):
@@ -35,11 +32,9 @@ class Randomness(Protocol):
 
     def token(self, size: int) -> bytes:
         """`size` unpredictable bytes (predictable from the seed in the simulator)."""
-        ...
 
     def uniform(self, low: float, high: float) -> float:
         """A number between `low` and `high`."""
-        ...
 
 
 class Disk(Protocol):
@@ -55,35 +50,28 @@ class Disk(Protocol):
 
         The parts are asked for once and in order, so they need not be in memory together.
         """
-        ...
 
     def create_if_absent(self, name: str, data: bytes) -> bool:
         """Write a whole small file durably unless the name exists; False when it does."""
-        ...
 
     def read(self, name: str) -> bytes:
         """All bytes of a file; FileNotFoundError when there is none."""
-        ...
 
     def list(self, prefix: str) -> Sequence[str]:
         """Sorted names of the files below the folder `prefix`."""
-        ...
 
     def delete(self, name: str) -> None:
         """Remove a file; an absent one is no error."""
-        ...
 
     def describe(self, name: str = "") -> str:
         """The full URI, for messages."""
-        ...
 
 
 class Background(Protocol):
-    """Runs blocking work beside a loop and reports back to it."""
+    """Runs blocking work in the background of a loop and reports back to it."""
 
     def submit(self, work: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
         """Run `work` elsewhere, in submission order; then `done(result, error)` is called from there."""
-        ...
 
 
 class Link(Protocol):
@@ -91,51 +79,39 @@ class Link(Protocol):
 
     def send(self, message: Any) -> None:
         """Queue a message; never blocks. After :meth:`close` or a broken peer it does nothing."""
-        ...
 
     def close(self) -> None:
         """Give up the connection."""
-        ...
 
 
 class UserCode(Protocol):
-    """Where the code of a job's user lives in this process: in a namespace of its own, or among all else."""
+    """The code of a job's user in this process: isolated in a namespace, or among all other modules."""
 
     @property
     def refuse_leaving(self) -> Callable[[Iterable[Any]], None] | None:
         """Raises where one of some records must not reach the framework; None where nothing can be wrong."""
-        ...
 
     def call(self, function: Callable[..., T], *args: Any) -> T:
-        """What `function` gives, called where that code finds its own modules; once for a batch."""
-        ...
+        """Call `function` where that code finds its own modules; once for a batch."""
 
     def pickler(self) -> Any:
         """A module with the `Pickler` and `loads` of cloudpickle, for objects of that code."""
-        ...
 
     def load(self, payload: bytes) -> Any:
         """An object of that code that another process of the job has pickled."""
-        ...
 
 
 class IsolatedCode(UserCode, Protocol):
-    """A program's own code in the process that runs the program, from where it is shipped to workers.
+    """A program's own code in the process that runs the program, from where it is shipped to workers."""
 
-    Attributes:
-        main: the module that the program runs as.
-    """
-
-    main: ModuleType
+    main: ModuleType  # the module that the program runs as
 
     @property
     def paths(self) -> tuple[Path, ...]:
         """Folders, archives and wheels of this machine, in order of search."""
-        ...
 
     def close(self) -> None:
         """The program has ended."""
-        ...
 
 
 class Gang(Protocol):
@@ -143,19 +119,16 @@ class Gang(Protocol):
 
     def submit(self, gang: int, slots: int) -> None:
         """Start `slots` workers that will register with the job master under gang number `gang`."""
-        ...
 
     def cancel(self, gang: int) -> None:
         """End a gang by force; its end is reported like any other."""
-        ...
 
 
 class Probe(Protocol):
-    """Named places in the code where a test may strike; in production nothing listens."""
+    """Named places in the code where a test may inject a fault; in production nothing listens."""
 
     def reached(self, place: str) -> None:
         """The code is at `place`."""
-        ...
 
 
 class NoProbe:

@@ -1,7 +1,7 @@
 """Finds executors and connectors by name, and imports them only then.
 
-The API must not import what runs a job or talks to a system: `import headgate` stays light, and a
-package that is not installed is missed only by who uses it. Other distributions add their own through
+The API must not import what runs a job or talks to a system: `import headgate` stays light, and only
+programs that use a package need it installed. Other distributions add their own through
 the entry point groups ``headgate.executors`` and ``headgate.connectors``.
 """
 
@@ -11,7 +11,7 @@ import difflib
 import importlib
 from collections.abc import Mapping
 from enum import StrEnum
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoints, entry_points
 from typing import Any, Final
 
 from headgate.common.errors import InternalError, UsageError
@@ -54,7 +54,7 @@ BUILT_IN: Final[Mapping[Kind, Mapping[str, str]]] = {
         "spark_sink": "headgate.connectors.dataframe.to_spark:spark_sink",
     },
 }
-"""Name -> ``module:attribute`` of what Headgate brings along."""
+"""Name -> ``module:attribute`` of what is built in."""
 
 OPTIONAL_PACKAGES: Final[Mapping[str, str]] = {
     "polars": "headgate[columns]",
@@ -70,9 +70,6 @@ OPTIONAL_PACKAGES: Final[Mapping[str, str]] = {
 
 def load(kind: Kind, name: str) -> Any:
     """The factory (a class or function) of an executor or connector.
-
-    Raises:
-        UsageError: no such name, two distributions claim it, or a package it needs is not installed.
 
     Example:
         >>> load(Kind.EXECUTOR, "sparc")
@@ -98,8 +95,8 @@ def names(kind: Kind) -> list[str]:
     return sorted({*BUILT_IN[kind], *(point.name for point in _entry_points(kind))})
 
 
-def _entry_points(kind: Kind) -> list[EntryPoint]:
-    return list(entry_points(group=kind.group))
+def _entry_points(kind: Kind) -> EntryPoints:
+    return entry_points(group=kind.group)
 
 
 def _from_entry_points(kind: Kind, name: str) -> str:

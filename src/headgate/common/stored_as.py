@@ -1,4 +1,4 @@
-"""How a program says in an annotation that values are stored in another format than their type's own."""
+"""Marks in annotations for values that are stored in another format than their type's own."""
 
 from __future__ import annotations
 
@@ -20,11 +20,7 @@ class StoredAs:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class AvroMark(StoredAs):
-    """The mark that :func:`avro` makes.
-
-    Attributes:
-        schema: the schema as JSON text; text, so that annotations stay hashable.
-    """
+    """The mark that :func:`avro` makes; the schema is JSON text, so that annotations stay hashable."""
 
     schema: str
 
@@ -36,7 +32,7 @@ class AvroMark(StoredAs):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class JsonMark(StoredAs):
-    """The mark behind :data:`json`."""
+    """The class of :data:`json`."""
 
     def __repr__(self) -> str:
         return "hg.json"
@@ -44,7 +40,7 @@ class JsonMark(StoredAs):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class PickleMark(StoredAs):
-    """The mark behind :data:`pickled`."""
+    """The class of :data:`pickled`."""
 
     def __repr__(self) -> str:
         return "hg.pickled"

@@ -44,7 +44,6 @@ class Display(Protocol):
 
     def show(self, event: str, facts: Facts) -> None:
         """Show that something happened; `docs/cli.md` lists events and facts."""
-        ...
 
 
 def sentence(event: str, facts: Facts) -> str | None:

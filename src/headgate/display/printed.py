@@ -32,11 +32,9 @@ class PrintedLines(Protocol):
 
     def show(self, lines: list[str], left_out: int) -> None:
         """Lines came, each behind its place, and so many before them were left out."""
-        ...
 
     def close(self) -> None:
         """None comes any more."""
-        ...
 
 
 class CellOutput(Protocol):
@@ -44,7 +42,6 @@ class CellOutput(Protocol):
 
     def update(self, data: dict[str, str], *, raw: bool) -> None:
         """Replace what it shows; `data` is the same thing by type."""
-        ...
 
 
 class ShowsInCell(Protocol):
@@ -52,7 +49,6 @@ class ShowsInCell(Protocol):
 
     def __call__(self, data: dict[str, str], *, raw: bool, display_id: bool) -> CellOutput:
         """Show `data`, the same thing by type."""
-        ...
 
 
 def where_prints_show() -> Prints:

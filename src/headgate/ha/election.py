@@ -41,52 +41,32 @@ class Election(Protocol):
     @property
     def lease_ms(self) -> int:
         """How long after a proof nobody else can win."""
-        ...
 
     @property
     def margin_ms(self) -> int:
         """How much of the lease is left for what was begun in it."""
-        ...
 
     @property
     def regains(self) -> bool:
         """Whether a driver whose lease is over may win again while nobody else has: :meth:`regain`."""
-        ...
 
     def campaign(self) -> Candidacy:
         """Try to win, or see who has."""
-        ...
 
     def regain(self) -> Candidacy:
-        """The lease is over, and nobody else is known to lead: try to win again, without a pause.
-
-        Raises:
-            OustedError: somebody else has won since.
-        """
-        ...
+        """The lease is over, and nobody else is known to lead: try to win again, without a pause."""
 
     def renew(self) -> None:
-        """Prove that this driver leads.
-
-        Raises:
-            OustedError: it does not any more.
-        """
-        ...
+        """Prove that this driver leads."""
 
     def end(self) -> None:
         """Record that the job is over, while this driver leads it: no other one goes on with this run.
 
         May be repeated. Before it has returned, what the next driver would begin with must stay.
-
-        Raises:
-            OustedError: this driver does not lead.
-            StorageError: whether it is recorded cannot be told.
         """
-        ...
 
     def resign(self) -> None:
         """Make room at once."""
-        ...
 
 
 def this_driver() -> str:

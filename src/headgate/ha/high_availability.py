@@ -91,9 +91,6 @@ class HighAvailability:
 
         Returns:
             the job; None when the driver that led has brought it to its end meanwhile.
-
-        Raises:
-            FencedError: another driver leads, and high-availability.standby is false, or it was given up.
         """
         won = self._leadership.wait(waiting, standby=self._standby, given_up=given_up)
         if won is None:
@@ -120,10 +117,6 @@ class HighAvailability:
         """What the leader does before its job begins: tried again while the storage fails and it leads.
 
         `work` may be repeated; `told` is called, in words, whenever what fails changes.
-
-        Raises:
-            FencedError: another driver may lead by now.
-            StorageError: to try again is of no use, or it was given up.
         """
         said = ""
         while True:

@@ -64,9 +64,6 @@ class Leadership:
 
         Returns:
             how it was won; None when the driver that led has brought the job to its end meanwhile.
-
-        Raises:
-            FencedError: another driver leads, and this one is not to stand by, or not any longer.
         """
         began_ms, told = self._clock.monotonic_ms(), ""
         while True:
@@ -98,12 +95,7 @@ class Leadership:
             self._closing.wait(self._pause_s)
 
     def require(self) -> None:
-        """Make sure that a commit may begin now.
-
-        Raises:
-            FencedError: the right is lost for good.
-            StorageError: nobody knows at this moment; nothing was done, and later it may be possible.
-        """
+        """Make sure that a commit may begin now."""
         with self._changed:
             now_ms = self._clock.monotonic_ms()
             if self._term.may_commit(now_ms):

@@ -67,7 +67,7 @@ def _answering(job: JobId, disk: Disk) -> str | None:
         file = known.file
         # Under high availability jobs of one name have one id on every storage.
         here = file.host == socket.gethostname() and file.storage in (None, disk.describe())
-        if file.job_id == job and here and not known.gone:
+        if file.job_id == job and here and not known.exited:
             return f"process {file.pid} on {file.host}"
     return None
 

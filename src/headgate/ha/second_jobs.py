@@ -36,11 +36,7 @@ _LOG: Final = logging.getLogger(__name__)
 def take_places(
     job: JobId, name: str, plan: PhysicalPlan, disk: Disk | None, opened: ExitStack, *, allow_second: bool
 ) -> None:
-    """Be seen where the job keeps its checkpoints and writes, until `opened` is closed.
-
-    Raises:
-        UsageError: a job of this name runs on the same storage, or a job writes to the same folder.
-    """
+    """Be seen where the job keeps its checkpoints and writes, until `opened` is closed."""
     me = this_driver_as(job, name)
 
     def others(found: Sequence[Occupant]) -> list[Occupant]:
@@ -93,7 +89,7 @@ def _answering(disk: Disk) -> list[Occupant]:
     return [
         Occupant(known.file.job_id, known.file.name, known.file.pid, known.file.host)
         for known in known_jobs()
-        if not known.gone and known.file.storage == storage
+        if not known.exited and known.file.storage == storage
     ]
 
 

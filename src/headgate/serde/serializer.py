@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar, cast
 from headgate.common.errors import HeadgateError, StorageError, UsageError
 from headgate.common.plain_data import Plain
 from headgate.common.process.interruptions import let_pass
-from headgate.common.refusals.users_frames import told_with_line
+from headgate.common.refusals.users_frames import text_with_line
 from headgate.serde.compatibility import AfterMigration, AsIs, Compatibility, Incompatible, Reconfigured
 from headgate.serde.snapshots.snapshot_views import DataInputView, DataOutputView
 from headgate.serde.snapshots.snapshot_writing import snapshot_to_bytes
@@ -185,17 +185,17 @@ class TypeSerializer(ABC, Generic[T]):
                 let_pass(why)
                 return UsageError(
                     f"{_shortened(value)} of type {type(value).__qualname__} is not a {self.name} "
-                    f"({told_with_line(why)}); correct the value, or the annotation that declares it"
+                    f"({text_with_line(why)}); correct the value, or the annotation that declares it"
                 )
         return UsageError(
-            f"a batch of {len(values)} values is not of type {self.name} ({told_with_line(error)})"
+            f"a batch of {len(values)} values is not of type {self.name} ({text_with_line(error)})"
         )
 
     def _not_encodable(self, error: BaseException) -> UsageError:
-        return UsageError(f"a value does not fit its type {self.name} ({told_with_line(error)})")
+        return UsageError(f"a value does not fit its type {self.name} ({text_with_line(error)})")
 
     def _not_decodable(self, error: BaseException) -> StorageError:
-        return StorageError(f"stored values do not decode as {self.name} ({told_with_line(error)})")
+        return StorageError(f"stored values do not decode as {self.name} ({text_with_line(error)})")
 
     def _need(self, method: str, default: Callable[..., bytes | T]) -> None:
         if getattr(type(self), method) is default:

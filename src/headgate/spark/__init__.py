@@ -12,7 +12,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any, Final
 
-from headgate.common.refusals.calls import told
+from headgate.common.refusals.calls import with_checked_calls
 
 if TYPE_CHECKING:
     from headgate.connectors.dataframe.writers import EpochWriter, SparkEpoch, delta, iceberg, jdbc, parquet
@@ -43,5 +43,5 @@ _PLACES: Final = {
 
 def __getattr__(name: str) -> Any:
     if name in _PLACES:
-        return told(getattr(importlib.import_module(_PLACES[name]), name))
+        return with_checked_calls(getattr(importlib.import_module(_PLACES[name]), name))
     raise AttributeError(f"module 'headgate.spark' has no attribute {name!r}")

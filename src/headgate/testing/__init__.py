@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from headgate.common.refusals.calls import tell_wrong_calls as _tell_wrong_calls
+from headgate.common.refusals.calls import check_calls as _check_calls
 from headgate.runtime.job.listener import JobListener
 from headgate.runtime.job.live_state import LiveState
 from headgate.runtime.protocol.messages import Counters
@@ -37,4 +37,4 @@ __all__ = [
     "simulate",
 ]
 
-_tell_wrong_calls(__name__, __all__)
+_check_calls(__name__, __all__)

@@ -49,7 +49,7 @@ def test_a_published_job_is_known_until_it_is_withdrawn() -> None:
     """What was written is read; nothing is left behind."""
     published = PublishedJob(job())
     (known,) = known_jobs()
-    assert (known.file, known.gone) == (job(), False)
+    assert (known.file, known.exited) == (job(), False)
     published.withdraw()
     assert known_jobs() == []
     assert list(jobs_folder().iterdir()) == []
@@ -80,7 +80,7 @@ def test_a_dead_process_is_gone_and_so_is_a_living_one_without_the_lock() -> Non
     written(job("dead-1", ended.pid))
     written(job("reused-1", os.getpid()))
     published = PublishedJob(job("living-1"))
-    assert {known.file.job_id: known.gone for known in known_jobs()} == {
+    assert {known.file.job_id: known.exited for known in known_jobs()} == {
         "dead-1": True, "living-1": False, "reused-1": True,
     }  # fmt: skip
     published.withdraw()
@@ -89,7 +89,7 @@ def test_a_dead_process_is_gone_and_so_is_a_living_one_without_the_lock() -> Non
 def test_a_job_of_another_machine_is_not_judged() -> None:
     """Its processes cannot be seen from here."""
     written(msgspec.structs.replace(job(pid=2**22 + 1), host="elsewhere"))
-    assert [known.gone for known in known_jobs()] == [False]
+    assert [known.exited for known in known_jobs()] == [False]
 
 
 def test_what_is_no_file_of_a_job_is_passed_over() -> None:

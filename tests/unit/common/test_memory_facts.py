@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headgate.common.process.memory_facts import oom_kills, resident_bytes
+from headgate.common.process.processes import oom_kills, resident_bytes
 
 
 def test_own_memory() -> None:

@@ -51,7 +51,7 @@ class RemoteJob:
         found = find_job(job, known_jobs())
         self._file: JobFile = found.file
         self.name, self.job_id = found.file.name, found.file.job_id
-        if found.gone:
+        if found.exited:
             raise OperatingError(
                 f"job {self.name!r} ({self.job_id}) is gone: its driver, process {found.file.pid}, died "
                 "without a word; start it again from its last checkpoint"
@@ -222,7 +222,7 @@ class RemoteJob:
         )
 
     def _still_there(self) -> bool:
-        return any(job.file.job_id == self.job_id and not job.gone for job in known_jobs())
+        return any(job.file.job_id == self.job_id and not job.exited for job in known_jobs())
 
 
 def connect(job: str) -> RemoteJob:
@@ -244,8 +244,8 @@ def find_job(job: str, known: Sequence[KnownJob]) -> KnownJob:
     Raises:
         UsageError: none or several are meant; names those there are.
     """
-    running = [each for each in known if not each.gone]
-    gone = [each for each in known if each.gone]
+    running = [each for each in known if not each.exited]
+    gone = [each for each in known if each.exited]
     for group in (running, gone):
         for meant in (
             [each for each in group if each.file.job_id == job],

@@ -10,7 +10,7 @@ from headgate.common.errors import ConfigError
 from headgate.common.files.permissions import Permissions, use_permissions
 from headgate.common.settings import options as o
 from headgate.common.settings.config import Config
-from headgate.common.settings.storage_options import STORAGE_PERMISSIONS
+from headgate.common.settings.state_options import STORAGE_PERMISSIONS
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,10 @@
-"""What writes, moves, checks and times things that outlive a process, as it was when Headgate was imported.
+"""Functions that write, move, check and time stored data, bound when Headgate is imported.
 
 A program may replace functions of the standard library in its process: for a test, by a library that freezes
-time, by mistake. Its own code has what it wants then. What is stored, for this job and for others in the same
-process, is not up to that: so all of it is done by the functions here, which are bound once. They are members
-of objects, because what freezes time looks through the modules of a process for what it replaces.
-
-The methods of `pathlib` call `os` and `io` by name at every call, so what lasts is not written by them.
+time, by mistake. Its own code then gets what it wants, but stored data, of this job and of others in the same
+process, must not depend on that. The functions are members of objects, because libraries that freeze time
+look through the modules of a process for what they replace. The methods of `pathlib` look up `os` and `io` at
+every call, so nothing that is stored is written by them.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ import time
 import zlib
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Literal
+from typing import BinaryIO, Final
 
 FilePath = str | os.PathLike[str]
 
@@ -35,13 +34,9 @@ class _System:
         self.link, self.rename, self.replace, self.unlink = os.link, os.rename, os.replace, os.unlink
         self.mkdir, self.rmdir, self.chmod = os.mkdir, os.rmdir, os.chmod
         self.urandom, self.dup, self.fstat = os.urandom, os.dup, os.fstat
-        self.O_RDONLY, self.O_WRONLY, self.O_CREAT, self.O_EXCL = (
-            os.O_RDONLY,
-            os.O_WRONLY,
-            os.O_CREAT,
-            os.O_EXCL,
-        )
-        self.O_RDWR, self.O_CLOEXEC, self.O_NONBLOCK = os.O_RDWR, os.O_CLOEXEC, os.O_NONBLOCK
+        self.O_RDONLY, self.O_WRONLY, self.O_RDWR = os.O_RDONLY, os.O_WRONLY, os.O_RDWR
+        self.O_CREAT, self.O_EXCL = os.O_CREAT, os.O_EXCL
+        self.O_CLOEXEC, self.O_NONBLOCK = os.O_CLOEXEC, os.O_NONBLOCK
 
 
 class _Clock:
@@ -54,7 +49,7 @@ class _Clock:
 
 
 class _Functions:
-    """What is offered by functions below."""
+    """Members that the functions below use."""
 
     def __init__(self) -> None:
         self.open = io.open
@@ -80,50 +75,25 @@ def token(size: int) -> str:
 
 
 def open_read(path: FilePath) -> BinaryIO:
-    """A regular file to read bytes from: a pipe that a stranger has put in its place would keep us waiting.
-
-    Raises:
-        OSError: it cannot be opened, or is none.
-    """
-    found: BinaryIO = _bound.open(path, "rb", opener=_opened_at_once)
-    return found
+    """Open a regular file to read bytes; a pipe that was put in its place is refused, not waited for."""
+    return _bound.open(path, "rb", opener=_opened_at_once)
 
 
 def _opened_at_once(path: str, flags: int) -> int:
     descriptor = system.open(path, flags | system.O_NONBLOCK)
     if _bound.kind(system.fstat(descriptor).st_mode) in (stat.S_IFREG, stat.S_IFDIR):
-        return descriptor  # that it is a folder the caller is told in the system's words
+        return descriptor  # a folder: the system's own error follows
     system.close(descriptor)
     raise OSError(errno.EINVAL, "it is no regular file", path)
 
 
-def open_new(
-    path: FilePath, mode: int = 0o666, *, exclusive: bool = True, buffering: Literal[-1, 0] = -1
-) -> Any:
-    """A file to write bytes to.
-
-    Args:
-        path: of it.
-        mode: if it is made; the process's mask takes from it.
-        exclusive: whether it must not exist; else it is emptied.
-        buffering: 0: none.
-
-    Raises:
-        OSError: it exists, or cannot be made.
-    """
-
-    def opener(name: str, flags: int) -> int:
-        return system.open(name, flags, mode)
-
-    return _bound.open(path, "xb" if exclusive else "wb", buffering=buffering, opener=opener)
+def open_new(path: FilePath) -> BinaryIO:
+    """Open a file to write bytes; one that exists is emptied."""
+    return _bound.open(path, "wb", opener=lambda name, flags: system.open(name, flags, 0o666))
 
 
-def open_nameless(folder: FilePath) -> Any:
-    """A file to write and read that has no name any more, without a buffer; it goes when it is closed.
-
-    Raises:
-        OSError: it cannot be made.
-    """
+def open_nameless(folder: FilePath) -> io.FileIO:
+    """Open a file without a name or a buffer, to write and read; the system removes it when it is closed."""
     path = Path(folder, f".headgate-{token(8)}")
     handle = system.open(path, system.O_RDWR | system.O_CREAT | system.O_EXCL | system.O_CLOEXEC, 0o600)
     unlink(path, missing_ok=True)
@@ -131,21 +101,13 @@ def open_nameless(folder: FilePath) -> Any:
 
 
 def read_bytes(path: FilePath) -> bytes:
-    """All bytes of a file.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+    """All bytes of a file."""
     with open_read(path) as file:
         return file.read()
 
 
 def unlink(path: FilePath, *, missing_ok: bool = False) -> None:
-    """Remove a file.
-
-    Raises:
-        OSError: it cannot be removed; FileNotFoundError only where one missing is not ok.
-    """
+    """Remove a file."""
     try:
         system.unlink(path)
     except FileNotFoundError:
@@ -154,48 +116,27 @@ def unlink(path: FilePath, *, missing_ok: bool = False) -> None:
 
 
 def rename(source: FilePath, target: FilePath) -> None:
-    """Give a file or folder another name; a file that has it goes.
-
-    Raises:
-        OSError: it cannot be renamed.
-    """
+    """Give a file or folder another name; a file that has that name is replaced."""
     system.rename(source, target)
 
 
 def replace(source: FilePath, target: FilePath) -> None:
-    """The same.
-
-    Raises:
-        OSError: it cannot be renamed.
-    """
+    """Give a file another name; a file that has that name is replaced, on every system."""
     system.replace(source, target)
 
 
 def link(source: FilePath, target: FilePath) -> None:
-    """Give a file a second name; unlike a rename that replaces nothing.
-
-    Raises:
-        FileExistsError: the name is taken.
-        OSError: it cannot be linked.
-    """
+    """Give a file a second name; FileExistsError where the name is taken, as nothing is replaced."""
     system.link(source, target)
 
 
 def touch(path: FilePath) -> None:
-    """Make an empty file unless there is one.
-
-    Raises:
-        OSError: it cannot be made.
-    """
+    """Make an empty file unless there is one."""
     system.close(system.open(path, system.O_WRONLY | system.O_CREAT, 0o666))
 
 
 def sync(path: FilePath) -> None:
-    """Make a file, or the names in a folder, durable.
-
-    Raises:
-        OSError: it cannot be synchronised.
-    """
+    """Make a file, or the names in a folder, durable."""
     handle = system.open(path, system.O_RDONLY)
     try:
         system.fsync(handle)
@@ -204,7 +145,7 @@ def sync(path: FilePath) -> None:
 
 
 def remove_folder(folder: FilePath) -> None:
-    """Remove a folder with all that is in it, links and not what they lead to; what cannot go stays."""
+    """Remove a folder and all that is in it, links but not their targets; what cannot be removed stays."""
     with suppress(OSError):
         for entry in list(_listed(folder)):
             if entry.is_dir(follow_symlinks=False):

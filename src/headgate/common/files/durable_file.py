@@ -5,12 +5,12 @@
     create_new   a file under a name that is free
     replace      a file under a name that may be taken
     writing      the same, written piece by piece
-    made_beside  the same, written by somebody who wants a path
+    made_beside  the same, written by code that wants a path
     hold         a small file that this process keeps locked
 
-A file is made under a temporary name beside its own and written; where it must survive a power cut it is
-synced to the device; then it gets its name in one step, and last the folders above are synced, so that the
-name survives too. All of that is done by functions of `common/files/durable.py`, which no program replaces.
+A file is written under a temporary name in the same folder; where it must survive a power cut it is synced to
+the device; then it gets its name in one step, and last the folders above are synced, so that the name
+survives too. `folders` is how many of them, `permissions` are those of what is made, else those in use.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Part = bytes | memoryview
 
 _BUFFER_BYTES: Final = 1 << 16
 _TRIES_MAX: Final = 16
-"""So often a folder is made anew that somebody else removes because it is empty."""
+"""How often a folder is made again when another process removes it because it is empty."""
 
 
 class UnsyncedNameError(OSError):
@@ -45,18 +45,7 @@ class UnsyncedNameError(OSError):
 
 
 class NewFile:
-    """A new file that is written from front to end.
-
-    Args:
-        path: of the file, which must not exist; its folder must.
-        permissions: of the file; those in use by default.
-
-    Attributes:
-        path: where it is.
-
-    Raises:
-        OSError: it exists, or cannot be made.
-    """
+    """A new file that is written from front to end; the file must not exist, its folder must."""
 
     def __init__(self, path: Path, permissions: Permissions | None = None) -> None:
         self.path = path
@@ -65,17 +54,13 @@ class NewFile:
         self._descriptor = system.open(path, flags, chosen.file_mode)
         self._waiting = bytearray()
         try:
-            chosen.settle(self._descriptor)
+            chosen.apply(self._descriptor)
         except OSError:
             self.end()
             raise
 
     def write(self, data: Buffer) -> int:
-        """Write all bytes of a buffer; small ones are collected.
-
-        Raises:
-            OSError: the device does not take them.
-        """
+        """Write all bytes of a buffer; small ones are collected."""
         view = memoryview(data).cast("B")
         if view.nbytes < _BUFFER_BYTES:
             self._waiting += view
@@ -87,11 +72,7 @@ class NewFile:
         return view.nbytes
 
     def finish(self, *, durable: bool) -> None:
-        """Write what is collected, sync the bytes to the device where they must be durable, and close.
-
-        Raises:
-            OSError: the device does not take them.
-        """
+        """Write what is collected, sync the bytes to the device where they must be durable, and close."""
         self._write_waiting()
         if durable:
             system.fsync(self._descriptor)
@@ -104,11 +85,7 @@ class NewFile:
             system.close(descriptor)
 
     def detach(self) -> int:
-        """Write what is collected; the descriptor is the caller's from here on.
-
-        Raises:
-            OSError: the device does not take it.
-        """
+        """Write what is collected; from here on the caller owns the descriptor."""
         self._write_waiting()
         descriptor, self._descriptor = self._descriptor, -1
         return descriptor
@@ -124,14 +101,9 @@ class NewFile:
 
 
 class Measured:
-    """Counts and sums up what passes into a file; libraries that write files may write into it.
+    """Counts the bytes written to a file, and sums up their CRC-32; libraries may write into it.
 
-    Args:
-        file: that is written; whoever has begun it finishes it.
-
-    Attributes:
-        size: bytes written so far.
-        crc32: their checksum.
+    Whoever has opened the file finishes it.
 
     Example:
         >>> import tempfile
@@ -150,11 +122,7 @@ class Measured:
         self.size = self.crc32 = 0
 
     def write(self, data: Buffer) -> int:
-        """Write all bytes of a buffer.
-
-        Raises:
-            OSError: the device does not take them.
-        """
+        """Write all bytes of a buffer."""
         written = self._file.write(data)
         self.size += written
         self.crc32 = crc32(data, self.crc32)
@@ -165,28 +133,19 @@ class Measured:
         return self.size
 
     def flush(self) -> None:
-        """Nothing: the file is written out when it is finished."""
+        """Do nothing: the file is written out when it is finished."""
 
     def close(self) -> None:
-        """Nothing, likewise."""
+        """Do nothing: the owner of the file closes it."""
 
 
 def create_new(
     path: Path, parts: Iterable[Part], permissions: Permissions | None = None, *, folders: int = 1
 ) -> bool:
-    """Make a durable file under a name that nobody has; False when somebody has it.
+    """Make a durable file under a free name; False when another file has the name.
 
-    Of any number of callers at the same time exactly one makes the file, on network file systems too.
-
-    Args:
-        path: of the file; folders that are missing are made.
-        parts: its bytes in order.
-        permissions: of what is made; those in use by default.
-        folders: how many of the folders above are synced.
-
-    Raises:
-        UnsyncedNameError: it has its name, but a folder could not be synced.
-        OSError: it could not be written, and nothing changed.
+    Of any number of callers at the same time exactly one makes the file, on network file systems too. Raises
+    UnsyncedNameError where the file has its name, but a folder could not be synced.
 
     Example:
         >>> import tempfile
@@ -215,16 +174,7 @@ def replace(
 ) -> None:
     """Make a file, in the place of an older one only when the new one is complete.
 
-    Args:
-        path: of the file; folders that are missing are made.
-        parts: its bytes in order.
-        permissions: of what is made; those in use by default.
-        durable: whether it must survive a power cut.
-        folders: how many of the folders above are synced.
-
-    Raises:
-        UnsyncedNameError: it has its name, but a folder could not be synced.
-        OSError: it could not be written, and nothing changed.
+    Where an OSError other than UnsyncedNameError is raised, nothing has changed.
 
     Example:
         >>> import tempfile
@@ -254,12 +204,9 @@ def writing(
 
 @contextmanager
 def made_beside(path: Path) -> Iterator[Path]:
-    """A file beside another one, whose name it takes when the block ends well; for readers of this process.
+    """Give a temporary path whose file takes another's name when the block ends well, for this process only.
 
-    Whoever reads a file while it is replaced goes on reading the old one. It is not synced.
-
-    Raises:
-        OSError: it cannot be made or renamed.
+    A process that reads a file while it is replaced goes on reading the old one. The file is not synced.
 
     Example:
         >>> import tempfile
@@ -276,18 +223,10 @@ def made_beside(path: Path) -> Iterator[Path]:
 
 
 def hold(path: Path, data: bytes, mode: int) -> int:
-    """Make a small file that is locked before anybody sees it, in the place of an older one.
+    """Make a small file that is locked before others can see it, in the place of an older one.
 
-    Args:
-        path: of the file; its folder must exist.
-        data: its bytes.
-        mode: of the file, whatever the process's mask.
-
-    Returns:
-        The descriptor; the file is locked until it is closed, also by the end of the process.
-
-    Raises:
-        OSError: it cannot be made.
+    The file has `mode` whatever the process's mask, and is locked until the returned descriptor is closed,
+    at the latest by the end of the process.
     """
     with _cleared(path) as temporary:
         descriptor = system.open(temporary, system.O_WRONLY | system.O_CREAT | system.O_EXCL, mode)
@@ -304,17 +243,24 @@ def hold(path: Path, data: bytes, mode: int) -> int:
     return descriptor
 
 
+def try_lock(descriptor: int, kind: int = fcntl.LOCK_SH) -> bool | None:
+    """Whether a file was locked; None where the file system has no locks."""
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return None
+    return True
+
+
 def temporary_beside(path: Path) -> Path:
-    """A name beside a file that nobody has yet, and that all readers know as that of an unfinished file."""
+    """A free name in the folder of a file, which all readers know as that of an unfinished file."""
     return path.with_name(f"{TEMPORARY_PREFIX}{token(8)}")
 
 
 def sync_names(path: Path, folders: int) -> None:
-    """Make the name of a file durable, and the names of folders that may be as new as it is.
-
-    Raises:
-        UnsyncedNameError: one of them could not be synced.
-    """
+    """Make the name of a file durable, and the names of folders that may be as new as it is."""
     try:
         for folder in list(path.parents)[:folders]:
             sync(folder)
@@ -323,11 +269,7 @@ def sync_names(path: Path, folders: int) -> None:
 
 
 def sync_tree(folder: Path) -> None:
-    """Make all files and names in a folder durable that somebody else has written; what goes meanwhile went.
-
-    Raises:
-        OSError: something cannot be synced.
-    """
+    """Make all files and names in a folder durable; those that are removed meanwhile are skipped."""
     for path in (folder, *folder.rglob("*")):
         with suppress(FileNotFoundError):
             sync(path)
@@ -335,7 +277,7 @@ def sync_tree(folder: Path) -> None:
 
 @contextmanager
 def _cleared(path: Path) -> Iterator[Path]:
-    """A name for an unfinished file beside another one; what has it at the end is removed."""
+    """A name for an unfinished file; a file that still has it at the end is removed."""
     temporary = temporary_beside(path)
     try:
         yield temporary
@@ -346,7 +288,7 @@ def _cleared(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def _unfinished(path: Path, permissions: Permissions | None, *, durable: bool) -> Iterator[NewFile]:
-    """A file that will be another one; it is closed at the end, and removed unless it was renamed."""
+    """An unfinished file, which is closed at the end, and removed unless it was renamed."""
     with _cleared(path) as temporary:
         file = _opened(temporary, permissions, durable)
         try:
@@ -359,13 +301,13 @@ def _opened(path: Path, permissions: Permissions | None, durable: bool) -> NewFi
     for _ in range(_TRIES_MAX):
         with suppress(FileExistsError, FileNotFoundError):  # opening says what is wrong
             make_folder(path.parent, permissions, durable=durable)
-        with suppress(FileNotFoundError):  # somebody removed the empty folder meanwhile
+        with suppress(FileNotFoundError):  # another process removed the empty folder meanwhile
             return NewFile(path, permissions)
     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
 
 
 def _linked(temporary: Path, path: Path) -> bool:
-    """Give a file its name unless somebody has it; a link, unlike a rename, replaces nothing."""
+    """Give a file its name unless it is taken; a link, unlike a rename, replaces nothing."""
     try:
         link(temporary, path)
     except FileExistsError:

@@ -1,4 +1,4 @@
-"""What stands before the body of a stored file: magic bytes, version, length and checksums.
+"""The head of a stored file: magic bytes, version, length and checksums before the body.
 
 ::
 
@@ -6,7 +6,9 @@
 
 Kinds of files differ in the width of their numbers, in the order of the bytes and in what the CRC-32 covers;
 an :class:`Envelope` describes one kind. No byte of a body is handed out before its length and its checksums
-were compared, and every refusal names the file, the bytes that are wrong, likely causes and a remedy.
+were compared. Every refusal is a DamagedFileError that names the file (`where`), the bytes that are wrong,
+likely causes and a remedy. `versions` are those that the program reads, `begins` is where in the file the
+envelope is.
 """
 
 from __future__ import annotations
@@ -32,35 +34,20 @@ _SHA256: Final = 4
 
 
 class Head(NamedTuple):
-    """The fields of an envelope whose magic and version are right.
-
-    Attributes:
-        version: of the format.
-        length: bytes of the body.
-        crc32: of the body, or of the fields before it and the body.
-        sha256: of the body; None where the kind has none.
-        covered: CRC-32 of the fields that the checksum covers; 0: of none.
-    """
+    """The fields of an envelope whose magic and version are right."""
 
     version: int
-    length: int
+    length: int  # bytes of the body
     crc32: int
-    sha256: bytes | None
-    covered: int
+    sha256: bytes | None  # of the body; None where the kind has none
+    covered: int  # CRC-32 of the fields that the checksum covers, 0 where it covers none
 
 
 class Envelope:
-    """The envelope of one kind of stored file.
+    """The envelope of one kind of stored file, with `size` bytes before the body.
 
-    Args:
-        name: what an error calls the kind, such as "checkpoint metadata".
-        magic: its first bytes.
-        numbers: as for `struct`: the byte order, then the codes of version and length.
-        sha256: whether there is a SHA-256 of the body behind the CRC-32.
-        covers_head: whether the CRC-32 is of the fields before it, too.
-
-    Attributes:
-        size: bytes before the body.
+    `name` is what errors call the kind; `numbers` are, as for `struct`, the byte order, then the codes of
+    version and length. With `covers_head` the CRC-32 is of the fields before it, too.
 
     Example:
         >>> notes = Envelope("note", b"HGNOTE", ">HI")
@@ -101,32 +88,14 @@ class Envelope:
         return [self._fields.pack(*values), *parts]
 
     def open(self, data: Part, where: str, versions: Collection[int]) -> tuple[int, memoryview]:
-        """The version and the verified body of a file.
-
-        Args:
-            data: all bytes of the file.
-            where: the file, for messages.
-            versions: those that this program reads.
-
-        Raises:
-            DamagedFileError: the file is damaged, of another kind or of another version.
-        """
+        """The version and the verified body of a file, given all its bytes."""
         head = self.head(data, where, versions)
         body = memoryview(data)[self.size :]
         self.check(head, body, where)
         return head.version, body
 
     def decode(self, data: Part, where: str, readers: Mapping[int, Callable[[memoryview], T]]) -> T:
-        """What the body of a file says.
-
-        Args:
-            data: all bytes of the file.
-            where: the file, for messages.
-            readers: version -> its decoder.
-
-        Raises:
-            DamagedFileError: see :meth:`open`; or the decoder of the version refuses the body.
-        """
+        """The decoded body of a file, given all its bytes; `readers` is version -> decoder."""
         version, body = self.open(data, where, readers)
         try:
             return readers[version](body)
@@ -138,17 +107,7 @@ class Envelope:
             ) from error
 
     def head(self, start: Part, where: str, versions: Collection[int], begins: int = 0) -> Head:
-        """The fields before the body, for a file whose body is read by itself.
-
-        Args:
-            start: the first bytes, at least :attr:`size` where there are so many.
-            where: the file, for messages.
-            versions: those that this program reads.
-            begins: where in the file the envelope is.
-
-        Raises:
-            DamagedFileError: the file is too short, of another kind or of another version.
-        """
+        """The fields before the body, for a file whose body is read by itself; `start` is its first bytes."""
         found = bytes(start[: len(self.magic)])
         if found != self.magic[: len(found)]:
             first = next(at for at, got in enumerate(found) if got != self.magic[at])
@@ -173,11 +132,7 @@ class Envelope:
         return Head(version, length, crc32, rest[0] if rest else None, covered)
 
     def check(self, head: Head, body: Part, where: str, begins: int = 0) -> None:
-        """Compare length and checksums of a body with what its envelope says.
-
-        Raises:
-            DamagedFileError: they differ.
-        """
+        """Compare length and checksums of a body with those in its envelope."""
         length, start = memoryview(body).nbytes, begins + self.size
         if length != head.length:
             kind = "is truncated" if length < head.length else "has bytes too many"
@@ -225,11 +180,7 @@ def seal_line(body: bytes) -> bytes:
 
 
 def open_line(line: bytes) -> bytes:
-    """The verified body of a line of :func:`seal_line`.
-
-    Raises:
-        ValueError: the line is damaged.
-    """
+    """The verified body of a line of :func:`seal_line`; ValueError where it is damaged."""
     checksum, _, body = line.partition(b" ")
     body = body.rstrip(b"\n")
     if int(checksum, 16) != crc32_of(body):

@@ -1,14 +1,13 @@
-"""The files that tell where running jobs answer: one for each job, in a folder of the user's own.
+"""The files by which commands find running jobs: one for each job, in a folder of the user's own.
 
-Whoever may read the file may control the job, because its secret is in it; so it is the user's alone. A
-driver holds a lock on its file for as long as it lives: a file whose lock is free, or whose process is gone,
-is of a driver that died without a word.
+Whoever may read the file may control the job, because its secret is in it; so only the user may. A driver
+holds a lock on its file for as long as it lives: a file whose lock is free, or whose process has exited, was
+left by a driver that died.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import socket
 import stat
@@ -22,7 +21,7 @@ import msgspec
 from headgate.common.decoders import json_decoder
 from headgate.common.errors import StorageError
 from headgate.common.files.durable import clock, system, unlink
-from headgate.common.files.durable_file import hold
+from headgate.common.files.durable_file import hold, try_lock
 from headgate.common.files.permissions import OWNER_FILE, Permissions, make_folder
 from headgate.common.files.stored_paths import inside
 from headgate.common.process.children import hide
@@ -31,37 +30,24 @@ from headgate.common.process.processes import process_lives
 HOME_VARIABLE: Final = "HEADGATE_HOME"
 FORMAT_VERSION: Final = 1
 FORGOTTEN_AFTER_S: Final = 7 * 24 * 3600
-"""So long the file of a dead driver waits for somebody to list it."""
+"""How long the file of a dead driver is kept for a command to list it."""
 
 _SUFFIX: Final = ".json"
 _FILE_BYTES_MAX: Final = 1 << 20
 
 
 class JobFile(msgspec.Struct, frozen=True):
-    """Where a job answers, and how to be heard.
-
-    Attributes:
-        job_id: names the submission.
-        name: given to ``execute``.
-        pid: of the driver.
-        host: the driver's machine.
-        started_ms: wall clock at the submission.
-        address: such as ``http://127.0.0.1:40123``.
-        secret: to be shown with every request.
-        certificate: of the endpoint, as PEM, where it speaks TLS.
-        storage: URI of its checkpoints; None where it takes none.
-        version: of this format.
-    """
+    """Where a job answers, and how to be heard; `secret` is shown with every request."""
 
     job_id: str
     name: str
     pid: int
     host: str
     started_ms: int
-    address: str
+    address: str  # such as http://127.0.0.1:40123
     secret: str
-    certificate: str | None = None
-    storage: str | None = None
+    certificate: str | None = None  # of the endpoint, as PEM, where it speaks TLS
+    storage: str | None = None  # URI of its checkpoints; None where it takes none
     version: int = FORMAT_VERSION
 
     def __repr__(self) -> str:
@@ -71,17 +57,11 @@ class JobFile(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class KnownJob:
-    """A job that has a file.
-
-    Attributes:
-        file: what is in it.
-        path: where it is.
-        gone: whether the driver died.
-    """
+    """A job that has a file; `exited` is whether its driver died."""
 
     file: JobFile
     path: Path
-    gone: bool
+    exited: bool
 
     def forget(self) -> None:
         """Remove the file."""
@@ -92,10 +72,7 @@ _job_files: Final = json_decoder(JobFile)
 
 
 def jobs_folder(variables: Mapping[str, str] | None = None) -> Path:
-    """The folder of the files; it need not exist.
-
-    Args:
-        variables: the process's environment by default.
+    """The folder of the files, by the process's environment; it need not exist.
 
     Example:
         >>> jobs_folder({"HEADGATE_HOME": "/srv/headgate"}).as_posix()
@@ -111,11 +88,7 @@ def jobs_folder(variables: Mapping[str, str] | None = None) -> Path:
 
 
 class PublishedJob:
-    """The file of a job of this process, locked until it is withdrawn.
-
-    Raises:
-        StorageError: the file cannot be written; says where.
-    """
+    """The file of a job of this process, locked until it is withdrawn."""
 
     def __init__(self, job: JobFile) -> None:
         folder = jobs_folder()
@@ -128,14 +101,14 @@ class PublishedJob:
                 f"{self._path} cannot be written ({error}), so no command could reach the job; set "
                 f"{HOME_VARIABLE} to a folder that can be written, or rest.enabled to false"
             ) from None
-        hide(self)  # a child that holds the lock would say that the driver lives
+        hide(self)  # a child that holds the lock would look like a living driver
 
     def fileno(self) -> int:
         """The locked descriptor; -1 once it is given up."""
         return self._descriptor
 
     def withdraw(self) -> None:
-        """The job is over, or another driver's: remove the file, unless it is that driver's by now."""
+        """Remove the file, unless it is by now that of another driver of the job."""
         try:
             with contextlib.suppress(FileNotFoundError):
                 # Drivers of one job that replace each other share the path.
@@ -147,16 +120,16 @@ class PublishedJob:
 
 
 def known_jobs() -> list[KnownJob]:
-    """All jobs that have a file, oldest first; files that are none are passed over."""
+    """All jobs that have a file, oldest first; files of another kind are skipped."""
     found = [job for path in sorted(jobs_folder().glob(f"*{_SUFFIX}")) if (job := _read(path)) is not None]
     return sorted(found, key=lambda job: job.file.started_ms)
 
 
 def forget_old() -> None:
-    """Remove the files of drivers that died long ago and that nobody asked for."""
+    """Remove the files of drivers that died long ago and that no command has listed."""
     oldest_ms = (clock.time() - FORGOTTEN_AFTER_S) * 1000
     for job in known_jobs():
-        if job.gone and job.file.started_ms < oldest_ms:
+        if job.exited and job.file.started_ms < oldest_ms:
             job.forget()
 
 
@@ -164,32 +137,21 @@ def _read(path: Path) -> KnownJob | None:
     try:
         descriptor = system.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     except OSError:
-        return None  # removed meanwhile, or somebody else's
+        return None  # removed meanwhile, or another user's
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
             return None
         file = _job_files.decode(os.read(descriptor, _FILE_BYTES_MAX))
-        return KnownJob(file, path, _gone(file, descriptor))
+        return KnownJob(file, path, _has_exited(file, descriptor))
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return None
     finally:
         system.close(descriptor)
 
 
-def _gone(file: JobFile, descriptor: int) -> bool:
+def _has_exited(file: JobFile, descriptor: int) -> bool:
     if file.host != socket.gethostname():
         return False  # its processes cannot be seen from here
-    if not process_lives(file.pid):
-        return True
     # The number may be another process's by now. The lock alone would not do: forked children inherit it.
-    return _lock(descriptor, fcntl.LOCK_SH)
-
-
-def _lock(descriptor: int, kind: int) -> bool:
-    """Whether the lock was got; without locks in the file system nobody gets one."""
-    try:
-        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
+    return not process_lives(file.pid) or try_lock(descriptor) is True

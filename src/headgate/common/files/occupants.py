@@ -1,8 +1,8 @@
 """Which living jobs use a folder: a file for each in it, locked by its driver for as long as that lives.
 
-Whoever enters looks at the others first. Two that enter at once do so one after the other, because the
-folder itself is locked meanwhile. A file that is locked by nobody, or whose process is gone, is of a driver
-that died without a word, and is removed. Nothing is refused where the file system has no locks.
+A driver that enters looks at the others first. Two that enter at once do so one after the other, because the
+folder itself is locked meanwhile. A file that no process has locked, or whose process has exited, is of a
+driver that died without cleaning up, and is removed. Nothing is refused where the file system has no locks.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ import msgspec
 
 from headgate.common.decoders import json_decoder
 from headgate.common.files.durable import clock, system, token, unlink
-from headgate.common.files.durable_file import hold
+from headgate.common.files.durable_file import hold, try_lock
 from headgate.common.files.permissions import Permissions, make_folder, permissions_in_use
 from headgate.common.process.processes import process_lives
 
 _SUFFIX: Final = ".json"
 _BYTES_MAX: Final = 1 << 16
 _READABLE: Final = 0o644
-"""Of the files where the process's mask decides: others must read who is in, and need not write."""
+"""Mode of the files where the process's mask decides: other users must read them, and need not write."""
 
 _GATE_S: Final = 5.0
-"""How long somebody else may be entering before nobody waits for that any more."""
+"""How long a driver waits for another one that is entering."""
 
 
 class Occupant(msgspec.Struct, frozen=True):
@@ -55,12 +55,7 @@ def this_driver_as(job_id: str, name: str) -> Occupant:
 
 
 class Occupancy:
-    """This driver's use of a folder.
-
-    Args:
-        folder: of the files; it is made when it is entered, and goes with the last that leaves.
-        me: who uses it.
-    """
+    """This driver's use of a folder, made when it is entered, and removed by the last driver that leaves."""
 
     def __init__(self, folder: Path, me: Occupant) -> None:
         self._folder, self._me = folder, me
@@ -68,23 +63,16 @@ class Occupancy:
         self._descriptor: int | None = None
 
     def enter(self, look: Callable[[Sequence[Occupant]], None]) -> None:
-        """Use the folder from here on.
-
-        Args:
-            look: is told who else uses it; what it raises, this raises, and the folder is not used.
-
-        Raises:
-            OSError: the folder cannot be written.
-        """
+        """Use the folder from here on, unless `look`, which gets the other occupants, raises."""
         permissions = permissions_in_use()
         mode = _READABLE if permissions is Permissions.UMASK else permissions.file_mode
         while True:
             make_folder(self._folder)
             gate = system.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:
-                _wait_for(gate)
+                _lock_for_entering(gate)
                 if not self._is(gate):
-                    continue  # whoever left last has removed it
+                    continue  # the driver that left last has removed it
                 look(occupants_of(self._folder))
                 self._descriptor = hold(self._path, msgspec.json.encode(self._me), mode)
                 return
@@ -92,7 +80,7 @@ class Occupancy:
                 system.close(gate)
 
     def leave(self) -> None:
-        """It is used no more; without having entered this does nothing."""
+        """End the use of the folder; does nothing where it was not entered."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is None:
             return
@@ -111,30 +99,22 @@ class Occupancy:
 
 
 def occupants_of(folder: Path) -> list[Occupant]:
-    """The jobs whose drivers live and use a folder; what others have left is removed.
-
-    Raises:
-        OSError: the folder cannot be read.
-    """
-    found = []
-    for path in sorted(folder.glob(f"*{_SUFFIX}")):
-        occupant = _read(path)
-        if occupant is not None:
-            found.append(occupant)
-    return found
+    """The jobs whose drivers live and use a folder; files of dead drivers are removed."""
+    found = (_read(path) for path in sorted(folder.glob(f"*{_SUFFIX}")))
+    return [occupant for occupant in found if occupant is not None]
 
 
 def _read(path: Path) -> Occupant | None:
     try:
-        # At once, also where it is a pipe that nobody writes to.
+        # Without waiting, also where it is a pipe that no process writes to.
         descriptor = system.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
-        return None  # it left meanwhile
+        return None  # its driver left meanwhile
     try:
         occupant = _occupants.decode(os.read(descriptor, _BYTES_MAX))
         here = occupant.host == socket.gethostname()
         # The number may be another process's by now. The lock alone would not do: forked children inherit it.
-        if not (here and not process_lives(occupant.pid)) and _locked(descriptor):
+        if not (here and not process_lives(occupant.pid)) and try_lock(descriptor) is False:
             return occupant
         if here:  # of other machines the lock may not be seen
             unlink(path, missing_ok=True)
@@ -145,19 +125,8 @@ def _read(path: Path) -> Occupant | None:
     return None
 
 
-def _locked(descriptor: int, kind: int = fcntl.LOCK_SH) -> bool:
-    """Whether somebody else holds the lock; otherwise it is got, where the file system has locks."""
-    try:
-        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    return False
-
-
-def _wait_for(gate: int) -> None:
-    """Until nobody else is entering, or for a while."""
+def _lock_for_entering(gate: int) -> None:
+    """Wait until no other driver is entering, but not for ever."""
     until = clock.monotonic() + _GATE_S
-    while _locked(gate, fcntl.LOCK_EX) and clock.monotonic() < until:
+    while try_lock(gate, fcntl.LOCK_EX) is False and clock.monotonic() < until:
         clock.sleep(0.01)

@@ -19,7 +19,7 @@ OWNER_FILE: Final = 0o600
 
 
 class Permissions(Enum):
-    """`headgate.storage.permissions`: whose what is stored is. A folder that existed keeps what it has."""
+    """`headgate.storage.permissions`: who may use what is stored; a folder that existed keeps its mode."""
 
     OWNER = "owner"
     GROUP = "group"
@@ -27,21 +27,21 @@ class Permissions(Enum):
 
     @property
     def folder_mode(self) -> int:
-        """Of a new folder, before the process's mask; those of a group give it to what is made in them."""
+        """Mode of a new folder, before the process's mask; a group's folder passes its group on."""
         return {"owner": OWNER_FOLDER, "group": 0o2770, "umask": 0o777}[self.value]
 
     @property
     def file_mode(self) -> int:
-        """Of a new file, before the process's mask."""
+        """Mode of a new file, before the process's mask."""
         return {"owner": OWNER_FILE, "group": 0o660, "umask": 0o666}[self.value]
 
     @property
     def exact(self) -> bool:
-        """Whether the process's mask must not take from it: it is to leave the group its rights."""
+        """Whether the process's mask is overridden, as it must leave the group its rights."""
         return self is Permissions.GROUP
 
-    def settle(self, descriptor: int) -> None:
-        """Undo what the process's mask has taken from a new file."""
+    def apply(self, descriptor: int) -> None:
+        """Restore the rights that the process's mask has taken from a new file."""
         if self.exact:
             system.fchmod(descriptor, self.file_mode)
 
@@ -51,19 +51,16 @@ _of_job: Final[ContextVar[Permissions | None]] = ContextVar("headgate.permission
 
 
 def use_permissions(permissions: Permissions) -> None:
-    """From here on this process makes folders so where nobody says otherwise.
-
-    For processes that do one thing, such as a command or a worker.
-    """
+    """Set the permissions of what this process makes, for one that does one thing: a command, a worker."""
     global _of_process
     _of_process = permissions
 
 
 @contextmanager
 def permissions_of_job(permissions: Permissions) -> Iterator[None]:
-    """What this thread makes meanwhile is made so, and what threads make that carry its context.
+    """Set the permissions of what this thread, and threads with its context, make within the block.
 
-    For a driver, beside which another job's may run in the same process.
+    For a driver, since another job's driver may run in the same process.
 
     Example:
         >>> with permissions_of_job(Permissions.GROUP):
@@ -78,22 +75,14 @@ def permissions_of_job(permissions: Permissions) -> Iterator[None]:
 
 
 def permissions_in_use() -> Permissions:
-    """Those of the job that this thread works for, or of this process."""
+    """The permissions of the job that this thread works for, or of this process."""
     return _of_job.get() or _of_process
 
 
 def make_folder(
     folder: str | os.PathLike[str], permissions: Permissions | None = None, *, durable: bool = True
 ) -> None:
-    """Make a folder and those above it that are missing.
-
-    Args:
-        folder: that may exist, and then stays as it is.
-        permissions: of what is made; those in use by default.
-        durable: whether it must survive a power cut.
-
-    Raises:
-        OSError: it cannot be made.
+    """Make a folder and those above it that are missing; one that exists stays as it is.
 
     Example:
         >>> import tempfile
@@ -124,12 +113,7 @@ def make_folder(
 
 
 def own_folder(folder: Path) -> None:
-    """Make a folder that is the user's alone, in a place where everybody may make some.
-
-    Raises:
-        PermissionError: one of this name is there, and is somebody else's, open to others, or a link.
-        OSError: it cannot be made.
-    """
+    """Make a folder that is the user's alone, in a place where all users may make some, or raise."""
     with suppress(FileExistsError):
         system.mkdir(folder, OWNER_FOLDER)
     found = folder.lstat()

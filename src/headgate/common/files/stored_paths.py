@@ -1,7 +1,8 @@
-"""Paths that come out of stored bytes, which a stranger may have written: below their folder, or refused.
+"""Paths that were read from stored bytes, which an attacker may have written: below their folder, or refused.
 
-Whoever can write into a checkpoint decides what it names. So a stored name never becomes a path by being
-joined: it is resolved here below the folder that it belongs to, symbolic links included.
+Whoever can write into a checkpoint decides which names it has. So a stored name never becomes a path by being
+joined: it is resolved here below the folder that it belongs to, symbolic links included. All refusals are
+StrayPathErrors; `what` names the path in their messages.
 """
 
 from __future__ import annotations
@@ -18,14 +19,7 @@ def inside(
 ) -> Path:
     """The path of a stored name, once it is certain that it lies below the root.
 
-    Args:
-        root: the folder; it may itself be a link, or not exist.
-        name: as it was stored, with ``/`` between its parts.
-        what: names it, for the message.
-        shape: what else the name must match, whole.
-
-    Raises:
-        StrayPathError: it is empty, absolute or climbs, or a symbolic link leads out of the root.
+    The root may itself be a link, or not exist; the whole name must match `shape`, where that is given.
 
     Example:
         >>> inside("/srv/out", "_pending/a/part-1", "a prepared file").as_posix()
@@ -48,14 +42,9 @@ from another one
 
 
 def unlinked(root: str | os.PathLike[str], *parts: str) -> Path:
-    """The path of a folder of Headgate's own in one that others may write to, if no link leads it elsewhere.
+    """The path of a folder of Headgate's own in a shared one, if no link leads it out of the shared one.
 
-    Args:
-        root: the folder that is shared; it may itself be a link, or not exist.
-        parts: names of the folder's parts below it.
-
-    Raises:
-        StrayPathError: a symbolic link leads out of the root.
+    The root may itself be a link, or not exist.
 
     Example:
         >>> unlinked("/srv/out", "_pending", "job+out").as_posix()
@@ -81,18 +70,11 @@ def is_relative(name: str) -> bool:
 
 
 def made_folder(stored: object, kind: str, below: re.Pattern[str], what: str) -> Path:
-    """A whole path that was stored, once it is certain that it is a folder which only Headgate makes.
+    """A complete path that was stored, once it is certain that it is a folder which only Headgate makes.
 
-    Where it is does not matter: it may be on a disk that the job uses no more.
-
-    Args:
-        stored: the path.
-        kind: what the folder of all such folders is called; one with random digits behind it counts, too.
-        below: what the path must be from there on; an empty text is the folder itself.
-        what: names it, for the message.
-
-    Raises:
-        StrayPathError: it is another path, or a symbolic link leads out of it.
+    It may be on a disk that the job does not use any more. `kind` is what the folder of all such folders is
+    called, possibly with random digits after it; `below` is what the path must be from there on, where an
+    empty text is the folder itself.
 
     Example:
         >>> made_folder("/srv/.made-0a1b/x", ".made", re.compile("x"), "a folder").as_posix()

@@ -31,11 +31,8 @@ def key_hash(key: Hashable) -> int:
     """The stable hash of a key, as an unsigned 32-bit number.
 
     Args:
-        key: int, str, bytes, bool, float, datetime, date, UUID, or a tuple of these.
-
-    Raises:
-        UsageError: the key is None, NaN, or of another type (subclasses included, as they would
-            not come back from a checkpoint as what they were).
+        key: int, str, bytes, bool, float, datetime, date, UUID, or a tuple of these. Subclasses are refused,
+            as they would not come back from a checkpoint as what they were; so are None and NaN.
 
     Example:
         >>> key_hash(42), key_hash(42.0), key_hash("flink"), key_hash((1, 2))
@@ -67,7 +64,7 @@ def type_name(value: object) -> str:
 
 
 def _plain_form(key: object) -> str:
-    """What helps with None, and with a key of a subclass of an allowed type."""
+    """Advice for None, and for a key of a subclass of an allowed type."""
     if key is None:
         return "; fill or filter records without a key before key_by"
     if isinstance(key, enum.Enum):

@@ -38,9 +38,6 @@ def key_text(key: Hashable) -> str:
 def key_of_text(text: str) -> Key | None:
     r"""The key that :func:`key_text` wrote.
 
-    Raises:
-        UsageError: the text is not JSON, or no key.
-
     Example:
         >>> key_of_text('["ada", 7]'), key_of_text('{"bytes": "AP8="}')
         (('ada', 7), b'\x00\xff')

@@ -46,22 +46,17 @@ _CLASSES: Final[tuple[type, ...]] = (*(cls for cls, _ in _FOUND_AS), tuple)
 _STORED_AS: Final = {cls.__name__: cls for cls in _CLASSES}
 
 KEYS_READ: Final = 1_000_000
-"""Keys of each state of each subtask that are looked at where a snapshot does not tell their types."""
+"""Keys of each state of each subtask that are looked at where a snapshot does not hold their types."""
 
 TUPLES_MAX: Final = 32
-"""Different types of tuples that are told apart; from then on all tuples count as of one type."""
+"""Different types of tuples that are distinguished; from then on all tuples count as of one type."""
 
 
 class DeclaredKeys(NamedTuple):
-    """The type of keys that a program declares for an operator.
-
-    Attributes:
-        hint: the type.
-        teller: who declares it, in words: "function Count", "key function by_user", "field 'user' of Visit".
-    """
+    """The type of keys that a program declares for an operator."""
 
     hint: Hint
-    teller: str
+    teller: str  # who declares it: "function Count", "key function by_user", "field 'user' of Visit"
 
 
 def shape_of(key: Hashable) -> Shape:

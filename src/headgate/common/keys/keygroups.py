@@ -27,16 +27,13 @@ MAX_PARALLELISM_LIMIT: Final = 1 << 15
 """Most key groups that a job can have; a key group fits into 16 bits."""
 
 DEFAULT_MAX_PARALLELISM_MIN: Final = 1 << 7
-"""Fewest key groups that a job gets unless it says otherwise."""
+"""Fewest key groups that a job gets unless its program sets a number."""
 
 _MASK: Final = 0xFFFFFFFF
 
 
 def key_group(key: Hashable, max_parallelism: int) -> int:
     """The key group of a key, from 0 to `max_parallelism` - 1.
-
-    Raises:
-        UsageError: as for :func:`key_hash`.
 
     Example:
         >>> [key_group(key, 128) for key in (0, 1, 42, -1)]
@@ -76,9 +73,6 @@ def key_groups_of_arrow(
 
     A column's key is the Python value that Arrow gives for it, so the groups are those of
     :func:`key_group`. A list of columns stands for tuples, also when it is a list of one.
-
-    Raises:
-        UsageError: a column has nulls or NaN, or a type that is no key.
     """
     from headgate.common.keys import keygroups_vectorised as vectorised
 
@@ -91,11 +85,7 @@ def key_groups_of_arrow(
 
 
 def key_groups_of_keys(keys: Sequence[Hashable], max_parallelism: int) -> NDArray[np.int32]:
-    """Key groups of Python keys; fast for batches of only int, only str, or tuples of these.
-
-    Raises:
-        UsageError: as for :func:`key_hash`.
-    """
+    """Key groups of Python keys; fast for batches of only int, only str, or tuples of these."""
     from headgate.common.keys import keygroups_vectorised as vectorised
 
     return vectorised.groups_of_hashes(vectorised.hashes_of_keys(keys), max_parallelism)
@@ -124,9 +114,6 @@ def operator_index_for_key_group(max_parallelism: int, parallelism: int, group: 
 def key_group_range(max_parallelism: int, parallelism: int, index: int) -> tuple[int, int]:
     """First and last key group (inclusive) of a subtask.
 
-    Raises:
-        UsageError: the parallelism does not fit.
-
     Example:
         >>> [key_group_range(10, 3, index) for index in range(3)]
         [(0, 3), (4, 6), (7, 9)]
@@ -143,10 +130,7 @@ def default_max_parallelism(parallelism: int) -> int:
     """The number of key groups of an operator whose program names none.
 
     One and a half times the parallelism, rounded up to a power of two, from 128 to 32768: room to
-    grow without cutting the state into needlessly small pieces.
-
-    Raises:
-        UsageError: the parallelism is not from 1 to 32768.
+    grow without making the pieces of state needlessly small.
 
     Example:
         >>> [default_max_parallelism(p) for p in (1, 86, 1000, 32768)]
@@ -159,11 +143,7 @@ def default_max_parallelism(parallelism: int) -> int:
 
 
 def check_parallelism(max_parallelism: int, parallelism: int) -> None:
-    """Refuse a parallelism that its key groups cannot feed.
-
-    Raises:
-        UsageError: max parallelism is not from 1 to 32768, or parallelism not from 1 to it.
-    """
+    """Refuse a parallelism that its key groups cannot feed."""
     if not 1 <= max_parallelism <= MAX_PARALLELISM_LIMIT:
         raise UsageError(f"max parallelism is {max_parallelism}; expected 1 to {MAX_PARALLELISM_LIMIT}")
     if not 1 <= parallelism <= max_parallelism:

@@ -163,11 +163,7 @@ _CRC_OF_ZEROS: Final = np.array([crc32(bytes(length)) for length in range(_CRC_D
 
 
 def hashes_of_arrow(column: pa.Array | pa.ChunkedArray) -> Hashes:
-    """Hashes of a column of keys.
-
-    Raises:
-        UsageError: the column has nulls or NaN, or a type that is no key.
-    """
+    """Hashes of a column of keys."""
     import pyarrow as pa
 
     if isinstance(column, pa.ChunkedArray):
@@ -248,11 +244,7 @@ def _is_repetitive(column: pa.Array) -> bool:
 
 
 def hashes_of_keys(keys: Sequence[Any]) -> Hashes:
-    """Hashes of Python keys; batches of only int, only str or only tuples of one length go fast.
-
-    Raises:
-        UsageError: a key is None, NaN or of a type that is no key.
-    """
+    """Hashes of Python keys; batches of only int, only str or only tuples of one length go fast."""
     kinds = set(map(type, keys))
     if len(kinds) == 1:
         kind = kinds.pop()

@@ -22,7 +22,7 @@ from typing import Final, NoReturn, ParamSpec, Protocol, TypeVar
 T = TypeVar("T")
 
 EXIT_CAME_BACK: Final = 1
-"""Exit code of a child that came back out of the function that made it."""
+"""Exit code of a child that returned from the function that made it."""
 
 
 class HasDescriptor(Protocol):
@@ -30,7 +30,6 @@ class HasDescriptor(Protocol):
 
     def fileno(self) -> int:
         """The descriptor; below 0 or a ValueError once it is closed."""
-        ...
 
 
 _hidden: Final[set[weakref.ref[HasDescriptor]]] = set()
@@ -44,20 +43,20 @@ def hide(resource: R) -> R:
     """Have children by fork not share a file or a socket; gives it back.
 
     What a child does to its copy then reaches neither the disk nor the peer: bytes that both have buffered
-    are not written twice, and the end of this process ends the connection though a child lives on.
+    are not written twice, and the end of this process ends the connection even if a child lives on.
     """
     _hidden.add(weakref.ref(resource, _hidden.discard))
     return resource
 
 
 class _OpenSocket:
-    """A socket that somebody else has opened in this process."""
+    """A socket that other code of this process has opened."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor, self._inode = descriptor, os.fstat(descriptor).st_ino
 
     def fileno(self) -> int:
-        """See :class:`HasDescriptor`; -1 once it is another file."""
+        """The descriptor; -1 once it is another file's."""
         try:
             return self._descriptor if os.fstat(self._descriptor).st_ino == self._inode else -1
         except OSError:
@@ -76,12 +75,12 @@ def hide_open_sockets() -> list[HasDescriptor]:
 
 
 def _resources() -> list[HasDescriptor]:
-    """Those that live; other threads may hide more meanwhile."""
+    # A copy of the set, as other threads may hide more meanwhile.
     return [resource for each in list(_hidden) if (resource := each()) is not None]
 
 
 def closed_behind_us() -> int:
-    """How many descriptors of ours that are hidden from children somebody else has closed, or reused."""
+    """How many hidden descriptors other code of this process has closed, or reused."""
     closed = 0
     for resource in _resources():
         descriptor = _descriptor(resource)
@@ -124,7 +123,7 @@ _owners: Final[set[int]] = set()
 
 
 def is_child() -> bool:
-    """Whether this is a copy by fork of a process that is an :class:`OwnProcess`, and none itself."""
+    """Whether this process is a copy by fork of one in which an :class:`OwnProcess` was made."""
     return bool(_owners) and os.getpid() not in _owners
 
 
@@ -149,7 +148,7 @@ class OwnProcess:
         return os.getpid() == self.pid
 
     def call(self, function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-        """Call what may lead to user code; a child that comes back from there ends here."""
+        """Call what may lead to user code; a child that returns from there ends here."""
         try:
             result = function(*arguments, **named)
         except BaseException as error:
@@ -161,7 +160,7 @@ class OwnProcess:
         return result
 
     def end_if_child(self) -> None:
-        """Go no further in a child."""
+        """End this process if it is a child."""
         if os.getpid() != self.pid:
             end_child(None)
 
@@ -169,8 +168,7 @@ class OwnProcess:
 def end_child(error: BaseException | None) -> NoReturn:
     """End this process as Python would, but with nothing of what its parent has still to do.
 
-    Args:
-        error: with which it left user code; None: it returned.
+    `error` is what it left user code with, None where it returned.
     """
     code = EXIT_CAME_BACK
     with suppress(Exception):
@@ -200,7 +198,7 @@ def _exit_code(given: str | int | None) -> int:
 
 
 def at_exit(action: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> Callable[[], None]:
-    """Do something at the end of this process, and of no child; gives what takes that back."""
+    """Call `action` at the end of this process, and of no child; gives what revokes that."""
     own = OwnProcess()
 
     def end() -> None:

@@ -19,7 +19,7 @@ _BY_SIGNAL: Final = "__headgate_by_signal__"
 
 
 class PastAllHandlers(BaseException):
-    """Base of what Headgate raises to leave everything at once; nobody may take it for a program's error."""
+    """Base of what Headgate raises past all handlers; no handler may take it for a program's error."""
 
 
 def is_about_the_process(error: BaseException) -> bool:
@@ -59,7 +59,7 @@ def let_pass(error: BaseException) -> None:
 
 
 def note_signal(error: BaseException) -> None:
-    """A handler of a signal raised `error`, whatever it is."""
+    """Record that a handler of a signal raised `error`."""
     setattr(error, _BY_SIGNAL, True)
 
 

@@ -15,24 +15,12 @@ except ImportError:  # no such limits on this system
 Limits = Mapping[str, tuple[int, int]]
 """Name -> soft and hard limit."""
 
-NAMES: Final = (
-    "RLIMIT_FSIZE",
-    "RLIMIT_NOFILE",
-    "RLIMIT_AS",
-    "RLIMIT_DATA",
-    "RLIMIT_STACK",
-    "RLIMIT_CPU",
-    "RLIMIT_NPROC",
-)
+NAMES: Final = tuple(f"RLIMIT_{name}" for name in ("FSIZE", "NOFILE", "AS", "DATA", "STACK", "CPU", "NPROC"))
 _MEANT: Final = {errno.EFBIG: "RLIMIT_FSIZE", errno.EMFILE: "RLIMIT_NOFILE", errno.ENOMEM: "RLIMIT_AS"}
 
 
 def limits_of(pid: int = 0) -> dict[str, tuple[int, int]]:
-    """Those of a process; without those that the system does not tell.
-
-    Args:
-        pid: which; 0: this one.
-    """
+    """The limits of a process, 0 being this one; without those that the system does not report."""
     found: dict[str, tuple[int, int]] = {}
     for name in NAMES:
         number = getattr(resource, name, None)
@@ -44,21 +32,21 @@ def limits_of(pid: int = 0) -> dict[str, tuple[int, int]]:
 
 
 def changes(now: Limits, before: Limits) -> list[str]:
-    """Which of the limits are others than before, for people.
+    """Which of the limits have changed, for people.
 
     Example:
         >>> changes({"RLIMIT_FSIZE": (1000, 1000)}, {"RLIMIT_FSIZE": (-1, -1)})
         ['RLIMIT_FSIZE is 1000 and was unlimited']
     """
     return [
-        f"{name} is {_told(now[name], before[name])} and was {_told(before[name], now[name])}"
+        f"{name} is {_text(now[name], before[name])} and was {_text(before[name], now[name])}"
         for name in before
         if name in now and now[name] != before[name]
     ]
 
 
-def put_back(before: Limits) -> list[str]:
-    """Set the limits of this process to what they were; gives what could not be, for people."""
+def restore(before: Limits) -> list[str]:
+    """Set the limits of this process to what they were; gives what could not be set, for people."""
     for name, wanted in before.items():
         number = getattr(resource, name, None)
         if number is None or resource.getrlimit(number) == wanted:
@@ -74,7 +62,7 @@ def put_back(before: Limits) -> list[str]:
 
 
 def advice(problem: OSError) -> str | None:
-    """What to do where a limit of this process, and no disk, is the reason; None where it is none.
+    """What to do where a limit of this process, and not a disk, is the reason; else None.
 
     Example:
         >>> advice(OSError(errno.ENOSPC, "No space left on device")) is None
@@ -95,12 +83,12 @@ def advice(problem: OSError) -> str | None:
     if name == "RLIMIT_FSIZE" and soft == resource.RLIM_INFINITY:
         return None
     return (
-        f"{name} of this process is {_told((soft, hard), (soft, hard))}; raise it (ulimit), or find the code "
+        f"{name} of this process is {_text((soft, hard), (soft, hard))}; raise it (ulimit), or find the code "
         "that has lowered it (resource.setrlimit)"
     )
 
 
-def _told(limit: tuple[int, int], other: tuple[int, int]) -> str:
-    """The soft limit, and the hard one where only that tells two apart."""
+def _text(limit: tuple[int, int], other: tuple[int, int]) -> str:
+    """The soft limit, and the hard one where only that one differs."""
     soft, hard = ("unlimited" if value < 0 or value >= 1 << 62 else str(value) for value in limit)
     return soft if limit[0] != other[0] or limit == other else f"{soft} (hard: {hard})"

@@ -1,6 +1,6 @@
-"""Logging of driver and workers: every line says which job, operator, subtask and attempt it is about.
+"""Logging of driver and workers: every log line names the job, operator, subtask and attempt it is about.
 
-User code logs through the standard ``logging`` and gets the fields without asking: the worker tells
+User code logs through the standard ``logging`` and gets the fields without asking: the worker records
 which subtask its thread works for. Nothing here is in force until :func:`set_up_logging` is called,
 so a program that runs jobs as a library keeps its own logging.
 """
@@ -15,14 +15,15 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Any, Final, TextIO
+from typing import Final, TextIO
 
 from typing_extensions import override
 
+from headgate.common.plain_data import Json
 from headgate.common.refusals.texts import shortened
 
 _QUIET: Final = ("py4j",)
-"""Libraries that tell more at INFO than anybody wants to know."""
+"""Libraries that log too much at INFO."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ _current: Final[ContextVar[TaskContext]] = ContextVar("headgate_task", default=_
 
 
 def use_task_context(context: TaskContext) -> None:
-    """Note for which subtask this thread works from now on; the driver's context has the job only.
+    """Record for which subtask this thread works from now on; the driver's context has the job only.
 
     Example:
         >>> use_task_context(TaskContext("streaks", "author-count", 0, 1))
@@ -59,12 +60,12 @@ def use_task_context(context: TaskContext) -> None:
 
 
 def clear_task_context() -> None:
-    """This thread works for nothing any more."""
+    """Record that this thread works for no subtask any more."""
     _current.set(_NOTHING)
 
 
 def task_context() -> TaskContext:
-    """What this thread works for."""
+    """The subtask that this thread works for."""
     return _current.get()
 
 
@@ -102,8 +103,8 @@ class PlainFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         context: TaskContext = getattr(record, "headgate_task", _NOTHING)
         fields = "".join(f"{name}={value} " for name, value in asdict(context).items() if value is not None)
-        said = shortened(record.getMessage())
-        text = f"{_when(record)} {record.levelname} {fields}{record.name}: {said}"
+        message = shortened(record.getMessage())
+        text = f"{_when(record)} {record.levelname} {fields}{record.name}: {message}"
         return "\n".join([text, *_details(self, record)])
 
 
@@ -113,7 +114,7 @@ class JsonFormatter(logging.Formatter):
     @override
     def format(self, record: logging.LogRecord) -> str:
         context: TaskContext = getattr(record, "headgate_task", _NOTHING)
-        line: dict[str, Any] = {
+        line: dict[str, Json] = {
             "time_ms": int(record.created * 1000),
             "level": record.levelname,
             "logger": record.name,
@@ -161,7 +162,7 @@ def set_up_logging(as_json: bool = False, level: int = logging.INFO) -> None:
 
 
 def remove_logging() -> None:
-    """Take away what :func:`set_up_logging` added; levels stay."""
+    """Remove what :func:`set_up_logging` added; levels stay."""
     root = logging.getLogger()
     for handler in [handler for handler in root.handlers if isinstance(handler, _StderrHandler)]:
         root.removeHandler(handler)

@@ -1,4 +1,4 @@
-"""User code that lives among everything else in its process."""
+"""User code that is not isolated: its modules are among all others of the process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class SameInterpreter:
-    """Implements `common.ports.UserCode` where nothing keeps the program apart.
+    """Implements `common.ports.UserCode` where the program is not isolated.
 
     Example:
         >>> SAME_INTERPRETER.load(SAME_INTERPRETER.pickler().dumps([1]))
@@ -29,7 +29,7 @@ class SameInterpreter:
         return cloudpickle
 
     def load(self, payload: bytes) -> Any:
-        """Restored among everything else."""
+        """Restore an object, whose modules are found as any other."""
         return self.pickler().loads(payload)
 
 

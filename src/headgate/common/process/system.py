@@ -1,11 +1,11 @@
-"""The doors of production: the machine's clocks and randomness, and one background thread."""
+"""The ports of production: the machine's clocks and randomness, and one background thread."""
 
 from __future__ import annotations
 
 import queue
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from headgate.common.files.durable import chance, clock, system
 from headgate.common.files.permissions import permissions_in_use, permissions_of_job
@@ -40,18 +40,20 @@ class SystemRandomness:
         return chance.uniform(low, high)
 
 
+T = TypeVar("T")
+
 Work = tuple[Callable[[], Any], Callable[[Any, BaseException | None], None]]
 
 
 class BackgroundThread:
-    """Runs work one after the other beside a loop; implements `common.ports.Background`.
+    """Runs work one after the other in the background of a loop; implements `common.ports.Background`.
 
     What it makes in the storage has the permissions of the job whose thread began it. `call` calls a piece of
-    work, where user code has a place of its own; see `common.ports.UserCode`.
+    work, where user code is isolated; see `common.ports.UserCode`.
     """
 
-    def __init__(self, name: str, call: Callable[[Callable[[], Any]], Any] | None = None) -> None:
-        self._call, self._process = _plainly if call is None else call, OwnProcess()
+    def __init__(self, name: str, call: Callable[[Callable[[], T]], T] | None = None) -> None:
+        self._call, self._process = call or _call, OwnProcess()
         self._permissions = permissions_in_use()
         self._queue: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -82,7 +84,7 @@ class BackgroundThread:
             item = work = done = result = failure = None  # type: ignore[assignment]
 
 
-def _plainly(work: Callable[[], Any]) -> Any:
+def _call(work: Callable[[], T]) -> T:
     return work()
 
 
@@ -99,7 +101,7 @@ class Mailbox:
         self._wake.set()
 
     def wake(self) -> None:
-        """Have the loop look around."""
+        """End a `wait` of the loop."""
         self._wake.set()
 
     def drain(self) -> bool:

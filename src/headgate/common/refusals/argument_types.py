@@ -32,53 +32,38 @@ _VALUE_CHARS_MAX: Final = 80
 class Kind(NamedTuple):
     """What a parameter takes.
 
-    Attributes:
-        fits: whether a value can be meant.
-        words: what is expected.
-        plain: whether it is one of Python's own kinds of values, of which there is no more to say. What is
-            expected of a function or of an object of Headgate's is often better said by who takes it.
+    `plain` is whether it is one of Python's own kinds of values. What is expected of a function or of an
+    object of Headgate's is often explained better by the function that takes it.
     """
 
-    fits: Callable[[object], bool]
-    words: str
+    fits: Callable[[object], bool]  # whether a value can be meant
+    words: str  # what is expected
     plain: bool = False
 
 
 class Wrong(NamedTuple):
-    """A value that cannot be meant.
+    """A value that cannot be meant."""
 
-    Attributes:
-        text: the end of a sentence about it.
-        final: whether the function need not be asked for a better sentence.
-    """
-
-    text: str
-    final: bool
+    text: str  # the end of a sentence about it
+    final: bool  # whether the function need not be asked for a better sentence
 
 
 class Parameters(NamedTuple):
-    """The parameters of a function of which something definite is known.
+    """The parameters of a function of which something definite is known."""
 
-    Attributes:
-        by_place: kinds of the parameters in order; None is anything.
-        more: kind of what is given by place after these.
-        by_name: kinds by name.
-        names: names in order.
-    """
-
-    by_place: tuple[Kind | None, ...]
-    more: Kind | None
+    by_place: tuple[Kind | None, ...]  # in order; None is anything
+    more: Kind | None  # kind of what is given by place after these
     by_name: Mapping[str, Kind]
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # in order
 
     def wrong(self, given: Sequence[object], named: Mapping[str, object]) -> Wrong | None:
         """The first argument that cannot be meant, of a plain kind if there is one; None where all can."""
         found = None
         for name, kind, value in self._with_kinds(given, named):
             if not kind.fits(value):
-                found = found or Wrong(_told(name, value, kind), kind.plain)
+                found = found or Wrong(_sentence(name, value, kind), kind.plain)
                 if kind.plain:
-                    return Wrong(_told(name, value, kind), True)
+                    return Wrong(_sentence(name, value, kind), True)
         return found
 
     def _with_kinds(
@@ -105,7 +90,7 @@ def parameters_of(function: Callable[P, R]) -> Parameters:
 
     try:
         parameters = list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):  # something built in that does not tell
+    except (TypeError, ValueError):  # something built in without a signature
         return Parameters((), None, {}, ())
     names = _Names(function)
     placed = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
@@ -115,7 +100,7 @@ def parameters_of(function: Callable[P, R]) -> Parameters:
     return Parameters(tuple(names.kind(p) for p in placed), more, known, tuple(p.name for p in placed))
 
 
-def _told(name: str, value: object, kind: Kind) -> str:
+def _sentence(name: str, value: object, kind: Kind) -> str:
     try:
         text = shortened(repr(value), _VALUE_CHARS_MAX)
     except Exception:  # the value is the program's
@@ -139,12 +124,7 @@ class _Names(dict[str, Any]):
         inner = function
         while hasattr(inner, "__wrapped__"):
             inner = inner.__wrapped__
-        self._scopes = [
-            getattr(inner, "__globals__", {}),
-            vars(builtins),
-            vars(collections.abc),
-            vars(typing),
-        ]
+        self._scopes = [getattr(inner, "__globals__", {}), *map(vars, (builtins, collections.abc, typing))]
 
     def __missing__(self, name: str) -> Any:
         public = getattr(sys.modules.get("headgate"), "__dict__", {})

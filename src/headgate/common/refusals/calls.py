@@ -1,12 +1,12 @@
-"""Wrong arguments of what programs call are refused in a sentence that names what was meant.
+"""Wrong arguments of calls of the public API are refused in a sentence that names what was meant.
 
 The kinds of the arguments' values are checked before the call (`argument_types`). A refusal of any kind has
 no frame of Headgate's own in its traceback: below the line of the program that called, there is only the
 sentence.
 
 All public names of a package get this in one place, so none is forgotten. Signatures, docstrings and names
-stay as they are; a call that fits costs one more frame. What runs once per record is left out, and what a
-program implements itself: who calls that is Headgate.
+stay as they are; a call that fits costs one more frame. What runs once per record is left out, and so is what
+a program implements itself, because Headgate calls that.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import difflib
 import functools
 import sys
+import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from types import FunctionType
@@ -31,30 +32,22 @@ P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
-_TOLD: Final = "__headgate_told__"
+_CHECKED: Final = "__headgate_checked__"
 _PER_RECORD: Final = frozenset({"Row", "DataInputView", "DataOutputView"})
 _ALSO_CALLED: Final[Mapping[str, str]] = {
-    "interval": "every",
-    "period": "every",
-    "dir": "storage",
-    "directory": "storage",
-    "checkpoint_dir": "storage",
-    "func": "function",
-    "fn": "function",
-    "f": "function",
+    **dict.fromkeys(["interval", "period"], "every"),
+    **dict.fromkeys(["dir", "directory", "checkpoint_dir"], "storage"),
+    **dict.fromkeys(["func", "fn", "f"], "function"),
+    **dict.fromkeys(["lateness", "max_out_of_orderness", "delay"], "out_of_orderness"),
+    **dict.fromkeys(["on_errors", "errors"], "on_error"),
     "key_selector": "key",
-    "lateness": "out_of_orderness",
-    "max_out_of_orderness": "out_of_orderness",
-    "on_errors": "on_error",
-    "errors": "on_error",
     "paths": "path",
-    "delay": "out_of_orderness",
 }
 """Names that other systems have for an argument."""
 
 
-def tell_wrong_calls(module: str, names: Iterable[str]) -> None:
-    """Have wrong calls of public functions, and of public classes and their methods, told in a sentence.
+def check_calls(module: str, names: Iterable[str]) -> None:
+    """Have calls of public functions, and of public classes and their methods, checked.
 
     Other names of the loaded `module` than those of functions and classes are left as they are.
     """
@@ -64,29 +57,29 @@ def tell_wrong_calls(module: str, names: Iterable[str]) -> None:
         if isinstance(thing, FunctionType):
             scope[name] = _in_place(thing)
         elif isinstance(thing, type):
-            tell_wrong_calls_of(thing)
+            check_calls_of(thing)
 
 
-def told(thing: T) -> T:
-    """One public function or class that is loaded later than its package."""
+def with_checked_calls(thing: T) -> T:
+    """Have calls checked of one public function or class that is loaded later than its package."""
     if isinstance(thing, FunctionType):
         checked: T = _in_place(thing)
         return checked
     if isinstance(thing, type):
-        tell_wrong_calls_of(thing)
+        check_calls_of(thing)
     return thing
 
 
-def tell_wrong_calls_of(cls: type) -> None:
-    """The same for a class and those of its bases that are ours; where programs implement it, to make it."""
+def check_calls_of(cls: type) -> None:
+    """Have calls of a class and its bases checked; of the constructor only where programs implement it."""
     for each in cls.__mro__:
-        if each.__module__.startswith("headgate") and _TOLD not in vars(each) and not _left_out(each):
-            type.__setattr__(each, _TOLD, True)
-            _tell_of_own(each)
+        if each.__module__.startswith("headgate") and _CHECKED not in vars(each) and not _left_out(each):
+            type.__setattr__(each, _CHECKED, True)
+            _check_own(each)
 
 
 def called(verb: str, function: Callable[P, R]) -> Callable[P, R]:
-    """`function` under the name by which the program knows it; for options that are passed on.
+    """Give `function` the name by which the program knows it; for options that are passed on.
 
     Example:
         >>> called("write_json", lambda path, *, roll_bytes=0: None)("out", rol_bytes=5)
@@ -96,9 +89,9 @@ def called(verb: str, function: Callable[P, R]) -> Callable[P, R]:
     return _Checked(verb, function, own=False)
 
 
-def _tell_of_own(cls: type) -> None:
-    to_be_given = [name for name in getattr(cls, "__abstractmethods__", ()) if not name.startswith("_")]
-    implemented = bool(to_be_given) or getattr(cls, "_is_protocol", False)
+def _check_own(cls: type) -> None:
+    abstract = [name for name in getattr(cls, "__abstractmethods__", ()) if not name.startswith("_")]
+    implemented = bool(abstract) or getattr(cls, "_is_protocol", False)
     for name, member in list(vars(cls).items()):
         bound = isinstance(member, (classmethod, staticmethod))
         function = member.__func__ if bound else member
@@ -116,11 +109,11 @@ def _left_out(cls: type) -> bool:
 
 
 def _in_place(function: FunctionType) -> Any:
-    """Also where it is defined, so that it is found there when it is shipped by name."""
-    if hasattr(function, _TOLD) or not function.__module__.startswith("headgate"):
+    """Replace a function also where it is defined, so that it is found there when it is shipped by name."""
+    if hasattr(function, _CHECKED) or not function.__module__.startswith("headgate"):
         return function
     wrapped = _wrapped(function, function.__name__, own=False)
-    setattr(wrapped, _TOLD, True)
+    setattr(wrapped, _CHECKED, True)
     home = vars(sys.modules[function.__module__])
     if home.get(function.__name__) is function:
         home[function.__name__] = wrapped
@@ -144,13 +137,8 @@ def _wrapped(function: Callable[P, R], verb: str, *, own: bool) -> Callable[P, R
 
 def _is_all_ours(error: BaseException) -> bool:
     """Whether no code of the program ran between this call and the error."""
-    trace = error.__traceback__
-    while trace is not None:
-        file = trace.tb_frame.f_code.co_filename
-        if is_users_file(file) and not is_standard_library(file):
-            return False
-        trace = trace.tb_next
-    return True
+    files = (frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__))
+    return not any(is_users_file(file) and not is_standard_library(file) for file in files)
 
 
 class _Checked(Generic[P, R]):
@@ -176,11 +164,11 @@ class _Checked(Generic[P, R]):
         if (misfit := self._misfit(given, named)) is not None:
             raise misfit
         if not wrong.final:
-            try:  # it may have a better sentence
+            try:  # it may have a better message
                 self._function(*given, **named)
             except HeadgateError:
                 raise
-            except Exception:  # noqa: S110 - told below, and not in the words of the line that stumbled
+            except Exception:  # noqa: S110 - the error below explains more
                 pass
         line = calling_line()
         raise PlanError(f"{self._verb}(){f' ({line})' if line else ''} {wrong.text}")
@@ -209,7 +197,7 @@ def _refusal(
 
     try:
         parameters = list(inspect.signature(function).parameters.values())[own:]
-    except (TypeError, ValueError):  # something built in that does not tell
+    except (TypeError, ValueError):  # something built in without a signature
         return None
     wrong = _wrong(parameters, given[own:], named)
     if wrong is None:

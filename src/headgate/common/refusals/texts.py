@@ -5,20 +5,16 @@ from __future__ import annotations
 from typing import Final
 
 TEXT_CHARS_MAX: Final = 64 * 1024
-"""Of one text in an error, a message or a line of a log."""
+"""Longest text in an error, a message or a log line."""
 
 _HEAD_SHARE: Final = 4
 
 
 def shortened(text: str, most: int = TEXT_CHARS_MAX) -> str:
-    r"""A text as it is, or its head and its tail and how much was left out between them.
+    r"""A text as it is, or its head and its tail, about `most` characters, and how much was left out.
 
     The tail is longer: that is where a traceback says what was raised. Halves of characters, which JSON and
     names of files can bring into a text and no encoding takes, come as ``\ud800``.
-
-    Args:
-        text: of any length.
-        most: about how many characters to keep.
 
     Example:
         >>> shortened("short"), shortened("a" * 50 + "b" * 50, most=8)

@@ -7,7 +7,6 @@ import sys
 import sysconfig
 import traceback
 from pathlib import Path
-from types import FrameType
 from typing import Final
 
 from headgate.common.refusals.cells import short_place, with_cell_names
@@ -27,6 +26,8 @@ _STANDARD_LIBRARY: Final = (f"{_PATHS['stdlib']}/", f"{_PATHS['platstdlib']}/", 
 _IPYTHON: Final = re.compile(r"[/\\]IPython[/\\]")
 _INSTALLED: Final = (f"{_PATHS['purelib']}/", f"{_PATHS['platlib']}/")
 """Installed packages may lie below the folder of the standard library."""
+
+_OTHERS: Final = (*_OURS, *_STANDARD_LIBRARY, *_INSTALLED)
 
 
 def is_users_file(name: str) -> bool:
@@ -51,9 +52,9 @@ def users_traceback(error: BaseException) -> str:
         ...     print(users_traceback(error).splitlines()[-1])
         KeyError: 'key'
     """
-    told = traceback.TracebackException.from_exception(error)
-    _leave_users_frames(told)
-    return shortened("".join(told.format()))
+    found = traceback.TracebackException.from_exception(error)
+    _leave_users_frames(found)
+    return shortened("".join(found.format()))
 
 
 def raised_line(traceback_text: str) -> str:
@@ -94,15 +95,15 @@ def notebook_lines(error: BaseException) -> list[str]:
     message = str(error).splitlines() or [""]
     cause = error.__cause__
     before = [] if cause is None else notebook_lines(cause)
-    before = [*before, ""] if len(before) > 1 else []  # a cause within Headgate is told by the message
+    before = [*before, ""] if len(before) > 1 else []  # the message explains a cause within Headgate
     return [*before, *lines, *([""] if lines else []), f"{type(error).__name__}: {message[0]}", *message[1:]]
 
 
-def _leave_users_frames(told: traceback.TracebackException) -> None:
-    frames = [frame for frame in told.stack if not frame.filename.startswith(_OURS)]
+def _leave_users_frames(found: traceback.TracebackException) -> None:
+    frames = [frame for frame in found.stack if not frame.filename.startswith(_OURS)]
     # Without frames there is no heading either.
-    told.stack = traceback.StackSummary.from_list(frames) if frames else None  # type: ignore[assignment]
-    for inner in (told.__cause__, told.__context__, *(told.exceptions or ())):
+    found.stack = traceback.StackSummary.from_list(frames) if frames else None  # type: ignore[assignment]
+    for inner in (found.__cause__, found.__context__, *(found.exceptions or ())):
         if inner is not None and inner.stack:
             _leave_users_frames(inner)
 
@@ -131,13 +132,12 @@ def users_line(error: BaseException) -> str | None:
         ...     users_line(error)
         '<doctest headgate.common.refusals.users_frames.users_line[1]>:2'
     """
-    own, any_other, trace = None, None, error.__traceback__
-    while trace is not None:
-        file, line = trace.tb_frame.f_code.co_filename, trace.tb_lineno
+    own = any_other = None
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        file = frame.f_code.co_filename
         if not file.startswith(_OURS):
             any_other = f"{file}:{line}"
-            own = own if file.startswith((*_STANDARD_LIBRARY, *_INSTALLED)) else any_other
-        trace = trace.tb_next
+            own = own if file.startswith(_OTHERS) else any_other
     return own or any_other
 
 
@@ -148,12 +148,8 @@ def is_of_the_program(error: BaseException) -> bool:
         >>> is_of_the_program(ValueError("raised nowhere"))
         False
     """
-    trace = error.__traceback__
-    while trace is not None:
-        if not trace.tb_frame.f_code.co_filename.startswith((*_OURS, *_STANDARD_LIBRARY, *_INSTALLED)):
-            return True
-        trace = trace.tb_next
-    return False
+    files = (frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__))
+    return any(not file.startswith(_OTHERS) for file in files)
 
 
 def calling_line() -> str:
@@ -163,16 +159,13 @@ def calling_line() -> str:
         >>> calling_line()
         '<doctest headgate.common.refusals.users_frames.calling_line[0]>:1'
     """
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        file = frame.f_code.co_filename
-        if not file.startswith((*_OURS, *_STANDARD_LIBRARY, *_INSTALLED)):
-            return short_place(file, frame.f_lineno)
-        frame = frame.f_back
+    for frame, line in traceback.walk_stack(sys._getframe(1)):
+        if not frame.f_code.co_filename.startswith(_OTHERS):
+            return short_place(frame.f_code.co_filename, line)
     return ""
 
 
-def told_with_line(error: BaseException) -> str:
+def text_with_line(error: BaseException) -> str:
     """Type, text and the program's line of an error, for a message that stands for it."""
     text, line = str(error), users_line(error)
     return f"{type(error).__name__}{f': {text}' if text else ''}{f' at {line}' if line else ''}"

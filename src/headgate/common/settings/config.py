@@ -10,7 +10,7 @@ import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from headgate.common.errors import ConfigError
 from headgate.common.settings import options as o
@@ -21,7 +21,6 @@ from headgate.common.time import format_ms
 __all__ = ["Config", "ConfigOption", "Origin", "Setting", "effective_restart_strategy", "validate"]
 
 T = TypeVar("T")
-U = TypeVar("U")
 
 _SPARK_PREFIX: Final = "spark.headgate."
 
@@ -40,10 +39,10 @@ class Origin(IntEnum):
         return ("default", "Spark configuration", "program", "command line")[self]
 
 
-class Setting(NamedTuple):
-    """A value that somebody set, and where."""
+class Setting(NamedTuple, Generic[T]):
+    """A value that was set, and where."""
 
-    value: Any
+    value: T
     origin: Origin
 
 
@@ -60,15 +59,12 @@ class Config:
         'command line'
     """
 
-    _settings: Mapping[str, Setting] = field(default_factory=dict)
-
-    # -- reading
+    _settings: Mapping[str, Setting[Any]] = field(default_factory=dict)
 
     def get(self, option: ConfigOption[T]) -> T:
         """The value of an option; durations in milliseconds, sizes in bytes."""
-        setting = self._settings.get(option.key)
-        value: T = option.default if setting is None else setting.value
-        return value
+        setting: Setting[T] | None = self._settings.get(option.key)
+        return option.default if setting is None else setting.value
 
     def origin(self, option: ConfigOption[T]) -> Origin:
         """Where the value of an option came from."""
@@ -76,11 +72,11 @@ class Config:
         return Origin.DEFAULT if setting is None else setting.origin
 
     def is_set(self, option: ConfigOption[T]) -> bool:
-        """Whether anybody set the option, be it to its default."""
+        """Whether a layer sets the option, be it to its default."""
         return option.key in self._settings
 
     def texts(self) -> dict[str, str]:
-        """The values that somebody set, as text, by key; :meth:`from_texts` reads them back."""
+        """The values that were set, as text, by key; :meth:`from_texts` reads them back."""
         return {
             key: OPTIONS[key].kind.format(setting.value) for key, setting in sorted(self._settings.items())
         }
@@ -94,15 +90,13 @@ class Config:
         """Equal settings are one and the same."""
         return hash(tuple(self.texts().items()))
 
-    # -- adding layers
-
     @classmethod
     def from_texts(cls, texts: Mapping[str, str]) -> Config:
-        """The settings that :meth:`texts` wrote, for another process; their origins are not kept apart."""
+        """The settings that :meth:`texts` wrote, for another process; their origins are lost."""
         return cls().with_program(texts)
 
     def with_spark(self, spark_conf: Mapping[str, str]) -> Config:
-        """Settings of Spark's configuration; keys that are not ``spark.headgate.*`` are none of ours."""
+        """Add Spark's configuration; keys other than ``spark.headgate.*`` are ignored."""
         ours = {key: value for key, value in spark_conf.items() if key.startswith(_SPARK_PREFIX)}
         by_spark_key = {option.spark_key: option for option in OPTIONS.values()}
         for key in ours:
@@ -111,31 +105,16 @@ class Config:
         return self._layered({by_spark_key[key].key: value for key, value in ours.items()}, Origin.SPARK)
 
     def with_program(self, values: Mapping[str, object]) -> Config:
-        """Settings that the program makes, as text or as Python values.
-
-        Raises:
-            ConfigError: a key that is no option, or a value that is none of the option's.
-        """
+        """Add settings of the program, as text or as Python values."""
         return self._layered(values, Origin.PROGRAM)
 
     def with_command_line(self, assignments: Iterable[str]) -> Config:
-        """Settings as ``key=value``, the texts behind ``-D``; of two for one key the last wins.
-
-        Raises:
-            ConfigError: no ``=``, a key that is no option, or a value that is none of the option's.
-        """
-        values: dict[str, object] = {}
-        for assignment in assignments:
-            key, equals, value = assignment.partition("=")
-            if not equals:
-                raise ConfigError(
-                    f"-D got {assignment!r}; expected key=value, such as -D parallelism.default=2"
-                )
-            values[key.strip()] = value
-        return self._layered(values, Origin.COMMAND_LINE)
+        """Add settings as ``key=value``, the texts of ``-D``; of two for one key the last wins."""
+        example = "-D parallelism.default=2"
+        return self._layered(assigned(assignments, example), Origin.COMMAND_LINE)
 
     def without(self, *beginnings: str, but: ConfigOption[T] | None = None) -> Config:
-        """These settings without those whose keys begin so, `but` for one of them."""
+        """The settings without those whose keys begin with one of these texts, except `but`."""
         kept = {
             key: setting
             for key, setting in self._settings.items()
@@ -153,6 +132,17 @@ class Config:
             if self.origin(option) <= origin:
                 settings[key] = Setting(parsed, origin)
         return Config(settings)
+
+
+def assigned(assignments: Iterable[str], example: str) -> dict[str, str]:
+    """Key -> value of the texts of ``-D``; of two for one key the last wins."""
+    values = {}
+    for assignment in assignments:
+        key, equals, value = assignment.partition("=")
+        if not equals:
+            raise ConfigError(f"-D got {assignment!r}; expected key=value, such as {example}")
+        values[key.strip()] = value
+    return values
 
 
 def _parsed(option: ConfigOption[T], value: object, origin: Origin) -> T:
@@ -180,134 +170,90 @@ def effective_restart_strategy(config: Config) -> RestartStrategyType:
 
 
 def validate(config: Config) -> None:
-    """Check what no option can know alone.
+    """Check what no option can know alone; the error names both options and where they were set.
 
     Call it once, when all layers are in and before anything starts.
-
-    Raises:
-        ConfigError: two options contradict each other; the message names both and where they were set.
     """
     _less(config, o.HEARTBEAT_INTERVAL, o.LEASE, "a lease must outlive a heartbeat")
     _less(config, o.LEASE, o.HEARTBEAT_TIMEOUT, "a worker must have stopped before it is replaced")
-    if config.get(o.EXPONENTIAL_INITIAL_BACKOFF) > config.get(o.EXPONENTIAL_MAX_BACKOFF):
-        raise _contradiction(
-            config,
-            o.EXPONENTIAL_INITIAL_BACKOFF,
-            o.EXPONENTIAL_MAX_BACKOFF,
-            "the first must not exceed the second",
-        )
     if config.get(o.MAX_PARALLELISM) == 0:
         raise ConfigError(f"{_shown(config, o.MAX_PARALLELISM)}; expected -1 (derived) or at least 1")
-    if 0 < config.get(o.MAX_PARALLELISM) < config.get(o.PARALLELISM_DEFAULT):
-        raise _contradiction(
-            config,
-            o.PARALLELISM_DEFAULT,
-            o.MAX_PARALLELISM,
-            "a subtask without a key group would never get a record",
-        )
-    if config.get(o.CHECKPOINTING_INTERVAL) is not None and config.get(o.CHECKPOINTING_DIR) is None:
-        raise _contradiction(
-            config,
-            o.CHECKPOINTING_INTERVAL,
-            o.CHECKPOINTING_DIR,
-            "checkpoints need a directory to be kept in",
-        )
-    if config.get(o.CHECKPOINTING_MIN_PAUSE) > 0 and config.get(o.CHECKPOINTING_MAX_CONCURRENT) > 1:
-        raise _contradiction(
-            config,
-            o.CHECKPOINTING_MIN_PAUSE,
-            o.CHECKPOINTING_MAX_CONCURRENT,
-            "a pause between checkpoints and two at the same time exclude each other",
-        )
-    _check_unaligned(config)
-    _check_incremental(config)
-    _check_changelog(config)
-    _check_high_availability(config)
-    _check_savepoint_dir(config)
-    _refuse_settings_of_other_strategies(config)
-
-
-def _check_unaligned(config: Config) -> None:
-    unaligned = config.get(o.UNALIGNED)
-    if unaligned and config.get(o.CHECKPOINTING_MODE) is CheckpointingMode.AT_LEAST_ONCE:
-        raise _contradiction(
-            config,
-            o.UNALIGNED,
-            o.CHECKPOINTING_MODE,
-            "at-least-once never waits, so barriers need not overtake; set the mode to EXACTLY_ONCE or turn "
-            "unaligned checkpoints off",
-        )
-    if unaligned and config.get(o.CHECKPOINTING_MAX_CONCURRENT) > 1:
-        raise _contradiction(
-            config,
-            o.UNALIGNED,
-            o.CHECKPOINTING_MAX_CONCURRENT,
-            "records that were overtaken belong to one checkpoint; set the second to 1 or turn unaligned "
-            "checkpoints off",
-        )
-    # As with restart strategies: Spark's configuration serves many jobs, not all of them unaligned.
-    if not unaligned and config.origin(o.ALIGNED_TIMEOUT) >= Origin.PROGRAM:
-        raise _contradiction(
-            config,
-            o.ALIGNED_TIMEOUT,
-            o.UNALIGNED,
-            f"only unaligned checkpoints have a timeout; set {o.UNALIGNED.key}=true or drop the timeout",
-        )
-
-
-def _check_high_availability(config: Config) -> None:
-    """Spark's configuration serves many jobs, not all of them with checkpoints to go on from."""
-    kind = config.get(o.HIGH_AVAILABILITY)
-    if kind is o.HighAvailabilityType.NONE:
-        return
-    without = config.get(o.CHECKPOINTING_INTERVAL) is None
-    if without and config.origin(o.HIGH_AVAILABILITY) >= Origin.PROGRAM:
-        raise _contradiction(
-            config,
-            o.HIGH_AVAILABILITY,
-            o.CHECKPOINTING_INTERVAL,
-            "without checkpoints there is nothing to go on from; set an interval or drop the first",
-        )
-    if kind is o.HighAvailabilityType.ZOOKEEPER and config.get(o.HA_ZOOKEEPER_QUORUM) is None:
-        raise _contradiction(
-            config,
-            o.HIGH_AVAILABILITY,
-            o.HA_ZOOKEEPER_QUORUM,
-            "name ZooKeeper's servers as host:port",
-        )
-
-
-def _check_savepoint_dir(config: Config) -> None:
     folder = config.get(o.SAVEPOINT_DIR)
     if folder is not None and folder.lower().startswith("memory:"):
         raise ConfigError(
-            f"{_shown(config, o.SAVEPOINT_DIR)}, which is gone with its process, but a savepoint outlives "
+            f"{_shown(config, o.SAVEPOINT_DIR)}, which is lost with its process, but a savepoint outlives "
             "its job; name a folder or an object store"
         )
+    for one, two, reason in (*_contradictions(config), *_contradictions_of_the_job(config)):
+        raise ConfigError(f"{_shown(config, one)} and {_shown(config, two)} contradict each other: {reason}")
+    _refuse_settings_of_other_strategies(config)
 
 
-def _check_incremental(config: Config) -> None:
-    """Spark's configuration serves many jobs, not all of them with state in RocksDB."""
+Contradiction: TypeAlias = tuple[ConfigOption[Any], ConfigOption[Any], str]
+"""Two options whose values contradict each other, and why."""
+
+
+def _contradictions(config: Config) -> Iterator[Contradiction]:
+    """Contradictions wherever the values come from."""
+    get = config.get
+    if get(o.EXPONENTIAL_INITIAL_BACKOFF) > get(o.EXPONENTIAL_MAX_BACKOFF):
+        reason = "the first must not exceed the second"
+        yield o.EXPONENTIAL_INITIAL_BACKOFF, o.EXPONENTIAL_MAX_BACKOFF, reason
+    if 0 < get(o.MAX_PARALLELISM) < get(o.PARALLELISM_DEFAULT):
+        reason = "a subtask without a key group would never get a record"
+        yield o.PARALLELISM_DEFAULT, o.MAX_PARALLELISM, reason
+    if get(o.CHECKPOINTING_INTERVAL) is not None and get(o.CHECKPOINTING_DIR) is None:
+        reason = "checkpoints need a directory to be kept in"
+        yield o.CHECKPOINTING_INTERVAL, o.CHECKPOINTING_DIR, reason
+    if get(o.CHECKPOINTING_MIN_PAUSE) > 0 and get(o.CHECKPOINTING_MAX_CONCURRENT) > 1:
+        reason = "a pause between checkpoints and two at the same time exclude each other"
+        yield o.CHECKPOINTING_MIN_PAUSE, o.CHECKPOINTING_MAX_CONCURRENT, reason
+    unaligned = get(o.UNALIGNED)
+    if unaligned and get(o.CHECKPOINTING_MODE) is CheckpointingMode.AT_LEAST_ONCE:
+        reason = (
+            "at-least-once never waits, so barriers need not overtake; set the mode to EXACTLY_ONCE or turn "
+            "unaligned checkpoints off"
+        )
+        yield o.UNALIGNED, o.CHECKPOINTING_MODE, reason
+    if unaligned and get(o.CHECKPOINTING_MAX_CONCURRENT) > 1:
+        reason = (
+            "records that were overtaken belong to one checkpoint; set the second to 1 or turn unaligned "
+            "checkpoints off"
+        )
+        yield o.UNALIGNED, o.CHECKPOINTING_MAX_CONCURRENT, reason
+
+
+def _contradictions_of_the_job(config: Config) -> Iterator[Contradiction]:
+    """Contradictions of what the program or the command line sets.
+
+    Spark's configuration serves many jobs: not all of them are unaligned, or have checkpoints to go on from,
+    or state in RocksDB.
+    """
+
+    def set_by_job(option: ConfigOption[T]) -> bool:
+        return config.origin(option) >= Origin.PROGRAM
+
+    if set_by_job(o.ALIGNED_TIMEOUT) and not config.get(o.UNALIGNED):
+        reason = f"only unaligned checkpoints have a timeout; set {o.UNALIGNED.key}=true or drop the timeout"
+        yield o.ALIGNED_TIMEOUT, o.UNALIGNED, reason
     heap = config.get(o.STATE_BACKEND) is not o.StateBackendType.ROCKSDB
-    if heap and config.get(o.INCREMENTAL) and config.origin(o.INCREMENTAL) >= Origin.PROGRAM:
-        raise _contradiction(
-            config,
-            o.INCREMENTAL,
-            o.STATE_BACKEND,
+    if set_by_job(o.INCREMENTAL) and config.get(o.INCREMENTAL) and heap:
+        reason = (
             "state in Python objects has no files of its own to share; set the backend to rocksdb or turn "
-            "incremental checkpoints off",
+            "incremental checkpoints off"
         )
-
-
-def _check_changelog(config: Config) -> None:
-    interval = o.CHANGELOG_MATERIALIZE_INTERVAL
-    if not config.get(o.CHANGELOG) and config.origin(interval) >= Origin.PROGRAM:
-        raise _contradiction(
-            config,
-            interval,
-            o.CHANGELOG,
-            "without a changelog every checkpoint holds everything; turn it on or drop the interval",
-        )
+        yield o.INCREMENTAL, o.STATE_BACKEND, reason
+    if set_by_job(o.CHANGELOG_MATERIALIZE_INTERVAL) and not config.get(o.CHANGELOG):
+        reason = "without a changelog every checkpoint holds everything; turn it on or drop the interval"
+        yield o.CHANGELOG_MATERIALIZE_INTERVAL, o.CHANGELOG, reason
+    kind = config.get(o.HIGH_AVAILABILITY)
+    if kind is o.HighAvailabilityType.NONE:
+        return
+    if set_by_job(o.HIGH_AVAILABILITY) and config.get(o.CHECKPOINTING_INTERVAL) is None:
+        reason = "without checkpoints there is nothing to go on from; set an interval or drop the first"
+        yield o.HIGH_AVAILABILITY, o.CHECKPOINTING_INTERVAL, reason
+    if kind is o.HighAvailabilityType.ZOOKEEPER and config.get(o.HA_ZOOKEEPER_QUORUM) is None:
+        yield o.HIGH_AVAILABILITY, o.HA_ZOOKEEPER_QUORUM, "name ZooKeeper's servers as host:port"
 
 
 _STRATEGIES: Final = frozenset(strategy.value for strategy in RestartStrategyType)
@@ -335,10 +281,6 @@ def _less(config: Config, low: ConfigOption[int], high: ConfigOption[int], reaso
             f"{_shown(config, low)} and {_shown(config, high)}; "
             f"expected the first below {format_ms(config.get(high))}: {reason}"
         )
-
-
-def _contradiction(config: Config, one: ConfigOption[T], two: ConfigOption[U], reason: str) -> ConfigError:
-    return ConfigError(f"{_shown(config, one)} and {_shown(config, two)} contradict each other: {reason}")
 
 
 def _shown(config: Config, option: ConfigOption[T]) -> str:

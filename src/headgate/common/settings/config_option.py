@@ -1,24 +1,26 @@
 """One configuration option: its key, its type, its default and the sentence that explains it.
 
 The types are a closed set; each reads a value from text or from a Python object, and writes the text
-that it reads back. Which options exist is told in :mod:`headgate.common.settings.options`, where values come
-from in :mod:`headgate.common.settings.config`.
+that it reads back. The options are listed in :mod:`headgate.common.settings.options`; where values come
+from is in :mod:`headgate.common.settings.config`.
 """
 
 from __future__ import annotations
 
-import math
 import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from enum import StrEnum
+from enum import Enum
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from headgate.common.time import duration_ms, format_ms
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
-E = TypeVar("E", bound=StrEnum)
+E = TypeVar("E", bound=Enum)
 
 _MEMORY_UNITS: Final = {"b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _MEMORY_PATTERN: Final = re.compile(r"(\d+)\s*(?:(b)|([kmgt])(?:i?b)?)", re.IGNORECASE)
@@ -32,19 +34,24 @@ class OptionKind(Protocol[T_co]):
     @property
     def expected(self) -> str:
         """What a valid value looks like, to follow the word "expected" in a message."""
-        ...
 
     def parse(self, value: object) -> T_co:
         """The value of a text or of a Python object; ValueError when it is none of this type."""
-        ...
 
     def format(self, value: Any) -> str:
         """The text that :meth:`parse` reads back to the same value."""
-        ...
 
 
 def _refuse(kind: OptionKind[T]) -> ValueError:
     return ValueError(f"expected {kind.expected}")
+
+
+@contextmanager
+def _refusing(kind: OptionKind[T]) -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, OverflowError):
+        raise _refuse(kind) from None
 
 
 @dataclass(frozen=True)
@@ -90,22 +97,18 @@ class Integer:
 
     low: int
     high: int | None = None
-    unit: str = ""
 
     @property
     def expected(self) -> str:
         """The bounds in words."""
-        above = f"of at least {self.low}" if self.high is None else f"from {self.low} to {self.high}"
-        return f"a whole number {above}"
+        return f"a whole number {_bounds(self.low, self.high)}"
 
     def parse(self, value: object) -> int:
         """The number; a bool is not one."""
         if isinstance(value, bool) or not isinstance(value, int | str):
             raise _refuse(self)
-        try:
+        with _refusing(self):
             number = int(value)
-        except ValueError:
-            raise _refuse(self) from None
         if number < self.low or (self.high is not None and number > self.high):
             raise _refuse(self)
         return number
@@ -125,24 +128,25 @@ class Number:
     @property
     def expected(self) -> str:
         """The bounds in words."""
-        above = f"of at least {self.low:g}" if self.high is None else f"from {self.low:g} to {self.high:g}"
-        return f"a number {above}"
+        return f"a number {_bounds(self.low, self.high)}"
 
     def parse(self, value: object) -> float:
         """The number; a bool is not one, nor is infinity."""
         if isinstance(value, bool) or not isinstance(value, int | float | str):
             raise _refuse(self)
-        try:
+        with _refusing(self):
             number = float(value)
-        except (ValueError, OverflowError):
-            raise _refuse(self) from None
-        if not math.isfinite(number) or number < self.low or (self.high is not None and number > self.high):
+        if not self.low <= number <= (sys.float_info.max if self.high is None else self.high):
             raise _refuse(self)
         return number
 
     def format(self, value: float) -> str:
         """The shortest digits that read back equal."""
         return repr(value)
+
+
+def _bounds(low: float, high: float | None) -> str:
+    return f"of at least {low:g}" if high is None else f"from {low:g} to {high:g}"
 
 
 @dataclass(frozen=True)
@@ -161,16 +165,13 @@ class Duration:
         """Milliseconds of a text with a unit, a number of milliseconds, or a timedelta."""
         if isinstance(value, timedelta):
             value = value / timedelta(milliseconds=1)
-        if isinstance(value, str) and value.strip().startswith("-"):
-            raise ValueError(f"a duration cannot be negative; expected {self.expected}")
-        if isinstance(value, int | float) and not isinstance(value, bool) and value < 0:
+        negative = isinstance(value, int | float) and not isinstance(value, bool) and value < 0
+        if negative or (isinstance(value, str) and value.strip().startswith("-")):
             raise ValueError(f"a duration cannot be negative; expected {self.expected}")
         if not isinstance(value, int | float | str):
             raise _refuse(self)
-        try:
+        with _refusing(self):
             span_ms = duration_ms(value)
-        except (ValueError, OverflowError):
-            raise _refuse(self) from None
         if span_ms < self.low_ms:
             raise _refuse(self)
         return span_ms
@@ -265,21 +266,13 @@ class OptionalKind(Generic[T]):
 
 @dataclass(frozen=True)
 class ConfigOption(Generic[T]):
-    """One setting of a job.
+    """One setting of a job."""
 
-    Attributes:
-        key: its dotted name, the field's own where the field has one.
-        kind: its type.
-        default: its value when nobody sets it.
-        description: one sentence for the page of options.
-        since: the first version that had it.
-    """
-
-    key: str
+    key: str  # its dotted name, the field's own where the field has one
     kind: OptionKind[T]
-    default: T
-    description: str
-    since: str = "0.1"
+    default: T  # its value where no layer sets it
+    description: str  # one sentence for the page of options
+    since: str = "0.1"  # the first version that had it
 
     @property
     def spark_key(self) -> str:
@@ -292,3 +285,23 @@ class ConfigOption(Generic[T]):
             'spark.headgate.lease'
         """
         return "spark.headgate." + self.key.removeprefix("headgate.")
+
+
+def flag(key: str, default: bool, description: str) -> ConfigOption[bool]:
+    """An option that is true or false."""
+    return ConfigOption(key, Boolean(), default, description)
+
+
+def choice(key: str, default: E, description: str) -> ConfigOption[E]:
+    """An option whose value is a member of the enumeration that the default is of."""
+    return ConfigOption(key, Choice(type(default)), default, description)
+
+
+def optional_text(key: str, description: str) -> ConfigOption[str | None]:
+    """An option whose value is text; by default there is none."""
+    return ConfigOption(key, OptionalKind(Text()), None, description)
+
+
+def optional_boolean(key: str, description: str, word: str = "unset") -> ConfigOption[bool | None]:
+    """An option that is true, false or, by default, neither, for which the word stands."""
+    return ConfigOption(key, OptionalKind(Boolean(), word), None, description)

@@ -9,13 +9,13 @@ from typing import Any, Final
 
 from headgate.common.settings.config_option import (
     Boolean,
-    Choice,
     ConfigOption,
     Duration,
     Integer,
     MemorySize,
-    OptionalKind,
-    Text,
+    choice,
+    flag,
+    optional_text,
 )
 
 MANDATORY_PATTERNS: Final = ("headgate.", "pyspark.", "py4j.")
@@ -37,7 +37,7 @@ class Isolation(Enum):
 
 
 class ResolveOrder(Enum):
-    """Who is asked first for what no pattern settles."""
+    """Whose copy comes first of a module that matches no pattern."""
 
     CHILD_FIRST = "child-first"
     PARENT_FIRST = "parent-first"
@@ -74,11 +74,7 @@ def pattern_list(text: str | Iterable[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class TextList:
-    """Texts with semicolons in between.
-
-    Attributes:
-        expected: for people, with an example.
-    """
+    """Texts with semicolons in between; `expected` is for people, with an example."""
 
     expected: str
 
@@ -135,16 +131,13 @@ USER_CODE_PATH: Final = ConfigOption[tuple[str, ...]](
     "What a program brings beside the modules in its own folder: folders, archives, wheels, in order of "
     "search; `--with` of the command line.",
 )
-USER_CODE_REQUIREMENTS: Final = ConfigOption(
+USER_CODE_REQUIREMENTS: Final = optional_text(
     "headgate.user-code.requirements",
-    OptionalKind(Text()),
-    None,
     "A requirements file, pinned with hashes, whose wheels the program brings as well; `--requirements` of "
     "the command line.",
 )
-RESOLVE_ORDER: Final = ConfigOption(
+RESOLVE_ORDER: Final = choice(
     "classloader.resolve-order",
-    Choice(ResolveOrder),
     ResolveOrder.CHILD_FIRST,
     "Whose copy of a module is taken that both the job and the framework have, where no pattern settles it.",
 )
@@ -155,28 +148,20 @@ PATTERNS_DEFAULT: Final = ConfigOption(
     "Modules that are always the framework's if it has them; meant to be left as it is.",
 )
 PATTERNS_ADDITIONAL: Final = ConfigOption[tuple[str, ...]](
-    "classloader.parent-first-patterns.additional",
-    PATTERNS,
-    (),
-    "More of them: those of a job or cluster.",
+    "classloader.parent-first-patterns.additional", PATTERNS, (), "More of them: those of a job or cluster."
 )
-FAIL_ON_EXHAUSTION: Final = ConfigOption(
+FAIL_ON_EXHAUSTION: Final = flag(
     "classloader.fail-on-metaspace-oom-error",
-    Boolean(),
     True,
     "Whether a process ends when memory runs out while user code is loaded, or too much of ended jobs stays.",
 )
-CHECK_LEAKED: Final = ConfigOption(
+CHECK_LEAKED: Final = flag(
     "classloader.check-leaked-classloader",
-    Boolean(),
     True,
     "Whether code of a job that has ended is refused when it asks for a module.",
 )
-NATIVE_MODULES: Final = ConfigOption(
-    "classloader.native-modules",
-    Choice(NativeModules),
-    NativeModules.AUTO,
-    "Where packages with compiled parts run.",
+NATIVE_MODULES: Final = choice(
+    "classloader.native-modules", NativeModules.AUTO, "Where packages with compiled parts run."
 )
 DATA_PLANE_PACKAGES: Final = ConfigOption(
     "classloader.data-plane-packages",
@@ -184,9 +169,8 @@ DATA_PLANE_PACKAGES: Final = ConfigOption(
     DATA_PLANE,
     "Packages whose objects pass between the framework and user code.",
 )
-DEPENDENCY_LAYER: Final = ConfigOption(
+DEPENDENCY_LAYER: Final = choice(
     "classloader.dependency-layer",
-    Choice(DependencyLayer),
     DependencyLayer.NATIVE,
     "Which jobs' packages lie in a layer that is kept when the job ends.",
 )
@@ -197,10 +181,7 @@ MAX_LEAKED_LOADERS: Final = ConfigOption(
     "How many loaders of ended jobs may stay in memory.",
 )
 MAX_LEAKED_MEMORY: Final = ConfigOption(
-    "classloader.max-leaked-memory",
-    MemorySize(0),
-    LEAKED_BYTES_MAX,
-    "How much memory they may hold.",
+    "classloader.max-leaked-memory", MemorySize(0), LEAKED_BYTES_MAX, "How much memory they may hold."
 )
 MAX_LAYERS: Final = ConfigOption(
     "classloader.max-layers-per-process",
@@ -220,9 +201,8 @@ RELEASE_TIMEOUT: Final = ConfigOption(
     30_000,
     "Time between the end of a loader and the verdict that it has leaked.",
 )
-JVM_RESOLVE_ORDER: Final = ConfigOption(
+JVM_RESOLVE_ORDER: Final = choice(
     "classloader.jvm.resolve-order",
-    Choice(ResolveOrder),
     ResolveOrder.PARENT_FIRST,
     "The same for JVM jars, for the whole application: child-first sets Spark's userClassPathFirst.",
 )

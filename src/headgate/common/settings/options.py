@@ -7,26 +7,27 @@ are kept as they know them; names of our own begin with ``headgate.``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import StrEnum
+from enum import Enum, StrEnum
 from types import MappingProxyType
 from typing import Any, Final
 
-from headgate.common.settings import checkpoint_options, loader_options, state_options, storage_options
-from headgate.common.settings.checkpoint_options import *  # noqa: F403 - all options can be had from here
+from headgate.common.settings import loader_options, state_options
 from headgate.common.settings.config_option import (
-    Boolean,
     Choice,
     ConfigOption,
     Duration,
     Integer,
     MemorySize,
+    Number,
     OptionalKind,
     Text,
+    choice,
+    flag,
+    optional_boolean,
+    optional_text,
 )
-from headgate.common.settings.restart_options import *  # noqa: F403
-from headgate.common.settings.state_options import *  # noqa: F403
-from headgate.common.settings.storage_options import *  # noqa: F403
-from headgate.common.time import SECONDS
+from headgate.common.settings.state_options import *  # noqa: F403 - all options can be had from here
+from headgate.common.time import HOURS, MINUTES, SECONDS
 
 PARALLELISM_MAX: Final = 32_768
 """The largest max parallelism: key groups are counted in 15 bits."""
@@ -53,6 +54,98 @@ class ProgressDisplay(StrEnum):
     OFF = "off"
 
 
+class RestartStrategyType(StrEnum):
+    """What decides whether and when a failed job starts again."""
+
+    NONE = "none"
+    FIXED_DELAY = "fixed-delay"
+    FAILURE_RATE = "failure-rate"
+    EXPONENTIAL_DELAY = "exponential-delay"
+
+
+class SameFailureAction(Enum):
+    """`restart-strategy.same-failure-limit.action`."""
+
+    REPORT = "report"
+    FAIL = "fail"
+
+
+# --- restarts after a failure
+
+RESTART_STRATEGY: Final = ConfigOption[RestartStrategyType | None](
+    "restart-strategy.type",
+    OptionalKind(Choice(RestartStrategyType), word="unset"),
+    None,
+    "Who decides on restarts; unset means exponential-delay when checkpoints are on, and none otherwise.",
+)
+FIXED_DELAY_ATTEMPTS: Final = ConfigOption(
+    "restart-strategy.fixed-delay.attempts",
+    Integer(1),
+    1,
+    "How often the job is started again before it fails for good.",
+)
+FIXED_DELAY_DELAY: Final = ConfigOption(
+    "restart-strategy.fixed-delay.delay", Duration(), 1 * SECONDS, "Time between a failure and the restart."
+)
+FAILURE_RATE_MAX: Final = ConfigOption(
+    "restart-strategy.failure-rate.max-failures-per-interval",
+    Integer(1),
+    1,
+    "How many failures within the interval are still answered by a restart.",
+)
+FAILURE_RATE_INTERVAL: Final = ConfigOption(
+    "restart-strategy.failure-rate.failure-rate-interval",
+    Duration(low_ms=1),
+    1 * MINUTES,
+    "Time over which failures are counted.",
+)
+FAILURE_RATE_DELAY: Final = ConfigOption(
+    "restart-strategy.failure-rate.delay", Duration(), 1 * SECONDS, "Time between a failure and the restart."
+)
+EXPONENTIAL_INITIAL_BACKOFF: Final = ConfigOption(
+    "restart-strategy.exponential-delay.initial-backoff",
+    Duration(low_ms=1),
+    1 * SECONDS,
+    "Time between the first failure and its restart.",
+)
+EXPONENTIAL_MAX_BACKOFF: Final = ConfigOption(
+    "restart-strategy.exponential-delay.max-backoff",
+    Duration(low_ms=1),
+    1 * MINUTES,
+    "Longest time between a failure and its restart.",
+)
+EXPONENTIAL_MULTIPLIER: Final = ConfigOption(
+    "restart-strategy.exponential-delay.backoff-multiplier",
+    Number(1.0),
+    1.5,
+    "Factor by which the time grows with every failure.",
+)
+EXPONENTIAL_JITTER: Final = ConfigOption(
+    "restart-strategy.exponential-delay.jitter-factor",
+    Number(0.0, 1.0),
+    0.1,
+    "Share of the time that is added or taken away at random.",
+)
+EXPONENTIAL_RESET_THRESHOLD: Final = ConfigOption(
+    "restart-strategy.exponential-delay.reset-backoff-threshold",
+    Duration(low_ms=1),
+    1 * HOURS,
+    "After running this long without a failure the time starts again at the initial backoff.",
+)
+EXPONENTIAL_ATTEMPTS: Final = ConfigOption[int | None](
+    "restart-strategy.exponential-delay.attempts-before-reset-backoff",
+    OptionalKind(Integer(1)),
+    None,
+    "How many restarts are made before the time is reset; none is no limit.",
+)
+
+SAME_FAILURE_ACTION: Final = choice(
+    "restart-strategy.same-failure-limit.action",
+    SameFailureAction.REPORT,
+    "What follows when the same failure (operator, exception, line of the program) came three times since "
+    "the same checkpoint: report says so and goes on as the restart strategy has it; fail ends the job.",
+)
+
 # --- dataflow
 
 PARALLELISM_DEFAULT: Final = ConfigOption(
@@ -67,9 +160,8 @@ MAX_PARALLELISM: Final = ConfigOption(
     -1,
     "Number of key groups, fixed for the life of the state; -1 derives it from the parallelism.",
 )
-GENERIC_TYPES: Final = ConfigOption(
+GENERIC_TYPES: Final = flag(
     "pipeline.generic-types",
-    Boolean(),
     True,
     "Whether state that an annotation marks hg.pickled may be stored as pickle; false refuses such programs.",
 )
@@ -110,10 +202,7 @@ BIND_HOST: Final = ConfigOption(
 # --- liveness
 
 HEARTBEAT_INTERVAL: Final = ConfigOption(
-    "heartbeat.interval",
-    Duration(low_ms=1),
-    1 * SECONDS,
-    "Time between two heartbeats of a worker.",
+    "heartbeat.interval", Duration(low_ms=1), 1 * SECONDS, "Time between two heartbeats of a worker."
 )
 HEARTBEAT_TIMEOUT: Final = ConfigOption(
     "heartbeat.timeout",
@@ -131,9 +220,8 @@ LEASE: Final = ConfigOption(
 
 # --- high availability
 
-HIGH_AVAILABILITY: Final = ConfigOption(
+HIGH_AVAILABILITY: Final = choice(
     "high-availability.type",
-    Choice(HighAvailabilityType),
     HighAvailabilityType.NONE,
     "What lets a driver that is started again find its job by name and go on, while of several drivers one "
     "leads: nothing, the checkpoint storage, or ZooKeeper.",
@@ -144,9 +232,8 @@ HA_CLUSTER_ID: Final = ConfigOption(
     "default",
     "Tells jobs of one name apart that share a storage or a ZooKeeper and have nothing else in common.",
 )
-HA_STANDBY: Final = ConfigOption(
+HA_STANDBY: Final = flag(
     "high-availability.standby",
-    Boolean(),
     True,
     "Whether a driver waits while another one leads its job; false stops it with a message.",
 )
@@ -156,11 +243,8 @@ HA_LEASE: Final = ConfigOption(
     15 * SECONDS,
     "With filesystem: a leader that showed no sign of life for this long is replaced; the same in all.",
 )
-HA_ZOOKEEPER_QUORUM: Final = ConfigOption[str | None](
-    "high-availability.zookeeper.quorum",
-    OptionalKind(Text()),
-    None,
-    "ZooKeeper's servers as host:port, separated by commas.",
+HA_ZOOKEEPER_QUORUM: Final = optional_text(
+    "high-availability.zookeeper.quorum", "ZooKeeper's servers as host:port, separated by commas."
 )
 HA_ZOOKEEPER_ROOT: Final = ConfigOption(
     "high-availability.zookeeper.path.root",
@@ -203,9 +287,8 @@ SLOTS_TIMEOUT: Final = ConfigOption(
     "How long executors of a cluster may take to come, at the start of the application and after some were "
     "lost, before that counts as a failure.",
 )
-SHIP_CODE: Final = ConfigOption(
+SHIP_CODE: Final = flag(
     "headgate.spark.ship-code",
-    Boolean(),
     True,
     "Whether executors of a cluster get Headgate and the program's own modules from the driver; false: they "
     "have the same versions of both.",
@@ -216,10 +299,8 @@ RESCALE_TIMEOUT: Final = ConfigOption(
     60 * SECONDS,
     "How long a job may take to run at another parallelism before it goes back to the one that it had.",
 )
-SPARK_STAGING_DIR: Final = ConfigOption[str | None](
+SPARK_STAGING_DIR: Final = optional_text(
     "headgate.spark.staging-dir",
-    OptionalKind(Text()),
-    None,
     "Folder for rows on their way between Spark and the dataflow, which the driver and all workers reach "
     "under the same path; by default beside the checkpoints.",
 )
@@ -230,22 +311,19 @@ REDEPLOY_TIMEOUT: Final = ConfigOption(
     "How long workers may take to become idle after a failure before a new gang replaces them.",
 )
 
-PROBE: Final = ConfigOption[str | None](
+PROBE: Final = optional_text(
     "headgate.probe",
-    OptionalKind(Text()),
-    None,
     "Factory, as module:attribute, of a probe that driver and workers tell when they reach named places; "
     "for tests of recovery.",
 )
 
 # --- control of a running job
 
-REST_ENABLED: Final = ConfigOption[bool | None](
+REST_ENABLED: Final = optional_boolean(
     "rest.enabled",
-    OptionalKind(Boolean(), word="auto"),
-    None,
     "Whether the driver answers the commands for running jobs, such as `headgate savepoint create`; auto: on "
     "Spark yes, in the mini cluster no.",
+    "auto",
 )
 REST_BIND_ADDRESS: Final = ConfigOption(
     "rest.bind-address",
@@ -255,29 +333,20 @@ REST_BIND_ADDRESS: Final = ConfigOption(
     "security.ssl.rest.certfile.",
 )
 REST_PORT: Final = ConfigOption(
-    "rest.port",
-    Integer(0, 65_535),
-    0,
-    "Port on which the driver answers these commands; 0 takes a free one.",
+    "rest.port", Integer(0, 65_535), 0, "Port on which the driver answers these commands; 0 takes a free one."
 )
-REST_CERTFILE: Final = ConfigOption[str | None](
+REST_CERTFILE: Final = optional_text(
     "security.ssl.rest.certfile",
-    OptionalKind(Text()),
-    None,
     "PEM file with the certificate of the driver's endpoint, which then speaks TLS only.",
 )
-REST_KEYFILE: Final = ConfigOption[str | None](
-    "security.ssl.rest.keyfile",
-    OptionalKind(Text()),
-    None,
-    "PEM file with the private key of that certificate, without a passphrase.",
+REST_KEYFILE: Final = optional_text(
+    "security.ssl.rest.keyfile", "PEM file with the private key of that certificate, without a passphrase."
 )
 
 # --- display
 
-PROGRESS: Final = ConfigOption(
+PROGRESS: Final = choice(
     "headgate.progress",
-    Choice(ProgressDisplay),
     ProgressDisplay.AUTO,
     "How a running job is shown: live is one line kept current on a terminal, plain a line every few "
     "seconds, json one object per line on the standard output, off warnings only; auto is live on a "
@@ -285,16 +354,14 @@ PROGRESS: Final = ConfigOption(
 )
 
 
-def _collected(*files: Mapping[str, object]) -> Mapping[str, ConfigOption[Any]]:
+def _collected() -> Mapping[str, ConfigOption[Any]]:
     found: dict[str, ConfigOption[Any]] = {}
-    for names in files:
+    for names in (vars(state_options), globals(), vars(loader_options)):
         for option in names.values():
             if isinstance(option, ConfigOption):
                 assert found.setdefault(option.key, option) is option, f"{option.key} is defined twice"
     return MappingProxyType(found)
 
 
-OPTIONS: Final = _collected(
-    vars(checkpoint_options), vars(storage_options), vars(state_options), globals(), vars(loader_options)
-)
+OPTIONS: Final = _collected()
 """Every option by its key, in the order of these files."""

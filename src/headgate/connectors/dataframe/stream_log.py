@@ -108,7 +108,7 @@ def lay_out(folder: Path, log: Mapping[str, bytes]) -> None:
     for name, data in log.items():
         target = inside(folder, name, "an entry of a Spark log")
         make_folder(target.parent)
-        with open_new(target, exclusive=False) as file:
+        with open_new(target) as file:
             file.write(zlib.decompress(data))
 
 

@@ -115,7 +115,6 @@ class Settings(Protocol):
 
     def get(self, key: str) -> str | None:
         """A setting, or None."""
-        ...
 
 
 def reachable(job: JobSpec, conf: Settings) -> tuple[JobSpec, str | None]:

@@ -25,12 +25,7 @@ class Terminated(TerminatedError):
 
 @contextmanager
 def ending_cleanly() -> Iterator[None]:
-    """While the body runs, Ctrl-C and SIGTERM let it end what it has started.
-
-    Raises:
-        SystemExit: SIGTERM, with the exit code that a shell shows for it; what the program has to
-            clean up at its exit is done, which the signal by itself would skip.
-    """
+    """While the body runs, Ctrl-C and SIGTERM let it end what it has started."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

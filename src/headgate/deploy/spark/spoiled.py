@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 from headgate.common.errors import OperatingError
 from headgate.common.process.children import hide_open_sockets
-from headgate.common.process.limits import changes, limits_of, put_back
+from headgate.common.process.limits import changes, limits_of, restore
 
 SPARKS_OWN: Final = "PYSPARK_EXECUTOR_MEMORY_MB"
 """Where this is set, Spark itself limits the memory of each worker."""
@@ -32,7 +32,7 @@ def unspoiled() -> Iterator[None]:
     """Begin with the limits of Spark's daemon, and leave with them."""
     wanted = _of_daemon()
     told = changes(limits_of(), wanted)
-    if told and (left := put_back(wanted)):
+    if told and (left := restore(wanted)):
         # What a task raises ends Spark's worker, so the next try is in another one.
         raise OperatingError(
             f"code of an earlier job has set limits of this Python worker ({', '.join(left)}); it ends, and "
@@ -45,7 +45,7 @@ def unspoiled() -> Iterator[None]:
     finally:
         sparks.clear()
         told = changes(limits_of(), wanted)
-        if told and put_back(wanted):
+        if told and restore(wanted):
             retire()
             _say(told, "user code has set limits of this Python worker", "it is not used for another job")
         else:

@@ -28,7 +28,6 @@ class _Answer(Protocol[T_co]):
 
     def get(self, timeout: float) -> T_co:
         """Wait for it."""
-        ...
 
 
 class KazooNodes:

@@ -99,42 +99,29 @@ class ZNodes(Protocol):
 
         It may be older than what other clients see, but never older than what this client has changed.
         """
-        ...
 
     def children(self, path: str) -> list[str]:
         """Sorted names of a node's children; empty when there is no such node."""
-        ...
 
     def change(self, changes: Sequence[Change]) -> list[str]:
         """Carry out all changes, or none.
 
         Returns:
             for each change the path of its node.
-
-        Raises:
-            RejectedError: a change is not possible; nothing was changed.
-            UnsureWriteError: the outcome is unknown.
-            StorageError: nothing was changed.
         """
-        ...
 
     def ensure(self, path: str) -> None:
         """Make a node and its parents where they are missing."""
-        ...
 
     @property
     def session_ms(self) -> int:
         """How long the session outlives silence, as agreed with the server, in milliseconds."""
-        ...
 
     def on_disconnect(self, listener: Callable[[], None]) -> None:
         """Have `listener` called, from any thread, whenever the connection breaks; it must not block."""
-        ...
 
     def describe(self, path: str = "") -> str:
         """A node's URI, for messages."""
-        ...
 
     def close(self) -> None:
         """End the session: its ephemeral nodes go."""
-        ...

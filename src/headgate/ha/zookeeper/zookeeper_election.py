@@ -55,11 +55,7 @@ class ZooKeeperElection:
         return False
 
     def regain(self) -> Candidacy:
-        """Nothing can be won in a session that has ended.
-
-        Raises:
-            OustedError: always.
-        """
+        """Nothing can be won in a session that has ended."""
         raise OustedError(f"the session with {self._nodes.describe(self._folder)} has expired")
 
     def campaign(self) -> Candidacy:

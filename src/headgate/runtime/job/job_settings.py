@@ -8,7 +8,7 @@ from typing import Final
 from headgate.checkpoint.storage.uris import scheme_of
 from headgate.common.settings import options as o
 from headgate.common.settings.config import Config, effective_restart_strategy
-from headgate.common.settings.restart_options import SAME_FAILURE_ACTION, SameFailureAction
+from headgate.common.settings.options import SAME_FAILURE_ACTION, SameFailureAction
 from headgate.core import restart_strategies
 from headgate.core.alignment.settings import AlignmentSettings
 from headgate.core.checkpoint.properties import (

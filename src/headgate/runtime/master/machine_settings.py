@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headgate.common.ids import JobId
-from headgate.common.settings.restart_options import SameFailureAction
+from headgate.common.settings.options import SameFailureAction
 from headgate.core.job.machine import JobMachine
 from headgate.core.job.state import JobLimits
 from headgate.core.restart_strategies import restart_strategy

@@ -22,7 +22,7 @@ from headgate.common.ids import JobId
 from headgate.common.ports import NoProbe, Probe, UserCode
 from headgate.common.process.children import closed_behind_us
 from headgate.common.process.logs import set_up_logging
-from headgate.common.process.memory_facts import resident_bytes
+from headgate.common.process.processes import resident_bytes
 from headgate.common.process.same_interpreter import SAME_INTERPRETER
 from headgate.common.process.system import BackgroundThread, Mailbox, SystemClock
 from headgate.core.liveness import Lease

@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from headgate.common.errors import UsageError
 from headgate.common.process.interruptions import let_pass
-from headgate.common.refusals.users_frames import told_with_line
+from headgate.common.refusals.users_frames import text_with_line
 from headgate.serde.logical_names import generic_model
 
 V = TypeVar("V")
@@ -159,7 +159,7 @@ def dump_value(value: V, declared: type) -> bytes:
         _Pickler(out, declared).dump(value)
     except BaseException as error:  # classes define how they are pickled, and raise what they like
         let_pass(error)
-        raise ValueError(f"it cannot be pickled: {told_with_line(error)}") from None
+        raise ValueError(f"it cannot be pickled: {text_with_line(error)}") from None
     return out.getvalue()
 
 
@@ -169,7 +169,7 @@ def load_value(data: bytes, declared: type) -> Any:
         return _Unpickler(io.BytesIO(data), declared).load()
     except BaseException as error:  # as above
         let_pass(error)
-        raise ValueError(f"it cannot be unpickled: {told_with_line(error)}") from None
+        raise ValueError(f"it cannot be unpickled: {text_with_line(error)}") from None
 
 
 class _Pickler(pickle.Pickler):

@@ -9,7 +9,7 @@ import headgate.serde.resolve  # noqa: F401 - registers the rules that described
 from headgate.common.errors import HeadgateError, StorageError, UsageError
 from headgate.common.plain_data import Description, mapping_in, text_in
 from headgate.common.process.interruptions import let_pass
-from headgate.common.refusals.users_frames import told_with_line
+from headgate.common.refusals.users_frames import text_with_line
 from headgate.serde.compatibility import Incompatible
 from headgate.serde.composite_snapshot import CompositeTypeSerializerSnapshot
 from headgate.serde.composites import ListSerializerSnapshot, MapSerializerSnapshot
@@ -55,7 +55,7 @@ def judge_snapshot(
         let_pass(error)
         raise UsageError(
             f"{name} cannot judge what {logical_name(type(old_snapshot))} was stored beside "
-            f"({told_with_line(error)})"
+            f"({text_with_line(error)})"
         ) from error
     if not isinstance(judged, TypeSerializerSchemaCompatibility):
         raise UsageError(

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from headgate.common.errors import HeadgateError, UsageError
 from headgate.common.process.interruptions import let_pass
-from headgate.common.refusals.users_frames import told_with_line
+from headgate.common.refusals.users_frames import text_with_line
 from headgate.serde.codecs.type_codec import Annotation
 from headgate.serde.composite_snapshot import CompositeTypeSerializerSnapshot
 from headgate.serde.logical_names import logical_name
@@ -121,7 +121,7 @@ def _snapshot_of(serializer: TypeSerializer[T], where: str) -> TypeSerializerSna
     except BaseException as error:  # the user's code raises whatever it likes
         let_pass(error)
         raise UsageError(
-            f"{where}: {serializer.name}.snapshot() raised {told_with_line(error)}; it must work as "
+            f"{where}: {serializer.name}.snapshot() raised {text_with_line(error)}; it must work as "
             "soon as the serializer is made"
         ) from error
     if not isinstance(snapshot, TypeSerializerSnapshot):

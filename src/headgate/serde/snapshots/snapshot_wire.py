@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from headgate.common.errors import HeadgateError, StorageError, UsageError
 from headgate.common.former_names import former_names
 from headgate.common.process.interruptions import let_pass
-from headgate.common.refusals.users_frames import told_with_line
+from headgate.common.refusals.users_frames import text_with_line
 from headgate.serde.logical_names import class_named, logical_name
 from headgate.serde.serializer import TypeSerializerSnapshot
 from headgate.serde.snapshots.snapshot_views import DataInputView
@@ -56,7 +56,7 @@ def read_versioned(view: DataInputView, known: Collection[SnapshotClass] = ()) -
         let_pass(error)
         raise StorageError(
             f"{logical_name(type(snapshot))} does not read version {version} of its layout "
-            f"({told_with_line(error)})"
+            f"({text_with_line(error)})"
         ) from error
     if body.remaining:
         raise StorageError(
@@ -93,6 +93,6 @@ def _made(cls: Any, name: str) -> TypeSerializerSnapshot[Any]:
     except BaseException as error:  # the user's code raises whatever it likes
         let_pass(error)
         raise UsageError(
-            f"{name} cannot be made without arguments ({told_with_line(error)}); give its arguments "
+            f"{name} cannot be made without arguments ({text_with_line(error)}); give its arguments "
             "defaults and let read_snapshot() fill it"
         ) from error

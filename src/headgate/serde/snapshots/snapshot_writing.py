@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from headgate.common.errors import HeadgateError, UsageError
 from headgate.common.process.interruptions import let_pass
-from headgate.common.refusals.users_frames import told_with_line
+from headgate.common.refusals.users_frames import text_with_line
 from headgate.serde.logical_names import logical_name
 from headgate.serde.snapshots.snapshot_views import DataOutputView
 
@@ -49,7 +49,7 @@ def write_versioned(out: DataOutputView, snapshot: WritesItself) -> None:
         raise
     except BaseException as error:  # the user's code raises whatever it likes
         let_pass(error)
-        raise UsageError(f"{name} cannot be written ({told_with_line(error)})") from error
+        raise UsageError(f"{name} cannot be written ({text_with_line(error)})") from error
     data = body.to_bytes()
     if _holds_pickle(data):
         raise UsageError(

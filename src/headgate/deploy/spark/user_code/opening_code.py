@@ -68,11 +68,7 @@ class OpenedCode(NamespaceCode):
         self._fatal = code.limits.fatal
 
     def import_module(self, name: str) -> Any:
-        """A module as the job's code would import it.
-
-        Raises:
-            UserCodeLoadError: memory ran out, and that does not end the process.
-        """
+        """A module as the job's code would import it."""
         with loading(self.namespace.name, self._fatal):
             return self.namespace.import_module(name)
 

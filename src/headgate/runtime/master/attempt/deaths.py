@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from headgate.common.errors import OperatingError
-from headgate.common.process.memory_facts import oom_kills
-from headgate.common.process.processes import process_lives
+from headgate.common.process.processes import oom_kills, process_lives
 from headgate.runtime.job.black_box import Remains, has_words, remains_of
 from headgate.runtime.master.attempt.members import Member
 

@@ -15,7 +15,7 @@ from headgate.common.errors import (
     ProtocolError,
     UserFunctionError,
 )
-from headgate.common.settings.restart_options import SAME_FAILURE_ACTION, SameFailureAction
+from headgate.common.settings.options import SAME_FAILURE_ACTION, SameFailureAction
 from headgate.core.same_failures import Fingerprint, SameFailure
 from headgate.runtime.master.attempt.deaths import ENDED_WHERE
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from headgate.common.errors import FencedError
-from headgate.common.refusals.users_frames import told_with_line
+from headgate.common.refusals.users_frames import text_with_line
 from headgate.core.job import events as v
 from headgate.runtime.job.master_ports import MasterPorts
 from headgate.runtime.master.attempt.attempts import Attempts
@@ -56,7 +56,7 @@ class BackgroundWork:
             elif isinstance(error, FencedError):
                 self.fenced(error)
             else:
-                cause = error if isinstance(error, Exception) else RuntimeError(told_with_line(error))
+                cause = error if isinstance(error, Exception) else RuntimeError(text_with_line(error))
                 if failed is None:
                     self._outbox.attempt_failed(self._attempts.number, cause)
                 else:
