@@ -48,7 +48,7 @@ from headgate.state.snapshots import (
     StateTable,
 )
 from headgate.state.targets import target_of
-from headgate.stateprocessor.reading.reading_types import converter, spark_schema
+from headgate.stateprocessor.reading.reading_shape import converter, spark_schema
 from headgate.stateprocessor.source import NAME, register
 
 SUBTASKS: Final = 4

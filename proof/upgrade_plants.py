@@ -11,7 +11,7 @@ from unittest.mock import patch
 from headgate.common.errors import UsageError
 from headgate.offline import judging
 from headgate.offline import keyed_verdicts as keyed
-from headgate.offline.report import Item, UpgradeReport, Verdict
+from headgate.offline.upgrade import Item, UpgradeReport, Verdict
 from headgate.runtime.master.checkpoints.committers import Committers
 from headgate.serde.compatibility import AsIs, Incompatible
 from headgate.state.heap import restore as heap_restore

@@ -26,7 +26,7 @@ from typing import Any, Final
 from headgate.checkpoint.opening import open_checkpoint
 from headgate.common.errors import HeadgateError
 from headgate.offline import judging
-from headgate.offline.report import Verdict
+from headgate.offline.upgrade import Verdict
 from proof.record import FOLDER, commit, write_json
 from proof.upgrade_kinds import KINDS, OLDER
 from proof.upgrade_points import BASES, Base, Point, Taken, copied, lines_in, settings_of, take

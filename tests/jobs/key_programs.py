@@ -19,7 +19,7 @@ import headgate as hg
 from headgate.checkpoint.metadata.metadata_bytes import decode_metadata, encode_metadata
 from headgate.checkpoint.opening import open_checkpoint
 from headgate.offline.judging import Judgement
-from headgate.offline.report import UpgradeReport, Verdict
+from headgate.offline.upgrade import UpgradeReport, Verdict
 
 NUMBERS = count(9100)
 HALF, KEYS = 20, 5

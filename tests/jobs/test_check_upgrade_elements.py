@@ -11,7 +11,7 @@ import pytest
 from test_check_upgrade_jobs import judged, program, stopped, verdicts
 
 import headgate as hg
-from headgate.offline.report import Verdict
+from headgate.offline.upgrade import Verdict
 
 WHY = "2 stored elements of a set or keys of a dict became 1, because what told them apart was removed"
 

@@ -15,8 +15,7 @@ from test_check_upgrade_jobs import STOP, WORDS, Old
 import headgate as hg
 from headgate.checkpoint.opening import open_checkpoint
 from headgate.offline.judging import Judgement
-from headgate.offline.report import UpgradeReport, Verdict
-from headgate.offline.upgrade import check_upgrade
+from headgate.offline.upgrade import UpgradeReport, Verdict, check_upgrade
 
 SETTINGS = {
     "restart-strategy.type": "none",

@@ -18,7 +18,7 @@ from headgate.cli.exit_codes import ExitCode
 from headgate.common.settings.options import IGNORE_UNCLAIMED_STATE
 from headgate.connectors.discard import CountingSink
 from headgate.offline.judging import Judgement
-from headgate.offline.report import UpgradeReport, Verdict
+from headgate.offline.upgrade import UpgradeReport, Verdict
 
 WORDS = ["ant", "bee", "cow", "bee"] * 20
 OTHER_KEYS = "keys of type str, and function ByNumber declares keys of type int"

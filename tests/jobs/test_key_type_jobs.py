@@ -45,9 +45,9 @@ from running_jobs import wait_until
 import headgate as hg
 from headgate.checkpoint.opening import open_checkpoint
 from headgate.offline import migrating
-from headgate.offline.report import Verdict
-from headgate.offline.reslicing import reslice
+from headgate.offline.migrating import reslice
 from headgate.offline.rewriting import rewrite
+from headgate.offline.upgrade import Verdict
 
 OTHER = [
     (Program(counting(int), number), Program(counting(str), name), "int", "str"),

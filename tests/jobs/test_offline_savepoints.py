@@ -29,9 +29,9 @@ from headgate.checkpoint.opening import open_checkpoint
 from headgate.common.errors import UsageError
 from headgate.offline import migrating
 from headgate.offline.judging import Judgement
-from headgate.offline.report import UpgradeReport, Verdict
-from headgate.offline.reslicing import reslice
+from headgate.offline.migrating import reslice
 from headgate.offline.rewriting import Rewritten, rewrite
+from headgate.offline.upgrade import UpgradeReport, Verdict
 from headgate.offline.writing import FORMATS
 from headgate.restore.in_flight_shares import records_of
 from headgate.state.rocksdb.migration import Migration

@@ -16,7 +16,7 @@ import headgate as hg
 from headgate.checkpoint.metadata.metadata_bytes import encode_metadata
 from headgate.checkpoint.opening import open_checkpoint
 from headgate.common.errors import StorageError, UsageError
-from headgate.offline.reslicing import reslice
+from headgate.offline.migrating import reslice
 from headgate.offline.snapshot_pages import describe_snapshot
 from headgate.state.snapshots import InFlightPart, InFlightStream, Inline
 from headgate.state.stored import regroup

@@ -16,9 +16,8 @@ from headgate.checkpoint.opening import open_checkpoint
 from headgate.cli.main import app
 from headgate.common.errors import UsageError
 from headgate.offline.migrating import migrate
-from headgate.offline.report import Verdict
 from headgate.offline.snapshot_pages import describe_snapshot
-from headgate.offline.upgrade import check_upgrade
+from headgate.offline.upgrade import Verdict, check_upgrade
 
 HERE = Path(__file__).parent
 

@@ -16,8 +16,7 @@ import headgate as hg
 from headgate.api.jobs.launch_settings import user_code
 from headgate.api.jobs.plan_capture import capture
 from headgate.common.errors import ConfigError, PlanError
-from headgate.offline.report import Verdict
-from headgate.offline.upgrade import check_upgrade
+from headgate.offline.upgrade import Verdict, check_upgrade
 from headgate.usercode import program_code
 from headgate.usercode.errors import UserCodeLoadError
 from headgate.usercode.leaked_modules import LeakedModules

@@ -13,8 +13,7 @@ from rich.table import Table
 
 from headgate.cli.exit_codes import ExitCode
 from headgate.cli.terminal_tables import lines, table
-from headgate.offline.report import Item, OperatorReport, UpgradeReport, Verdict
-from headgate.offline.upgrade import check_upgrade
+from headgate.offline.upgrade import Item, OperatorReport, UpgradeReport, Verdict, check_upgrade
 
 _COLORS: Final = {
     Verdict.AS_IS: "green",

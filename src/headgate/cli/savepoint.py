@@ -63,7 +63,7 @@ def describe(
 
     def text() -> str:
         from headgate.cli.savepoint_page import described
-        from headgate.offline.describing import describe_with_keys
+        from headgate.offline.snapshot_pages import describe_with_keys
 
         facts = describe_with_keys(snapshot, define or (), samples)
         return json.dumps(facts, indent=2) if as_json else described(facts, sys.stdout.isatty())
@@ -88,7 +88,7 @@ def reslice_(
 
     def text() -> str:
         from headgate.cli.savepoint_page import rewritten, with_progress
-        from headgate.offline.reslicing import reslice
+        from headgate.offline.migrating import reslice
 
         made = with_progress(
             lambda told: reslice(

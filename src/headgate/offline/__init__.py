@@ -1,5 +1,5 @@
-"""What is said and done about snapshots while no job runs: checks of upgrades, and rewriting.
+"""What is done about snapshots while no job runs: checks of upgrades, descriptions, rewriting, deletion.
 
-Beside the command `headgate` these are for programs: `check_upgrade`, `describe_snapshot`, `reslice` and
-`migrate`, each in the file that is named after it.
+The command `headgate` uses it, and so may programs: `check_upgrade` in `upgrade`, `describe_snapshot` in
+`snapshot_pages`, `migrate` and `reslice` in `migrating`.
 """

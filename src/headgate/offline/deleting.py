@@ -1,7 +1,7 @@
-"""Deletes a savepoint, and with the program's help has sinks let go of the output that it held.
+"""Deletes a savepoint, and with the program's help has sinks release the output that it held.
 
-What the output is kept in only the program's sinks know: a savepoint names prepared output relative to
-places that can move. Without the program the savepoint goes all the same, and the output stays where it is.
+Only the program's sinks know where such output is: a savepoint names prepared output relative to places that
+can move. Without the program the savepoint is deleted all the same, and the output stays where it is.
 """
 
 from __future__ import annotations
@@ -32,23 +32,17 @@ _OURS: Final = ("data/", "state/")
 """Folders in a savepoint where only savepoints write."""
 
 Release = Callable[[CheckpointMetadata], list[str]]
-"""Has sinks let go of what a savepoint holds; gives the uids of those that did."""
+"""Has sinks release what a savepoint holds; gives the uids of those that did."""
 
 
 class Deleted(NamedTuple):
-    """What became of a savepoint.
-
-    Attributes:
-        released: uids of sinks that let go of the output that it held.
-        still_held: uid of a sink to the number of committables that stay held, because nobody asked it.
-        left: files in the savepoint's folder that are not of it, and stay.
-    """
+    """What became of a savepoint."""
 
     uri: str
     files: int
-    released: list[str]
-    still_held: dict[str, int]
-    left: list[str]
+    released: list[str]  # uids of sinks that released the output that it held
+    still_held: dict[str, int]  # uid of a sink -> number of committables that stay held: it was not asked
+    left: list[str]  # files in the savepoint's folder that do not belong to it, and stay
 
 
 def delete_savepoint(
@@ -62,21 +56,17 @@ def delete_savepoint(
 ) -> Deleted:
     """Delete a savepoint, after making sure that it is one.
 
-    First its sinks let go, then the metadata goes, then the rest. What breaks off behind the metadata leaves
-    a folder that is no savepoint any more, and is deleted by hand.
+    First its sinks release their output, then the metadata goes, then the rest. What fails after the metadata
+    leaves a folder that is no savepoint any more, and is deleted by hand.
 
-    Args:
-        savepoint: path or URI of its folder, or of its `_metadata`.
-        program: path of the Python file whose sinks prepared its output; it is run up to ``execute()`` in a
-            process of its own, and starts no job. None: what is held stays held.
-        arguments: the program's own; they may say where the output is.
-        options: ``key=value`` settings, as behind ``-D``; those of storages count for the savepoint, too.
-        claimed: whether it may go although a job has claimed it, which deletes it itself if it still runs.
-        timeout_s: how long the program may take.
+    `program` is the Python file whose sinks prepared the output; it runs up to ``execute()`` in a process of
+    its own and starts no job. None: what is held stays held. `arguments` and `options` are the program's;
+    options of storages count for the savepoint, too. `claimed` allows to delete what a job has claimed, which
+    deletes it itself if it still runs.
 
     Raises:
         UsageError: it is no savepoint, a job owns it, or the program cannot be planned. Nothing was deleted.
-        OperatingError: a sink could not let go; nothing was deleted.
+        OperatingError: a sink could not release its output; nothing was deleted.
         StorageError: a file cannot be read or deleted.
     """
     with storage_options(options):
@@ -87,7 +77,7 @@ def delete_savepoint(
 
 
 class Deletion(TypedDict):
-    """What `delete_savepoint` asks of the program's process."""
+    """The request of `delete_savepoint` to the program's process."""
 
     savepoint: str
     claimed: bool
@@ -114,10 +104,10 @@ def _release(plan: PhysicalPlan, savepoint: CheckpointMetadata) -> list[str]:
 
 
 def _delete(uri: str, claimed: bool, release: Release) -> Deleted:
-    disk, metadata, names = _looked_at(uri)
+    disk, metadata, names = _opened(uri)
     _refuse_claimed(disk, names, claimed)
     released = release(metadata)
-    still = {uid: len(committables_of(metadata, uid)) for uid in metadata.operators if uid not in released}
+    held = {uid: len(committables_of(metadata, uid)) for uid in metadata.operators if uid not in released}
     mine = {METADATA, MARK, *(item.file for item in referenced_ranges(metadata))} & names
     mine |= {name for name in names if name.startswith(_OURS)}
     unfinished = set(disk.temporaries("")) if isinstance(disk, KeepsTemporaries) else set()
@@ -126,13 +116,13 @@ def _delete(uri: str, claimed: bool, release: Release) -> Deleted:
         disk.describe(),
         len(mine | unfinished),
         released,
-        {uid: count for uid, count in still.items() if count},
+        {uid: count for uid, count in held.items() if count},
         sorted(names - mine),
     )
 
 
-def _looked_at(uri: str) -> tuple[Disk, CheckpointMetadata, frozenset[str]]:
-    """The savepoint's own folder, what it says of itself, and all files in the folder."""
+def _opened(uri: str) -> tuple[Disk, CheckpointMetadata, frozenset[str]]:
+    """The savepoint's own folder, its metadata, and all files in the folder."""
     place = look_at(uri)
     if place.kind != "snapshot":
         raise UsageError(f"{place.uri} is no savepoint but a {place.kind} of checkpoints; name one savepoint")
@@ -157,7 +147,7 @@ def _refuse_claimed(disk: Disk, names: frozenset[str], claimed: bool) -> None:
 
 
 def _remove(disk: Disk, names: Sequence[str]) -> None:
-    """The metadata comes first: a half-deleted savepoint must not look whole."""
+    """Delete files in their order: the metadata first, as a half-deleted savepoint must not look complete."""
     root, folder = split_uri(disk.describe(), 1)
     # From one folder further up, so that the savepoint's own folder goes when it is empty.
     above = open_disk(root) if folder else disk

@@ -44,11 +44,7 @@ def asked(
     options: Sequence[str],
     timeout_s: float | None,
 ) -> T:
-    """Have a program planned in a process of its own, and give what the inspector answers there.
-
-    Raises:
-        HeadgateError: what went wrong in that process.
-    """
+    """Plan a program in a process of its own and return the inspector's answer, or raise its error."""
     facts = capture(program, arguments, options, timeout_s, Inspection(inspector, request))
     found = facts.get("inspection")
     if found is None:

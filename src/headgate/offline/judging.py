@@ -1,7 +1,7 @@
-"""The judgement of a whole snapshot by a whole program. Runs where the program's classes are at hand.
+"""Judges a snapshot by a program, operator by operator. Runs where the program's classes are at hand.
 
-Operators are matched by uid. What the parts do not show, such as a changed exchange under records in flight,
-is asked of the planning of the restore itself.
+Operators are matched by uid. What single operators do not show, such as a changed exchange with records in
+flight, the planning of the restore itself is asked.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from headgate.offline.keyed_verdicts import (
     NOTHING_STORED,
     StoredKeyed,
     add,
-    in_short,
     judged,
-    told,
+    operator_refusals,
+    refused,
+    together,
 )
-from headgate.offline.report import Item, OperatorReport, UpgradeReport, Verdict, gravest
-from headgate.offline.trial import operator_refusals
+from headgate.offline.upgrade import Item, OperatorReport, UpgradeReport, Verdict
 from headgate.offline.words import OPERATOR_STATE, state_words
 from headgate.restore.assignment import WRITER, prepared_in, publishes, sources_in
 from headgate.restore.in_flight_shares import old_parallelism, records_of
@@ -49,7 +49,7 @@ from headgate.runtime.driver.start_checks import checks, with_stored_groups
 from headgate.runtime.job.job_settings import job_settings
 from headgate.runtime.protocol.element_codec import ElementCodec
 from headgate.runtime.worker.in_flight.stored_parts import check_records
-from headgate.serde.compatibility import Incompatible
+from headgate.serde.compatibility import Compatibility, Incompatible
 from headgate.state.operator_state import OperatorStateBackend
 from headgate.state.snapshots import CheckpointMetadata, InFlightStream, OperatorStateHandle
 
@@ -57,14 +57,13 @@ GIVE_UID: Final = (
     "give it the one that its state is stored under: uid='...'; no job with checkpoints goes without"
 )
 _NEAR: Final = 0.6
-"""From here on two names are near, as `difflib` measures it."""
-
+"""Two names are near from this ratio of `difflib` on."""
 
 T = TypeVar("T")
 
 
 class UpgradeQuestion(TypedDict):
-    """What `check_upgrade` asks of the program's process."""
+    """The request of `check_upgrade` to the program's process."""
 
     snapshot: str
     program: str
@@ -86,7 +85,7 @@ def inspect(
 
 
 class Judgement:
-    """One snapshot and one program."""
+    """One snapshot judged by one program; `config` has the program's settings, None: the defaults."""
 
     def __init__(
         self,
@@ -111,12 +110,13 @@ class Judgement:
         self._sources, self._prepared = sources_in(metadata), prepared_in(metadata)
 
     def report(self, snapshot: str, program: str) -> UpgradeReport:
-        """Judge every operator, and the snapshot as a whole; `snapshot` and `program` are names for the
-        report.
-        """
+        """Judge every operator and the restore of them all; `snapshot` and `program` are names to report."""
         operators = [self._operator(node, vertex) for vertex in self._plan.vertices for node in vertex.chain]
         known = {operator.uid for operator in operators}
-        lost = [self._lost(uid) for uid in sorted(self._stored_uids() - known)]
+        lost = [
+            OperatorReport(uid, None, self._before.get(uid), None, self._items(uid, None, None))
+            for uid in sorted(self._stored_uids() - known)
+        ]
         held = [operator for operator in operators if operator.items]
         metadata = self._metadata
         found = UpgradeReport(
@@ -132,8 +132,8 @@ class Judgement:
             operators=[*held, *(_suggested(one, held) for one in lost if one.items)],
             refusals=self._groups(),
         )
-        # What the parts show is not told twice.
-        return found if not found.restorable else msgspec.structs.replace(found, refusals=self._refused())
+        # The start of the job would only repeat what the operators show.
+        return msgspec.structs.replace(found, refusals=self._refused()) if found.restorable else found
 
     def _groups(self) -> list[str]:
         if self._ungrouped is not None:
@@ -152,7 +152,7 @@ class Judgement:
         return [f"{what}; {mend}, or rewrite the snapshot: {rewrite}"]
 
     def _refused(self) -> list[str]:
-        """What a start of the job would say of the whole, asked in its own words."""
+        """The messages with which a start of the job would refuse the snapshot."""
         refusals: list[str] = []
 
         def ask(check: Callable[[], T]) -> T | None:
@@ -171,7 +171,7 @@ class Judgement:
         return list(dict.fromkeys(refusals))
 
     def _claimed(self) -> JobId | None:
-        """The job that the program would go on as, if it claims the snapshot and may do so."""
+        """The job whose id the program would continue, if it claims the snapshot and may do so."""
         settings = job_settings(self._config)
         disks = disks_with(storage_settings(self._config))
         disk = None if settings.storage is None else disks(settings.storage)
@@ -188,24 +188,20 @@ class Judgement:
 
     def _operator(self, node: Node, vertex: Vertex) -> OperatorReport:
         uid = node.uid or ""
-        keyed = declared_state(node.function) if isinstance(node, KeyedProcessNode) else None
-        keys = node.keys if isinstance(node, KeyedProcessNode) else None
-        items = judged(StoredKeyed(self._disk, self._metadata, uid), keyed, keys)
+        unnamed = self._unnamed.get(node.id)
+        advice = None if unnamed is None else f"operator {node.name!r} has {unnamed} but no uid; {GIVE_UID}"
+        items, before = self._items(uid, node, vertex), self._before.get(uid)
+        return OperatorReport(uid, node.name, before, vertex.parallelism, items, advice, unnamed is not None)
+
+    def _items(self, uid: str, node: Node | None, vertex: Vertex | None) -> list[Item]:
+        stored = StoredKeyed(self._disk, self._metadata, uid)
+        if isinstance(node, KeyedProcessNode):
+            items = judged(stored, declared_state(node.function), node.keys)
+        else:
+            items = judged(stored, None)
         items += self._operator_state(uid, declared_operator_state(getattr(node, "function", None)))
         items += self._ends(uid, node)
-        items += self._in_flight(uid, node, vertex)
-        unnamed = self._unnamed.get(node.id)
-        asks = None if unnamed is None else f"operator {node.name!r} has {unnamed} but no uid; {GIVE_UID}"
-        return OperatorReport(
-            uid, node.name, self._before.get(uid), vertex.parallelism, items, asks, unnamed is not None
-        )
-
-    def _lost(self, uid: str) -> OperatorReport:
-        items = [*judged(StoredKeyed(self._disk, self._metadata, uid), None)]
-        items += self._operator_state(uid, {})
-        items += self._ends(uid, None)
-        items += [self._stream(stream, None, None) for stream in self._streams(uid)]
-        return OperatorReport(uid, None, self._before.get(uid), None, items)
+        return items + [self._stream(stream, node, vertex) for stream in self._streams(uid)]
 
     def _operator_state(self, uid: str, declared: Mapping[str, OperatorStateDescriptor]) -> Iterable[Item]:
         stored: dict[str, list[OperatorStateHandle]] = {}
@@ -223,27 +219,19 @@ class Judgement:
                 yield Item("operator state", name, Verdict.ONLY_IN_SNAPSHOT, words)
             else:
                 item = _operator_item(OperatorStateBackend(declared), name, stored[name], words)
-                yield self._on_trial(item, stored[name], declared[name])
-
-    def _on_trial(
-        self, item: Item, stored: Sequence[OperatorStateHandle], declared: OperatorStateDescriptor
-    ) -> Item:
-        """The item, after elements that would be converted were."""
-        refused = list(operator_refusals(self._disk, stored, declared)) if item.verdict in CONVERTED else []
-        if not refused:
-            return item
-        why = "; ".join(map(in_short, dict.fromkeys(refused)))
-        return msgspec.structs.replace(item, verdict=Verdict.INCOMPATIBLE, why=why)
+                if item.verdict in CONVERTED:
+                    item = refused(item, operator_refusals(self._disk, stored[name], declared[name]))
+                yield item
 
     def _empty(self, uid: str, name: str, words: str | None) -> Item:
         """An operator state of which the snapshot holds no element; an empty one may be of any type."""
-        told_types = self._metadata.state_types.get(uid, {})
-        known = name in told_types and told_types[name]["kind"] in OPERATOR_STATE
+        types = self._metadata.state_types.get(uid, {})
+        known = name in types and types[name]["kind"] in OPERATOR_STATE
         verdict = Verdict.AS_IS if known else Verdict.ONLY_IN_PROGRAM
         return Item("operator state", name, verdict, None, words, NOTHING_STORED if known else None)
 
     def _ends(self, uid: str, node: Node | None) -> Iterable[Item]:
-        """A source's splits, and what sinks keep and have prepared."""
+        """A source's splits, the state of a sink's writers, and the output that it has prepared."""
         is_source, is_sink = isinstance(node, SourceNode), isinstance(node, SinkNode)
         if uid in self._sources or is_source:
             yield _end("source", "splits", uid in self._sources, is_source)
@@ -256,19 +244,16 @@ class Judgement:
     # -- records in flight
 
     def _streams(self, uid: str) -> list[InFlightStream]:
+        """The records in flight to an operator, those of all channels of one typed edge together."""
         found = [
             stream for stream in self._metadata.in_flight if stream.receiver == uid and records_of(stream)
         ]
-        links: dict[tuple[str, str, int], InFlightStream] = {}
+        edges: dict[tuple[str, str, int], InFlightStream] = {}
         for number, stream in enumerate(found):
-            place = (stream.sender, stream.tag or "", number if stream.record_type is None else 0)
-            one = links.setdefault(place, msgspec.structs.replace(stream, parts=[]))
-            links[place] = msgspec.structs.replace(one, parts=[*one.parts, *stream.parts])
-        return list(links.values())
-
-    def _in_flight(self, uid: str, node: Node, vertex: Vertex) -> Iterable[Item]:
-        for stream in self._streams(uid):
-            yield self._stream(stream, node, vertex)
+            edge = (stream.sender, stream.tag or "", number if stream.record_type is None else 0)
+            before = edges[edge].parts if edge in edges else []
+            edges[edge] = msgspec.structs.replace(edges.get(edge, stream), parts=[*before, *stream.parts])
+        return list(edges.values())
 
     def _stream(self, stream: InFlightStream, node: Node | None, vertex: Vertex | None) -> Item:
         tag = "" if stream.tag is None else f" side output {stream.tag!r}"
@@ -295,22 +280,25 @@ def _end(part: str, name: str, stored: bool, declared: bool) -> Item:
 def _operator_item(
     backend: OperatorStateBackend, name: str, stored: Sequence[OperatorStateHandle], words: str | None
 ) -> Item:
-    schemas: list[Description] = []
-    found = []
+    found, schemas = list[Compatibility](), list[Description]()
     for held in stored:
         add(schemas, held.schema)
         try:
-            found.append(told(backend.verdict(held)))
+            found.append(backend.verdict(held))
         except UsageError as error:
-            found.append(told(Incompatible(str(error))))
-    why = "; ".join(dict.fromkeys(why for _, why in found if why))
-    stored_words = " and ".join(map(state_words, schemas))
-    return Item("operator state", name, gravest(one for one, _ in found), stored_words, words, why or None)
+            found.append(Incompatible(str(error)))
+    verdict, why = together(found)
+    return Item("operator state", name, verdict, " and ".join(map(state_words, schemas)), words, why)
 
 
 def _suggested(lost: OperatorReport, held: Sequence[OperatorReport]) -> OperatorReport:
-    """With the operator of the program that it may have become: one that nothing is stored of."""
-    new = [one for one in held if one.parallelism_stored is None or not _stored(one)]
+    """Suggest the operator of the program that a missing one may have become: nothing is stored of it."""
+    new = [
+        one
+        for one in held
+        if one.parallelism_stored is None
+        or all(item.verdict is Verdict.ONLY_IN_PROGRAM for item in one.items)
+    ]
     names = {item.name for item in lost.items}
     near = [
         (max(difflib.SequenceMatcher(None, lost.uid, one.uid).ratio(), _alike(names, one)), one.uid)
@@ -325,13 +313,9 @@ def _suggested(lost: OperatorReport, held: Sequence[OperatorReport]) -> Operator
     return msgspec.structs.replace(lost, suggestion=question)
 
 
-def _stored(operator: OperatorReport) -> bool:
-    return any(item.verdict is not Verdict.ONLY_IN_PROGRAM for item in operator.items)
-
-
 def _alike(names: set[str], other: OperatorReport) -> float:
-    """How much of what one holds is called the same in the other."""
+    """Which share of the items of both has the same names."""
     theirs = {item.name for item in other.items}
-    # Timers and keys have one name everywhere, and the program alone does not tell that it has any.
+    # Timers and keys have one name everywhere, and the program alone does not show that it has any.
     names = names - {"timers", "keys"}
     return len(names & theirs) / len(names | theirs) if names | theirs else 0.0

@@ -1,43 +1,63 @@
 """What a program makes of the keyed state of one operator, as `state.stored.judge` judges it.
 
-The types in the metadata are looked at first; the heads of files only where these would not do: something
-does not fit, so it counts whether anything is stored of it, or there is a log of changes, whose base may be
-of an earlier program.
+The types in the metadata are compared first. The heads of files are read only where the metadata is not
+enough: something does not fit, so it counts whether anything is stored of it, or there is a log of changes,
+whose base may be of an earlier program.
+
+Types show whether values can be converted, but not always whether each value can: whether the elements of a
+set stay distinct when a field goes, only the elements show. So values that would be converted are read on
+trial, by the restore's own code, and discarded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Final
 
 from msgspec.structs import replace
 
 from headgate.api.declared.keyed_states import StateDescriptor
+from headgate.api.declared.operator_state import OperatorStateDescriptor
+from headgate.checkpoint.data_files import read_handle
 from headgate.checkpoint.stored_files import DiskFiles
+from headgate.common.errors import UsageError
 from headgate.common.keys.key_types import DeclaredKeys, Shape, first_misfit, hint_words, shape_words
 from headgate.common.plain_data import Description
 from headgate.common.ports import Disk
-from headgate.offline.report import Item, Verdict, gravest
-from headgate.offline.trial import NOT_TRIED, keyed_refusals, not_tried
+from headgate.common.process.system import SystemClock
+from headgate.common.time import WATERMARK_MIN
+from headgate.offline.upgrade import Item, Verdict, gravest
 from headgate.offline.words import OPERATOR_STATE, state_words
 from headgate.restore.restored_keys import told_shapes
+from headgate.runtime.job.operator_context import OperatorContext
+from headgate.runtime.worker.operators.keyed_state import filled_backend
 from headgate.serde.compatibility import AfterMigration, AsIs, Compatibility, Incompatible, Reconfigured
 from headgate.state.canonical.table_layout import TIMER_SECTIONS
-from headgate.state.snapshots import CheckpointMetadata
+from headgate.state.operator_state import OperatorStateBackend
+from headgate.state.snapshots import (
+    CheckpointMetadata,
+    KeyedStateHandle,
+    OperatorStateHandle,
+    OperatorSubtaskState,
+    size_of,
+)
 from headgate.state.state_names import is_stamps
 from headgate.state.stored.heads import filled_natively, key_shapes, sections_of, too_large
 from headgate.state.stored.judge import judge
 from headgate.state.targets import Target, target_of, timers_target
 from headgate.state.ttl.declared import with_stamps
+from headgate.state.unclaimed import Claims
 
 CONVERTED: Final = (Verdict.RECONFIGURED, Verdict.AFTER_MIGRATION)
 NOTHING_STORED: Final = "nothing is stored of it"
 KEYS_MAY_NOT: Final = (
     "keys decide where state is, so they may not change; `headgate savepoint migrate` rewrites them"
 )
-
 NOT_ALL: Final = "RocksDB's files are too large to be fetched for their keys; the restore looks at them"
+NOT_TRIED: Final = "too large to be converted on trial; the restore looks at each value"
+BYTES_TRIED: Final = 256 << 20
+"""State of one subtask that is larger is not converted on trial."""
 
 
 class StoredKeyed:
@@ -53,7 +73,7 @@ class StoredKeyed:
 
     @cached_property
     def schemas(self) -> dict[str, list[Description]]:
-        """State -> the types that its entries are of; states without entries are left out. Reads heads."""
+        """State -> the types of its entries, from the heads of files; states without entries are left out."""
         found: dict[str, list[Description]] = {}
         for keyed in self.handles:
             unknown = {section.name for section in sections_of(self._files, keyed) if section.entries is None}
@@ -70,24 +90,54 @@ class StoredKeyed:
 
     @cached_property
     def key_shapes(self) -> frozenset[Shape]:
-        """The types of the keys that were seen. Where the metadata does not tell them, it reads the keys."""
+        """The types of the keys; where the metadata does not have them, the keys are read."""
         told = [told_shapes(keyed) for keyed in self.handles]
         unknown = [keyed for keyed, shapes in zip(self.handles, told, strict=True) if shapes is None]
         return key_shapes(self._files, unknown).union(*(shapes for shapes in told if shapes is not None))
 
     @property
     def keys_unread(self) -> bool:
-        """Whether some keys are told neither by the metadata nor by what is fetched for them."""
+        """Whether the types of some keys are neither in the metadata nor in what is fetched for them."""
         return any(told_shapes(keyed) is None and too_large(keyed) for keyed in self.handles)
-
-    def refusals(self, state: StateDescriptor) -> Iterable[str]:
-        """Why values cannot be read as the program declares them, found by reading them."""
-        return keyed_refusals(self._disk, self.handles, state, self._max_parallelism)
 
     @property
     def only_in_heads(self) -> bool:
-        """Whether the metadata does not tell all types."""
+        """Whether the metadata does not have all types."""
         return any(keyed.log for keyed in self.handles)
+
+    def refusals(self, state: StateDescriptor) -> Iterator[str]:
+        """Why values cannot be read as declared, found by reading them: a sentence for each such subtask."""
+        own = {state.name: state}
+        for keyed in self.handles:
+            if _too_large_to_try(keyed):
+                continue
+            held = [OperatorSubtaskState("", keyed)]
+            context = OperatorContext(
+                "", "", 0, 1, 1, "", self._max_parallelism, SystemClock(), held, self._disk
+            )
+            groups, claims = (keyed.first_group, keyed.last_group), Claims(with_stamps(own))
+            try:
+                filled_backend(context, own, groups, lambda: WATERMARK_MIN, claims).close()
+            except UsageError as error:
+                yield str(error)
+
+
+def _too_large_to_try(stored: KeyedStateHandle) -> bool:
+    return stored.size > BYTES_TRIED
+
+
+def operator_refusals(
+    disk: Disk, stored: Sequence[OperatorStateHandle], state: OperatorStateDescriptor
+) -> Iterator[str]:
+    """Why elements of an operator state cannot be read as declared, found by reading them."""
+    for held in stored:
+        if size_of(held.handle) > BYTES_TRIED:
+            continue
+        every = replace(held, first=0, stop=held.count)
+        try:
+            OperatorStateBackend({state.name: state}).restore([(every, read_handle(disk, held.handle))])
+        except UsageError as error:
+            yield str(error)
 
 
 def add(schemas: list[Description], schema: Description) -> None:
@@ -97,7 +147,7 @@ def add(schemas: list[Description], schema: Description) -> None:
 
 
 def targets_of(states: Mapping[str, StateDescriptor]) -> dict[str, Target]:
-    """What a backend keeps for a function with these states: the states, their stamps, the timers."""
+    """What a backend keeps for a function: its states, their last-access times, and the timers."""
     return _targets(states) | dict.fromkeys(TIMER_SECTIONS, timers_target())
 
 
@@ -108,9 +158,7 @@ def _targets(states: Mapping[str, StateDescriptor]) -> dict[str, Target]:
 def judged(
     stored: StoredKeyed, states: Mapping[str, StateDescriptor] | None, declared: DeclaredKeys | None = None
 ) -> list[Item]:
-    """What becomes of each state, of the timers and of the keys; `states` is None where the program has no
-    such keyed operator.
-    """
+    """Judge each state, the timers and the keys; `states` is None where the program has no such operator."""
     items = _by_types(stored, _targets(states or {}), stored.schemas if stored.only_in_heads else None)
     bad = {Verdict.INCOMPATIBLE, Verdict.ONLY_IN_SNAPSHOT}
     if not stored.only_in_heads and any(item.verdict in bad for item in items):
@@ -118,7 +166,7 @@ def judged(
         items = _by_types(stored, _targets(states or {}), stored.schemas)
     if states is not None:
         items = [_on_trial(stored, item, states) for item in items]
-    # A savepoint's tables are only there for what holds something.
+    # A savepoint has tables only for what holds something.
     if any(keyed.tables != [] for keyed in stored.handles):
         verdict = Verdict.AS_IS if states is not None else Verdict.ONLY_IN_SNAPSHOT
         items.append(Item("timers", "timers", verdict))
@@ -127,22 +175,25 @@ def judged(
 
 
 def _on_trial(stored: StoredKeyed, item: Item, states: Mapping[str, StateDescriptor]) -> Item:
-    """The item, after values that would be converted were: some may not be what their types promise."""
+    """Correct the item where values that would be converted are not what their types promise."""
     if item.verdict not in CONVERTED:
         return item
-    refused = list(stored.refusals(states[item.name]))
-    if refused:
-        why = "; ".join(map(in_short, dict.fromkeys(refused)))
-        return replace(item, verdict=Verdict.INCOMPATIBLE, why=why)
-    if any(map(not_tried, stored.handles)):
+    tried = refused(item, stored.refusals(states[item.name]))
+    if tried is item and any(map(_too_large_to_try, stored.handles)):
         return replace(item, why=f"{item.why}; {NOT_TRIED}")
-    return item
+    return tried
+
+
+def refused(item: Item, reasons: Iterable[str]) -> Item:
+    """The item as incompatible if there are reasons, else the item itself."""
+    short = [in_short(reason) for reason in dict.fromkeys(reasons)]
+    return replace(item, verdict=Verdict.INCOMPATIBLE, why="; ".join(short)) if short else item
 
 
 def _by_types(
     stored: StoredKeyed, targets: Mapping[str, Target], filled: Mapping[str, list[Description]] | None
 ) -> list[Item]:
-    """An item for each state. `filled` has the types of what has entries; None: all in the metadata."""
+    """An item for each state; `filled` has the types of states with entries, None: those in the metadata."""
     types: dict[str, list[Description]] = {name: [schema] for name, schema in stored.types.items()}
     types |= filled or {}
     items = []
@@ -165,14 +216,18 @@ def _state(
         return None if target is None else Item("state", name, Verdict.AS_IS, words, declared, NOTHING_STORED)
     if target is None:
         return Item("state", name, Verdict.ONLY_IN_SNAPSHOT, words)
-    found = [told(one) for schema in schemas for one in judge(name, schema, target, stored.handles)]
-    verdict = gravest(verdict for verdict, _ in found)
-    why = "; ".join(dict.fromkeys(why for _, why in found if why))
-    return Item("state", name, verdict, words, declared, why or None)
+    verdict, why = together(one for schema in schemas for one in judge(name, schema, target, stored.handles))
+    return Item("state", name, verdict, words, declared, why)
 
 
-def told(compatibility: Compatibility) -> tuple[Verdict, str]:
-    """A verdict of the engine as one of the report, with its reason."""
+def together(found: Iterable[Compatibility]) -> tuple[Verdict, str | None]:
+    """The gravest of the engine's verdicts as one of the report, with the reasons of all."""
+    verdicts = [_verdict(one) for one in found]
+    why = "; ".join(dict.fromkeys(why for _, why in verdicts if why))
+    return gravest(verdict for verdict, _ in verdicts), why or None
+
+
+def _verdict(compatibility: Compatibility) -> tuple[Verdict, str]:
     match compatibility:
         case AsIs():
             return Verdict.AS_IS, ""
@@ -186,8 +241,8 @@ def told(compatibility: Compatibility) -> tuple[Verdict, str]:
 
 def in_short(message: str) -> str:
     """The part of a restore's message that the table of the report does not show already."""
-    for said in ("as the program declares it: ", "cannot be read: "):
-        _, found, rest = message.partition(said)
+    for begin in ("as the program declares it: ", "cannot be read: "):
+        _, found, rest = message.partition(begin)
         if found:
             return rest.partition("; declare the type as it was")[0]
     return message
@@ -201,12 +256,9 @@ def _keys(stored: StoredKeyed, declared: DeclaredKeys | None) -> Iterable[Item]:
     if declared is None:
         yield Item("keys", "keys", Verdict.AS_IS, words, None, "the program does not tell their type")
         return
-    wrong = first_misfit(shapes, declared.hint)
+    hint, wrong = hint_words(declared.hint), first_misfit(shapes, declared.hint)
     if wrong is None:
-        unread = NOT_ALL if stored.keys_unread else None
-        yield Item("keys", "keys", Verdict.AS_IS, words, hint_words(declared.hint), unread)
+        yield Item("keys", "keys", Verdict.AS_IS, words, hint, NOT_ALL if stored.keys_unread else None)
         return
-    why = (
-        f"{shape_words(wrong)} to {hint_words(declared.hint)}, as {declared.teller} declares: {KEYS_MAY_NOT}"
-    )
-    yield Item("keys", "keys", Verdict.INCOMPATIBLE, words, hint_words(declared.hint), why)
+    why = f"{shape_words(wrong)} to {hint}, as {declared.teller} declares: {KEYS_MAY_NOT}"
+    yield Item("keys", "keys", Verdict.INCOMPATIBLE, words, hint, why)

@@ -1,6 +1,7 @@
-"""A snapshot rewritten to what a program declares, so that its restore is as is; keys may change on the way.
+"""Rewrites a snapshot to what a program declares, so that it restores as is; keys may change, too.
 
-It runs where the program's classes are, in the process that captures its plan.
+The work is done where the program's classes are, in the process that captures its plan. Only another number
+of key groups needs no program.
 """
 
 from __future__ import annotations
@@ -11,13 +12,15 @@ import tempfile
 import threading
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Final, TypedDict
 
 import msgspec
 
 from headgate.api.declared.keyed_states import declared_state
-from headgate.api.declared.operator_state import declared_operator_state
+from headgate.api.declared.operator_state import OperatorStateDescriptor, declared_operator_state
 from headgate.checkpoint.data_files import read_handle
 from headgate.checkpoint.opening import open_checkpoint
 from headgate.common.errors import UsageError
@@ -45,10 +48,11 @@ from headgate.state.canonical.table_layout import TIMER_SECTIONS
 from headgate.state.operator_state import OperatorStateBackend
 from headgate.state.snapshots import CheckpointMetadata, OperatorStateHandle, OperatorSubtaskState
 from headgate.state.stored.regroup import Rekey
-from headgate.state.stored.values import DeclaredValues
+from headgate.state.stored.values import DeclaredValues, PlainValues
 
 _INSPECTOR: Final = "headgate.offline.migrating:inspect"
 _LOOK_EVERY_S: Final = 0.2
+_CALLS_PER_REPORT: Final = 64
 
 
 def migrate(
@@ -68,8 +72,8 @@ def migrate(
 ) -> Rewritten:
     """Write a snapshot again as a savepoint whose values are all of the types that a program declares.
 
-    Types may change as a restore allows it. Beyond that keys may change here, by a function of the program:
-    state and timers move to the key groups of the new keys. Two keys that would become one are refused.
+    Types may change as a restore allows it. Keys may change here, too, by a function of the program: state
+    and timers move to the key groups of the new keys. Two keys that would become one are refused.
 
     Args:
         snapshot: path or URI of a checkpoint or savepoint; it is only read.
@@ -77,13 +81,13 @@ def migrate(
         program: path of a Python file; it is run up to ``execute()`` in a process of its own, and starts no
             job.
         arguments: the program's own.
-        options: ``key=value`` settings, as behind ``-D``; those of storages count for both places, too.
+        options: ``key=value`` settings, as after ``-D``; those of storages count for both places, too.
         rekey: uid of a keyed operator to the name of a function in the program, from an old key to the new
             one.
         max_parallelism: another number of key groups; None: it stays.
         form: "canonical" or "native"; None: that of a savepoint stays, a checkpoint becomes a native one.
         allow_non_restored: whether state that the program lacks is left behind.
-        progress: is told what is done, how much of it, and of how much.
+        progress: called with what is done, how much of it, and of how much.
         inspector: what does it in the program's process; see `stateprocessor.ranges_rewriting.INSPECTOR`.
         spark: for an inspector that knows Spark: whether it is to be used; None: where the state is large.
 
@@ -93,7 +97,7 @@ def migrate(
     """
     with storage_options(options), tempfile.TemporaryDirectory(prefix="headgate-offline-") as folder:
         refuse_unreadable(snapshot)
-        told = Path(folder) / "progress"
+        file = Path(folder) / "progress"
         request = MigrationRequest(
             snapshot=absolute(snapshot),
             target=absolute(target),
@@ -101,15 +105,57 @@ def migrate(
             max_parallelism=max_parallelism,
             form=form,
             allow_non_restored=allow_non_restored,
-            progress=str(told),
+            progress=str(file),
             spark=spark,
         )
-        with nullcontext() if progress is None else _passed_on(told, progress):
+        with nullcontext() if progress is None else _forwarded(file, progress):
             return asked(Rewritten, inspector, request, program, arguments, options, None)
 
 
+def reslice(
+    snapshot: str,
+    target: str,
+    max_parallelism: int,
+    form: str | None = None,
+    progress: Progress | None = None,
+    *,
+    program: str | Path | None = None,
+    arguments: Sequence[str] = (),
+    options: Sequence[str] = (),
+) -> Rewritten:
+    """Write a snapshot again as a savepoint with another number of key groups.
+
+    A job can then run at a parallelism above the number that it began with. Keyed state and timers are
+    written anew; all else is copied. Memory stays bounded: what does not fit goes through the disk for
+    temporary files.
+
+    A program is needed where values cannot be told apart without it: those of a serializer of its own outside
+    tables, and those of older types in RocksDB's files. They are then written as it declares them, as
+    :func:`migrate` does.
+
+    The parameters are those of :func:`migrate`; `program` is None where none is needed.
+
+    Raises:
+        UsageError: it cannot be done with this snapshot; gives the reason.
+        StorageError: the snapshot is damaged, or a disk refused.
+    """
+    if program is not None:
+        change = partial(migrate, max_parallelism=max_parallelism, form=form, progress=progress)
+        return change(snapshot, target, program, arguments, options)
+    with storage_options(options):
+        return rewrite(snapshot, target, _Resliced(max_parallelism), form, progress)
+
+
+class _Resliced(Change):
+    def __init__(self, max_parallelism: int) -> None:
+        self.max_parallelism = max_parallelism
+
+    def values(self, uid: str) -> PlainValues:
+        return PlainValues()
+
+
 class MigrationRequest(TypedDict):
-    """What `migrate` asks of the program's process; `progress` is the file that it writes its progress to."""
+    """The request of `migrate` to the program's process, which reports to the file `progress`."""
 
     snapshot: str
     target: str
@@ -122,8 +168,8 @@ class MigrationRequest(TypedDict):
 
 
 @contextmanager
-def _passed_on(file: Path, progress: Progress) -> Iterator[None]:
-    """Within it, what the other process says of its progress is passed on."""
+def _forwarded(file: Path, progress: Progress) -> Iterator[None]:
+    """Report what the other process writes to the file, while the context lasts."""
     done = threading.Event()
 
     def look() -> None:
@@ -152,7 +198,7 @@ Inspector = Callable[[MigrationRequest, Sequence[Node], PhysicalPlan, Config], A
 
 
 def inspector(engine_of: EngineOf) -> Inspector:
-    """What answers an inspection of `api.jobs.plan_capture` by rewriting the snapshot."""
+    """Return a function that answers an inspection of `api.jobs.plan_capture` by rewriting the snapshot."""
     return lambda request, _nodes, plan, config: _inspected(request, plan, config, engine_of)
 
 
@@ -162,17 +208,18 @@ inspect: Final = inspector(lambda *_: None)
 def _inspected(
     request: MigrationRequest, plan: PhysicalPlan, config: Config, engine_of: EngineOf
 ) -> Answer[Rewritten]:
-    file, wait = Path(request["progress"]), _Wait()
+    file, calls = Path(request["progress"]), count()
 
     def progress(what: str, done: int, of: int) -> None:
-        if wait.over():
+        # Called for each chunk of state; counted, as a look at a clock would not be cheaper than the report.
+        if next(calls) % _CALLS_PER_REPORT == 0:
             replace(file, [json.dumps([what, done, of]).encode()], durable=False)
 
     def rewritten() -> Rewritten:
         functions = _functions(request["rekey"], plan)
         snapshot = request["snapshot"]
         metadata = open_checkpoint(snapshot)[1]
-        change = Migration(
+        change = _Migration(
             metadata, plan, functions, request["max_parallelism"], request["allow_non_restored"]
         )
         engine = engine_of(request, metadata, config)
@@ -182,18 +229,6 @@ def _inspected(
             raise UsageError(f"the snapshot cannot be rewritten ({error})") from None
 
     return answered(config, rewritten)
-
-
-class _Wait:
-    """Whether it is time to say something again."""
-
-    def __init__(self) -> None:
-        self._calls = 0
-
-    def over(self) -> bool:
-        # A call per chunk of state; by the number, as a look at a clock would not be cheaper than telling.
-        self._calls += 1
-        return self._calls % 64 == 1
 
 
 def _functions(names: Mapping[str, str], plan: PhysicalPlan) -> dict[str, Rekey]:
@@ -218,7 +253,7 @@ def _functions(names: Mapping[str, str], plan: PhysicalPlan) -> dict[str, Rekey]
 
 
 def _named(function: Rekey, name: str) -> Rekey:
-    """A function of new keys whose errors name it."""
+    """The function of new keys, with errors that name it."""
 
     def new_key(old: Hashable) -> Hashable:
         try:
@@ -232,8 +267,12 @@ def _named(function: Rekey, name: str) -> Rekey:
     return new_key
 
 
-class Migration(Change):
-    """A rewriting to what a program declares."""
+_LISTS_OF: Final[Mapping[str, type[Node]]] = {SPLITS: SourceNode, WRITER: SinkNode, MARKS: TimestampsNode}
+"""Name of a list -> the only kind of operator that it is stored of."""
+
+
+class _Migration(Change):
+    """A rewriting to what a program declares; `drop`: what it does not declare is left behind."""
 
     def __init__(
         self,
@@ -259,53 +298,45 @@ class Migration(Change):
         check_receivers(plan, metadata)
 
     def keeps(self, uid: str) -> bool:
-        """See `rewriting.Change`."""
         return uid in self._nodes
 
     def part(self, state: OperatorSubtaskState) -> OperatorSubtaskState:
-        """See `rewriting.Change`; what the operator is not there for any more is left behind."""
-        node, lists = self._nodes[state.uid], dict(state.list_state)
-        prepared, keyed = state.committables, state.keyed if state.uid in self._targets else None
-        if not isinstance(node, SourceNode):
-            lists.pop(SPLITS, None)
-        if not isinstance(node, SinkNode):
-            lists.pop(WRITER, None)
-        if not isinstance(node, TimestampsNode):
-            lists.pop(MARKS, None)
-        if not (isinstance(node, SinkNode) and publishes(node.sink)):
-            prepared = []
+        """See `rewriting.Change`; what the operator does not use any more is left behind."""
+        node = self._nodes[state.uid]
+        lists = {
+            name: entries
+            for name, entries in state.list_state.items()
+            if isinstance(node, _LISTS_OF.get(name, Node))
+        }
+        prepared = state.committables if isinstance(node, SinkNode) and publishes(node.sink) else []
+        keyed = state.keyed if state.uid in self._targets else None
         return msgspec.structs.replace(state, keyed=keyed, list_state=lists, committables=prepared)
 
     def splits(self, uid: str) -> bool:
-        """See `rewriting.Change`."""
         return isinstance(self._nodes.get(uid), SourceNode)
 
     def values(self, uid: str) -> DeclaredValues:
-        """See `rewriting.Change`."""
         return DeclaredValues(self._targets.get(uid, {}), self._drop)
 
     def rekey(self, uid: str) -> Rekey | None:
-        """See `rewriting.Change`."""
         return self._rekey.get(uid)
 
     def operator_state(
         self, uid: str, state: OperatorSubtaskState, disk: Disk, write: WriteState
     ) -> list[OperatorStateHandle] | None:
         """See `rewriting.Change`; each subtask's is restored and stored again as a job would."""
-        declared = declared_operator_state(getattr(self._nodes[uid], "function", None))
+        declared = self._declared(uid)
         held = [each for each in state.operator_state if each.name in declared or not self._drop]
-        # Only what was reported: an empty broadcast map counts at the next restore.
+        # Only what the snapshot has: an empty broadcast map counts at the next restore.
         names = {each.name for each in held}
         backend = OperatorStateBackend({name: one for name, one in declared.items() if name in names})
         backend.restore((each, read_handle(disk, each.handle)) for each in held)
         return backend.snapshot_sync().store(write)
 
     def state_types(self, uid: str, stored: StateTypes) -> StateTypes:
-        """See `rewriting.Change`."""
         keyed = self._targets.get(uid, {})
         types = {name: target.schema for name, target in keyed.items() if name not in TIMER_SECTIONS}
-        node = self._nodes[uid]
-        return (
-            types
-            | OperatorStateBackend(declared_operator_state(getattr(node, "function", None))).state_types()
-        )
+        return types | OperatorStateBackend(self._declared(uid)).state_types()
+
+    def _declared(self, uid: str) -> dict[str, OperatorStateDescriptor]:
+        return declared_operator_state(getattr(self._nodes[uid], "function", None))

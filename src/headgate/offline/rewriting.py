@@ -1,5 +1,4 @@
-"""A snapshot rewritten beside itself, as a savepoint: what of it stays, what changes, and the check at the
-end.
+"""Rewrites a snapshot as a new savepoint: what of it stays, what changes, and the check at the end.
 
 The source is only read. The metadata is written last, so a target without it was never finished.
 """
@@ -42,31 +41,27 @@ from headgate.state.stored.regroup import Rekey, Sorter
 from headgate.state.stored.subtask_state import stored_chunks
 
 Progress = Callable[[str, int, int], None]
-"""Called now and then: what is done, bytes or files of it, and of how many."""
+"""Called from time to time: what is done, how much of it in bytes or operators, and of how much."""
 WriteState = Callable[[Iterable[bytes]], StateHandle]
 StateTypes = dict[str, Description]
 """Name of a state -> kind and description of its serializers, of one operator."""
 
 
 class Change(ABC):
-    """What a rewriting makes of each operator; as it stands here, everything stays as it is.
+    """What a rewriting makes of each operator; by default everything stays as it is."""
 
-    Attributes:
-        max_parallelism: the new number of key groups; None: as it was.
-    """
-
-    max_parallelism: int | None = None
+    max_parallelism: int | None = None  # the new number of key groups; None: as it was
 
     @abstractmethod
     def values(self, uid: str) -> ValueCodec:
-        """How the values of an operator's keyed state pass."""
+        """How the values of an operator's keyed state are read and written."""
 
     def keeps(self, uid: str) -> bool:
         """Whether an operator's state is in the new savepoint."""
         return True
 
     def part(self, state: OperatorSubtaskState) -> OperatorSubtaskState:
-        """What of a kept operator's state in one subtask is in the new savepoint."""
+        """The part of a kept operator's state in one subtask that is in the new savepoint."""
         return state
 
     def splits(self, uid: str) -> bool:
@@ -74,7 +69,7 @@ class Change(ABC):
         return True
 
     def rekey(self, uid: str) -> Rekey | None:
-        """The new keys of an operator; None: they stay."""
+        """The function that gives an operator's new keys; None: they stay."""
         return None
 
     def operator_state(
@@ -89,36 +84,23 @@ class Change(ABC):
 
 
 class Rewritten(NamedTuple):
-    """What came of it.
-
-    Attributes:
-        uri: of the new savepoint.
-        max_parallelism: its number of key groups.
-        entries: entries of keyed state and timers in it.
-        operators: uids of the operators whose state is in it.
-        left_behind: uids of those whose state is not.
-    """
+    """The new savepoint."""
 
     uri: str
     max_parallelism: int
-    entries: int
-    operators: list[str]
-    left_behind: list[str]
+    entries: int  # of keyed state, and timers
+    operators: list[str]  # uids of those whose state is in it
+    left_behind: list[str]  # uids of those whose state is not
 
 
 class KeyedWork(NamedTuple):
-    """The keyed state of one operator, to be written anew.
+    """The keyed state of one operator, to be written anew; picklable, as far as `values` and `rekey` are."""
 
-    Attributes:
-        number: of the operator among those of the savepoint, for names of files.
-        stored: what its subtasks have, in their order.
-    """
-
-    disk: Disk
-    to: Disk
+    source: str  # URI of the snapshot
+    target: str  # URI of the savepoint
     uid: str
-    number: str
-    stored: Sequence[KeyedStateHandle]
+    number: str  # of the operator in the savepoint, for names of files
+    stored: Sequence[KeyedStateHandle]  # of its subtasks, in their order
     parallelism: int
     values: ValueCodec
     rekey: Rekey | None
@@ -126,23 +108,24 @@ class KeyedWork(NamedTuple):
     groups: int
     format: str
 
+    @property
+    def size(self) -> int:
+        """Stored bytes."""
+        return sum(keyed.size for keyed in self.stored)
+
 
 class KeyedWritten(NamedTuple):
-    """What came of it.
-
-    Attributes:
-        entries: entries and timers, read back and counted.
-    """
+    """The keyed state of one operator, as it was written and verified."""
 
     handles: list[KeyedStateHandle]
-    entries: int
+    entries: int  # entries and timers, read back and counted
 
 
 class KeyedEngine(Protocol):
     """Writes keyed state anew somewhere else than in this process."""
 
     def rewritten(self, work: KeyedWork) -> KeyedWritten:
-        """The state of one operator, written and verified; what an error leaves behind is removed."""
+        """Write and verify the state of one operator; an error leaves no file."""
         ...
 
 
@@ -170,20 +153,17 @@ def rewrite(
     groups = metadata.max_parallelism if change.max_parallelism is None else change.max_parallelism
     _check(metadata, change, groups)
     with tempfile.TemporaryDirectory(prefix="headgate-offline-") as folder:
-        job = _Rewriting(disk, metadata, to, change, groups, Path(folder), progress or _untold, engine)
+        report = progress or (lambda *_: None)
+        rewriting = _Rewriting(disk, metadata, to, change, groups, Path(folder), report, engine)
         try:
-            return job.run(snapshot)
+            return rewriting.run(snapshot)
         except BaseException:
-            job.remove()
+            rewriting.remove()
             raise
 
 
-def _untold(_: str, __: int, ___: int) -> None:
-    """Nobody asked."""
-
-
 def _check(metadata: CheckpointMetadata, change: Change, groups: int) -> None:
-    widest = max((len(states) for states in metadata.operators.values() if _keyed(states)), default=1)
+    widest = max((len(states) for states in metadata.operators.values() if keyed_handles(states)), default=1)
     if not widest <= groups <= MAX_PARALLELISM_LIMIT:
         raise UsageError(
             f"max parallelism {groups} is not possible; expected {widest}, the parallelism of the "
@@ -199,12 +179,13 @@ def _check(metadata: CheckpointMetadata, change: Change, groups: int) -> None:
             )
 
 
-def _keyed(states: Sequence[OperatorSubtaskState]) -> list[KeyedStateHandle]:
+def keyed_handles(states: Iterable[OperatorSubtaskState]) -> list[KeyedStateHandle]:
+    """The keyed state of those subtasks that have some."""
     return [state.keyed for state in states if state.keyed is not None]
 
 
 class _Rewriting:
-    """One rewriting under way."""
+    """One rewriting in progress."""
 
     def __init__(
         self,
@@ -224,7 +205,7 @@ class _Rewriting:
         self._keyed = StateWriter(to, self._format, folder)
         self._data, self._names = DataFileWriter(to), list[str]()
         self._kept = [uid for uid in metadata.operators if change.keeps(uid)]
-        self._total = sum(k.size for uid in self._kept for k in _keyed(metadata.operators[uid]))
+        self._total = sum(k.size for uid in self._kept for k in keyed_handles(metadata.operators[uid]))
         self._done = 0
 
     def run(self, origin: str) -> Rewritten:
@@ -245,7 +226,7 @@ class _Rewriting:
             },
             kind="savepoint",
             format=self._format,
-            origin=_described(origin),
+            origin=open_disk(origin).describe(),
         )
         self._names.append(METADATA)
         self._to.create(METADATA, [encode_metadata(made)])
@@ -254,7 +235,7 @@ class _Rewriting:
         return Rewritten(self._to.describe(), self._groups, entries, list(operators), lost)
 
     def remove(self) -> None:
-        """Take back what was written."""
+        """Delete what was written."""
         for name in [*self._names, *self._keyed.names]:
             with suppress(StorageError, OSError):
                 self._to.delete(name)
@@ -273,38 +254,15 @@ class _Rewriting:
     def _keyed_state(
         self, uid: str, number: int, states: Sequence[OperatorSubtaskState]
     ) -> list[KeyedStateHandle | None]:
-        stored = _keyed(states)
+        stored = keyed_handles(states)
         if not stored:
             return [None] * len(states)
-        if self._engine is not None:
-            return list(self._elsewhere(self._engine, uid, number, states))
-        size = sum(keyed.size for keyed in stored)
-        sorter = Sorter(self._folder, self._groups, len(states), size, self._change.rekey(uid))
-        try:
-            values = self._change.values(uid)
-            for keyed in stored:
-                for chunk in stored_chunks(
-                    DiskFiles(self._disk), keyed, values, self._metadata.max_parallelism
-                ):
-                    sorter.add(chunk)
-                    self._advance(uid, chunk.size)
-            sorter.check_apart()
-            return [
-                self._keyed.subtask(sorter, uid, f"o{number}", index, self._groups)
-                for index in range(len(states))
-            ]
-        finally:
-            sorter.close()
-
-    def _elsewhere(
-        self, engine: KeyedEngine, uid: str, number: int, states: Sequence[OperatorSubtaskState]
-    ) -> list[KeyedStateHandle]:
         work = KeyedWork(
-            self._disk,
-            self._to,
+            self._disk.describe(),
+            self._to.describe(),
             uid,
             f"o{number}",
-            _keyed(states),
+            stored,
             len(states),
             self._change.values(uid),
             self._change.rekey(uid),
@@ -312,12 +270,31 @@ class _Rewriting:
             self._groups,
             self._format,
         )
+        return list(self._here(work) if self._engine is None else self._elsewhere(self._engine, work))
+
+    def _here(self, work: KeyedWork) -> list[KeyedStateHandle]:
+        files, old_groups = DiskFiles(self._disk), work.old_groups
+        sorter = Sorter(self._folder, work.groups, work.parallelism, work.size, work.rekey)
+        try:
+            for keyed in work.stored:
+                for chunk in stored_chunks(files, keyed, work.values, old_groups):
+                    sorter.add(chunk)
+                    self._advance(work.uid, chunk.size)
+            sorter.check_apart()
+            return [
+                self._keyed.subtask(sorter, work.uid, work.number, index, work.groups)
+                for index in range(work.parallelism)
+            ]
+        finally:
+            sorter.close()
+
+    def _elsewhere(self, engine: KeyedEngine, work: KeyedWork) -> list[KeyedStateHandle]:
         made = engine.rewritten(work)
-        self._entries_elsewhere[uid] = made.entries
+        self._entries_elsewhere[work.uid] = made.entries
         self._names += [
             file.file for keyed in made.handles for file in keyed.handles() if isinstance(file, FileRange)
         ]
-        self._advance(uid, sum(keyed.size for keyed in work.stored))
+        self._advance(work.uid, work.size)
         return made.handles
 
     def _advance(self, uid: str, size: int) -> None:
@@ -356,20 +333,16 @@ class _Rewriting:
     # -- the check
 
     def _verified(self) -> int:
-        """Read the whole savepoint back, as whoever restores it will."""
+        """Read the complete savepoint back, as a restore will; returns the number of entries."""
         disk, made = open_checkpoint(self._to.describe())
         verify_files(disk, made)
         found = 0
         for number, (uid, states) in enumerate(made.operators.items()):
             self._progress(f"verifying {uid}", number, len(made.operators))
             if uid not in self._entries_elsewhere:
-                found += sum(count_entries(disk, keyed, self._groups) for keyed in _keyed(states))
+                found += sum(count_entries(disk, keyed, self._groups) for keyed in keyed_handles(states))
         if found != self._keyed.entries:
             raise InternalError(
                 f"{self._keyed.entries} entries were written and {found} are there; please report this"
             )
         return found + sum(self._entries_elsewhere.values())
-
-
-def _described(uri: str) -> str:
-    return open_disk(uri).describe()

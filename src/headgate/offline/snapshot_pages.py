@@ -1,25 +1,36 @@
-"""What is in a snapshot, told by its metadata and the heads of its files."""
+"""Describes what is in a snapshot, from its metadata and the heads of its files; keys on request."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NotRequired, TypedDict
+from collections import Counter
+from collections.abc import Hashable, Iterator, Sequence
+from itertools import chain, islice
+from typing import Final, NotRequired, TypedDict, TypeVar
 
 from headgate.checkpoint.opening import open_checkpoint
 from headgate.checkpoint.stored_files import DiskFiles
+from headgate.common.keys.key_types import KEYS_READ, shape_words
+from headgate.common.keys.keygroups import shortened
 from headgate.common.plain_data import Description
 from headgate.common.ports import Disk
+from headgate.offline.keyed_verdicts import StoredKeyed
 from headgate.offline.storages import storage_options
 from headgate.offline.words import OPERATOR_STATE, state_words
 from headgate.restore.in_flight_shares import old_parallelism, records_of
 from headgate.state.canonical.table_layout import TIMER_SECTIONS
-from headgate.state.snapshots import CheckpointMetadata, OperatorSubtaskState
+from headgate.state.snapshots import CheckpointMetadata, KeyedStateHandle, OperatorSubtaskState
 from headgate.state.state_names import is_stamps
-from headgate.state.stored.heads import StoredSection, sections_of
+from headgate.state.stored.heads import StoredSection, sections_of, stored_keys, too_large
+
+SAMPLES: Final = 10
+"""Keys that are shown of each state."""
+_KEY_CHARACTERS: Final = 120
+
+K = TypeVar("K", bound=Hashable)
 
 
 class StateFacts(TypedDict):
-    """One state of an operator; `entries` is None where only reading everything would tell."""
+    """One state of an operator; `entries` is None where it is not known without reading everything."""
 
     name: str
     type: str
@@ -58,19 +69,38 @@ class SnapshotFacts(TypedDict):
 
 
 def describe_snapshot(uri: str, options: Sequence[str] = ()) -> SnapshotFacts:
-    """What is in a checkpoint or savepoint, as plain values; no class of the program is needed."""
+    """Return what is in a checkpoint or savepoint, as plain values; no class of the program is needed."""
     with storage_options(options):
         disk, metadata = open_checkpoint(uri)
         return _described(uri, disk, metadata)
+
+
+def describe_with_keys(uri: str, options: Sequence[str] = (), samples: int = SAMPLES) -> SnapshotFacts:
+    """Return what :func:`describe_snapshot` does, and what it has of keys.
+
+    A keyed operator also has ``key_types``, the names of the types of all its keys, and ``keys_read``:
+    whether none of its files was too large to be fetched for its keys. Each of its states has ``keys``: the
+    first ones as Python writes them, taken from the subtasks in turn.
+    """
+    with storage_options(options):
+        disk, metadata = open_checkpoint(uri)
+        facts = _described(uri, disk, metadata)
+        for operator in facts["operators"]:
+            stored = StoredKeyed(disk, metadata, operator["uid"])
+            if stored.handles:
+                operator["key_types"] = sorted(map(shape_words, stored.key_shapes))
+                operator["keys_read"] = not any(map(too_large, stored.handles))
+                _add_keys(operator["states"], disk, stored.handles, samples)
+    return facts
 
 
 def _described(uri: str, disk: Disk, metadata: CheckpointMetadata) -> SnapshotFacts:
     operators = [
         _operator(disk, metadata, uid) for uid in sorted({*metadata.operators, *metadata.state_types})
     ]
-    in_flight: dict[str, int] = {}
+    in_flight = Counter[str]()
     for stream in metadata.in_flight:
-        in_flight[stream.receiver] = in_flight.get(stream.receiver, 0) + records_of(stream)
+        in_flight[stream.receiver] += records_of(stream)
     return {
         "uri": uri,
         "kind": metadata.kind,
@@ -89,44 +119,80 @@ def _described(uri: str, disk: Disk, metadata: CheckpointMetadata) -> SnapshotFa
 
 def _operator(disk: Disk, metadata: CheckpointMetadata, uid: str) -> OperatorFacts:
     subtasks = metadata.operators.get(uid, [])
-    told = metadata.state_types.get(uid, {})
-    sections = [
-        section for s in subtasks if s.keyed is not None for section in sections_of(DiskFiles(disk), s.keyed)
-    ]
-    names = dict.fromkeys([*told, *(section.name for section in sections)])
+    types = metadata.state_types.get(uid, {})
+    sections = sections_of_operator(disk, metadata, uid)
     states = [
-        _state(name, told.get(name), [section for section in sections if section.name == name], subtasks)
-        for name in names
+        _state(name, types.get(name), [section for section in sections if section.name == name], subtasks)
+        for name in dict.fromkeys([*types, *(section.name for section in sections)])
         if not is_stamps(name)
     ]
-    lists: dict[str, int] = {}
+    lists = Counter[str]()
     for state in subtasks:
-        for name, entries in state.list_state.items():
-            lists[name] = lists.get(name, 0) + len(entries)
+        lists.update({name: len(entries) for name, entries in state.list_state.items()})
     return {
         "uid": uid,
         "parallelism": old_parallelism(metadata).get(uid),
         "size": sum(state.size() for state in subtasks),
         "states": [state for state in states if state["type"] != "timers" or state["entries"] != 0],
-        "lists": lists,
+        "lists": dict(lists),
         "committables": sum(len(state.committables) for state in subtasks),
     }
 
 
+def sections_of_operator(disk: Disk, metadata: CheckpointMetadata, uid: str) -> list[StoredSection]:
+    """Everything keyed that the subtasks of an operator stored; a state may be named several times."""
+    files = DiskFiles(disk)
+    return [
+        section
+        for state in metadata.operators.get(uid, [])
+        if state.keyed is not None
+        for section in sections_of(files, state.keyed)
+    ]
+
+
 def _state(
     name: str,
-    told: Description | None,
+    declared: Description | None,
     sections: Sequence[StoredSection],
     subtasks: Sequence[OperatorSubtaskState],
 ) -> StateFacts:
-    if told is not None and told["kind"] in OPERATOR_STATE:
+    if declared is not None and declared["kind"] in OPERATOR_STATE:
         held = [each.count for state in subtasks for each in state.operator_state if each.name == name]
-        return {"name": name, "type": state_words(told), "entries": sum(held)}
-    schema = told if told is not None else sections[0].schema
+        return {"name": name, "type": state_words(declared), "entries": sum(held)}
+    schema = sections[0].schema if declared is None else declared
     known = [section.entries for section in sections if section.entries is not None]
-    entries = sum(known) if len(known) == len(sections) else None
     return {
         "name": name,
         "type": "timers" if name in TIMER_SECTIONS else state_words(schema),
-        "entries": entries,
+        "entries": sum(known) if len(known) == len(sections) else None,
     }
+
+
+def _add_keys(
+    states: Sequence[StateFacts], disk: Disk, handles: Sequence[KeyedStateHandle], samples: int
+) -> None:
+    found: dict[str, list[list[Hashable]]] = {}
+    for keyed in handles:
+        for name, batches in stored_keys(DiskFiles(disk), keyed):
+            found.setdefault(name, []).append(_first(chain.from_iterable(batches), samples))
+    for state in states:
+        if state["name"] in found:
+            keys = _in_turn(found[state["name"]])[:samples]
+            state["keys"] = [shortened(key, _KEY_CHARACTERS) for key in keys]
+
+
+def _first(keys: Iterator[K], count: int) -> list[K]:
+    """The first different keys; a key of a map comes once for each of its entries."""
+    found: dict[K, None] = {}
+    for key in islice(keys, KEYS_READ):
+        if len(found) >= count:
+            break
+        found[key] = None
+    return list(found)
+
+
+def _in_turn(parts: Sequence[Sequence[K]]) -> list[K]:
+    """The first keys of each part, then the second ones and so on; each key once."""
+    longest = max(map(len, parts), default=0)
+    turns = (part[place] for place in range(longest) for part in parts if place < len(part))
+    return list(dict.fromkeys(turns))

@@ -17,7 +17,7 @@ from headgate.common.settings.config import Config
 
 @contextmanager
 def storage_options(options: Sequence[str]) -> Iterator[None]:
-    """Within it storages are opened with the settings among `options`."""
+    """Open storages with the settings among `options` while the context lasts."""
     before = storage_settings_in_use()
     use_storage_settings(storage_settings(Config().with_command_line(options)))
     try:
@@ -27,14 +27,14 @@ def storage_options(options: Sequence[str]) -> Iterator[None]:
 
 
 def refuse_unreadable(snapshot: str) -> None:
-    """Look for a snapshot before a program is run in vain.
+    """Open a snapshot before a program is run in vain.
 
-    Only where no settings are needed: those of other storages may be in the program itself.
+    Only local ones: the settings of other storages may be in the program itself.
     """
     if scheme_of(snapshot) == "file":
         open_checkpoint(snapshot)
 
 
 def absolute(uri: str) -> str:
-    """The same place, wherever the program goes: it may change the working directory."""
+    """Return the absolute URI of a place, since a program may change the working directory."""
     return open_disk(uri).describe()

@@ -1,15 +1,113 @@
-"""Whether a changed program can go on from a snapshot, asked before the running job is stopped."""
+"""Checks whether a changed program can go on from a snapshot, before the running job is stopped.
+
+The report is plain structures: programs get them as JSON, people as a table.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
 from pathlib import Path
 
+import msgspec
+
 from headgate.offline.inspecting import asked
-from headgate.offline.report import UpgradeReport
 from headgate.offline.storages import absolute, refuse_unreadable, storage_options
 
 _INSPECTOR = "headgate.offline.judging:inspect"
+
+
+class Verdict(StrEnum):
+    """What becomes of one part of a snapshot, or of a program, at the restore, the gravest last.
+
+    The values are public. `LEFT_BEHIND` is a verdict on a complete snapshot: parts are only in it, and may be
+    left there.
+    """
+
+    ONLY_IN_PROGRAM = "only in program"
+    AS_IS = "as is"
+    RECONFIGURED = "reconfigured"
+    AFTER_MIGRATION = "after migration"
+    LEFT_BEHIND = "left behind"
+    ONLY_IN_SNAPSHOT = "only in snapshot"
+    INCOMPATIBLE = "incompatible"
+
+
+class Item(msgspec.Struct, frozen=True):
+    """One state, or another part of what an operator stores."""
+
+    part: str  # "state", "timers", "keys", "operator state", "source", "sink" or "records in flight"
+    name: str  # of the state; of other parts what the operator calls them
+    verdict: Verdict
+    stored: str | None = None  # the type in the snapshot, for people; None: unknown, or not there
+    declared: str | None = None  # the type in the program, likewise
+    why: str | None = None  # what changed, or why it does not fit
+
+
+class OperatorReport(msgspec.Struct, frozen=True):
+    """One operator, found by its uid in the snapshot, in the program or in both."""
+
+    uid: str
+    name: str | None  # in the program; None where the program has no such operator
+    parallelism_stored: int | None  # None: the snapshot has no such operator
+    parallelism: int | None  # in the program
+    items: list[Item]
+    suggestion: str | None = None  # what to do about a missing or a renamed uid
+    lacks_uid: bool = False  # whether the program gives it none, although it has state
+
+
+class UpgradeReport(msgspec.Struct, frozen=True):
+    """Whether a program can go on from a snapshot."""
+
+    snapshot: str
+    kind: str  # "checkpoint" or "savepoint"
+    format: str | None
+    job: str
+    checkpoint: int
+    program: str
+    max_parallelism_stored: int
+    max_parallelism: int
+    allow_non_restored: bool  # whether what is only in the snapshot may be left behind
+    operators: list[OperatorReport]  # in the program's order, then those that it lacks
+    refusals: list[str]  # why the restore would be refused, besides what the operators show
+
+    @property
+    def verdict(self) -> Verdict:
+        """The gravest verdict that counts.
+
+        What is only in the program begins empty. What is only in the snapshot is left behind where that is
+        allowed.
+        """
+        if self.refusals:
+            return Verdict.INCOMPATIBLE
+        return gravest(self._verdicts(), self.allow_non_restored)
+
+    @property
+    def converts(self) -> bool:
+        """Whether the restore converts values."""
+        return Verdict.AFTER_MIGRATION in self._verdicts()
+
+    @property
+    def restorable(self) -> bool:
+        """Whether the program can go on from the snapshot without losing what may not be lost."""
+        return self.verdict not in (Verdict.INCOMPATIBLE, Verdict.ONLY_IN_SNAPSHOT)
+
+    def _verdicts(self) -> set[Verdict]:
+        return {item.verdict for operator in self.operators for item in operator.items}
+
+
+def gravest(verdicts: Iterable[Verdict], allow_non_restored: bool = False) -> Verdict:
+    """Return the one verdict that stands for several.
+
+    Example:
+        >>> gravest([Verdict.AS_IS, Verdict.ONLY_IN_SNAPSHOT, Verdict.ONLY_IN_PROGRAM]).value
+        'only in snapshot'
+        >>> gravest([Verdict.RECONFIGURED, Verdict.ONLY_IN_SNAPSHOT], allow_non_restored=True).value
+        'left behind'
+    """
+    lost = Verdict.LEFT_BEHIND if allow_non_restored else Verdict.ONLY_IN_SNAPSHOT
+    counted = (lost if verdict is Verdict.ONLY_IN_SNAPSHOT else verdict for verdict in verdicts)
+    return max([Verdict.AS_IS, *counted], key=list(Verdict).index)
 
 
 def check_upgrade(
@@ -21,7 +119,7 @@ def check_upgrade(
     allow_non_restored: bool = False,
     timeout_s: float = 60.0,
 ) -> UpgradeReport:
-    """What becomes of every state of a snapshot, and of every state of a program, should it go on from there.
+    """Report what would become of every state of a snapshot and of a program, if the program restored it.
 
     The program runs up to ``execute()`` in a process of its own; no job is started, and the snapshot is only
     read.
@@ -30,13 +128,13 @@ def check_upgrade(
         snapshot: path or URI of a checkpoint or savepoint.
         program: path of a Python file.
         arguments: the program's own.
-        options: ``key=value`` settings, as behind ``-D``; those of storages count for the snapshot, too.
+        options: ``key=value`` settings, as after ``-D``; those of storages count for the snapshot, too.
         allow_non_restored: whether state that the program lacks may be left behind.
         timeout_s: how long it may take.
 
     Raises:
         StorageError: the snapshot cannot be read or trusted.
-        UsageError: the program cannot be planned; says why.
+        UsageError: the program cannot be planned; gives the reason.
     """
     with storage_options(options):
         refuse_unreadable(snapshot)

@@ -1,4 +1,4 @@
-"""Stored descriptions of types as a person would write the type."""
+"""Stored descriptions of types, written as a programmer writes the type."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ OPERATOR_STATE = {"split": "split list", "union": "union list", "broadcast": "br
 
 
 def type_words(stored: Description) -> str:
-    """A described type.
+    """Return a described type as Python annotates it.
 
     Example:
         >>> from headgate.serde.resolve import serializer_for
@@ -43,7 +43,7 @@ def type_words(stored: Description) -> str:
 
 
 def state_words(schema: Description) -> str:
-    """A described state: its kind, and the types in it.
+    """Return a described state: its kind, and the types in it.
 
     Example:
         >>> from headgate.serde.resolve import serializer_for

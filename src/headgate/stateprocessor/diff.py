@@ -1,9 +1,9 @@
-"""What differs between the keyed state of two snapshots: keys added, removed and changed, state by state.
+"""Compares the keyed state of two snapshots: keys added, removed and changed, state by state.
 
 Both are read once, whatever form, backend and number of key groups they have, and brought into the order of
 one number of key groups through the disk for temporary files. Of each state one key group of both is in
-memory at a time. No program is needed: values are compared as they are described. When they were written does
-not count.
+memory at a time. No program is needed: values are compared as they are described. Last-access times do not
+count.
 """
 
 from __future__ import annotations
@@ -20,16 +20,18 @@ from typing import Any, Final, NamedTuple, TypeVar
 from headgate.checkpoint.opening import open_checkpoint
 from headgate.checkpoint.stored_files import DiskFiles
 from headgate.common.errors import UsageError
+from headgate.common.keys.keygroups import MAX_PARALLELISM_LIMIT
 from headgate.common.plain_data import Description
 from headgate.common.ports import Disk
+from headgate.offline.rewriting import keyed_handles
 from headgate.offline.storages import storage_options
 from headgate.offline.words import state_words
 from headgate.serde.arrow.arrow_columns import ArrowColumn
 from headgate.serde.arrow.arrow_types import codec_of
 from headgate.serde.arrow.stored_values import Beyond
-from headgate.state.canonical.table_layout import BYTES, TIMER_SECTIONS, row_of, stored_type
+from headgate.state.canonical.table_layout import BYTES, TIMER, TIMER_SECTIONS, row_of, stored_type
 from headgate.state.heap.heap_blob import Section
-from headgate.state.snapshots import CheckpointMetadata, KeyedStateHandle
+from headgate.state.snapshots import CheckpointMetadata
 from headgate.state.state_names import is_stamps
 from headgate.state.stored.contract import SectionCodec
 from headgate.state.stored.regroup import Sorter
@@ -45,13 +47,9 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One key that differs.
+    """One key that differs, with what each snapshot has: plain values by the names of fields, or None."""
 
-    Attributes:
-        before: what the first snapshot has, as plain values by the names of fields; None where nothing.
-    """
-
-    change: str
+    change: str  # "added", "removed" or "changed"
     key: str
     before: Any
     after: Any
@@ -59,47 +57,41 @@ class Sample:
 
 @dataclass(slots=True)
 class StateDifference:
-    """One state of one operator, or its timers of one time domain.
-
-    Attributes:
-        types: of the state in both snapshots, for people; None where one does not have it.
-        samples: some of them, those of low key groups first.
-        unread: why the values could not be compared, or None.
-    """
+    """One state of one operator, or its timers of one time domain."""
 
     uid: str
     state: str
-    types: tuple[str | None, str | None]
+    types: tuple[str | None, str | None]  # in both snapshots, for people; None where one does not have it
     same: int = 0
     changed: int = 0
     added: int = 0
     removed: int = 0
-    samples: list[Sample] = field(default_factory=list)
-    unread: str | None = None
+    samples: list[Sample] = field(default_factory=list)  # those of low key groups first
+    unread: str | None = None  # why the values could not be compared
 
     @property
     def differs(self) -> bool:
-        """Whether there is anything to tell."""
-        return (
-            bool(self.changed or self.added or self.removed or self.unread) or self.types[0] != self.types[1]
-        )
+        """Whether there is anything to report."""
+        changes = self.changed or self.added or self.removed or self.unread
+        return bool(changes) or self.types[0] != self.types[1]
 
 
 def compare(
     before: str, after: str, only: str | None = None, samples: int = SAMPLES, options: Sequence[str] = ()
 ) -> list[StateDifference]:
-    """The difference of each state of two snapshots, also of those that are the same; `only` is "uid" or
-    "uid/state".
+    """Compare each state of two snapshots; the result also has those that are the same.
+
+    `only` is "uid" or "uid/state".
     """
     with storage_options(options):
-        sides = _Side(*open_checkpoint(before)), _Side(*open_checkpoint(after))
-        groups = max(side.metadata.max_parallelism for side in sides)
-        uids = sorted({uid for side in sides for uid in side.metadata.operators})
+        pair = _Snapshot(*open_checkpoint(before)), _Snapshot(*open_checkpoint(after))
+        groups = max(snapshot.metadata.max_parallelism for snapshot in pair)
+        uids = sorted({uid for snapshot in pair for uid in snapshot.metadata.operators})
         wanted = [uid for uid in uids if only is None or only == uid or only.startswith(uid + "/")]
         found = [
             one
             for uid in wanted
-            for one in _Operator(uid, sides, groups, samples).differences()
+            for one in _differences(uid, pair, groups, samples)
             if only in (None, uid, f"{uid}/{one.state}")
         ]
     if only is not None and not found:
@@ -110,92 +102,96 @@ def compare(
     return found
 
 
-class _Side(NamedTuple):
+class _Snapshot(NamedTuple):
     disk: Disk
     metadata: CheckpointMetadata
 
-    def handles(self, uid: str) -> list[KeyedStateHandle]:
-        states = self.metadata.operators.get(uid, [])
-        return [state.keyed for state in states if state.keyed is not None]
+
+def _differences(
+    uid: str, pair: tuple[_Snapshot, _Snapshot], groups: int, samples: int
+) -> Iterator[StateDifference]:
+    """Compare the states of one operator."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headgate-diff-")))
+
+        def in_order(snapshot: _Snapshot) -> _Sorted:
+            handles = keyed_handles(snapshot.metadata.operators.get(uid, []))
+            sorter = Sorter(folder, groups, 1, sum(keyed.size for keyed in handles))
+            stack.callback(sorter.close)
+            files, values = DiskFiles(snapshot.disk), _Readable()
+            for keyed in handles:
+                for chunk in stored_chunks(files, keyed, values, snapshot.metadata.max_parallelism):
+                    sorter.add(chunk)
+            return _Sorted(sorter, values)
+
+        first, second = map(in_order, pair)
+        unread = first.values.unread | second.values.unread
+        for state in sorted(first.sorter.codecs.keys() | second.sorter.codecs.keys() | unread.keys()):
+            types = first.values.words(state), second.values.words(state)
+            found = StateDifference(uid, state, types, unread=unread.get(state))
+            if found.unread is None:
+                views = _View(first.sorter.codecs.get(state)), _View(second.sorter.codecs.get(state))
+                for before, after in _paired(first.by_group(state), second.by_group(state)):
+                    _compare(found, before, after, views, samples)
+            yield found
 
 
-class _Operator:
-    """Both sides of one operator."""
+def _compare(
+    found: StateDifference, before: Entries, after: Entries, views: tuple[_View, _View], samples: int
+) -> None:
+    """Count the differences of one key group, and keep samples."""
+    first, second = views
+    alike = first.schema == second.schema
 
-    def __init__(self, uid: str, sides: tuple[_Side, _Side], groups: int, samples: int) -> None:
-        self._uid, self._sides, self._groups, self._samples = uid, sides, groups, samples
+    def sample(change: str, number: int, key: Hashable, old: Any, new: Any) -> None:
+        if number <= samples:
+            found.samples.append(Sample(change, repr(key), old, new))
 
-    def differences(self) -> Iterator[StateDifference]:
-        with ExitStack() as stack:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headgate-diff-")))
-            sorted_sides = []
-            for side in self._sides:
-                size = sum(keyed.size for keyed in side.handles(self._uid))
-                sorter, values = Sorter(folder, self._groups, 1, size), _Readable()
-                stack.callback(sorter.close)
-                for keyed in side.handles(self._uid):
-                    stored = stored_chunks(DiskFiles(side.disk), keyed, values, side.metadata.max_parallelism)
-                    for chunk in stored:
-                        sorter.add(chunk)
-                sorted_sides.append((sorter, values))
-            (first, of_first), (second, of_second) = sorted_sides
-            unread = of_first.unread.keys() | of_second.unread.keys()
-            for state in sorted(first.codecs.keys() | second.codecs.keys() | unread):
-                yield self._state(state, (first, second), (of_first, of_second))
+    for key, old in before.items():
+        if key not in after:
+            found.removed += 1
+            sample("removed", found.removed, key, first.shown(old), None)
+            continue
+        new = after[key]
+        if _same(old, new) if alike else _same(first.shown(old), second.shown(new)):
+            found.same += 1
+        else:
+            found.changed += 1
+            sample("changed", found.changed, key, first.shown(old), second.shown(new))
+    for key in after.keys() - before.keys():
+        found.added += 1
+        sample("added", found.added, key, None, second.shown(after[key]))
 
-    def _state(
-        self, state: str, sorters: tuple[Sorter, Sorter], forms: tuple[_Readable, _Readable]
-    ) -> StateDifference:
-        first, second = (form.words(state) for form in forms)
-        found = StateDifference(self._uid, state, (first, second))
-        found.unread = forms[0].unread.get(state) or forms[1].unread.get(state)
-        if found.unread is not None:
-            return found
-        views = tuple(_View(sorter.codecs.get(state)) for sorter in sorters)
-        for before, after in _paired(*(_by_group(sorter, state) for sorter in sorters)):
-            self._compare(found, before, after, (views[0], views[1]))
-        return found
 
-    def _compare(
-        self, found: StateDifference, before: Entries, after: Entries, views: tuple[_View, _View]
-    ) -> None:
-        alike = views[0].schema == views[1].schema
-        for key, old in before.items():
-            if key not in after:
-                found.removed += 1
-                self._sample(found, "removed", found.removed, key, views[0].shown(old), None)
-                continue
-            new = after[key]
-            if _same(old, new) if alike else _same(views[0].shown(old), views[1].shown(new)):
-                found.same += 1
-            else:
-                found.changed += 1
-                self._sample(found, "changed", found.changed, key, views[0].shown(old), views[1].shown(new))
-        for key in after.keys() - before.keys():
-            found.added += 1
-            self._sample(found, "added", found.added, key, None, views[1].shown(after[key]))
+class _Sorted(NamedTuple):
+    """The keyed state of one operator in one snapshot, in the order of key groups."""
 
-    def _sample(
-        self, found: StateDifference, change: str, number: int, key: Hashable, before: V, after: V
-    ) -> None:
-        if number <= self._samples:
-            found.samples.append(Sample(change, repr(key), before, after))
+    sorter: Sorter
+    values: _Readable
+
+    def by_group(self, state: str) -> Iterator[tuple[int, Entries]]:
+        """The entries of one state, key group by key group."""
+        if state not in self.sorter.codecs:
+            return
+        timers = state in TIMER_SECTIONS
+        for group, chunks in groupby(self.sorter.chunks(0, state), attrgetter("group")):
+            entries: Entries = {}
+            for chunk in chunks:
+                pairs = zip(chunk.keys, chunk.values, strict=True)
+                entries.update(((pair, None) for pair in pairs) if timers else pairs)
+            yield group, entries
 
 
 class _Readable(PlainValues):
-    """Values as they are described; which states cannot be read so is kept instead of raised.
-
-    Attributes:
-        unread: state to the reason.
-    """
+    """Values as they are described; keeps the reason for each state that cannot be read so."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.unread: dict[str, str] = {}
+        self.unread: dict[str, str] = {}  # state -> reason
         self._schemas: dict[str, Description] = {}
 
     def codec(self, section: Section) -> SectionCodec | None:
-        """See :class:`state.stored.contract.ValueCodec`; stamps are left out."""
+        """See :class:`state.stored.contract.ValueCodec`; last-access times are left out."""
         if is_stamps(section.name) or not section.chunks:
             return None
         self._schemas.setdefault(section.name, section.schema)
@@ -220,14 +216,10 @@ class _View:
     """Values of one state for people."""
 
     def __init__(self, codec: SectionCodec | None) -> None:
-        self.schema = None if codec is None else codec.target.schema
+        self.schema = schema = None if codec is None else codec.target.schema
         self._column: ArrowColumn | None = None
-        if (
-            codec is not None
-            and row_of(codec.target.schema) != BYTES
-            and codec.target.schema["kind"] != "timers"
-        ):
-            stored = stored_type(codec.target.schema)
+        if schema is not None and row_of(schema) not in (BYTES, TIMER):
+            stored = stored_type(schema)
             self._column = None if codec_of(stored) is None else ArrowColumn("value", stored)
 
     def shown(self, plain: Any) -> Any:
@@ -245,27 +237,13 @@ def _same(before: V, after: V) -> bool:
     return before == after or repr(before) == repr(after)
 
 
-def _by_group(sorter: Sorter, state: str) -> Iterator[tuple[int, Entries]]:
-    if state not in sorter.codecs:
-        return
-    timers = state in TIMER_SECTIONS
-    for group, chunks in groupby(sorter.chunks(0, state), attrgetter("group")):
-        entries: Entries = {}
-        for chunk in chunks:
-            pairs = zip(chunk.keys, chunk.values, strict=True)
-            entries.update(((pair, None) for pair in pairs) if timers else pairs)
-        yield group, entries
-
-
 def _paired(
     before: Iterator[tuple[int, Entries]], after: Iterator[tuple[int, Entries]]
 ) -> Iterator[tuple[Entries, Entries]]:
-    """Both sides of each key group, in their order."""
-    old, new = next(before, None), next(after, None)
-    while old is not None or new is not None:
-        group = min(side[0] for side in (old, new) if side is not None)
-        mine = old if old is not None and old[0] == group else None
-        theirs = new if new is not None and new[0] == group else None
-        yield ({} if mine is None else mine[1]), ({} if theirs is None else theirs[1])
-        old = next(before, None) if mine is not None else old
-        new = next(after, None) if theirs is not None else new
+    """The entries of both snapshots for each key group that one of them has, in ascending order."""
+    ends: tuple[int, Entries] = (MAX_PARALLELISM_LIMIT, {})
+    old, new = next(before, ends), next(after, ends)
+    while (group := min(old[0], new[0])) < MAX_PARALLELISM_LIMIT:
+        yield (old[1] if old[0] == group else {}), (new[1] if new[0] == group else {})
+        old = next(before, ends) if old[0] == group else old
+        new = next(after, ends) if new[0] == group else new

@@ -1,17 +1,24 @@
-"""A DataFrame by key groups: which one each row is in, told by Spark itself, and contiguous ranges of them.
+"""Sorts a DataFrame by key group into contiguous ranges of key groups; Spark computes the key groups itself.
 
-The hash is that of `common.keygroups`, written as expressions of Spark, so that rows need not pass through
-Python to be sorted. Whoever gets the sorted rows computes it once more with the running program's own code:
-should the two ever differ, nothing is written.
+The hash is that of `common.keys.keygroups`, written as expressions of Spark, so that rows need not pass
+through Python to be sorted. The task that gets the sorted rows computes it once more with the running
+program's own code: should the two ever differ, nothing is written.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from functools import reduce
+from typing import Final
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+from pyspark.sql import types as t
+
+from headgate.common.keys.keygroups_vectorised import hashes_of_arrow
 
 GROUP: Final = "__headgate_key_group"
 _HASH: Final = "__headgate_key_hash"
@@ -21,11 +28,10 @@ _MASK: Final = 0xFFFFFFFF
 def in_ranges(
     frame: DataFrame, keys: Sequence[str], max_parallelism: int, parallelism: int, then: Sequence[str] = ()
 ) -> DataFrame:
-    """The rows of a DataFrame in one partition for each range of key groups, sorted by key group, key and the
-    columns `then`; the column :data:`GROUP` is added.
-    """
-    from pyspark.sql import functions as f
+    """Return the rows of a DataFrame in one partition for each range of key groups.
 
+    They are sorted by key group, key and the columns `then`; the column :data:`GROUP` is added.
+    """
     grouped = with_key_group(frame, keys, max_parallelism)
     owner = (f.col(GROUP) * parallelism / max_parallelism).cast("int")
     ranges = grouped.repartitionById(parallelism, owner)
@@ -43,39 +49,32 @@ def quoted(name: str) -> str:
 
 
 def with_key_group(frame: DataFrame, keys: Sequence[str], max_parallelism: int) -> DataFrame:
-    """The DataFrame with the column :data:`GROUP`; of a key that is none it is anything."""
-    from pyspark.sql import functions as f
-
+    """Return the DataFrame with the column :data:`GROUP`; for a null key its value has no meaning."""
     hashes = [_hash(frame, name) for name in keys]
     total = hashes[0]
     if len(hashes) > 1:
-        total = f.lit(1).cast("long")
-        for one in hashes:
-            total = _cut(total * 31 + one)
+        total = reduce(lambda so_far, one: _low_bits(so_far * 31 + one), hashes, f.lit(1).cast("long"))
     # A column of its own, as the mixing uses it many times and computes it once.
     hashed = frame.withColumn(_HASH, f.coalesce(total, f.lit(0).cast("long")))
     group = (_murmur(f.col(_HASH)) % max_parallelism).cast("int")
     return hashed.withColumn(GROUP, group).drop(_HASH)
 
 
-def _cut(value: Column) -> Column:
+def _low_bits(value: Column) -> Column:
     return value.bitwiseAND(_MASK)
 
 
 def _hash(frame: DataFrame, name: str) -> Column:
-    """See `common.keygroups.key_hash`."""
-    from pyspark.sql import functions as f
-    from pyspark.sql import types as t
-
+    """See `common.keys.keygroups.key_hash`."""
     column, kind = f.col(quoted(name)), frame.schema[name].dataType
     if isinstance(kind, (t.StringType, t.BinaryType)):
         return f.crc32(column.cast("binary"))
     if isinstance(kind, (t.ByteType, t.ShortType, t.IntegerType)):
-        return _cut(column.cast("long"))
+        return _low_bits(column.cast("long"))
     if isinstance(kind, t.BooleanType):
         return column.cast("int").cast("long")
     if isinstance(kind, t.DateType):
-        return _cut(f.unix_date(column).cast("long"))
+        return _low_bits(f.unix_date(column).cast("long"))
     if isinstance(kind, t.LongType):
         return _hash_of_long(column)
     if isinstance(kind, t.TimestampType):
@@ -85,24 +84,14 @@ def _hash(frame: DataFrame, name: str) -> Column:
 
 def _hash_of_long(column: Column) -> Column:
     """The number itself in 32 bits, or both halves of it together."""
-    from pyspark.sql import functions as f
-
     small = column.between(-0x80000000, 0x7FFFFFFF)
-    return _cut(f.when(small, column).otherwise(column.bitwiseXOR(f.shiftright(column, 32))))
+    return _low_bits(f.when(small, column).otherwise(column.bitwiseXOR(f.shiftright(column, 32))))
 
 
 def _hashed_in_python(column: Column) -> Column:
-    """Of types that Spark cannot hash as Python does, such as whole floats."""
-    import pyarrow as pa
-    from pyspark.sql import functions as f
-    from pyspark.sql.types import LongType
+    """The hash of types that Spark cannot hash as Python does, such as floats without a fraction."""
 
     def hashes(values: pa.Array) -> pa.Array:
-        import numpy as np
-        import pyarrow.compute as pc
-
-        from headgate.common.keys.keygroups_vectorised import hashes_of_arrow
-
         usable = values.is_valid()
         if pa.types.is_floating(values.type):
             usable = pc.and_(usable, pc.invert(pc.is_nan(values).fill_null(True)))
@@ -113,44 +102,35 @@ def _hashed_in_python(column: Column) -> Column:
     # Type hints tell Spark what the function takes; written above they would be texts.
     hashes.__annotations__ = {"values": pa.Array, "return": pa.Array}
     arrow_udf = getattr(f, "arrow_udf")  # noqa: B009 - missing in PySpark's own type hints
-    hashed: Column = arrow_udf(hashes, LongType())(column)
+    hashed: Column = arrow_udf(hashes, t.LongType())(column)
     return hashed
 
 
 def _murmur(value: Column) -> Column:
-    """See `common.keygroups.murmur`; numbers of 32 bits in a long, where no product leaves 63."""
+    """See `common.keys.keygroups.murmur`; numbers of 32 bits in a long, where no product leaves 63."""
     mixed = _times(value, 0xCC9E2D51)
     mixed = _times(_rotated(mixed, 15), 0x1B873593)
-    mixed = _cut(_rotated(mixed, 13) * 5 + 0xE6546B64).bitwiseXOR(4)
+    mixed = _low_bits(_rotated(mixed, 13) * 5 + 0xE6546B64).bitwiseXOR(4)
     mixed = _times(_shifted(mixed, 16), 0x85EBCA6B)
     mixed = _times(_shifted(mixed, 13), 0xC2B2AE35)
     mixed = _shifted(mixed, 16)
-    from pyspark.sql import functions as f
-
     return f.abs(mixed.bitwiseXOR(0x80000000) - 0x80000000).bitwiseAND(0x7FFFFFFF)
 
 
 def _times(value: Column, factor: int) -> Column:
     # The factor as a signed one, so that the product fits into a long; its low bits are the same.
-    return _cut(value * (factor if factor < 0x80000000 else factor - 0x100000000))
+    return _low_bits(value * (factor if factor < 0x80000000 else factor - 0x100000000))
 
 
 def _rotated(value: Column, bits: int) -> Column:
-    from pyspark.sql import functions as f
-
-    return _cut(f.shiftleft(value, bits).bitwiseOR(f.shiftright(value, 32 - bits)))
+    return _low_bits(f.shiftleft(value, bits).bitwiseOR(f.shiftright(value, 32 - bits)))
 
 
 def _shifted(value: Column, bits: int) -> Column:
-    from pyspark.sql import functions as f
-
     return value.bitwiseXOR(f.shiftright(value, bits))
 
 
 def _sortable(frame: DataFrame, name: str) -> Column:
-    """A column in the order of its bytes, so that equal keys stand together whatever its collation is."""
-    from pyspark.sql import functions as f
-    from pyspark.sql.types import StringType
-
+    """A column in the order of its bytes, so that equal keys are adjacent whatever its collation is."""
     column = f.col(quoted(name))
-    return column.cast("string") if isinstance(frame.schema[name].dataType, StringType) else column
+    return column.cast("string") if isinstance(frame.schema[name].dataType, t.StringType) else column

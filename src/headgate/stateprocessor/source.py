@@ -1,6 +1,6 @@
 """The data source `headgate-savepoint`: the state in a snapshot as a DataFrame of Spark.
 
-It is found by its name wherever Headgate is installed beside Spark. Spark does not tell a Python data source
+Spark finds it by its name wherever Headgate is installed, too. Spark does not report to a Python data source
 which columns a query needs, so they are named in the read: by the option `columns`, or by a schema.
 """
 
@@ -19,22 +19,21 @@ from typing_extensions import override
 
 from headgate.common.errors import UsageError
 from headgate.stateprocessor.reading.reading_filters import Condition, kept, understood, wanted_groups
-from headgate.stateprocessor.reading.reading_options import asked
+from headgate.stateprocessor.reading.reading_options import ReadRequest, read_request
 from headgate.stateprocessor.reading.reading_plan import Piece, Reading, reading_of
-from headgate.stateprocessor.reading.reading_shape import chosen
-from headgate.stateprocessor.reading.reading_types import converter, spark_schema
+from headgate.stateprocessor.reading.reading_shape import chosen, converter, spark_schema
 
 NAME: Final = "headgate-savepoint"
 _PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
 _PUSHING: Final = "pyspark.sql.worker.data_source_pushdown_filters"
-"""The module that Spark runs where it hands conditions down."""
+"""The module that Spark runs where it pushes conditions down."""
 
 
 def register(spark: SparkSession) -> None:
     """Make `spark.read.format("headgate-savepoint")` known to a session.
 
-    It is known without this wherever Headgate is installed on the driver and on the workers. Here
-    `spark.sql.python.filterPushdown.enabled` is switched on besides, which the option `pushdown` needs.
+    It is known without this wherever Headgate is installed on the driver and on the workers. This call also
+    switches `spark.sql.python.filterPushdown.enabled` on, which the option `pushdown` needs.
 
     Args:
         spark: the session.
@@ -56,27 +55,31 @@ class SavepointSource(spark_source.DataSource):
     @classmethod
     @override
     def name(cls) -> str:
-        """What `format()` is given."""
+        """The name that `format()` takes."""
         return NAME
 
     @property
     def reading(self) -> Reading:
-        """What is read, looked up once: it travels with the source from the first look to the plan."""
+        """What is read, looked up once: it travels with the source to where Spark plans the query."""
         if self._found is None:
-            # Spark's own dict; keys are lower-case there, as all of ours are.
-            self._found = reading_of(asked(dict(self.options)))
+            # Spark makes the keys of options lower-case, as all of ours are.
+            self._found = reading_of(self._request)
         return self._found
+
+    @property
+    def _request(self) -> ReadRequest:
+        return read_request(dict(self.options))
 
     @override
     def schema(self) -> StructType:
         """The columns, in the types in which Spark reads them from Parquet."""
         columns = self.reading.columns
-        names = chosen(columns.names, asked(dict(self.options)).columns)
+        names = chosen(columns.names, self._request.columns)
         return _struct(pa.schema([columns.field(name) for name in names]))
 
     @override
     def reader(self, schema: StructType) -> SavepointReader:
-        """What reads the columns of a schema, which is this source's own or has fewer columns."""
+        """Return the reader of a schema, which is this source's own or has fewer columns."""
         names = schema.fieldNames()
         chosen(self.reading.columns.names, names)
         mine = _struct(pa.schema([self.reading.columns.field(name) for name in names]))
@@ -86,9 +89,9 @@ class SavepointSource(spark_source.DataSource):
                     f"column {field.name!r} is {own.dataType.simpleString()}, and the schema of the read "
                     f"says {field.dataType.simpleString()}; leave the schema out, or cast what was read"
                 )
-        # Spark refuses a reader that takes conditions where it may not hand any down; and once it has, it
+        # Spark refuses a reader that takes conditions where it may not push any down; and once it has, it
         # reads no more than these left for every later query of the same DataFrame: hence the option.
-        pushing = _PUSHING in sys.modules and asked(dict(self.options)).pushdown
+        pushing = _PUSHING in sys.modules and self._request.pushdown
         kind = FilteringReader if pushing else SavepointReader
         return kind(self.reading, names)
 
@@ -114,14 +117,14 @@ class SavepointReader(spark_source.DataSourceReader):
 
     @override
     def partitions(self) -> list[spark_source.InputPartition]:
-        """Files, row groups, key groups: what can be read beside one another."""
+        """Return what can be read in parallel: files, row groups, key groups."""
         columns = spark_schema(self._reading.columns)
         groups = wanted_groups(self._conditions, columns, self._reading.max_parallelism)
         return [SavepointPartition(piece) for piece in self._reading.pieces(groups)]
 
     @override
     def read(self, partition: spark_source.InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one of them."""
+        """Return the rows of one partition."""
         if not isinstance(partition, SavepointPartition):
             return  # Spark's stand-in where there is nothing to read
         convert, made = None, None
@@ -138,7 +141,7 @@ class FilteringReader(SavepointReader):
 
     @override
     def pushFilters(self, filters: list[spark_source.Filter]) -> Iterable[spark_source.Filter]:
-        """Take what is understood, to spare work. Spark evaluates all of them again."""
+        """Keep the conditions that are understood, to save work; Spark evaluates all of them again."""
         columns = spark_schema(self._reading.columns)
         made = [condition for each in filters if (condition := _condition(each)) is not None]
         self._conditions = [
@@ -158,7 +161,7 @@ _TESTS: Final[dict[type, str]] = {
 
 
 def _condition(of_spark: spark_source.Filter) -> Condition | None:
-    """What a filter of Spark's means here; None where it is left to Spark."""
+    """Return a filter of Spark's as a condition; None: it is left to Spark."""
     if isinstance(of_spark, spark_source.IsNull):
         return Condition(of_spark.attribute, "null")
     if isinstance(of_spark, spark_source.IsNotNull):

@@ -1,48 +1,87 @@
-"""What Spark says of a failed computation: the cause first, then the rest without the frames of Java."""
+"""What tasks of Spark give back: rows, errors of Headgate's in rows, and Spark's own errors as text."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Final, NotRequired, TypedDict
+
+import pyarrow as pa
 
 from headgate.common import errors
 from headgate.common.errors import HeadgateError
 
 HEAD: Final = 6
 TAIL: Final = 24
-"""So many lines of a long text are shown from its begin and its end, where a Python traceback ends."""
+"""Lines of a long text that are shown from its begin and its end, where a Python traceback ends."""
 
+_ARROW_TYPES: Final = {
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "string": pa.string(),
+    "boolean": pa.bool_(),
+    "binary": pa.binary(),
+}
 _FRAME: Final = re.compile(r"\s*(at [\w.$/<>]+\(.*\)|\.\.\. \d+ more|Driver stacktrace:|JVM stacktrace:)\s*")
 _CAUSE: Final = "Caused by: "
 
 
-class ToldError(TypedDict):
-    """The columns by which a task of Spark tells an error of Headgate's: its class and its message."""
+class ReportedError(TypedDict):
+    """The columns of an error of Headgate's in a row: its class and its message.
+
+    Spark would show an exception as pages of text, after it tried the task several times.
+    """
 
     error: NotRequired[str | None]
     text: NotRequired[str | None]
 
 
-def refuse_told(row: ToldError) -> None:
-    """Raise the error that a task has told in its row, if any."""
+class RowFormat:
+    """The rows that tasks give back to the driver: some columns, and those of :class:`ReportedError`.
+
+    Example:
+        >>> rows = RowFormat("index int, file string")
+        >>> rows.ddl
+        'index int, file string, error string, text string'
+        >>> rows.batch([{"index": 1}]).to_pylist()
+        [{'index': 1, 'file': None, 'error': None, 'text': None}]
+    """
+
+    def __init__(self, columns: str) -> None:
+        self.ddl = f"{columns}, error string, text string"  # as Spark takes a schema
+        fields = (column.split() for column in self.ddl.split(", "))
+        self._schema = pa.schema([(name, _ARROW_TYPES[kind]) for name, kind in fields])
+
+    def batch(self, rows: Iterable[ReportedError]) -> pa.RecordBatch:
+        """Return rows as a batch; columns that a row lacks are null."""
+        return pa.RecordBatch.from_pylist(list(rows), schema=self._schema)
+
+    def error(self, error: HeadgateError, where: str = "", **columns: int | str) -> pa.RecordBatch:
+        """Return a row that reports an error; `where` begins the message."""
+        row = {**columns, "error": type(error).__name__, "text": f"{where}{error}"}
+        return pa.RecordBatch.from_pylist([row], schema=self._schema)
+
+
+def raise_reported(row: ReportedError) -> None:
+    """Raise the error that a row reports, if any."""
     name = row.get("error")
     if name is not None:
         kind: type[HeadgateError] = getattr(errors, name, HeadgateError)
         raise kind(row.get("text"))
 
 
-def told(error: BaseException) -> str:
-    r"""The text of an error of Spark's.
+def readable(error: BaseException) -> str:
+    r"""Return the text of an error of Spark's: the cause first, then the rest without the frames of Java.
 
     Example:
-        >>> print(told(ValueError("An exception was thrown from the Python worker.\nTraceback:\n"
+        >>> print(readable(ValueError("An exception was thrown from the Python worker.\nTraceback:\n"
         ...                       '  File "users.py", line 7, in rate\nZeroDivisionError: division by zero')))
         ZeroDivisionError: division by zero
           An exception was thrown from the Python worker.
           Traceback:
             File "users.py", line 7, in rate
           ZeroDivisionError: division by zero
-        >>> told(ValueError("no such table: t\n\tat java.lang.Thread.run(Thread.java:840)"))
+        >>> readable(ValueError("no such table: t\n\tat java.lang.Thread.run(Thread.java:840)"))
         'no such table: t'
     """
     lines = [line.rstrip() for line in str(error).splitlines() if line.strip() and not _FRAME.fullmatch(line)]
@@ -58,11 +97,11 @@ def told(error: BaseException) -> str:
 
 
 def _cause(lines: list[str]) -> str:
-    """The line that says why: the innermost of Java's, or the end of Python's traceback."""
+    """The line with the reason: the innermost of Java's, or the end of Python's traceback."""
     causes = [line.removeprefix(_CAUSE) for line in lines if line.startswith(_CAUSE)]
     python = next((at for at, line in enumerate(lines) if line.startswith("Traceback (most recent")), None)
     if python is not None:
-        # A traceback's last line is the first behind its begin that is not indented.
+        # A traceback's last line is the first one after its begin that is not indented.
         raised = [line for line in lines[python + 1 :] if not line[0].isspace()]
         if raised:
             return raised[0]

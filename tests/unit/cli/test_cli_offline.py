@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from headgate.cli.check_upgrade import render
 from headgate.cli.main import app
-from headgate.offline.report import Item, OperatorReport, UpgradeReport, Verdict
+from headgate.offline.upgrade import Item, OperatorReport, UpgradeReport, Verdict
 
 COMMANDS = [
     ("savepoint", "show", "SNAPSHOT"),

@@ -15,7 +15,7 @@ from headgate.checkpoint.layout import METADATA
 from headgate.checkpoint.metadata.metadata_bytes import encode_metadata
 from headgate.checkpoint.storage.local import LocalDisk
 from headgate.common.format_config import fingerprint
-from headgate.offline.reslicing import reslice
+from headgate.offline.migrating import reslice
 from headgate.offline.writing import StateWriter
 from headgate.serde.resolve import serializer_for
 from headgate.state.snapshots import CheckpointMetadata, OperatorSubtaskState

@@ -23,8 +23,8 @@ from headgate.common.errors import ConfigError, StorageError, UsageError
 from headgate.common.keys.keygroups import key_group
 from headgate.serde.resolve import serializer_for
 from headgate.stateprocessor.reading.reading_filters import Condition, kept, understood, wanted_groups
-from headgate.stateprocessor.reading.reading_options import asked
-from headgate.stateprocessor.reading.reading_types import converter, spark_schema
+from headgate.stateprocessor.reading.reading_options import read_request
+from headgate.stateprocessor.reading.reading_shape import converter, spark_schema
 from headgate.stateprocessor.source import FilteringReader, SavepointReader, SavepointSource
 
 DATA = Path(__file__).parents[2] / "compat" / "data"
@@ -217,13 +217,13 @@ def test_conditions_are_taken_only_where_they_may_be(monkeypatch: pytest.MonkeyP
     with pytest.raises(
         UsageError, match="option pushdown of headgate-savepoint is 'yes'; expected true or false"
     ):
-        asked({"path": path, "pushdown": "yes"})
+        read_request({"path": path, "pushdown": "yes"})
 
 
 def test_options_are_understood_or_refused() -> None:
     """A slip of the pen is told, with what was likely meant; so is a setting that does not exist."""
     with pytest.raises(UsageError, match="no option 'colums'; did you mean 'columns'"):
-        asked({"path": "/x", "colums": "key"})
+        read_request({"path": "/x", "colums": "key"})
     with pytest.raises(ConfigError, match=r"s3.endpont"):
         SavepointSource({"path": "/x", "uid": "a", "state": "b", "storage.s3.endpont": "x"}).schema()
     with pytest.raises(StorageError, match="holds no completed checkpoint"):

@@ -10,7 +10,7 @@ from savepoint_bench import SavepointBench
 
 from headgate.cli.main import app
 from headgate.common.errors import UsageError
-from headgate.offline.reslicing import reslice
+from headgate.offline.migrating import reslice
 from headgate.stateprocessor.diff import Sample, StateDifference, compare
 
 typer_testing = pytest.importorskip("typer.testing")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headgate.stateprocessor.spark_errors import HEAD, TAIL, told
+from headgate.stateprocessor.spark_errors import HEAD, TAIL, readable
 
 PYTHON = """
   An exception was thrown from the Python worker. Please see the stack trace below.
@@ -26,14 +26,14 @@ Driver stacktrace:
 
 def test_of_a_traceback_the_exception_and_the_users_line() -> None:
     """The first line of Spark's says only where to look."""
-    first, *rest = told(RuntimeError(PYTHON)).splitlines()
+    first, *rest = readable(RuntimeError(PYTHON)).splitlines()
     assert first == "ZeroDivisionError: division by zero"
     assert any('"/job/users.py", line 7, in rate' in line for line in rest)
 
 
 def test_of_javas_errors_the_innermost_and_no_frames() -> None:
     """All the messages on the way to it are shown."""
-    first, *rest = told(RuntimeError(JAVA)).splitlines()
+    first, *rest = readable(RuntimeError(JAVA)).splitlines()
     assert first == "java.io.IOException: No space left on device"
     assert any("writing rows failed" in line for line in rest)
     assert not any("Thread.java" in line or "17 more" in line or "Driver stack" in line for line in rest)
@@ -41,7 +41,7 @@ def test_of_javas_errors_the_innermost_and_no_frames() -> None:
 
 def test_a_long_text_is_cut_in_the_middle() -> None:
     """Its begin and its end are shown."""
-    lines = told(RuntimeError("\n".join(f"line {n}" for n in range(100)))).splitlines()
+    lines = readable(RuntimeError("\n".join(f"line {n}" for n in range(100)))).splitlines()
     assert len(lines) == 1 + HEAD + 1 + TAIL
     assert (lines[0], lines[1].strip(), lines[-1].strip()) == ("line 0", "line 0", "line 99")
     assert "70 more lines" in lines[1 + HEAD]
@@ -49,4 +49,4 @@ def test_a_long_text_is_cut_in_the_middle() -> None:
 
 def test_an_error_without_words_is_named() -> None:
     """Its class says something."""
-    assert told(KeyError()) == "KeyError"
+    assert readable(KeyError()) == "KeyError"

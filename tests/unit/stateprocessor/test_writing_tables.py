@@ -17,8 +17,7 @@ from headgate.common.errors import UsageError
 from headgate.common.keys.keygroups import key_group, key_groups_of_arrow
 from headgate.state.snapshots import StateTable
 from headgate.state.stored.tables import open_table
-from headgate.stateprocessor.writing.writing_declared import descriptor_of, outputs_of
-from headgate.stateprocessor.writing.writing_rows import KeyRows
+from headgate.stateprocessor.writing.writing_rows import KeyRows, descriptor_of, outputs_of
 from headgate.stateprocessor.writing.writing_tables import Place, TableTask
 
 GROUPS = 16

@@ -1,6 +1,6 @@
-"""Conditions that Spark hands down: which key groups they leave, and which rows of a batch.
+"""Conditions that Spark pushes down: which key groups they leave, and which rows of a batch.
 
-They only spare work. Spark evaluates every one of them again, so a condition that is not understood here is
+They only save work. Spark evaluates every one of them again, so a condition that is not understood here is
 left out, and one that is must never drop a row that Spark would keep.
 """
 
@@ -21,23 +21,16 @@ from headgate.common.keys.keygroups import key_groups_of_keys
 KEY_GROUP: Final = "key_group"
 KEY: Final = "key"
 
-
 Constant = bool | int | float | str | bytes | dt.date | None
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One comparison of a column with constants.
+    """One comparison of a column with constants."""
 
-    Attributes:
-        column: the column, and behind it the names of the fields that lead into it.
-        test: "=", "<", "<=", ">", ">=", "in", "null", "not null" or "begins".
-        values: the constants; one, unless the test is "in".
-    """
-
-    column: tuple[str, ...]
-    test: str
-    values: tuple[Constant, ...] = ()
+    column: tuple[str, ...]  # the column, then the names of the fields that lead into it
+    test: str  # "=", "<", "<=", ">", ">=", "in", "null", "not null" or "begins"
+    values: tuple[Constant, ...] = ()  # one, unless the test is "in"
 
 
 _COMPARISONS: Final[Mapping[str, Callable[[pa.Array, pa.Scalar], pa.BooleanArray]]] = {
@@ -50,7 +43,7 @@ _COMPARISONS: Final[Mapping[str, Callable[[pa.Array, pa.Scalar], pa.BooleanArray
 
 
 def understood(condition: Condition, schema: pa.Schema) -> bool:
-    """Whether a condition can be evaluated here just as Spark does it.
+    """Return whether a condition can be evaluated here just as Spark does it.
 
     That is so for integers, text and truth values. Floats have their own order of NaN in Spark, and times
     depend on the session.
@@ -89,7 +82,7 @@ def _type_of(column: Sequence[str], schema: pa.Schema) -> pa.DataType | None:
 
 
 def kept(batch: pa.RecordBatch, conditions: Sequence[Condition]) -> pa.RecordBatch:
-    """The rows for which all conditions hold; every one of them was :func:`understood`.
+    """Return the rows for which all conditions hold; every one of them was :func:`understood`.
 
     Example:
         >>> batch = pa.RecordBatch.from_pydict({"key": ["a", "b", None]})
@@ -119,7 +112,7 @@ def _mask(batch: pa.RecordBatch, condition: Condition) -> pa.BooleanArray:
 def wanted_groups(
     conditions: Iterable[Condition], schema: pa.Schema, max_parallelism: int
 ) -> frozenset[int] | None:
-    """The key groups that conditions on the key group, and on the key itself, leave; None: all.
+    """Return the key groups that conditions on the key group, and on the key itself, leave; None: all.
 
     Example:
         >>> schema = pa.schema([("key_group", pa.int32()), ("key", pa.string())])

@@ -1,43 +1,49 @@
-"""One state of one earlier subtask, or all its timers, as record batches: the base, and what the log changed.
+"""Reads one state of one earlier subtask, or all its timers, as record batches.
 
 One key group is in memory at a time. What is not in tables of its own becomes rows by the same encoder that
 writes the tables.
+
+Last-access times of a state with a time to live are a state of their own, of the same shape as the values:
+one for a value, a list for a list, a map from the same keys for a map. How long entries live only the program
+declares; no snapshot has it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from typing import Any, Final
+from itertools import zip_longest
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 
 from headgate.checkpoint.stored_files import DiskFiles
 from headgate.common.ports import Disk
-from headgate.state.canonical.table_layout import TIMER_SECTIONS
+from headgate.serde.arrow.stored_values import Beyond
+from headgate.state.canonical.table_layout import BYTES, ELEMENT, ENTRY, TIMER_SECTIONS
 from headgate.state.snapshots import KeyedStateHandle
 from headgate.state.stored.subtask_state import Merged, StoredState
 from headgate.state.stored.values import TAKE_CANONICAL, PlainValues
 from headgate.stateprocessor.reading.reading_shape import Shape
-from headgate.stateprocessor.reading.reading_stamps import stamps_of
 
 ROWS: Final = 65_536
-"""About so many rows are in a batch."""
+"""The approximate number of rows in a batch."""
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 def batches(
     disk: Disk, keyed: KeyedStateHandle, shape: Shape, groups: Sequence[int]
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a subtask for the wanted key groups, which ascend."""
-    with ExitStack() as stack:
-        waiting: list[pa.RecordBatch] = []
-        for batch in _of_groups(disk, keyed, shape, groups, stack):
-            waiting.append(batch)
-            if sum(map(len, waiting)) >= ROWS:
-                yield _joined(waiting)
-                waiting = []
-        if waiting:
+    waiting: list[pa.RecordBatch] = []
+    for batch in _of_groups(disk, keyed, shape, groups):
+        waiting.append(batch)
+        if sum(map(len, waiting)) >= ROWS:
             yield _joined(waiting)
+            waiting = []
+    if waiting:
+        yield _joined(waiting)
 
 
 def _joined(waiting: list[pa.RecordBatch]) -> pa.RecordBatch:
@@ -45,27 +51,23 @@ def _joined(waiting: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def _of_groups(
-    disk: Disk, keyed: KeyedStateHandle, shape: Shape, groups: Sequence[int], stack: ExitStack
+    disk: Disk, keyed: KeyedStateHandle, shape: Shape, groups: Sequence[int]
 ) -> Iterator[pa.RecordBatch]:
-    stored = stack.enter_context(StoredState(DiskFiles(disk), keyed))
-    states = stored.by_group(PlainValues(TAKE_CANONICAL), _sections(shape), groups)
-    stamps = None if shape.stamps is None else states.pop(shape.stamps)
-    for group in groups:
-        keys, values = _entries(states, group)
-        dated = None if stamps is None else stamps.take(group)
-        told = None if dated is None else dict(zip(dated.keys, dated.values, strict=True))
-        for piece in shape.rows.pieces(values, ROWS) if keys else ():
-            batch = shape.rows.batch(group, keys[piece], values[piece])
-            if told is not None:
-                column = stamps_of(shape, keys[piece], values[piece], told)
-                batch = pa.RecordBatch.from_arrays([*batch.columns, column], schema=shape.columns)
-            yield batch
-
-
-def _sections(shape: Shape) -> list[str]:
-    if shape.timers:
-        return list(TIMER_SECTIONS)
-    return [shape.name] if shape.stamps is None else [shape.name, shape.stamps]
+    names = list(TIMER_SECTIONS) if shape.timers else [shape.name]
+    with StoredState(DiskFiles(disk), keyed) as stored:
+        names += [] if shape.stamps is None else [shape.stamps]
+        states = stored.by_group(PlainValues(TAKE_CANONICAL), names, groups)
+        stamps = None if shape.stamps is None else states.pop(shape.stamps)
+        for group in groups:
+            keys, values = _entries(states, group)
+            dated = None if stamps is None else stamps.take(group)
+            written = None if dated is None else dict(zip(dated.keys, dated.values, strict=True))
+            for piece in shape.rows.pieces(values, ROWS) if keys else ():
+                batch = shape.rows.batch(group, keys[piece], values[piece])
+                if written is not None:
+                    column = _written_at(shape, keys[piece], values[piece], written)
+                    batch = pa.RecordBatch.from_arrays([*batch.columns, column], schema=shape.columns)
+                yield batch
 
 
 def _entries(states: Mapping[str, Merged], group: int) -> tuple[list[Hashable], list[Any]]:
@@ -75,3 +77,44 @@ def _entries(states: Mapping[str, Merged], group: int) -> tuple[list[Hashable], 
         keys += found.keys
         values += found.values if domain is None else [(domain, timestamp) for timestamp in found.values]
     return keys, values
+
+
+# -- when entries were written
+
+
+def _written_at(
+    shape: Shape, keys: Sequence[Hashable], values: Sequence[Any], written: Mapping[Hashable, V]
+) -> pa.Array:
+    """The column of last-access times for some entries; null where none is stored in `written`."""
+    stamps: list[int | None] = []
+    for key, value in zip(keys, values, strict=True):
+        stamps += _rows(shape.rows_are, value, _plain(written.get(key)))
+    # These are milliseconds; one from before event time was known is far outside of what a time can be.
+    known = [None if stamp is None or abs(stamp) >= 2**53 else stamp * 1000 for stamp in stamps]
+    return pa.array(known, pa.int64()).cast(pa.timestamp("us", "UTC"))
+
+
+def _rows(rows_are: str, value: Any, stamps: Any) -> list[int | None]:
+    """The last-access times of one entry, one for each row that it takes."""
+    if rows_are == BYTES:
+        return [stamps if type(stamps) is int else None]
+    if rows_are == ELEMENT:
+        length = max(1, len(_plain(value)))
+        return [stamp for _, stamp in zip_longest(range(length), (stamps or [])[:length])]
+    if rows_are == ENTRY:
+        by_key = {_name(key): stamp for key, stamp in _pairs(stamps or {})}
+        return [by_key.get(_name(key)) for key, _ in _pairs(_plain(value))] or [None]
+    return [stamps]
+
+
+def _plain(value: V | Beyond) -> V:
+    return value.plain if isinstance(value, Beyond) else value
+
+
+def _pairs(entries: dict[K, V] | Sequence[tuple[K, V]]) -> list[tuple[K, V]]:
+    return list(entries.items()) if isinstance(entries, dict) else list(entries)
+
+
+def _name(key: K) -> K | str:
+    """A plain key in a form that a dict takes: it may be a list."""
+    return key if type(key) in (str, int) else repr(key)

@@ -10,7 +10,7 @@ from typing import Final
 from headgate.common.errors import UsageError
 
 STORAGE: Final = "storage."
-"""Begins the options that are settings of the storage."""
+"""The prefix of options that are settings of the storage."""
 PATH, UID, STATE, COLUMNS, PUSHDOWN = "path", "uid", "state", "columns", "pushdown"
 OPTIONS: Final = (PATH, UID, STATE, COLUMNS, PUSHDOWN)
 
@@ -19,12 +19,8 @@ IN_FLIGHT: Final = "in-flight"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """One read.
-
-    Attributes:
-        pushdown: whether conditions may leave out what is read.
-    """
+class ReadRequest:
+    """The options of one read; `pushdown`: whether conditions may reduce what is read."""
 
     path: str
     uid: str | None = None
@@ -34,13 +30,14 @@ class Asked:
     pushdown: bool = False
 
 
-def asked(options: Mapping[str, str]) -> Asked:
-    """The options of a read, understood.
+def read_request(options: Mapping[str, str]) -> ReadRequest:
+    """Return the options of a read, checked.
 
     Example:
-        >>> asked({"path": "/sp", "uid": "tally", "state": "count", "storage.s3.endpoint": "http://s3:9000"})
-        Asked(path='/sp', uid='tally', state='count', columns=(), storage=(...), pushdown=False)
-        >>> asked({"uid": "tally"})
+        >>> options = {"path": "/sp", "uid": "tally", "state": "count", "storage.s3.endpoint": "http://s3"}
+        >>> read_request(options)
+        ReadRequest(path='/sp', uid='tally', state='count', columns=(), storage=(...), pushdown=False)
+        >>> read_request({"uid": "tally"})
         Traceback (most recent call last):
             ...
         headgate.common.errors.UsageError: headgate-savepoint got no path; give the snapshot's folder to \
@@ -64,7 +61,7 @@ load(), such as .load("file:///savepoints/savepoint-1a2b3c")
         for name, value in sorted(options.items())
         if name.startswith(STORAGE)
     )
-    return Asked(path, options.get(UID), options.get(STATE), columns, storage, pushdown == "true")
+    return ReadRequest(path, options.get(UID), options.get(STATE), columns, storage, pushdown == "true")
 
 
 def _unknown(name: str) -> UsageError:

@@ -1,40 +1,55 @@
-"""From what is asked to pieces that are read beside one another: which columns there are, and which files."""
+"""Plans a read: which columns there are, and the pieces, which tasks read in parallel."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from math import ceil
 from typing import Final, Protocol
 
 import pyarrow as pa
 
+from headgate.checkpoint.layout import TIMERS_FOLDER, from_folder
 from headgate.checkpoint.opening import open_checkpoint
 from headgate.checkpoint.storage.uris import open_disk
 from headgate.checkpoint.stored_files import DiskFiles
-from headgate.common.errors import StorageError
+from headgate.common.errors import StorageError, UsageError
+from headgate.common.plain_data import Description
 from headgate.common.ports import Disk
+from headgate.offline.rewriting import keyed_handles
+from headgate.offline.snapshot_pages import sections_of_operator
 from headgate.offline.storages import storage_options
-from headgate.state.canonical.table_layout import TIMER_SECTIONS
+from headgate.offline.words import OPERATOR_STATE, state_words
+from headgate.state.canonical.key_columns import key_description
+from headgate.state.canonical.table_layout import TIMER_SECTIONS, TIMERS
+from headgate.state.changelog.sections import removed
 from headgate.state.snapshots import CheckpointMetadata, KeyedStateHandle, StateTable
+from headgate.state.state_names import STAMPS, is_stamps
 from headgate.state.stored.blob import StoredBlob
+from headgate.state.stored.subtask_state import StoredState
 from headgate.state.stored.tables import head_of_table, open_table
-from headgate.stateprocessor.reading.reading_contents import keyed_shape, nothing_chosen
-from headgate.stateprocessor.reading.reading_in_flight import InFlightPiece, in_flight_columns
+from headgate.state.stored.values import TAKE_CANONICAL, PlainValues
+from headgate.state.targets import timers_target
 from headgate.stateprocessor.reading.reading_keyed import batches
-from headgate.stateprocessor.reading.reading_operator import OperatorPiece, operator_columns, operator_handles
-from headgate.stateprocessor.reading.reading_options import IN_FLIGHT, Asked
+from headgate.stateprocessor.reading.reading_options import IN_FLIGHT, ReadRequest
 from headgate.stateprocessor.reading.reading_shape import Shape
+from headgate.stateprocessor.reading.reading_unkeyed import (
+    InFlightPiece,
+    in_flight_columns,
+    operator_columns,
+    operator_pieces,
+)
 
 PIECE_BYTES: Final = 128 << 20
-"""A table that is larger is read in pieces, of whole row groups; each piece verifies the whole file first."""
+"""A larger table is read in pieces of complete row groups; each piece verifies the complete file first."""
 PIECE_ENTRIES: Final = 500_000
-"""About so many entries of a blob are in a piece."""
+"""The approximate number of entries of a blob in a piece."""
 
 
 class Piece(Protocol):
-    """What one task reads; plain data that goes to it."""
+    """What one task reads; plain data that is sent to it."""
 
     def batches(self, disk: Disk, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Rows that have at least these columns."""
@@ -43,29 +58,24 @@ class Piece(Protocol):
 
 @dataclass(frozen=True)
 class Reading:
-    """One table of a snapshot, found; plain data, so that it is found once.
-
-    Attributes:
-        keyed: of keyed state and timers: its columns as a table, and where the subtasks have it.
-        pieces_at_once: of everything else: all pieces.
-    """
+    """One state of a snapshot, found; plain data, so that it is found once."""
 
     root: str
     storage: tuple[str, ...]
     columns: pa.Schema
     max_parallelism: int
-    keyed: tuple[Shape, tuple[KeyedStateHandle, ...]] | None = None
-    pieces_at_once: tuple[Piece, ...] = ()
+    keyed: tuple[Shape, list[KeyedStateHandle]] | None = None  # keyed state and timers, by subtask
+    other_pieces: tuple[Piece, ...] = ()  # all pieces of everything else
 
     def open(self) -> Disk:
-        """The storage."""
+        """Open the storage."""
         with storage_options(self.storage):
             return open_disk(self.root)
 
     def pieces(self, groups: Collection[int] | None = None) -> list[Piece]:
-        """What is to be read of the wanted key groups, None: all; of what is not keyed, everything comes."""
+        """The pieces that have some of the wanted key groups, None: all; all pieces of what is not keyed."""
         if self.keyed is None:
-            return list(self.pieces_at_once)
+            return list(self.other_pieces)
         shape, handles = self.keyed
         disk, found = self.open(), list[Piece]()
         for handle in handles:
@@ -77,43 +87,29 @@ class Reading:
         return found
 
 
-def reading_of(asked: Asked) -> Reading:
-    """The table that is asked for."""
-    with storage_options(asked.storage):
-        disk, metadata = open_checkpoint(asked.path)
-    if asked.uid is None or asked.state is None:
-        raise nothing_chosen(disk, metadata, asked)
-    common = disk.describe(), asked.storage
-    if asked.state == IN_FLIGHT:
-        streams = [stream for stream in metadata.in_flight if stream.receiver == asked.uid]
+def reading_of(request: ReadRequest) -> Reading:
+    """Find the state that a read requests."""
+    with storage_options(request.storage):
+        disk, metadata = open_checkpoint(request.path)
+    groups, uid, state = metadata.max_parallelism, request.uid, request.state
+    found = partial(Reading, disk.describe(), request.storage, max_parallelism=groups)
+    if uid is None or state is None:
+        raise nothing_chosen(disk, metadata, request)
+    if state == IN_FLIGHT:
+        streams = [stream for stream in metadata.in_flight if stream.receiver == uid]
         if not streams:
-            raise nothing_chosen(disk, metadata, asked)
+            raise nothing_chosen(disk, metadata, request)
         record, columns = in_flight_columns(streams)
-        pieces = tuple(InFlightPiece(stream, record) for stream in streams if stream.parts)
-        return Reading(*common, columns, metadata.max_parallelism, pieces_at_once=pieces)
-    handles = operator_handles(metadata, asked.uid, asked.state)
-    if handles:
-        columns = operator_columns(handles[0][1].schema)
-        return Reading(
-            *common,
-            columns,
-            metadata.max_parallelism,
-            pieces_at_once=tuple(OperatorPiece(subtask, handle) for subtask, handle in handles),
-        )
-    return _keyed(disk, metadata, asked)
-
-
-def _keyed(disk: Disk, metadata: CheckpointMetadata, asked: Asked) -> Reading:
-    assert asked.uid is not None
-    assert asked.state is not None
-    subtasks = metadata.operators.get(asked.uid, [])
-    handles = tuple(subtask.keyed for subtask in subtasks if subtask.keyed is not None)
-    shape = keyed_shape(disk, handles, asked.state, metadata.state_types.get(asked.uid, {}))
+        pieces = tuple(InFlightPiece(stream, record, groups) for stream in streams if stream.parts)
+        return found(columns=columns, other_pieces=pieces)
+    of_operator = operator_pieces(metadata, uid, state)
+    if of_operator:
+        return found(columns=operator_columns(of_operator[0].handle.schema), other_pieces=of_operator)
+    handles = keyed_handles(metadata.operators.get(uid, []))
+    shape = keyed_shape(disk, handles, state, metadata.state_types.get(uid, {}))
     if shape is None or not handles:
-        raise nothing_chosen(disk, metadata, asked)
-    return Reading(
-        disk.describe(), asked.storage, shape.columns, metadata.max_parallelism, keyed=(shape, handles)
-    )
+        raise nothing_chosen(disk, metadata, request)
+    return found(columns=shape.columns, keyed=(shape, handles))
 
 
 # -- pieces of keyed state
@@ -121,16 +117,12 @@ def _keyed(disk: Disk, metadata: CheckpointMetadata, asked: Asked) -> Reading:
 
 @dataclass(frozen=True)
 class TablePiece:
-    """Row groups of a table, which come as they are stored.
-
-    Attributes:
-        row_groups: first row group, and the one behind the last; None: all.
-    """
+    """Row groups of a table, which come as they are stored."""
 
     table: StateTable
     shape: Shape
     groups: frozenset[int]
-    row_groups: tuple[int, int] | None = None
+    row_groups: tuple[int, int] | None = None  # the first one, and the one after the last; None: all
 
     def batches(self, disk: Disk, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """See :class:`Piece`."""
@@ -167,14 +159,14 @@ def _keyed_pieces(disk: Disk, keyed: KeyedStateHandle, shape: Shape, groups: lis
             for chunk in section.chunks if section.name in names else ():
                 if chunk.group in counts:
                     counts[chunk.group] += chunk.count
-    return [EntriesPiece(keyed, shape, part) for part in _portioned(counts)]
+    return [EntriesPiece(keyed, shape, part) for part in _divided(counts)]
 
 
-def _portioned(counts: dict[int, int]) -> Iterator[tuple[int, ...]]:
-    """Key groups in order, cut where there are enough entries; those without any are left out.
+def _divided(counts: dict[int, int]) -> Iterator[tuple[int, ...]]:
+    """Key groups in order, divided where there are enough entries; those without any are left out.
 
     Example:
-        >>> list(_portioned({1: 300_000, 2: 0, 3: 300_000, 4: 10}))
+        >>> list(_divided({1: 300_000, 2: 0, 3: 300_000, 4: 10}))
         [(1, 3), (4,)]
     """
     part, entries = list[int](), 0
@@ -207,3 +199,121 @@ def _table_pieces(disk: Disk, keyed: KeyedStateHandle, shape: Shape, groups: lis
         for first, stop in pairwise(borders)
         if head.holds(wanted, range(first, stop))
     ]
+
+
+# -- what there is
+
+
+def nothing_chosen(disk: Disk, metadata: CheckpointMetadata, request: ReadRequest) -> UsageError:
+    """Return the error for a read that names nothing that there is: it lists everything."""
+    uids = {*metadata.operators, *metadata.state_types, *(s.receiver for s in metadata.in_flight)}
+    there = {uid: _options_of(disk, metadata, uid) for uid in sorted(uids)}
+    listed = "; ".join(f"{uid!r}: {', '.join(states)}" for uid, states in there.items() if states)
+    uid, state = request.uid, request.state
+    if uid is None or state is None:
+        lacking = " and ".join(name for name, value in (("uid", uid), ("state", state)) if value is None)
+        what = f"option {lacking} is missing"
+    elif not there.get(uid):
+        what = f"{request.path} has no state of an operator {uid!r}"
+    else:
+        what = f"{request.path} has no state {state!r} of operator {uid!r}"
+    return UsageError(f"{what}; there is {listed or 'no state in it'}")
+
+
+def _options_of(disk: Disk, metadata: CheckpointMetadata, uid: str) -> list[str]:
+    """The values that the option `state` may have for an operator, each with its type."""
+    sections = sections_of_operator(disk, metadata, uid)
+    types = metadata.state_types.get(uid, {})
+    schemas = types | {each.name: each.schema for each in sections if each.name not in types}
+    found = [
+        f"{_as_option(name)} ({state_words(schemas[name])})"
+        for name in schemas
+        if not is_stamps(name) and name not in TIMER_SECTIONS
+    ]
+    if any(section.name in TIMER_SECTIONS and section.entries != 0 for section in sections):
+        found.append(TIMERS_FOLDER)
+    if any(stream.receiver == uid and stream.parts for stream in metadata.in_flight):
+        found.append(IN_FLIGHT)
+    return found
+
+
+def _as_option(name: str) -> str:
+    """The option `state` for a state of this name: where these differ, its folder's name in a savepoint."""
+    return "%74imers" if name == TIMERS_FOLDER else name
+
+
+# -- of which types it is
+
+
+def keyed_shape(
+    disk: Disk, handles: Sequence[KeyedStateHandle], option: str, types: Mapping[str, Description]
+) -> Shape | None:
+    """The columns of a keyed state, or of all timers; None: there is no such state.
+
+    `types` has the descriptions in the metadata by name of the state.
+    """
+    if option == TIMERS_FOLDER:
+        if not any(True for handle in handles for _ in handle.handles()):
+            return None
+        return Shape(TIMERS, timers_target().schema, _key_type(disk, handles, [TIMERS, *TIMER_SECTIONS]))
+    name = from_folder(option) if option == _as_option(TIMERS_FOLDER) else option
+    stored = list(_stored_schemas(disk, handles, name))
+    schemas = [schema for found, schema in stored if found == name]
+    if any(schema != schemas[0] for schema in schemas):
+        raise UsageError(
+            f"state {name!r} holds values of several types, because it was not rewritten yet to what the "
+            "last program declares; take a canonical savepoint and read that"
+        )
+    if not schemas and (name not in types or types[name]["kind"] in OPERATOR_STATE):
+        return None
+    stamps = next((found for found, _ in stored if _stamps_of(found, name)), None)
+    schema = schemas[0] if schemas else types[name]
+    return Shape(name, schema, _key_type(disk, handles, [name]), stamps)
+
+
+def _stored_schemas(
+    disk: Disk, handles: Sequence[KeyedStateHandle], name: str
+) -> Iterator[tuple[str, Description]]:
+    """Names and types of what is stored of a state, and of its last-access times, where there are entries."""
+    for handle in handles:
+        for table in handle.tables or ():
+            if table.name == name or _stamps_of(table.name, name):
+                yield table.name, head_of_table(DiskFiles(disk), table).info.schema
+        native = set() if handle.native is None else set(handle.native.details.get("formats", ()))
+        for stored in () if handle.tables is not None else (handle.handle, *handle.log):
+            for section in StoredBlob(DiskFiles(disk).ranges(stored)).header.sections:
+                mine = section.name == name or _stamps_of(section.name, name)
+                if mine and (section.chunks or section.name in native):
+                    yield section.name, section.schema
+
+
+def _stamps_of(name: str, state: str) -> bool:
+    return is_stamps(name) and name.startswith(f"{state}{STAMPS}")
+
+
+def _key_type(disk: Disk, handles: Sequence[KeyedStateHandle], names: Sequence[str]) -> Description | None:
+    """The type of the first key that is stored of some states; None where no column holds it."""
+    for handle in handles:
+        for table in handle.tables or ():
+            if table.name in names and (info := head_of_table(DiskFiles(disk), table).info).key is not None:
+                return info.key
+    blobs = [handle for handle in handles if handle.tables is None]
+    for handle in blobs:
+        for key in _first_keys(disk, handle, names):
+            return key_description(key)
+    # RocksDB's files have to be fetched for it, so those of the subtask that has least.
+    for handle in sorted((each for each in blobs if each.native), key=lambda handle: handle.size):
+        with StoredState(DiskFiles(disk), handle) as stored:
+            for chunk in stored.chunks(PlainValues(TAKE_CANONICAL), names):
+                return key_description(chunk.keys[0])
+    return None
+
+
+def _first_keys(disk: Disk, handle: KeyedStateHandle, names: Sequence[str]) -> Iterator[Hashable]:
+    """The first key of each section in blobs: of the base, then of the log."""
+    wanted = [name for state in names for name in (state, removed(state))]
+    for stored in (handle.handle, *handle.log):
+        blob = StoredBlob(DiskFiles(disk).ranges(stored))
+        for section in blob.header.sections:
+            groups = [chunk.group for chunk in section.chunks[:1]] if section.name in wanted else []
+            yield from (found.keys[0] for found in blob.entries(section, None, groups))

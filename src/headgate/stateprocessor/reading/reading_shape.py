@@ -1,54 +1,55 @@
-"""Which columns a read has: those of the state's canonical table, and when entries were written."""
+"""The columns of a read: those of the state's canonical table, and when entries were written.
+
+Their types are those in which Spark itself reads Parquet, so what is read through the data source and what
+`spark.read.parquet` reads of the tables have one schema.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import pyarrow as pa
 
 from headgate.common.errors import UsageError
 from headgate.common.plain_data import Description, text_in
-from headgate.state.canonical.table_layout import TIMER, TIMERS, VERSION, TableInfo, row_of
+from headgate.state.canonical.table_layout import TIMER, VERSION, TableInfo, row_of
 from headgate.state.canonical.table_rows import TableRows
 from headgate.state.heap.snapshot import KEY_SERIALIZER
-from headgate.state.targets import timers_target
 
 WRITTEN_AT: Final = "ttl_written_at"
-"""The column of stamps."""
+"""The column of last-access times."""
 _STAMP: Final = pa.field(WRITTEN_AT, pa.timestamp("us", "UTC"))
 
 
 @dataclass(frozen=True)
 class Shape:
-    """One keyed state, or all timers, as a table.
-
-    Attributes:
-        key: description of the typed column of keys; None: there is none.
-        stamps: name of the state that says when entries were written; None: their life has no end.
-    """
+    """One keyed state, or all timers, as a table."""
 
     name: str
     schema: Description
-    key: Description | None
-    stamps: str | None = None
-    rows: TableRows = field(init=False, repr=False, compare=False)
-    columns: pa.Schema = field(init=False, repr=False, compare=False)
+    key: Description | None  # of the typed column of keys; None: there is none
+    stamps: str | None = None  # the state of last-access times; None: entries do not expire
 
-    def __post_init__(self) -> None:
-        rows = TableRows(self.info())
-        columns = rows.schema if self.stamps is None else rows.schema.append(_STAMP)
-        object.__setattr__(self, "rows", rows)
-        object.__setattr__(self, "columns", columns)
+    @cached_property
+    def rows(self) -> TableRows:
+        """What makes rows of entries, without last-access times."""
+        return TableRows(new_table_info(self.name, self.schema, self.key, 1, (0, 0)))
+
+    @cached_property
+    def columns(self) -> pa.Schema:
+        """All columns."""
+        return self.rows.schema if self.stamps is None else self.rows.schema.append(_STAMP)
 
     def __reduce__(self) -> tuple[type[Shape], tuple[str, Description, Description | None, str | None]]:
-        """Arrow's makers stay at home."""
+        """Arrow's builders are not pickled but made again."""
         return Shape, (self.name, self.schema, self.key, self.stamps)
 
     @property
     def rows_are(self) -> str:
-        """See `state.canonical.layout.TableInfo`."""
+        """See `state.canonical.table_layout.TableInfo`."""
         return row_of(self.schema)
 
     @property
@@ -56,29 +57,27 @@ class Shape:
         """Whether it is the table of all timers."""
         return self.rows_are == TIMER
 
-    def info(self) -> TableInfo:
-        """What a file of such a table says of itself, but for which key groups and rows are in it."""
-        return TableInfo(
-            format=VERSION,
-            name=self.name,
-            kind=text_in(self.schema, "kind"),
-            rows_are=self.rows_are,
-            schema=self.schema,
-            key_schema=KEY_SERIALIZER.describe(),
-            key=self.key,
-            max_parallelism=1,
-            first_group=0,
-            last_group=0,
-        )
 
-
-def timers_shape(key: Description | None) -> Shape:
-    """That of all timers of an operator."""
-    return Shape(TIMERS, timers_target().schema, key)
+def new_table_info(
+    name: str, schema: Description, key: Description | None, max_parallelism: int, groups: tuple[int, int]
+) -> TableInfo:
+    """The head of a new table of one state, or of all timers, for some key groups."""
+    return TableInfo(
+        format=VERSION,
+        name=name,
+        kind=text_in(schema, "kind"),
+        rows_are=row_of(schema),
+        schema=schema,
+        key_schema=KEY_SERIALIZER.describe(),
+        key=key,
+        max_parallelism=max_parallelism,
+        first_group=groups[0],
+        last_group=groups[1],
+    )
 
 
 def chosen(columns: Sequence[str], wanted: Sequence[str]) -> list[str]:
-    """The columns that are wanted, in the order of the table; all where none is named.
+    """Return the wanted columns in the order of the table; all where none is named.
 
     Example:
         >>> chosen(["key_group", "key", "value"], ["value", "key"])
@@ -88,3 +87,62 @@ def chosen(columns: Sequence[str], wanted: Sequence[str]) -> list[str]:
     if strange:
         raise UsageError(f"there is no column {strange[0]!r}; the columns are {', '.join(columns)}")
     return [name for name in columns if not wanted or name in wanted]
+
+
+# -- as Spark reads Parquet
+
+_AS: Final[dict[pa.DataType, pa.DataType]] = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(20, 0),
+    # Parquet has no duration: Arrow stores a number, and its meaning in the file's metadata.
+    pa.duration("us"): pa.int64(),
+}
+
+
+def spark_type(kind: pa.DataType) -> pa.DataType:
+    """Return the Arrow type of what Spark makes of a Parquet column.
+
+    Example:
+        >>> print(spark_type(pa.struct({"id": pa.binary(16), "took": pa.list_(pa.duration("us"))})))
+        struct<id: binary, took: list<element: int64>>
+    """
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(field.name, spark_type(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(spark_type(kind.key_type), spark_type(kind.item_type))
+    if pa.types.is_list(kind):
+        return pa.list_(pa.field("element", spark_type(kind.value_type)))
+    if pa.types.is_fixed_size_binary(kind):
+        return pa.binary()
+    return _AS.get(kind, kind)
+
+
+def spark_schema(columns: pa.Schema) -> pa.Schema:
+    """Return columns in Spark's types; each may be null, as Parquet files are read."""
+    return pa.schema([pa.field(field.name, spark_type(field.type)) for field in columns])
+
+
+Convert = Callable[[pa.RecordBatch], pa.RecordBatch]
+
+
+def converter(columns: pa.Schema, names: Sequence[str]) -> Convert:
+    """Return a function that casts batches to some columns in Spark's types; equal types are not copied.
+
+    Example:
+        >>> made = converter(pa.schema([("a", pa.int64()), ("b", pa.uint8())]), ["b"])
+        >>> made(pa.RecordBatch.from_pydict({"a": [1], "b": pa.array([2], pa.uint8())})).schema
+        b: int16
+    """
+    target = spark_schema(pa.schema([columns.field(name) for name in names]))
+
+    def convert(batch: pa.RecordBatch) -> pa.RecordBatch:
+        arrays = [_as(batch.column(field.name), field.type) for field in target]
+        return pa.RecordBatch.from_arrays(arrays, schema=target)
+
+    return convert
+
+
+def _as(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    return array if array.type == kind else array.cast(kind)

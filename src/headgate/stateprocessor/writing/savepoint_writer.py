@@ -11,22 +11,30 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from headgate.common.errors import UsageError
 from headgate.common.keys.keygroups import check_parallelism
 from headgate.state.canonical.table_layout import TIMERS
+from headgate.state.targets import timers_target
 from headgate.stateprocessor.ranges import quoted
-from headgate.stateprocessor.writing.savepoint_contents import NewState, SavepointContents, WrittenSavepoint
-from headgate.stateprocessor.writing.writing_declared import check_keys, descriptor_of, outputs_of, shipped
-from headgate.stateprocessor.writing.writing_rows import Convert, KeyRows, TimerColumn
-from headgate.stateprocessor.writing.writing_run import run
-from headgate.stateprocessor.writing.writing_transforms import Transform
+from headgate.stateprocessor.writing.writing_rows import (
+    Convert,
+    KeyRows,
+    TimerColumn,
+    check_keys,
+    descriptor_of,
+    outputs_of,
+    shipped,
+)
+from headgate.stateprocessor.writing.writing_run import NewState, SavepointContents, WrittenSavepoint, run
+from headgate.stateprocessor.writing.writing_tables import Transform
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     # For type checkers only: an annotation such as `hg.ValueState[int]` is no class at run time.
-    from headgate.stateprocessor.writing.writing_declared import Declared
+    from headgate.stateprocessor.writing.writing_rows import Declared
 
 V = TypeVar("V")
 W = TypeVar("W")
@@ -172,10 +180,6 @@ class SavepointWriter(SavepointContents):
         Raises:
             UsageError: there is no such column, or one does not fit.
         """
-        from pyspark.sql import functions as f
-
-        from headgate.state.targets import timers_target
-
         if domain not in DOMAINS:
             raise UsageError(f"timers have no domain {domain!r}; expected {' or '.join(map(repr, DOMAINS))}")
         keys, types = _columns(frame, key, [timestamp])
@@ -268,8 +272,6 @@ def _columns(
     frame: DataFrame, key: str | Sequence[str], names: Sequence[str]
 ) -> tuple[list[str], dict[str, pa.DataType]]:
     """The key columns, and the Arrow types of these and others."""
-    from pyspark.sql.pandas.types import to_arrow_schema
-
     if getattr(frame, "isStreaming", False):
         raise UsageError("a streaming DataFrame has no end; expected one that spark.read gives")
     keys = [key] if isinstance(key, str) else list(key)

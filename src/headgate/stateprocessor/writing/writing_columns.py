@@ -1,6 +1,6 @@
-"""Columns of a DataFrame as columns of a table of state: judged by their types, converted a batch at a time.
+"""Columns of a DataFrame as columns of a table of state: checked by their types, converted a batch at a time.
 
-Whether a column fits is known before anything is computed. What only its values can tell - a null where None
+Whether a column fits is known before anything is computed. What only its values can show - a null where None
 is no value, a name that is no member - is refused when they come. Only UUIDs become Python objects.
 """
 
@@ -26,19 +26,15 @@ from headgate.serde.arrow.arrow_types import arrow_type, codec_of
 from headgate.serde.arrow.stored_values import ROWS, optional_of
 
 Fit = Callable[[pa.Array], pa.Array]
-"""An array of the DataFrame's type to one of the table's.
-
-Raises:
-    UsageError: a value is not of the declared type.
-"""
-
-
+"""An array of the DataFrame's type to one of the table's; raises UsageError for a value of another type."""
 Maker = Callable[[Description, pa.DataType, str], Fit | None]
+"""Makes a fit for a described type, a type of the DataFrame and a column's name; None: it does not fit."""
 
 
 def fit_of(stored: Description, given: pa.DataType, where: str) -> Fit:
-    """How a column's values become those of a described type; `where` is the column, or a part of it, for
-    messages.
+    """Return what makes a column's values those of a described type.
+
+    `where` is the column, or a part of it, for messages.
 
     Example:
         >>> from headgate.serde.resolve import serializer_for
@@ -51,8 +47,8 @@ declared int; cast the column, or give convert=, a function that makes the state
     """
     optional = optional_of(stored) if stored["kind"] == "union" else None
     if optional is not None:
-        return _judged(optional, given, where)
-    inner = _judged(stored, given, where)
+        return _fit_without_null(optional, given, where)
+    inner = _fit_without_null(stored, given, where)
 
     def fit(array: pa.Array) -> pa.Array:
         if array.null_count:
@@ -62,13 +58,13 @@ declared int; cast the column, or give convert=, a function that makes the state
     return fit
 
 
-def _judged(stored: Description, given: pa.DataType, where: str) -> Fit:
+def _fit_without_null(stored: Description, given: pa.DataType, where: str) -> Fit:
     kind = "record" if stored["kind"] in ROWS else text_in(stored, "kind")
     make = _MAKERS.get(kind)
     fit = None if codec_of(stored) is None or make is None else make(stored, given, where)
     if fit is None and given == arrow_type(stored) and kind not in _NEVER_AS_IS:
-        # As a table of state has it, so written by somebody who means just that.
-        return _itself
+        # The column was written for a table of state.
+        return lambda array: array
     if fit is None:
         raise UsageError(
             f"column {where!r} is of type {given}, which does not fit into the declared {_shown(stored)}; "
@@ -80,10 +76,6 @@ def _judged(stored: Description, given: pa.DataType, where: str) -> Fit:
 def _shown(stored: Description) -> str:
     name = stored.get("name")
     return str(name).rpartition(".")[2] if isinstance(name, str) else str(stored["kind"])
-
-
-def _itself(array: pa.Array) -> pa.Array:
-    return array
 
 
 # -- single values
@@ -125,7 +117,7 @@ def _is_bytes(given: pa.DataType) -> bool:
 
 
 def _moment(_: Description, given: pa.DataType, where: str) -> Fit | None:
-    """An instant is stored as the wall clock of UTC."""
+    """An instant is stored as the time of day in UTC."""
     if not pa.types.is_timestamp(given):
         return None
     offset = None if given.tz is None else 0
@@ -223,8 +215,8 @@ def _struct(
 
     def fit(array: pa.Array) -> pa.Array:
         valid = array.is_valid() if array.null_count else None
-        whole = array if valid is None else array.filter(valid)
-        parts = [of_part(whole.field(place)) for place, of_part in zip(places, fits, strict=True)]
+        filled = array if valid is None else array.filter(valid)
+        parts = [of_part(filled.field(place)) for place, of_part in zip(places, fits, strict=True)]
         made = pa.StructArray.from_arrays(parts, fields=list(type_))
         return made if valid is None else made.take(_places(valid))
 
@@ -267,18 +259,19 @@ def _map(stored: Description, given: pa.DataType, where: str) -> Fit | None:
 
 def parts_of_map(array: pa.MapArray) -> tuple[pa.Array, pa.Array]:
     """The keys and the values of a map column's rows, one after the other."""
-    pairs = array.cast(pa.list_(pa.struct([("key", array.type.key_type), ("value", array.type.item_type)])))
-    flat = pairs.flatten()
+    flat = _as_pairs(array).flatten()
     return flat.field(0), flat.field(1)
 
 
 def lengths_of(array: pa.Array) -> pa.Array:
-    """How many parts each row of a list or map column has; none for a null."""
-    if pa.types.is_map(array.type):
-        array = array.cast(
-            pa.list_(pa.struct([("key", array.type.key_type), ("value", array.type.item_type)]))
-        )
-    return pc.list_value_length(array).fill_null(0).cast(pa.int32())
+    """How many parts each row of a list or map column has; 0 for a null."""
+    lists = _as_pairs(array) if pa.types.is_map(array.type) else array
+    return pc.list_value_length(lists).fill_null(0).cast(pa.int32())
+
+
+def _as_pairs(array: pa.MapArray) -> pa.ListArray:
+    kind = array.type
+    return array.cast(pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)])))
 
 
 def _offsets(array: pa.Array) -> pa.Array:
@@ -286,7 +279,7 @@ def _offsets(array: pa.Array) -> pa.Array:
 
 
 _NEVER_AS_IS: Final = frozenset({"record", "tuple", "list", "tuple_of", "dict", "literal"})
-"""Kinds of which the same Arrow type does not tell that all values are of the declared type."""
+"""Kinds whose Arrow type does not show whether all values are of the declared type."""
 _MAKERS: Final[Mapping[str, Maker]] = {
     "bool": _cast_to(pa.bool_(), pa.types.is_boolean),
     "int": _cast_to(pa.int64(), _is_int),

@@ -1,37 +1,55 @@
-"""Rows of a DataFrame as rows of one table of state: key columns, and what the key has.
+"""Rows of a DataFrame as rows of one table of a declared state: key columns, and what the key has.
 
-A row of the DataFrame is all that one key has: a value, a whole list, a whole map. So a batch of it can be
-taken as it comes, and what it becomes ends between two keys.
+A row of the DataFrame is all that one key has: a value, a complete list, a complete map. So a batch of it can
+be taken as it comes, and what it becomes ends between two keys.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol, get_origin
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from headgate.api.declared.keyed_states import StateDescriptor
+from headgate.api.checking.inference import keys_of_function
+from headgate.api.declared.declarations import Declaration
+from headgate.api.declared.keyed_states import (
+    ListState,
+    MapState,
+    StateDescriptor,
+    ValueState,
+    declared_state,
+    list_state,
+    map_state,
+    value_state,
+)
+from headgate.api.functions import RichFunction
 from headgate.common.errors import UsageError
-from headgate.common.keys.key_types import shape_of
+from headgate.common.files.durable import clock
+from headgate.common.keys.key_types import Shape, fits, hint_words, shape_of, shape_words
 from headgate.common.keys.keygroups import ALLOWED_KEYS, key_groups_of_arrow
 from headgate.common.plain_data import Description, mappings_in
 from headgate.serde.arrow.arrow_columns import ArrowColumn
 from headgate.serde.arrow.stored_values import open_batch
 from headgate.state.canonical.key_columns import KEY, key_description
-from headgate.state.canonical.table_layout import BYTES, ELEMENT, ENTRY, TIMER, row_of, stored_type
+from headgate.state.canonical.table_layout import BYTES, ELEMENT, ENTRY, row_of, stored_type
 from headgate.state.canonical.value_columns import MAP_KEY, VALUE, values_of
 from headgate.state.targets import target_of
+from headgate.state.ttl.declared import stamps_name, with_stamps
 from headgate.stateprocessor.writing.writing_columns import fit_of, lengths_of, parts_of_map
 
 Convert = Callable[[Any], Any]
-"""Makes a value of a state of a value of the column, as Python has it."""
+"""From a value of the column, as Python has it, to one of the state."""
 KeyPart = int | str | bytes | bool | float | dt.date
 Sizes = NDArray[np.int64]
+Rows = tuple[Sizes | None, list[pa.Array]]
+"""How many rows each key takes, None: one; and the table's columns after `namespace`."""
+RowsOf = Callable[[pa.RecordBatch], Rows]
+"""What the keys have, from a batch of the DataFrame."""
 
 _SAMPLES: Final[Sequence[tuple[Callable[[pa.DataType], bool], KeyPart]]] = (
     (lambda given: pa.types.is_integer(given) and given != pa.uint64(), 0),
@@ -42,7 +60,7 @@ _SAMPLES: Final[Sequence[tuple[Callable[[pa.DataType], bool], KeyPart]]] = (
     (pa.types.is_timestamp, dt.datetime(1970, 1, 1, tzinfo=dt.UTC)),
     (pa.types.is_date32, dt.date(1970, 1, 1)),
 )
-"""Which Arrow type is read as which kind of key, told by an example."""
+"""Arrow types, and a key of the kind as which each is read."""
 
 
 class KeyRows:
@@ -94,226 +112,264 @@ def _sample(name: str, given: pa.DataType) -> KeyPart:
     )
 
 
-class ValueRows(Protocol):
-    """What a key has, out of a batch of the DataFrame."""
+class RowColumn(Protocol):
+    """The columns that hold what a key has; see :class:`ValueColumn`."""
 
-    schema: Description
-    rows_are: str
+    @property
+    def schema(self) -> Description:
+        """Kind and description of the serializers."""
+        ...
 
-    def arrays(self, batch: pa.RecordBatch) -> tuple[Sizes | None, list[pa.Array]]:
-        """How many rows each key takes (None: one), and the table's columns behind `namespace`."""
+    def rows(self) -> RowsOf:
+        """What turns these columns into rows of a table."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ValueColumn:
-    """Where a state's values are; picklable, so that tasks make their :class:`ValueRows` of it.
-
-    Attributes:
-        descriptor: of the declared state; needed for `convert` only.
-        convert: makes of a value of the column one of the state; None: the column has the state's type.
-    """
+    """Where a state's values are; picklable, so that tasks make their rows of it."""
 
     state: str
     schema: Description
     column: str
     type: pa.DataType
-    descriptor: StateDescriptor | None = None
-    convert: Convert | None = None
+    descriptor: StateDescriptor | None = None  # of the declared state; needed for `convert` only
+    convert: Convert | None = None  # None: the column has the state's type
 
-    def rows(self) -> ValueRows:
-        """How the values come out of the column."""
-        rows_are = row_of(self.schema)
+    def rows(self) -> RowsOf:
+        """Return what turns the column into rows."""
         if self.convert is not None and self.descriptor is not None:
-            return _Converted(self.schema, rows_are, self.descriptor, self.column, self.convert)
+            return _converted(self.schema, self.descriptor, self.column, self.convert)
+        rows_are = row_of(self.schema)
         if rows_are == BYTES:
             raise UsageError(
                 f"state {self.state!r} has a serializer of its own; give convert=, a function that makes the "
                 f"state's value of column {self.column!r}"
             )
         if rows_are in (ELEMENT, ENTRY):
-            return _Spread(self.schema, rows_are, self.column, self.type)
-        return _Single(self.schema, rows_are, self.column, self.type)
-
-
-class _Single:
-    """A value in one row."""
-
-    def __init__(self, schema: Description, rows_are: str, column: str, given: pa.DataType) -> None:
-        self.schema, self.rows_are, self._name = schema, rows_are, column
-        stored = mappings_in(schema, "of")[0]
-        self._fit, self._fields = fit_of(stored, given, column), ArrowColumn(VALUE, stored).fields
-
-    def arrays(self, batch: pa.RecordBatch) -> tuple[Sizes | None, list[pa.Array]]:
-        return None, _with_raw(self._fit(batch.column(self._name)), self._fields)
+            return _spread(self.schema, rows_are == ENTRY, self.column, self.type)
+        (stored,) = mappings_in(self.schema, "of")
+        fit, fields = fit_of(stored, self.type, self.column), ArrowColumn(VALUE, stored).fields
+        return lambda batch: (None, _with_raw(fit(batch.column(self.column)), fields))
 
 
 def _with_raw(typed: pa.Array, fields: Sequence[pa.Field]) -> list[pa.Array]:
-    """A typed column, and an empty one for what would not fit into it."""
+    """A typed column, and an empty one for values that do not fit into it."""
     return [typed, *(pa.nulls(len(typed), field.type) for field in fields[1:])]
 
 
-class _Spread:
-    """A list or map: a row for each of its parts, or one without a place if it has none."""
+def _spread(schema: Description, is_map: bool, name: str, given: pa.DataType) -> RowsOf:
+    """A list or map: a row for each of its parts, or one row with a null position if it has none."""
+    if not (pa.types.is_map(given) if is_map else pa.types.is_list(given)):
+        kind = "map" if is_map else "list"
+        raise UsageError(
+            f"column {name!r} is of type {given}; a {kind} state needs a column that holds the whole "
+            f"{kind} of a key: collect its rows with groupBy(key) and collect_list or map_from_entries"
+        )
+    types = [given.key_type, given.item_type] if is_map else [given.value_type]
+    parts = [
+        (fit_of(stored, type_, f"{name}.{part}"), ArrowColumn(part, stored).fields)
+        for stored, type_, part in zip(
+            mappings_in(schema, "of"), types, [MAP_KEY, VALUE] if is_map else [VALUE], strict=True
+        )
+    ]
 
-    def __init__(self, schema: Description, rows_are: str, column: str, given: pa.DataType) -> None:
-        self.schema, self.rows_are, self._name = schema, rows_are, column
-        kind = "list" if rows_are == ELEMENT else "map"
-        fits = pa.types.is_map(given) if kind == "map" else pa.types.is_list(given)
-        if not fits:
-            raise UsageError(
-                f"column {column!r} is of type {given}; a {kind} state needs a column that holds the whole "
-                f"{kind} of a key: collect its rows with groupBy(key) and collect_list or map_from_entries"
-            )
-        types = [given.key_type, given.item_type] if kind == "map" else [given.value_type]
-        names = [MAP_KEY, VALUE] if kind == "map" else [VALUE]
-        self._parts = [
-            (fit_of(stored, type_, f"{column}.{name}"), ArrowColumn(name, stored).fields)
-            for stored, type_, name in zip(mappings_in(schema, "of"), types, names, strict=True)
-        ]
-
-    def arrays(self, batch: pa.RecordBatch) -> tuple[Sizes | None, list[pa.Array]]:
-        column = batch.column(self._name)
+    def rows(batch: pa.RecordBatch) -> Rows:
+        column = batch.column(name)
         if column.null_count:
-            raise UsageError(f"column {self._name!r} holds null; expected an empty list or map, or no row")
+            raise UsageError(f"column {name!r} holds null; expected an empty list or map, or no row")
         lengths = lengths_of(column).to_numpy(zero_copy_only=False)
         sizes = np.maximum(lengths, 1)
         empty = np.repeat(lengths == 0, sizes)
         first = np.repeat(np.cumsum(sizes) - sizes, sizes)
         places = pa.array(np.arange(len(first)) - first, pa.int64(), mask=empty)
         take = pa.array(np.cumsum(~empty) - 1, pa.int64(), mask=empty)
-        flat = parts_of_map(column) if pa.types.is_map(column.type) else (column.flatten(),)
+        flat = parts_of_map(column) if is_map else (column.flatten(),)
         arrays = [
             array.take(take)
-            for (fit, fields), part in zip(self._parts, flat, strict=True)
+            for (fit, fields), part in zip(parts, flat, strict=True)
             for array in _with_raw(fit(part), fields)
         ]
         return sizes, [places, *arrays]
 
+    return rows
 
-class _Converted:
+
+def _converted(schema: Description, descriptor: StateDescriptor, name: str, convert: Convert) -> RowsOf:
     """Values that a function of the user makes, through the state's own serializer."""
+    serializer, in_bytes = target_of(descriptor).serializer, row_of(schema) == BYTES
+    columns = values_of(row_of(schema), schema)
 
-    def __init__(
-        self, schema: Description, rows_are: str, descriptor: StateDescriptor, column: str, convert: Convert
-    ) -> None:
-        self.schema, self.rows_are, self._state = schema, rows_are, descriptor.name
-        self._serializer, self._name, self._convert = target_of(descriptor).serializer, column, convert
-        self._values = values_of(rows_are, schema)
-
-    def arrays(self, batch: pa.RecordBatch) -> tuple[Sizes | None, list[pa.Array]]:
-        values = [self._converted(value) for value in batch.column(self._name).to_pylist()]
-        serializer = self._serializer
+    def converted(value: Any) -> Any:
         try:
-            if self.rows_are == BYTES:
-                return None, self._values.arrays([serializer.encode_many([value]) for value in values])
-            plain = open_batch(stored_type(self.schema), serializer.encode_checked(values), len(values))
-        except UsageError as error:
-            raise UsageError(
-                f"convert= of column {self._name!r} gives what state {self._state!r} does not hold: {error}"
-            ) from None
-        sizes = self._values.sizes(plain)
-        return None if sizes is None else np.array(sizes), self._values.arrays(plain)
-
-    def _converted(self, value: Any) -> Any:
-        try:
-            return self._convert(value)
+            return convert(value)
         except Exception as error:  # the user's code raises whatever it likes
             raise UsageError(
-                f"convert= of column {self._name!r} raised {type(error).__name__} for {value!r:.80}: {error}"
+                f"convert= of column {name!r} raised {type(error).__name__} for {value!r:.80}: {error}"
             ) from error
+
+    def rows(batch: pa.RecordBatch) -> Rows:
+        values = list(map(converted, batch.column(name).to_pylist()))
+        try:
+            if in_bytes:
+                return None, columns.arrays([serializer.encode_many([value]) for value in values])
+            plain = open_batch(stored_type(schema), serializer.encode_checked(values), len(values))
+        except UsageError as error:
+            raise UsageError(
+                f"convert= of column {name!r} gives what state {descriptor.name!r} does not hold: {error}"
+            ) from None
+        sizes = columns.sizes(plain)
+        return None if sizes is None else np.array(sizes), columns.arrays(plain)
+
+    return rows
 
 
 @dataclass(frozen=True, slots=True)
 class TimerColumn:
-    """Where timers are; as :class:`ValueColumn`.
-
-    Attributes:
-        domain: the column that says "event" or "processing".
-        column: int64 of ms since 1970, or timestamps.
-    """
+    """Where timers are: their time domain and their timestamp; picklable, as :class:`ValueColumn` is."""
 
     schema: Description
-    domain: str
-    column: str
+    domain: str  # the column with "event" or "processing"
+    column: str  # int64 of ms since 1970, or timestamps
     type: pa.DataType
 
-    def rows(self) -> ValueRows:
-        """How the timers come out of the column."""
-        return _Timers(self.schema, self.domain, _Moments(self.column, self.type))
+    def rows(self) -> RowsOf:
+        """Return what turns the columns into rows."""
+        moments = _moments(self.column, self.type)
+        return lambda batch: (None, [batch.column(self.domain).cast(pa.string()), moments(batch)])
 
 
-class _Timers:
-    """A time domain and a timestamp in each row."""
+def _moments(name: str, given: pa.DataType) -> Callable[[pa.RecordBatch], pa.Array]:
+    """What gives the moments in a column, in ms since 1970."""
+    if not (pa.types.is_integer(given) or pa.types.is_timestamp(given)):
+        raise UsageError(
+            f"column {name!r} is of type {given}; expected a timestamp, or integers of ms since 1970"
+        )
 
-    rows_are = TIMER
-
-    def __init__(self, schema: Description, domain: str, moments: _Moments) -> None:
-        self.schema, self._domain, self._moments = schema, domain, moments
-
-    def arrays(self, batch: pa.RecordBatch) -> tuple[Sizes | None, list[pa.Array]]:
-        domains = batch.column(self._domain).cast(pa.string())
-        return None, [domains, self._moments.array(batch)]
-
-
-class _Moments:
-    """A column of moments as ms since 1970."""
-
-    def __init__(self, column: str, given: pa.DataType) -> None:
-        self._name = column
-        if not (pa.types.is_integer(given) or pa.types.is_timestamp(given)):
-            raise UsageError(
-                f"column {column!r} is of type {given}; expected a timestamp, or integers of ms since 1970"
-            )
-
-    def array(self, batch: pa.RecordBatch) -> pa.Array:
-        column = batch.column(self._name)
+    def moments(batch: pa.RecordBatch) -> pa.Array:
+        column = batch.column(name)
         if column.null_count:
-            raise UsageError(f"column {self._name!r} holds null; expected a moment in each row")
+            raise UsageError(f"column {name!r} holds null; expected a moment in each row")
         if pa.types.is_timestamp(column.type):
             column = column.cast(pa.timestamp("ms", column.type.tz), safe=False)
         return column.cast(pa.int64())
 
+    return moments
+
 
 @dataclass(frozen=True, slots=True)
-class StampColumn:
-    """When the entries of a state with a time to live were written; as :class:`ValueColumn`.
+class LastAccessColumn:
+    """When the entries of a state with a time to live were written; picklable, as :class:`ValueColumn` is.
 
-    Attributes:
-        column: with the time of a key's last write, as for timers; None: `now_ms` for all.
+    The last-access times have the shape of the values; those of one key are of one moment.
     """
 
     values: ValueColumn
     schema: Description
-    column: str | None
-    type: pa.DataType
+    column: str | None  # with the time of a key's last write, as for timers; None: `now_ms` for all
+    type: pa.DataType | None
     now_ms: int
 
-    def rows(self) -> ValueRows:
-        """How the stamps come out of the columns."""
-        moments = None if self.column is None else _Moments(self.column, self.type)
-        return _Stamps(self.values.rows(), self.schema, moments, self.now_ms)
-
-
-class _Stamps:
-    """Of the same shape as the values; all of one key are of one moment."""
-
-    def __init__(self, values: ValueRows, schema: Description, moments: _Moments | None, now_ms: int) -> None:
-        self.schema, self.rows_are = schema, row_of(schema)
-        self._values, self._moments, self._now_ms = values, moments, now_ms
-
-    def arrays(self, batch: pa.RecordBatch) -> tuple[Sizes | None, list[pa.Array]]:
-        sizes, columns = self._values.arrays(batch)
-        rows = len(batch)
-        stamps = (
-            np.full(rows, self._now_ms) if self._moments is None else self._moments.array(batch).to_numpy()
-        )
-        parts = mappings_in(self.schema, "of")
+    def rows(self) -> RowsOf:
+        """Return what turns the columns into rows."""
+        values, parts = self.values.rows(), mappings_in(self.schema, "of")
+        moments = None if self.column is None else _moments(self.column, self.type)
         fields = ArrowColumn(VALUE, parts[-1]).fields
-        if sizes is None:
-            return None, _with_raw(pa.array(stamps, pa.int64()), fields)
-        places = columns[0]
-        empty = places.is_null().to_numpy(zero_copy_only=False)
-        repeated = pa.array(np.repeat(stamps, sizes), pa.int64(), mask=empty)
-        keys = ArrowColumn(MAP_KEY, parts[0]).fields if self.rows_are == ENTRY else []
-        return sizes, [places, *columns[1 : 1 + len(keys)], *_with_raw(repeated, fields)]
+        keys = len(ArrowColumn(MAP_KEY, parts[0]).fields) if row_of(self.schema) == ENTRY else 0
+
+        def rows(batch: pa.RecordBatch) -> Rows:
+            sizes, columns = values(batch)
+            stamps = np.full(len(batch), self.now_ms) if moments is None else moments(batch).to_numpy()
+            if sizes is None:
+                return None, _with_raw(pa.array(stamps, pa.int64()), fields)
+            places = columns[0]
+            empty = places.is_null().to_numpy(zero_copy_only=False)
+            repeated = pa.array(np.repeat(stamps, sizes), pa.int64(), mask=empty)
+            return sizes, [places, *columns[1 : 1 + keys], *_with_raw(repeated, fields)]
+
+        return rows
+
+
+# -- as a function or an annotation declares it
+
+Declared = RichFunction | type
+"""A function that declares a state, its class, or what the state is annotated with."""
+
+_HANDLES: Final[Mapping[Hashable, Callable[[], Declaration]]] = {
+    ValueState: value_state,
+    ListState: list_state,
+    MapState: map_state,
+}
+
+
+def check_keys(declared: Declared, uid: str, shape: Shape) -> None:
+    """Refuse key columns that give no keys of the type that a function declares; annotations declare none."""
+    cls = declared if isinstance(declared, type) else type(declared)
+    found = keys_of_function(cls)
+    if found is not None and not fits(shape, found.hint):
+        raise UsageError(
+            f"the DataFrame gives operator {uid!r} keys of type {shape_words(shape)}, and {found.teller} "
+            f"declares keys of type {hint_words(found.hint)}; cast the key columns, or name others"
+        )
+
+
+def descriptor_of(declared: Declared, state: str) -> StateDescriptor:
+    """Return the declared state of that name.
+
+    Example:
+        >>> import headgate as hg
+        >>> descriptor_of(hg.MapState[str, int], "clicks").types
+        (<class 'str'>, <class 'int'>)
+    """
+    make = _HANDLES.get(get_origin(declared) or declared)
+    if make is not None:
+        declared = type("Annotated", (), {"__annotations__": {state: declared}, state: make()})
+    cls = declared if isinstance(declared, type) else type(declared)
+    found = declared_state(object.__new__(cls))
+    if state not in found:
+        listed = ", ".join(map(repr, found)) or "no state"
+        raise UsageError(
+            f"{cls.__qualname__} declares {listed}, and not {state!r}; give declared= the class of the "
+            "function that has the state, or its annotation, such as hg.ValueState[int]"
+        )
+    return found[state]
+
+
+def outputs_of(
+    descriptor: StateDescriptor,
+    column: str,
+    types: Mapping[str, pa.DataType],
+    convert: Convert | None,
+    written_at: str | None,
+) -> dict[str, RowColumn]:
+    """The tables of a state: its values, and before them last-access times where it has a time to live.
+
+    `written_at` is the column with the time of a key's last write; None: now.
+    """
+    kept = with_stamps({descriptor.name: descriptor})
+    schema = target_of(kept[descriptor.name]).schema
+    values = ValueColumn(descriptor.name, schema, column, types[column], shipped(descriptor), convert)
+    found: dict[str, RowColumn] = {}
+    if descriptor.ttl is not None:
+        stamps = stamps_name(descriptor)
+        at = None if written_at is None else types[written_at]
+        now_ms = int(clock.time() * 1000)
+        found[stamps] = LastAccessColumn(values, target_of(kept[stamps]).schema, written_at, at, now_ms)
+    elif written_at is not None:
+        raise UsageError(
+            f"written_at= names column {written_at!r}, and state {descriptor.name!r} has no time to live; "
+            "leave it out, or declare ttl="
+        )
+    found[descriptor.name] = values
+    for each in found.values():
+        each.rows()
+    return found
+
+
+def shipped(descriptor: StateDescriptor) -> StateDescriptor:
+    """The part of a declaration that tasks need: how values are stored, nothing of the program around it."""
+    return replace(descriptor, default=_none, function=None, ttl=None)
+
+
+def _none() -> None:
+    """Stands for the default, which is not used here."""

@@ -1,18 +1,24 @@
-"""The writing of a savepoint: tables by Spark, what stays by copying, and the metadata last."""
+"""The contents of a new savepoint, and its writing: tables by Spark, the rest copied, the metadata last."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import NamedTuple, TypeVar
 
 import msgspec
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 
-from headgate.checkpoint.layout import METADATA
+from headgate.checkpoint.data_files import DataFileWriter, verified_pieces
+from headgate.checkpoint.layout import METADATA, table_name
 from headgate.checkpoint.metadata.metadata_bytes import encode_metadata
-from headgate.checkpoint.opening import referenced_ranges
+from headgate.checkpoint.opening import open_checkpoint, referenced_ranges
 from headgate.checkpoint.storage.settings import storage_settings_in_use
 from headgate.checkpoint.storage.uris import open_disk, refuse_fleeting
 from headgate.common.errors import OperatingError, StorageError, UsageError
@@ -21,41 +27,77 @@ from headgate.common.format_config import fingerprint
 from headgate.common.keys.keygroups import check_parallelism, key_group_range
 from headgate.common.plain_data import Description
 from headgate.common.ports import Disk
+from headgate.offline.migrating import reslice
+from headgate.offline.rewriting import keyed_handles
 from headgate.offline.storages import storage_options
 from headgate.state.canonical.table_layout import TIMERS
 from headgate.state.snapshots import (
     CheckpointMetadata,
+    FileRange,
     Inline,
     KeyedStateHandle,
+    OperatorStateHandle,
     OperatorSubtaskState,
     StateTable,
 )
-from headgate.state.state_names import is_stamps
+from headgate.state.state_names import STAMPS, is_stamps
 from headgate.state.targets import target_of
 from headgate.stateprocessor.ranges import GROUP, in_ranges
-from headgate.stateprocessor.spark_errors import refuse_told, told
-from headgate.stateprocessor.writing.savepoint_contents import NewState, SavepointContents, WrittenSavepoint
-from headgate.stateprocessor.writing.writing_base import (
-    Kept,
-    check_there,
-    is_of,
-    new_metadata,
-    opened_as_tables,
-    with_tables,
-    without,
+from headgate.stateprocessor.spark_errors import raise_reported, readable
+from headgate.stateprocessor.writing.writing_rows import RowColumn
+from headgate.stateprocessor.writing.writing_tables import (
+    RESULT,
+    Place,
+    TableRow,
+    TableTask,
+    Transform,
+    TransformTask,
 )
-from headgate.stateprocessor.writing.writing_tables import RESULT, Place, TableRow, TableTask
-from headgate.stateprocessor.writing.writing_transforms import Transform, TransformTask
 
-if TYPE_CHECKING:
-    from pyarrow import RecordBatch
-    from pyspark.sql import DataFrame
+V = TypeVar("V")
 
+Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
-Task = Callable[[Iterator["RecordBatch"]], Iterator["RecordBatch"]]
-
-_SLOTS_EACH = 2
+_RANGES_PER_SLOT = 2
 """Ranges of key groups for each of Spark's slots, so that one large range does not hold up all."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewState:
+    """Rows that become one state of an operator, or its timers."""
+
+    frame: DataFrame  # has the columns that are named here, and no others
+    keys: Sequence[str]
+    key_types: Sequence[pa.DataType]
+    outputs: Mapping[str, RowColumn]
+    distinct: Sequence[str] = ()  # columns next to the keys that distinguish rows of one key
+
+
+class WrittenSavepoint(NamedTuple):
+    """The new savepoint.
+
+    Attributes:
+        uri: of the savepoint.
+        max_parallelism: its number of key groups.
+        entries: operator uid -> state -> keys that were written; timers under "timers:all".
+    """
+
+    uri: str
+    max_parallelism: int
+    entries: dict[str, dict[str, int]]
+
+
+@dataclass(frozen=True)
+class SavepointContents:
+    """What a new savepoint is to hold; `base` is the snapshot that it changes, None: it begins empty."""
+
+    base: str | None
+    max_parallelism: int | None
+    parallelism: int | None
+    options: Sequence[str]
+    states: Mapping[tuple[str, str], NewState] = field(default_factory=dict)
+    removed: frozenset[tuple[str, str | None]] = frozenset()
+    transforms: Mapping[tuple[str, str], Transform] = field(default_factory=dict)
 
 
 def run(writer: SavepointContents, uri: str) -> WrittenSavepoint:
@@ -73,14 +115,14 @@ def run(writer: SavepointContents, uri: str) -> WrittenSavepoint:
 
 
 class _Writing:
-    """One savepoint under way."""
+    """One savepoint in progress."""
 
     def __init__(self, writer: SavepointContents, to: Disk) -> None:
         self._writer, self._to = writer, to
         self._work = f".base-{secrets.token_hex(4)}"
         self._disk: Disk = to
         self._base = self._opened()
-        self._entries: dict[str, dict[str, int]] = {}
+        self._entries: dict[str, Counter[str]] = {}
 
     def _opened(self) -> CheckpointMetadata:
         writer = self._writer
@@ -95,16 +137,17 @@ class _Writing:
     def run(self) -> WrittenSavepoint:
         made = self._with_new(self._kept())
         # Spark may have tried a task more than once, and each attempt has written a file.
-        told, there = {found.file for found in referenced_ranges(made)}, set(self._to.list(""))
-        if missing := sorted(told - there):
+        wanted, there = {found.file for found in referenced_ranges(made)}, set(self._to.list(""))
+        if missing := sorted(wanted - there):
             raise StorageError(
                 f"{self._to.describe(missing[0])} was written by an executor and is not here; give a folder "
                 "or an object store that the driver and all executors reach"
             )
-        _remove(self._to, there - told)
+        _remove(self._to, there - wanted)
         if not self._to.create_if_absent(METADATA, encode_metadata(made)):
-            raise StorageError(f"{self._to.describe(METADATA)} was written by somebody else meanwhile")
-        return WrittenSavepoint(self._to.describe(), made.max_parallelism, self._entries)
+            raise StorageError(f"{self._to.describe(METADATA)} was written by another process meanwhile")
+        entries = {uid: dict(counts) for uid, counts in self._entries.items()}
+        return WrittenSavepoint(self._to.describe(), made.max_parallelism, entries)
 
     # -- what stays
 
@@ -115,15 +158,10 @@ class _Writing:
         files = Kept(self._disk, self._to)
         operators = {
             uid: files.operator(uid, states, partial(self._stays, uid))
-            for uid, states in base.operators.items()
-            if uid not in removed
+            for uid, states in without(base.operators, removed).items()
         }
         types = {
-            uid: {
-                name: schema
-                for name, schema in kept.items()
-                if not any(is_of(name, gone) for gone in self._removed(uid))
-            }
+            uid: {name: schema for name, schema in kept.items() if not self._replaced(uid, name)}
             for uid, kept in without(base.state_types, removed).items()
         }
         return msgspec.structs.replace(
@@ -139,17 +177,14 @@ class _Writing:
             origin=None if writer.base is None else open_disk(writer.base).describe(),
         )
 
-    def _removed(self, uid: str) -> set[str]:
-        """States that go or are replaced."""
-        gone = {state for of, state in self._writer.removed if of == uid and state is not None}
-        return gone | {state for of, state in self._writer.states if of == uid}
+    def _replaced(self, uid: str, table: str) -> bool:
+        """Whether a table belongs to a state that is removed or written anew."""
+        states = [*self._writer.removed, *self._writer.states]
+        return any(of == uid and state is not None and is_of(table, state) for of, state in states)
 
     def _stays(self, uid: str, table: str) -> bool:
         """Whether a table is copied as it is."""
-        writer = self._writer
-        return (uid, table) not in writer.transforms and not any(
-            is_of(table, state) for state in self._removed(uid)
-        )
+        return (uid, table) not in self._writer.transforms and not self._replaced(uid, table)
 
     # -- what is new
 
@@ -160,7 +195,7 @@ class _Writing:
             made = self._adding(made, uid, place.parallelism, self._computed(new, task))
             schemas = {name: column.schema for name, column in new.outputs.items() if name != TIMERS}
             made = _typed(made, uid, schemas)
-            self._entries.setdefault(uid, {}).setdefault(state, 0)
+            self._entries.setdefault(uid, Counter())[state] += 0
         for (uid, state), transform in self._writer.transforms.items():
             if (uid, state) not in self._writer.states:
                 made = self._transformed(made, uid, transform)
@@ -172,7 +207,7 @@ class _Writing:
             parallelism = len(states)
         else:
             slots = frame.sparkSession.sparkContext.defaultParallelism
-            parallelism = self._writer.parallelism or min(made.max_parallelism, _SLOTS_EACH * slots)
+            parallelism = self._writer.parallelism or min(made.max_parallelism, _RANGES_PER_SLOT * slots)
         check_parallelism(made.max_parallelism, parallelism)
         return Place(self._to.describe(), storage_settings_in_use(), made.max_parallelism, parallelism)
 
@@ -182,8 +217,6 @@ class _Writing:
         return self._collected(rows.drop(GROUP), task, task.uid)
 
     def _transformed(self, made: CheckpointMetadata, uid: str, transform: Transform) -> CheckpointMetadata:
-        from pyspark.sql import SparkSession
-
         name, states = transform.before.name, self._base.operators[uid]
         tables = {
             index: ((state.keyed.first_group, state.keyed.last_group), table)
@@ -201,21 +234,19 @@ class _Writing:
         return _typed(made, uid, {name: target_of(transform.after).schema})
 
     def _collected(self, rows: DataFrame, task: Task, uid: str) -> list[TableRow]:
-        """The rows that tasks give back; a told error is raised."""
-        from pyspark.errors import PySparkException
-
+        """The rows that tasks give back; an error that one reports is raised."""
         try:
             found: list[TableRow] = [row.asDict() for row in _mapped(rows, task).collect()]  # type: ignore[misc]
         except PySparkException as error:
             raise OperatingError(
-                f"Spark could not compute the state of operator {uid!r}: {told(error)}"
+                f"Spark could not compute the state of operator {uid!r}: {readable(error)}"
             ) from error
         for row in found:
-            refuse_told(row)
-        counts = self._entries.setdefault(uid, {})
+            raise_reported(row)
+        counts = self._entries.setdefault(uid, Counter())
         for row in found:
             if not is_stamps(row["state"]):
-                counts[row["state"]] = counts.get(row["state"], 0) + row["entries"]
+                counts[row["state"]] += row["entries"]
         return found
 
     def _adding(
@@ -241,16 +272,16 @@ class _Writing:
 
 
 def _mapped(rows: DataFrame, task: Task) -> DataFrame:
-    """What a task makes of the rows; it gets the columns under their names, whatever these are.
+    """The rows that a task gives back; it gets the columns under their names, whatever these are.
 
     PySpark looks for each column by its name, as if a dot led into a struct and a backtick quoted.
     """
     names = rows.columns
 
-    def named(batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
+    def named(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return task(batch.rename_columns(names) for batch in batches)
 
-    return rows.toDF(*(f"_{place}" for place in range(len(names)))).mapInArrow(named, RESULT)
+    return rows.toDF(*(f"_{place}" for place in range(len(names)))).mapInArrow(named, RESULT.ddl)
 
 
 def _keyed(
@@ -276,3 +307,117 @@ def _remove(disk: Disk, names: Iterable[str]) -> None:
     for name in list(names):
         with suppress(StorageError, OSError):
             disk.delete(name)
+
+
+# -- the snapshot that it changes
+
+
+def opened_as_tables(uri: str, work: str) -> tuple[Disk, CheckpointMetadata]:
+    """Open a snapshot as one with all keyed state in tables; if need be it is first rewritten to `work`."""
+    disk, metadata = open_checkpoint(uri)
+    if any(part.records for stream in metadata.in_flight for part in stream.parts):
+        raise UsageError(
+            f"{uri} has records in flight, whose state is not settled; take a savepoint, which has none, and "
+            "change that"
+        )
+    keyed = keyed_handles(state for states in metadata.operators.values() for state in states)
+    if all(each.tables is not None for each in keyed):
+        return disk, metadata
+    reslice(uri, work, metadata.max_parallelism, "canonical")
+    return open_checkpoint(work)
+
+
+def is_of(table: str, state: str) -> bool:
+    """Return whether a table belongs to a state: its values or their last-access times.
+
+    Example:
+        >>> is_of("count#ttl", "count"), is_of("counts", "count")
+        (True, False)
+    """
+    return table == state or table.startswith(state + STAMPS)
+
+
+def check_there(metadata: CheckpointMetadata, uid: str, state: str | None) -> None:
+    """Refuse to change what a snapshot does not have."""
+    known = {*metadata.operators, *metadata.state_types, *metadata.enumerators}
+    if uid not in known:
+        listed = ", ".join(sorted(map(repr, known))) or "no state"
+        raise UsageError(f"the snapshot has no state of operator {uid!r}; it has {listed}")
+    if state is None:
+        return
+    keyed = keyed_handles(metadata.operators.get(uid, []))
+    tables = {table.name for each in keyed for table in each.tables or ()}
+    names = {*metadata.state_types.get(uid, {}), *tables}
+    if state not in names:
+        raise UsageError(
+            f"operator {uid!r} of the snapshot has no state {state!r}; it has "
+            f"{', '.join(sorted(map(repr, names))) or 'none'}"
+        )
+
+
+class Kept:
+    """Copies what stays of a snapshot into a new folder."""
+
+    def __init__(self, disk: Disk, to: Disk) -> None:
+        self._disk, self._to, self._data, self._count = disk, to, DataFileWriter(to), 0
+
+    def operator(
+        self, uid: str, states: Sequence[OperatorSubtaskState], stays: Callable[[str], bool]
+    ) -> list[OperatorSubtaskState]:
+        """The states of one operator's subtasks, of keyed states those that stay."""
+        return [self._subtask(uid, index, state, stays) for index, state in enumerate(states)]
+
+    def _subtask(
+        self, uid: str, index: int, state: OperatorSubtaskState, stays: Callable[[str], bool]
+    ) -> OperatorSubtaskState:
+        keyed = state.keyed
+        if keyed is not None:
+            kept = [table for table in keyed.tables or () if stays(table.name)]
+            keyed = with_tables(keyed, [self._table(uid, index, table) for table in kept])
+        held = [self._held(each) for each in state.operator_state]
+        return msgspec.structs.replace(state, keyed=keyed, operator_state=held)
+
+    def _table(self, uid: str, index: int, table: StateTable) -> StateTable:
+        name = table_name(uid, table.name, index)
+        self._to.create(name, verified_pieces(self._disk, table.range()))
+        return msgspec.structs.replace(table, file=name)
+
+    def _held(self, held: OperatorStateHandle) -> OperatorStateHandle:
+        if not isinstance(held.handle, FileRange):
+            return held
+        name = f"data/kept-{self._count}"
+        self._count += 1
+        copied = self._data.write(name, verified_pieces(self._disk, held.handle))
+        return msgspec.structs.replace(held, handle=copied)
+
+
+def with_tables(keyed: KeyedStateHandle, tables: Sequence[StateTable]) -> KeyedStateHandle:
+    """The same key groups with other tables."""
+    size = sum(table.length for table in tables)
+    return KeyedStateHandle(keyed.first_group, keyed.last_group, Inline(b""), size, tables=list(tables))
+
+
+def new_metadata(max_parallelism: int, time_ms: int, fingerprint: str) -> CheckpointMetadata:
+    """The metadata of an empty savepoint that no job took."""
+    return CheckpointMetadata(
+        job=f"bootstrap-{secrets.token_hex(3)}",
+        job_name="bootstrap",
+        checkpoint=1,
+        generation=0,
+        attempt=0,
+        trigger_ms=time_ms,
+        max_parallelism=max_parallelism,
+        format_fingerprint=fingerprint,
+        parallelism={},
+        operators={},
+        enumerators={},
+        state_types={},
+        kind="savepoint",
+        format="canonical",
+    )
+
+
+def without(found: Mapping[str, V], names: Iterable[str]) -> dict[str, V]:
+    """A mapping by uid or by state, without some names."""
+    left_out = set(names)
+    return {name: value for name, value in found.items() if name not in left_out}

@@ -1,58 +1,53 @@
-"""What a task of Spark does: the sorted rows of one range of key groups become a table of the savepoint.
+"""Tasks of Spark: one makes the sorted rows of a range of key groups a table, one gives a table other values.
 
 An attempt's file has a name of its own. Only the row that an attempt gives back makes its file part of the
-savepoint, and Spark keeps the rows of one attempt; what others leave is removed by whoever collects the rows.
+savepoint, and Spark keeps the rows of one attempt; the driver, which collects them, removes the other files.
 """
 
 from __future__ import annotations
 
 import secrets
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial, reduce
 from itertools import chain
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from headgate.api.declared.keyed_states import StateDescriptor
 from headgate.checkpoint.layout import table_name
 from headgate.checkpoint.storage.settings import StorageSettings
 from headgate.checkpoint.storage.uris import open_disk
+from headgate.checkpoint.stored_files import DiskFiles
 from headgate.common.errors import HeadgateError, InternalError, UsageError
-from headgate.common.keys.keygroups import key_group_range, operator_index_for_key_group, shortened
-from headgate.common.plain_data import Description, text_in
-from headgate.state.canonical.table_layout import TIMERS, VERSION, TableInfo, row_of
+from headgate.common.keys.keygroups import key_group, key_group_range, operator_index_for_key_group, shortened
+from headgate.common.plain_data import Description
+from headgate.serde.arrow.stored_values import open_batch
+from headgate.state.backend import Entries
+from headgate.state.canonical.key_columns import key_description
+from headgate.state.canonical.table_layout import BYTES, TIMERS, TableInfo, row_of, stored_type
 from headgate.state.canonical.writer import TableWriter
-from headgate.state.heap.snapshot import KEY_SERIALIZER
 from headgate.state.rocksdb.local_files import FileParts
-from headgate.stateprocessor.spark_errors import ToldError
-from headgate.stateprocessor.writing.writing_rows import KeyRows, Sizes, ValueRows
+from headgate.state.snapshots import Inline, KeyedStateHandle, StateTable
+from headgate.state.stored.subtask_state import stored_chunks
+from headgate.state.stored.values import DeclaredValues
+from headgate.state.targets import Target, target_of
+from headgate.stateprocessor.reading.reading_shape import new_table_info
+from headgate.stateprocessor.spark_errors import ReportedError, RowFormat
+from headgate.stateprocessor.writing.writing_rows import Convert, KeyRows, RowColumn, Rows
 
-RESULT: Final = (
-    "index int, state string, file string, length long, crc32 long, entries long, error string, text string"
-)
-"""Columns of what a task gives back: its table, or the class of an error and its message."""
-_RESULT_TYPES: Final = pa.schema(
-    [
-        ("index", pa.int32()),
-        ("state", pa.string()),
-        ("file", pa.string()),
-        ("length", pa.int64()),
-        ("crc32", pa.int64()),
-        ("entries", pa.int64()),
-        ("error", pa.string()),
-        ("text", pa.string()),
-    ]
-)
+RESULT: Final = RowFormat("index int, state string, file string, length long, crc32 long, entries long")
 
 
-class TableRow(ToldError):
-    """What a task gives back of a table that it has written, or of a refusal."""
+class TableRow(ReportedError):
+    """A table that a task has written, or its refusal: a row of `RESULT`."""
 
     index: int
     state: str
@@ -60,19 +55,6 @@ class TableRow(ToldError):
     length: int
     crc32: int
     entries: int
-
-
-class RowColumn(Protocol):
-    """Where what a key has is; see `writing_rows.ValueColumn`."""
-
-    @property
-    def schema(self) -> Description:
-        """Kind and description of the serializers."""
-        ...
-
-    def rows(self) -> ValueRows:
-        """How it comes out of the columns."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,40 +67,35 @@ class Place:
     parallelism: int
 
     def named(self, uid: str, state: str, index: int) -> str:
-        """A name that no other attempt uses."""
-        whole = table_name(uid, state, index)
-        return f"{whole.removesuffix('.parquet')}-{secrets.token_hex(4)}.parquet"
+        """Return a name that no other attempt uses."""
+        name = table_name(uid, state, index)
+        return f"{name.removesuffix('.parquet')}-{secrets.token_hex(4)}.parquet"
+
+    def table_info(self, state: str, schema: Description, key: Description | None, index: int) -> TableInfo:
+        """Return the head of one subtask's table."""
+        groups = key_group_range(self.max_parallelism, self.parallelism, index)
+        return new_table_info(state, schema, key, self.max_parallelism, groups)
 
 
 @dataclass(frozen=True, slots=True)
 class TableTask:
-    """The table of one state, and of the stamps beside it; picklable.
-
-    Attributes:
-        outputs: name of a state (`canonical.layout.TIMERS` for timers) to where what a key has is.
-        distinct: columns beside the keys that tell rows of one key apart.
-    """
+    """The table of one state, and the table of its last-access times; picklable."""
 
     uid: str
-    outputs: Mapping[str, RowColumn]
+    outputs: Mapping[str, RowColumn]  # by name of the state; `table_layout.TIMERS` for timers
     keys: Sequence[str]
     key_types: Sequence[pa.DataType]
-    distinct: Sequence[str]
+    distinct: Sequence[str]  # columns besides the keys that distinguish rows of one key
     place: Place
-
-    @property
-    def shown(self) -> str:
-        """For messages."""
-        state = list(self.outputs)[-1]
-        what = "timers" if state == TIMERS else f"state {state!r}"
-        return f"{what} of operator {self.uid!r}"
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """For `DataFrame.mapInArrow`: gives one row for each table where there are entries, or an error."""
         filled = (batch for batch in batches if batch.num_rows)
         first = next(filled, None)
         if first is not None:
-            yield result_of(lambda: self._written(first, filled), self.shown)
+            state = list(self.outputs)[-1]
+            what = "timers" if state == TIMERS else f"state {state!r}"
+            yield result_of(lambda: self._written(first, filled), f"{what} of operator {self.uid!r}")
 
     def _written(self, first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> list[TableRow]:
         keys, place = KeyRows(self.keys, self.key_types), self.place
@@ -129,15 +106,14 @@ class TableTask:
             order = _Order(keys, place, index, self.distinct)
             tables = []
             for number, (state, column) in enumerate(self.outputs.items()):
-                values = column.rows()
-                info = table_info_of(state, values.schema, keys.description, place, index)
+                info = place.table_info(state, column.schema, keys.description, index)
                 table = TableFile(info, folder / str(number))
                 stack.callback(table.close)
-                tables.append((table, values))
+                tables.append((table, column.rows()))
             for batch in chain([first], rest):
                 columns = order.checked(batch)
-                for table, values in tables:
-                    table.writer.add_rows(columns.with_values(values.arrays(batch), table.writer.schema))
+                for table, rows_of in tables:
+                    table.writer.add_rows(columns.with_values(rows_of(batch), table.writer.schema))
             return [table.stored(place, self.uid, index, order.entries) for table, _ in tables]
 
 
@@ -149,65 +125,37 @@ class TableFile:
         self.writer = TableWriter(info, self._stream)
 
     def stored(self, place: Place, uid: str, index: int, entries: int) -> TableRow:
-        """The table is complete: store it durably; gives what is told of it."""
+        """Store the complete table durably; returns the row that reports it."""
         written = self.writer.finish()
         self._stream.close()
-        name = place.named(uid, written.info.name, index)
+        state = written.info.name
+        name = place.named(uid, state, index)
         open_disk(place.uri, place.settings).create(name, FileParts(self._path))
-        return TableRow(
-            index=index,
-            state=written.info.name,
-            file=name,
-            length=written.length,
-            crc32=written.crc32,
-            entries=entries,
-        )
+        length, crc32 = written.length, written.crc32
+        return TableRow(index=index, state=state, file=name, length=length, crc32=crc32, entries=entries)
 
     def close(self) -> None:
-        """Let go of it."""
+        """Release the file; the row that was returned stays valid."""
         self.writer.close()
         self._stream.close()
 
 
-def table_info_of(
-    state: str, schema: Description, key: Description | None, place: Place, index: int
-) -> TableInfo:
-    """What the file of one subtask's table says of itself."""
-    first, last = key_group_range(place.max_parallelism, place.parallelism, index)
-    return TableInfo(
-        format=VERSION,
-        name=state,
-        kind=text_in(schema, "kind"),
-        rows_are=row_of(schema),
-        schema=schema,
-        key_schema=KEY_SERIALIZER.describe(),
-        key=key,
-        max_parallelism=place.max_parallelism,
-        first_group=first,
-        last_group=last,
-    )
-
-
 def result_of(work: Callable[[], Sequence[TableRow]], what: str) -> pa.RecordBatch:
-    """What a task gives back of its work: a row of :data:`RESULT`; errors of ours are told in it.
-
-    An exception would be told by Spark as pages of text, after the task was tried several times.
-    """
+    """Return the rows of a task's work, or its error as a row; `what` it worked on begins the message."""
     try:
-        return pa.RecordBatch.from_pylist(work(), schema=_RESULT_TYPES)
+        return RESULT.batch(work())
     except HeadgateError as error:
-        told = {"error": type(error).__name__, "text": f"{what}: {error}"}
-        return pa.RecordBatch.from_pylist([told], schema=_RESULT_TYPES)
+        return RESULT.error(error, f"{what}: ")
 
 
 class _Checked(NamedTuple):
-    """The key columns of one batch, found in order."""
+    """The key columns of one batch, whose order was checked."""
 
     groups: NDArray[np.int32]
     key: pa.Array
 
-    def with_values(self, found: tuple[Sizes | None, list[pa.Array]], schema: pa.Schema) -> pa.RecordBatch:
-        """A batch of the table: each key as often as what it has takes rows."""
+    def with_values(self, found: Rows, schema: pa.Schema) -> pa.RecordBatch:
+        """Return a batch of the table: each key once for each row that its values take."""
         sizes, values = found
         groups, key = self
         if sizes is not None:
@@ -218,7 +166,7 @@ class _Checked(NamedTuple):
 
 
 class _Order:
-    """Watches that rows come by key group, and each key once."""
+    """Checks that rows come by key group, and each key once."""
 
     def __init__(self, keys: KeyRows, place: Place, index: int, distinct: Sequence[str]) -> None:
         self._keys, self._max_parallelism = keys, place.max_parallelism
@@ -236,7 +184,7 @@ class _Order:
         return _Checked(groups, self._keys.array(columns))
 
     def _check_order(self, groups: NDArray[np.int32]) -> None:
-        """What Spark has sorted by is what the program that restores will look for."""
+        """The key groups that Spark has sorted by must be those that the restore will look for."""
         first, last = int(groups[0]), int(groups[-1])
         if first < self._last_group or last > self._range[1] or (np.diff(groups) < 0).any():
             raise InternalError(
@@ -246,16 +194,11 @@ class _Order:
         self._last_group = last
 
     def _check_distinct(self, columns: list[pa.Array]) -> None:
-        joined = (
-            [pa.concat_arrays([last, column]) for last, column in zip(self._last, columns, strict=True)]
-            if self._last
-            else columns
-        )
+        joined = columns
+        if self._last:
+            joined = [pa.concat_arrays(pair) for pair in zip(self._last, columns, strict=True)]
         self._last = [column.slice(len(column) - 1) for column in columns]
-        same = _adjacent_equal(joined[0])
-        for column in joined[1:]:
-            same = pc.and_(same, _adjacent_equal(column))
-        place = pc.index(same, pa.scalar(True)).as_py()
+        place = pc.index(reduce(pc.and_, map(_adjacent_equal, joined)), pa.scalar(True)).as_py()
         if place < 0:
             return
         key = [column[place].as_py() for column in joined[: len(columns) - len(self._distinct)]]
@@ -270,3 +213,76 @@ class _Order:
 
 def _adjacent_equal(column: pa.Array) -> pa.BooleanArray:
     return pc.equal(column.slice(1), column.slice(0, len(column) - 1))
+
+
+# -- transforms
+
+
+@dataclass(frozen=True, slots=True)
+class Transform:
+    """A function from old to new values of one state, and the state's declaration before and after it."""
+
+    function: Convert
+    before: StateDescriptor
+    after: StateDescriptor
+
+
+@dataclass(frozen=True, slots=True)
+class TransformTask:
+    """The tables of one state, one task for each; picklable."""
+
+    uid: str
+    transform: Transform
+    source: str
+    tables: dict[int, tuple[tuple[int, int], StateTable]]
+    place: Place
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """For `DataFrame.mapInArrow` over rows with the indexes of subtasks."""
+        shown = f"state {self.transform.before.name!r} of operator {self.uid!r}"
+        for batch in batches:
+            for index in batch.column(0).to_pylist():
+                yield result_of(partial(self._written, index), shown)
+
+    def _written(self, index: int) -> list[TableRow]:
+        name = self.transform.after.name
+        new = target_of(self.transform.after)
+        parts = self._parts(index, new)
+        first = next(parts)
+        info = self.place.table_info(name, new.schema, key_description(first.keys[0]), index)
+        with tempfile.TemporaryDirectory(prefix="headgate-table-") as folder:
+            table, entries = TableFile(info, Path(folder) / "table"), len(first.keys)
+            try:
+                table.writer.add(first)
+                for part in parts:
+                    table.writer.add(part)
+                    entries += len(part.keys)
+                return [table.stored(self.place, self.uid, index, entries)]
+            finally:
+                table.close()
+
+    def _parts(self, index: int, new: Target) -> Iterator[Entries]:
+        groups, table = self.tables[index]
+        old = target_of(self.transform.before)
+        keyed = KeyedStateHandle(*groups, Inline(b""), table.length, tables=[table])
+        disk = open_disk(self.source, self.place.settings)
+        declared = DeclaredValues({table.name: old})
+        for chunk in stored_chunks(DiskFiles(disk), keyed, declared, self.place.max_parallelism):
+            values = [self._new(key, value) for key, value in zip(chunk.keys, chunk.values, strict=True)]
+            group = key_group(chunk.keys[0], self.place.max_parallelism)
+            yield Entries(group, chunk.keys, _plain(new, values), chunk.size)
+
+    def _new(self, key: Hashable, value: Any) -> Any:
+        try:
+            return self.transform.function(value)
+        except Exception as error:  # the user's code raises whatever it likes
+            raise UsageError(
+                f"the function raised {type(error).__name__} for key {shortened(key)}: {error}"
+            ) from error
+
+
+def _plain(target: Target, values: list[Any]) -> list[Any]:
+    if row_of(target.schema) == BYTES:
+        return [target.serializer.encode_many([value]) for value in values]
+    stored = target.serializer.encode_checked(values)
+    return open_batch(stored_type(target.schema), stored, len(values))

@@ -1,0 +1,61 @@
+"""Records in flight of an unaligned checkpoint, batch by batch, without the classes of the program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from headgate.checkpoint.data_files import read_handle
+from headgate.common.plain_data import Description
+from headgate.common.ports import Disk
+from headgate.records.arrow_batch import ArrowBatch
+from headgate.records.row_batch import RowBatch
+from headgate.runtime.protocol.element_codec import ElementCodec
+from headgate.runtime.worker.in_flight.channels import PartReader
+from headgate.serde.serializer import Buffer
+from headgate.state.snapshots import InFlightStream
+from headgate.state.stored.values import PlainSerializer
+
+
+class Described(NamedTuple):
+    """A record of the class that its stream declares, as the plain value of its description."""
+
+    plain: Any
+
+
+class Records(NamedTuple):
+    """Some records of a stream, in order: each a :class:`Described`, or a plain value of Python."""
+
+    records: list[Any]
+    timestamps: list[int] | None
+    groups: list[int] | None
+
+
+class _Marking(PlainSerializer[Described]):
+    """Marks records of the described type; the same stream may hold others."""
+
+    def decode_many(self, data: Buffer, count: int) -> list[Described]:
+        return list(map(Described, super().decode_many(data, count)))
+
+
+class _DescribedCodec(ElementCodec):
+    """A codec that knows a type of records by its stored description alone."""
+
+    def __init__(self, described: Description) -> None:
+        super().__init__()
+        self._typed = _Marking(described)
+
+
+def records_in_flight(disk: Disk, stream: InFlightStream, max_parallelism: int) -> Iterator[Records]:
+    """The records of one channel."""
+    codec = ElementCodec() if stream.record_type is None else _DescribedCodec(stream.record_type)
+    reader = PartReader(lambda _: codec, partial(read_handle, disk), max_parallelism)
+    for part in stream.parts:
+        for batch, groups in reader.elements(stream, part):
+            if isinstance(batch, RowBatch | ArrowBatch) and len(batch):
+                rows = list(batch.records) if isinstance(batch, RowBatch) else batch.columns.to_pylist()
+                times = None if batch.timestamps is None else np.asarray(batch.timestamps).tolist()
+                yield Records(rows, times, None if groups is None else groups.tolist())
