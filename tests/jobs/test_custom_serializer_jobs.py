@@ -20,7 +20,7 @@ WORDS = ["ant", "bee", "cow", "bee"] * 50
 STOP = 100
 """How many words of each split the first program has counted when it stops."""
 
-DOC = Path(__file__).parents[2] / "docs" / "custom-serializers.md"
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 class CountSerializer(hg.TypeSerializer[int]):
@@ -162,9 +162,10 @@ def test_a_class_that_could_not_be_found_again_is_refused_before_anything_runs(t
 def version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], ModuleType]:
     """Installs a version of the module of the documentation, in place of the other one."""
     monkeypatch.syspath_prepend(tmp_path)
-    blocks = dict(
-        enumerate(re.findall(r"```python readings\.py.*?\n(.*?)```", DOC.read_text(), re.DOTALL), 1)
+    pages = "".join(
+        (DOCS / f"{name}.md").read_text() for name in ("custom-serializers", "serializer-versions")
     )
+    blocks = dict(enumerate(re.findall(r"```python readings\.py.*?\n(.*?)```", pages, re.DOTALL), 1))
     assert sorted(blocks) == [1, 2]
 
     def installed(number: int) -> ModuleType:

@@ -115,7 +115,7 @@ def test_a_command_of_ones_own() -> None:
         ran = CliRunner().invoke(app, ["subtasks", "--parallelism", "3"])
         assert (ran.exit_code, ran.output) == (0, "3 subtasks\n")
         assert CliRunner().invoke(app, ["subtasks", "--parallelism", "0"]).exit_code == 2
-        assert "Tell how many subtasks an operator has" in CliRunner().invoke(app, ["--help"]).output
+        assert "Print how many subtasks an operator has" in CliRunner().invoke(app, ["--help"]).output
     finally:
         app.registered_commands[:] = commands
 

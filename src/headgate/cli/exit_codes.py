@@ -1,6 +1,6 @@
 """How the command ends: exit codes for scripts, and what is said of an error to a person.
 
-`docs/cli.md` lists the codes.
+`docs/cli-output.md` lists the codes.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ END_EVENTS: Final = frozenset({"finished", "failed", "cancelled"})
 
 
 class Facts(TypedDict, total=False):
-    """What an event carries; `docs/cli.md` says which event has which facts."""
+    """What an event carries; `docs/cli-output.md` lists the facts of each event."""
 
     time_ms: int
     job: str | None
@@ -43,7 +43,7 @@ class Display(Protocol):
     """Shows events; called by one thread."""
 
     def show(self, event: str, facts: Facts) -> None:
-        """Show that something happened; `docs/cli.md` lists events and facts."""
+        """Show that something happened; `docs/cli-output.md` lists events and facts."""
 
 
 def sentence(event: str, facts: Facts) -> str | None:

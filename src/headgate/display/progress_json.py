@@ -1,6 +1,6 @@
 """A job for machines: one JSON object per event and line, on a standard output that holds nothing else.
 
-`docs/cli.md` describes the lines. Fields may be added to them; none is renamed or removed.
+`docs/cli-output.md` describes the lines. Fields may be added to them; none is renamed or removed.
 """
 
 from __future__ import annotations

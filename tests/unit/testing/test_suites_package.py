@@ -42,7 +42,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_guide_is_true(folder: Path) -> None:
     """The serializer of the other page passes its tests, in both versions, and the upgrade is as it says."""
-    versions = [text for title, text in blocks("custom-serializers.md") if title.startswith("readings.py")]
+    pages = blocks("custom-serializers.md") + blocks("serializer-versions.md")
+    versions = [text for title, text in pages if title.startswith("readings.py")]
     first = versions[0]
     guide = dict(blocks("testing-serializers.md"))
     module(folder, "readings", first)

@@ -1,6 +1,6 @@
 """The scenarios of class loading under their ids: each with the checks of our programs that show it.
 
-`docs/user-code.md` has the table of all scenarios, also of those that need real packages or Spark.
+`docs/user-code-tests.md` has the table of all scenarios, also of those that need real packages or Spark.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The page about user code is complete, its options are those there are, and every test it names exists."""
+"""The pages about user code are complete, their options are those there are, and every named test exists."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from headgate.common.settings.loader_options import LOADER_OPTIONS
 
 TESTS = Path(__file__).parents[2]
 FOLDERS = (TESTS / "unit" / "usercode", TESTS / "integration" / "usercode", TESTS / "jobs")
-PAGE = (TESTS.parent / "docs" / "user-code.md").read_text(encoding="utf-8")
+PAGES = (TESTS.parent / "docs" / name for name in ("user-code.md", "user-code-tests.md"))
+PAGE = "".join(page.read_text(encoding="utf-8") for page in PAGES)
 SCENARIOS = ["sJ1", "sJ3", *(str(number) for number in range(1, 26))]
 IDS_IN = {"test_scenario": "test_scenarios.py", "test_real_scenario": "test_real_packages.py"}
 

@@ -46,8 +46,8 @@ class Looks(Generic[T]):
     def print(self, uid: str | None = None) -> StreamSink:
         """Have ``execute()`` print every record, as soon as it comes; after a failure some come again.
 
-        It is shown as what user code prints is, see ``docs/cli.md``: with the subtask that printed it, above
-        the line of progress.
+        It is shown as what user code prints is, see ``docs/cli-output.md``: with the subtask that printed it,
+        above the line of progress.
 
         Args:
             uid: names the sink on its lines.
