@@ -219,7 +219,7 @@ def _inspected(
         functions = _functions(request["rekey"], plan)
         snapshot = request["snapshot"]
         metadata = open_checkpoint(snapshot)[1]
-        change = _Migration(
+        change = Migration(
             metadata, plan, functions, request["max_parallelism"], request["allow_non_restored"]
         )
         engine = engine_of(request, metadata, config)
@@ -271,7 +271,7 @@ _LISTS_OF: Final[Mapping[str, type[Node]]] = {SPLITS: SourceNode, WRITER: SinkNo
 """Name of a list -> the only kind of operator that it is stored of."""
 
 
-class _Migration(Change):
+class Migration(Change):
     """A rewriting to what a program declares; `drop`: what it does not declare is left behind."""
 
     def __init__(
@@ -298,6 +298,7 @@ class _Migration(Change):
         check_receivers(plan, metadata)
 
     def keeps(self, uid: str) -> bool:
+        """See `rewriting.Change`."""
         return uid in self._nodes
 
     def part(self, state: OperatorSubtaskState) -> OperatorSubtaskState:
@@ -313,12 +314,15 @@ class _Migration(Change):
         return msgspec.structs.replace(state, keyed=keyed, list_state=lists, committables=prepared)
 
     def splits(self, uid: str) -> bool:
+        """See `rewriting.Change`."""
         return isinstance(self._nodes.get(uid), SourceNode)
 
     def values(self, uid: str) -> DeclaredValues:
+        """See `rewriting.Change`."""
         return DeclaredValues(self._targets.get(uid, {}), self._drop)
 
     def rekey(self, uid: str) -> Rekey | None:
+        """See `rewriting.Change`."""
         return self._rekey.get(uid)
 
     def operator_state(
@@ -334,6 +338,7 @@ class _Migration(Change):
         return backend.snapshot_sync().store(write)
 
     def state_types(self, uid: str, stored: StateTypes) -> StateTypes:
+        """See `rewriting.Change`."""
         keyed = self._targets.get(uid, {})
         types = {name: target.schema for name, target in keyed.items() if name not in TIMER_SECTIONS}
         return types | OperatorStateBackend(self._declared(uid)).state_types()
