@@ -15,8 +15,8 @@ from headgate.checkpoint.store.entries import Completed
 from headgate.checkpoint.store.log import CompletedCheckpointLog
 from headgate.common.ids import CheckpointId
 from headgate.common.layered import LayeredTable
-from headgate.core.alignment.aligned_handler import AlignedBarrierHandler
 from headgate.core.alignment.barriers import Barrier
+from headgate.core.alignment.factory import AlignedBarrierHandler
 from headgate.core.alignment.handler import TriggerSnapshot
 from headgate.core.checkpoint.coordinator import CheckpointCoordinator
 from headgate.core.execution import JobState

@@ -354,7 +354,7 @@ class CheckpointService:
 
     def _delete_unused(self, gone: Iterable[CheckpointId], lowest: CheckpointId) -> None:
         """Delete what only checkpoints below `lowest` need; what fails is tried again with the next ones."""
-        self._doomed.update(self._shared.unregister_below(lowest).files)
+        self._doomed.update(self._shared.unregister_below(lowest))
         self._counted = {checkpoint for checkpoint in self._counted if checkpoint >= lowest}
         for checkpoint in gone:
             self._doomed.update(self.disk.list(checkpoint_folder(self.job, checkpoint)))

@@ -2,7 +2,7 @@
 
 Law: credit at the sender + frames in flight + frames queued at the receiver + credit on its way
 back = the initial credit. So a receiver that stops consuming stops its sender after `initial`
-frames, and nobody else. Control events travel without credit; they are few and small.
+frames, and no other sender. Control events travel without credit; they are few and small.
 
 Credit that is withheld is with the receiver at first: a subtask that has records of a restored
 checkpoint before it lets nothing new in, or each restart would add to what is in flight.

@@ -27,10 +27,19 @@ class JobState(Enum):
 
     @property
     def terminal(self) -> bool:
-        """Whether the job is over."""
+        """Whether the job has ended."""
         return self in (JobState.FINISHED, JobState.FAILED, JobState.CANCELLED)
 
     @property
     def ending(self) -> bool:
         """Whether the job only waits for its workers to leave."""
         return self in (JobState.FINISHING, JobState.FAILING, JobState.CANCELLING)
+
+
+class JobEnd(Enum):
+    """How a job, or this job master's part of it, ends."""
+
+    FINISHED = "finished"
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+    SUSPENDED = "suspended"  # another job master goes on with the job

@@ -28,7 +28,7 @@ class InputGate(Generic[T]):
     def __init__(self, channels: int, is_records: Callable[[T], bool]) -> None:
         self._is_records = is_records
         self._queues: list[deque[T]] = [deque() for _ in range(channels)]
-        # The line of channels that may be read; ordered, and any of them leaves it in constant time.
+        # The channels that may be read, in their turns; any of them is removed in constant time.
         self._ready: OrderedDict[int, None] = OrderedDict()
         self._blocked: set[int] = set()
         self._silent = set(range(channels))
@@ -43,8 +43,8 @@ class InputGate(Generic[T]):
             self._silent.discard(channel)
             if not self._silent:
                 # A stable sort: among equals the order of arrival stays.
-                line = sorted(self._ready, key=lambda c: self._is_records(self._queues[c][0]))
-                self._ready = OrderedDict.fromkeys(line)
+                ready = sorted(self._ready, key=lambda c: self._is_records(self._queues[c][0]))
+                self._ready = OrderedDict.fromkeys(ready)
 
     @property
     def available(self) -> bool:
@@ -54,7 +54,7 @@ class InputGate(Generic[T]):
     def poll(self, wanted: Callable[[T], bool] | None = None) -> tuple[int, T] | None:
         """The next element and its channel; None when nothing may be read.
 
-        With `wanted` only an element for which it holds is read; other channels keep their places in line.
+        With `wanted` only an element for which it holds is read; other channels keep their places.
         """
         if not self.available:
             return None

@@ -25,7 +25,7 @@ class LeadershipState(Enum):
 
 
 class LeadershipEvent(Enum):
-    """What it hears of it."""
+    """What it learns about its right."""
 
     GRANTED = "granted"
     RENEWED = "renewed"
@@ -56,12 +56,10 @@ LEADERSHIP_MOVES: Final[Mapping[tuple[LeadershipState, LeadershipEvent], Leaders
 
 
 class LeadershipTerm:
-    """From candidacy to the end of one leadership.
+    """From candidacy to the end of one leadership; commits stop `margin_ms` before the end of the lease.
 
-    Args:
-        margin_ms: how long before that commits stop.
-        regains: whether a driver whose lease is over may lead again, by a new grant, as long as it has not
-            heard of another leader; otherwise the term ends with the lease.
+    With `regains` a driver whose lease has ended may lead again, by a new grant, as long as it has not heard
+    of another leader; otherwise the term ends with the lease.
 
     Example:
         >>> term = LeadershipTerm("streaks", lease_ms=9_000, margin_ms=3_000)
@@ -101,12 +99,9 @@ class LeadershipTerm:
         return self._machine.history
 
     def granted(self, sent_ms: int, now_ms: int) -> bool:
-        """The election is won, for the first time or again.
+        """The election is won, for the first time or again, by a request that was sent at `sent_ms`.
 
-        `sent_ms` is when the request that won it was sent.
-
-        Returns:
-            False when the answer took longer than the lease and proves nothing any more.
+        Gives False when the answer took longer than the lease and proves nothing any more.
         """
         if now_ms >= sent_ms + self._lease_ms or not self._machine.can(_E.GRANTED):
             return False
@@ -128,7 +123,7 @@ class LeadershipTerm:
             self._machine.move(_E.SUSPENDED, why or f"at {now_ms}")
 
     def expired(self, why: str = "") -> bool:
-        """Somebody else leads, or may; True when that ends this term now."""
+        """Another driver leads, or may; True when that ends this term now."""
         if not self._machine.can(_E.EXPIRED):
             return False
         self._machine.move(_E.EXPIRED, why)
@@ -149,7 +144,7 @@ class LeadershipTerm:
         return self.expired(f"by time at {now_ms}")
 
     def may_commit(self, now_ms: int) -> bool:
-        """Whether a commit that begins now begins well before anybody else can lead."""
+        """Whether a commit that begins now begins well before another driver can lead."""
         leads = self._machine.state is LeadershipState.LEADER
         return leads and now_ms + self._margin_ms < self._deadline_ms
 

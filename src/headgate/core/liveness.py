@@ -20,17 +20,11 @@ W = TypeVar("W", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class LivenessReport(Generic[W]):
-    """What changed since the last check; each finding is reported once.
+    """What changed since the last check; each finding is reported once."""
 
-    Attributes:
-        lapsed: workers not heard of for the timeout; they are watched no longer.
-        stuck: workers that beat but whose loop stands still, with how long it has, in ms.
-        recovered: workers reported as stuck whose loop moves again.
-    """
-
-    lapsed: tuple[W, ...] = ()
-    stuck: tuple[tuple[W, int], ...] = ()
-    recovered: tuple[W, ...] = ()
+    lapsed: tuple[W, ...] = ()  # workers not heard of for the timeout; they are watched no longer
+    stuck: tuple[tuple[W, int], ...] = ()  # worker whose loop stands still, and for how many ms
+    recovered: tuple[W, ...] = ()  # workers reported as stuck whose loop moves again
 
 
 @dataclass(slots=True)
@@ -42,10 +36,7 @@ class _Watch:
 
 
 class HeartbeatMonitor(Generic[W]):
-    """The driver's side.
-
-    Args:
-        stuck_ms: standstill of a loop after which its worker is reported; None to never report.
+    """The driver's side; workers whose loop stands still for `stuck_ms` are reported, too.
 
     Example:
         >>> monitor = HeartbeatMonitor(timeout_ms=10_000, stuck_ms=3_000)
@@ -63,8 +54,7 @@ class HeartbeatMonitor(Generic[W]):
             raise ConfigError(
                 f"the limit for a loop that stands still is {stuck_ms} ms; expected at least 1 ms"
             )
-        self._timeout_ms = timeout_ms
-        self._stuck_ms = stuck_ms
+        self._timeout_ms, self._stuck_ms = timeout_ms, stuck_ms
         self._watched: dict[W, _Watch] = {}
 
     @property
@@ -83,12 +73,9 @@ class HeartbeatMonitor(Generic[W]):
         self._watched.pop(worker, None)
 
     def beat(self, worker: W, progress: int, now_ms: int) -> bool:
-        """A heartbeat came.
+        """A heartbeat came; False when its worker lapsed or was replaced, and must not get an answer.
 
-        `progress` is the loop's stamp; any change means that it moved, and idle rounds count as moves.
-
-        Returns:
-            False when the worker is not watched (it lapsed or was replaced) and must not get an answer.
+        Any change of `progress` means that the loop moved; idle rounds count as moves.
         """
         watch = self._watched.get(worker)
         if watch is None:
@@ -116,7 +103,7 @@ class HeartbeatMonitor(Generic[W]):
         return LivenessReport(lapsed, tuple(stuck), tuple(recovered))
 
     def next_wakeup(self) -> int | None:
-        """When :meth:`check` can next have news (monotonic ms); None when nobody is watched."""
+        """When :meth:`check` can next have news (monotonic ms); None when no worker is watched."""
         times = [watch.heard_ms + self._timeout_ms for watch in self._watched.values()]
         if self._stuck_ms is not None:
             times += [w.moved_ms + self._stuck_ms for w in self._watched.values() if not w.reported_stuck]
@@ -125,17 +112,13 @@ class HeartbeatMonitor(Generic[W]):
     def describe(self, now_ms: int) -> tuple[Hashable, ...]:
         """Who is watched and since when, counted from `now_ms`, as plain values."""
         return tuple(
-            (worker, watch.heard_ms - now_ms, watch.moved_ms - now_ms, watch.progress, watch.reported_stuck)
-            for worker, watch in self._watched.items()
+            (worker, w.heard_ms - now_ms, w.moved_ms - now_ms, w.progress, w.reported_stuck)
+            for worker, w in self._watched.items()
         )
 
 
 class Lease:
-    """The worker's side: until when it may act.
-
-    Args:
-        length_ms: must be shorter than the driver's heartbeat timeout.
-        now_ms: when the worker registered; the first lease runs from here.
+    """The worker's side: until when it may act; the first lease runs from its registration.
 
     Example:
         >>> lease = Lease(length_ms=8_000, now_ms=0)
@@ -148,9 +131,7 @@ class Lease:
     def __init__(self, length_ms: int, now_ms: int) -> None:
         if length_ms < 1:
             raise ConfigError(f"headgate.lease is {length_ms} ms; expected at least 1 ms")
-        self._length_ms = length_ms
-        self._expires_ms = now_ms + length_ms
-        self._lost = False
+        self._length_ms, self._expires_ms, self._lost = length_ms, now_ms + length_ms, False
 
     def renewed(self, sent_ms: int) -> None:
         """The driver answered the beat that was sent at `sent_ms`; a late answer never shortens the lease."""

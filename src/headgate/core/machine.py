@@ -1,6 +1,6 @@
-"""The idiom of the pure core: a table of legal moves, and the story so far attached to every illegal one.
+"""The idiom of the pure core: a table of legal moves, and the trace attached to every illegal one.
 
-Not a framework. A machine that needs more than "may this happen now?" keeps its other facts beside
+Not a framework. A machine that needs more than "may this happen now?" keeps its other facts next to
 its :class:`Machine` and returns effects from its own methods.
 """
 
@@ -18,10 +18,7 @@ EventT = TypeVar("EventT", bound=Enum)
 
 
 class Machine(Generic[StateT, EventT]):
-    """A current state, the moves that may change it, and the last moves made.
-
-    Args:
-        moves: (state, event) -> next state; what is not listed must not happen.
+    """A current state, the `moves` that may change it (nothing else must happen), and the last moves made.
 
     Example:
         >>> class Door(Enum):
@@ -46,9 +43,7 @@ class Machine(Generic[StateT, EventT]):
         moves: Mapping[tuple[StateT, EventT], StateT],
         history_max: int = 32,
     ) -> None:
-        self.name = name
-        self._state = initial
-        self._moves = moves
+        self.name, self._state, self._moves = name, initial, moves
         self._history: deque[str] = deque(maxlen=history_max)
 
     @property

@@ -24,12 +24,7 @@ from headgate.common.errors import InternalError
 
 
 class Distributed(Protocol):
-    """One state of one old subtask.
-
-    Attributes:
-        first: the first one that is meant.
-        stop: behind the last one that is meant; None: all from `first` on.
-    """
+    """One state of one old subtask; the elements from `first` to before `stop`, if it is set, are meant."""
 
     @property
     def name(self) -> str: ...  # noqa: D102
@@ -48,12 +43,7 @@ H = TypeVar("H", bound=Distributed)
 
 @dataclass(frozen=True, slots=True)
 class Share(Generic[H]):
-    """Some consecutive elements of a state of one old subtask.
-
-    Attributes:
-        first: the first element, counted from the beginning of what is stored.
-        stop: behind the last one.
-    """
+    """Some consecutive elements of a state of one old subtask, counted in what is stored, without `stop`."""
 
     held: H
     first: int
@@ -71,70 +61,59 @@ def redistribute(old: Sequence[Sequence[H]], parallelism: int) -> list[list[Shar
     """
     new: list[list[Share[H]]] = [[] for _ in range(parallelism)]
     begin = 0
-    for _, by_subtask in _of_mode(old, "split"):
+    for by_subtask in _of_mode(old, "split"):
         if parallelism == len(old):
             _keep(by_subtask, new)
         else:
             begin = _split([held for held in by_subtask if held is not None], new, begin)
-    for _, by_subtask in _of_mode(old, "union"):
-        everything = [_whole(held) for held in by_subtask if held is not None]
+    for by_subtask in _of_mode(old, "union"):
+        everything = [_all_of(held) for held in by_subtask if held is not None]
         for mine in new:
             mine.extend(everything)
-    for _, by_subtask in _of_mode(old, "broadcast"):
+    for by_subtask in _of_mode(old, "broadcast"):
         reported = [held for held in by_subtask if held is not None]
         for index, mine in enumerate(new):
-            mine.append(_whole(reported[index % len(reported)]))
+            mine.append(_all_of(reported[index % len(reported)]))
     _refuse_other_modes(old)
     return new
 
 
-def _of_mode(old: Sequence[Sequence[H]], mode: str) -> Iterator[tuple[str, list[H | None]]]:
-    """Name and what each old subtask has of it, for every state of a mode, by name."""
+def _of_mode(old: Sequence[Sequence[H]], mode: str) -> Iterator[list[H | None]]:
+    """What each old subtask has of every state of a mode, by name."""
     names = sorted({held.name for states in old for held in states if held.mode == mode})
     for name in names:
-        yield name, [next((held for held in states if held.name == name), None) for states in old]
+        yield [next((held for held in states if held.name == name), None) for states in old]
 
 
 def _keep(by_subtask: Sequence[H | None], new: list[list[Share[H]]]) -> None:
     for held, mine in zip(by_subtask, new, strict=True):
         if held is not None:
-            mine.append(_whole(held))
+            mine.append(_all_of(held))
 
 
 def _split(parts: Sequence[H], new: list[list[Share[H]]], begin: int) -> int:
     """Deal the elements out from subtask `begin` on; gives where the next name begins."""
-    count = len(new)
-    fraction, remainder = divmod(sum(_length(held) for held in parts), count)
-    rest = _Rest([_whole(held) for held in parts])
+    count, rest = len(new), [_all_of(held) for held in reversed(parts)]
+    fraction, remainder = divmod(sum(share.stop - share.first for share in rest), count)
     for place in range(count):
-        new[(begin + place) % count].extend(rest.take(fraction + (place < remainder)))
+        new[(begin + place) % count].extend(_taken(rest, fraction + (place < remainder)))
     return (begin + remainder) % count
 
 
-class _Rest(Generic[H]):
-    """What is not dealt out yet."""
-
-    def __init__(self, shares: list[Share[H]]) -> None:
-        self._shares = shares[::-1]
-
-    def take(self, count: int) -> Iterator[Share[H]]:
-        """The next `count` elements."""
-        while count:
-            share = self._shares.pop()
-            stop = min(share.stop, share.first + count)
-            if stop < share.stop:
-                self._shares.append(Share(share.held, stop, share.stop))
-            if stop > share.first:
-                yield Share(share.held, share.first, stop)
-            count -= stop - share.first
+def _taken(rest: list[Share[H]], count: int) -> Iterator[Share[H]]:
+    """The next `count` elements of what is not dealt out yet, which lies in reversed order."""
+    while count:
+        share = rest.pop()
+        stop = min(share.stop, share.first + count)
+        if stop < share.stop:
+            rest.append(Share(share.held, stop, share.stop))
+        if stop > share.first:
+            yield Share(share.held, share.first, stop)
+        count -= stop - share.first
 
 
-def _whole(held: H) -> Share[H]:
+def _all_of(held: H) -> Share[H]:
     return Share(held, held.first, held.count if held.stop is None else held.stop)
-
-
-def _length(held: Distributed) -> int:
-    return (held.count if held.stop is None else held.stop) - held.first
 
 
 def _refuse_other_modes(old: Sequence[Sequence[Distributed]]) -> None:

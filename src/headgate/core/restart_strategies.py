@@ -18,25 +18,17 @@ from typing import TypeAlias
 from headgate.common.errors import ConfigError
 from headgate.common.time import HOURS, MINUTES, SECONDS
 
-Uniform: TypeAlias = Callable[[float, float], float]
-"""Draws a number between two bounds; the only chance in this file."""
+Uniform: TypeAlias = Callable[[float, float], float]  # a random number between two bounds
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What follows from one failure.
+    """What follows from one failure."""
 
-    Attributes:
-        can_restart: False when the job has failed for good.
-        delay_ms: how long to wait, counted from this failure.
-        merged: this failure was counted with an earlier one whose restart had not begun.
-        why: one clause for logs and for the error of a job that failed for good.
-    """
-
-    can_restart: bool
-    delay_ms: int
-    merged: bool
-    why: str
+    can_restart: bool  # False when the job has failed for good
+    delay_ms: int  # how long to wait, counted from this failure
+    merged: bool  # it was counted with an earlier one whose restart had not begun
+    why: str  # one clause for logs and for the error of a job that failed for good
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +50,9 @@ class FixedDelay:
 
 @dataclass(frozen=True, slots=True)
 class FailureRate:
-    """``failure-rate``: restarts as long as failures are not too frequent.
+    """``failure-rate``: restarts as long as failures are not too frequent."""
 
-    Attributes:
-        max_failures: failures allowed within any interval.
-    """
-
-    max_failures: int = 1
+    max_failures: int = 1  # within any interval
     interval_ms: int = 1 * MINUTES
     delay_ms: int = 1 * SECONDS
 
@@ -76,21 +64,14 @@ class FailureRate:
 
 @dataclass(frozen=True, slots=True)
 class ExponentialDelay:
-    """``exponential-delay``: pauses that grow while failures follow each other closely.
-
-    Attributes:
-        multiplier: growth, above 1.
-        jitter: largest share of the pause by which it is varied, 0 to 1.
-        reset_after_ms: running this long after a restart makes the next pause the first one again.
-        attempts: restarts allowed before such a reset; None for any number.
-    """
+    """``exponential-delay``: pauses that grow while failures follow each other closely."""
 
     initial_ms: int = 1 * SECONDS
     max_ms: int = 1 * MINUTES
-    multiplier: float = 1.5
-    jitter: float = 0.1
-    reset_after_ms: int = 1 * HOURS
-    attempts: int | None = None
+    multiplier: float = 1.5  # growth, above 1
+    jitter: float = 0.1  # largest share of the pause by which it is varied, 0 to 1
+    reset_after_ms: int = 1 * HOURS  # running this long after a restart resets the pause
+    attempts: int | None = None  # restarts allowed before such a reset; None for any number
 
     def __post_init__(self) -> None:
         _at_least("exponential-delay.initial-backoff", self.initial_ms, 1)
@@ -155,7 +136,6 @@ class RestartStrategy(ABC):
         return (None if due is None or due <= now_ms else due - now_ms, *self._remembers(now_ms))
 
     def _remembers(self, now_ms: int) -> tuple[Hashable, ...]:
-        """What one kind of strategy remembers beside the scheduled restart."""
         return ()
 
 

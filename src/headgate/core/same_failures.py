@@ -1,8 +1,8 @@
-"""Whether the failure of a job is always the same one: decided here, told and acted on by the job master.
+"""Whether the failure of a job is always the same one.
 
 A failure has a fingerprint: where, which type of exception, on which line of the program. One that comes
 again and again from the same checkpoint will come once more, unless something changes. How long to try on
-is the restart strategy's business; this counts, and says when it is worth telling.
+is the restart strategy's business; this counts, and decides when to report it.
 """
 
 from __future__ import annotations
@@ -11,48 +11,31 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Final
 
-SAME_FAILURES: Final = 3
-"""So many of one kind since the same checkpoint are told."""
+SAME_FAILURES: Final = 3  # so many of one kind since the same checkpoint are reported
 
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """What two failures have in common that are the same.
+    """What two failures have in common that are the same."""
 
-    Attributes:
-        operator: name and uid; empty where it is not known.
-        kind: the exception's type.
-        line: file and line of the program, or else the text that says where.
-    """
-
-    operator: str
-    kind: str
-    line: str
+    operator: str  # name and uid; empty where it is not known
+    kind: str  # the exception's type
+    line: str  # file and line of the program, or else the text that names the place
 
 
 @dataclass(frozen=True, slots=True)
 class SameFailure:
-    """A failure that keeps coming.
-
-    Attributes:
-        fingerprint: of it.
-        times: how often it came.
-        since: the checkpoint from which all of them came; None: there was none.
-    """
+    """A failure that keeps coming."""
 
     fingerprint: Fingerprint
     times: int
-    since: int | None
+    since: int | None  # the checkpoint from which all of them came; None: there was none
 
 
 class SameFailures:
     """Counts failures by fingerprint since the newest checkpoint; one per job, kept across restarts.
 
-    Args:
-        limit: from how many on one is the same again and again.
-
-    Attributes:
-        repeating: what keeps coming at present, the latest of it; None: nothing does.
+    `repeating` is the latest failure that keeps coming.
 
     Example:
         >>> failures = SameFailures(since=4)
@@ -72,10 +55,9 @@ class SameFailures:
         self.repeating: SameFailure | None = None
 
     def on_failure(self, fingerprint: Fingerprint | None) -> bool:
-        """An attempt failed; None: nothing tells one such failure from another, so it counts for nothing.
+        """An attempt failed; whether to report it: at the limit, and whenever twice as many have come.
 
-        Returns:
-            whether it is to be told: at the limit, and whenever twice as many have come.
+        Without a fingerprint nothing distinguishes it from others, so it counts for nothing.
         """
         if fingerprint is None:
             return False

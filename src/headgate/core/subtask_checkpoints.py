@@ -1,4 +1,4 @@
-"""Which checkpoints one subtask may still draw, and which of those it drew may still be acknowledged.
+"""Which checkpoints one subtask may still take, and which of those it took may still be acknowledged.
 
 A pure machine over checkpoint ids; `docs/machines/subtask-checkpoints.md` has its table and its
 invariants. It does not decide when all barriers are there (`core.alignment` does), and it holds no
@@ -15,35 +15,24 @@ from typing import Final
 
 from headgate.common.errors import InternalError
 
-REMEMBERED_MAX: Final = 128
-"""Aborted checkpoints that are remembered until their barriers come; of more the oldest are dropped."""
-
-_SETTLED_MAX: Final = 128
-"""Checkpoints whose end is remembered, so that a second end is noticed."""
+REMEMBERED_MAX: Final = 128  # aborted checkpoints that are remembered until their barriers come
+_SETTLED_MAX: Final = 128  # checkpoints whose end is remembered, so that a second end is noticed
 
 
 class Verdict(Enum):
     """What to do about a checkpoint whose barriers are there, or that a source is to begin."""
 
-    DRAW = "draw"
-    """Broadcast the barrier and take the snapshot."""
-    CANCEL = "cancel"
-    """It was aborted before: broadcast a cancellation marker instead of the barrier."""
-    SKIP = "skip"
-    """It is not newer than the last one: do nothing."""
+    DRAW = "draw"  # broadcast the barrier and take the snapshot
+    CANCEL = "cancel"  # it was aborted before: broadcast a cancellation marker instead of the barrier
+    SKIP = "skip"  # it is not newer than the last one: do nothing
 
 
 @dataclass(frozen=True, slots=True)
 class Abort:
-    """What the end of a checkpoint means for this subtask.
+    """What the end of a checkpoint means for this subtask."""
 
-    Attributes:
-        cancel_running: whether its asynchronous part runs and must be cancelled.
-        notify_operators: whether operators may hold something of it and should hear of the abort.
-    """
-
-    cancel_running: bool
-    notify_operators: bool
+    cancel_running: bool  # its asynchronous part runs and must be cancelled
+    notify_operators: bool  # operators may hold something of it and should hear of the abort
 
 
 class SubtaskCheckpoints:
@@ -89,9 +78,9 @@ class SubtaskCheckpoints:
         """A barrier handler or a trigger wants the snapshot of `checkpoint`."""
         if checkpoint <= self._last:
             return Verdict.SKIP
-        told = checkpoint in self._remembered
+        aborted = checkpoint in self._remembered
         self._pass(checkpoint)
-        if told:
+        if aborted:
             return Verdict.CANCEL
         self._drawing, self._void = checkpoint, False
         return Verdict.DRAW
@@ -110,8 +99,7 @@ class SubtaskCheckpoints:
     def finished(self, checkpoint: int) -> bool:
         """The asynchronous part ended, with a result or an error; call it at most once after `drawn`.
 
-        Returns:
-            True: acknowledge or decline it. False: it was aborted meanwhile, release its files.
+        True: acknowledge or decline it. False: it was aborted meanwhile, release its files.
         """
         if checkpoint > self._last or checkpoint == self._drawing or checkpoint in self._settled:
             raise InternalError(f"checkpoint {checkpoint} ended without running; {self._facts()}")
@@ -121,7 +109,7 @@ class SubtaskCheckpoints:
         return wanted
 
     def aborted(self, checkpoint: int) -> Abort:
-        """The job master or a newer barrier gave `checkpoint` up; may be said more than once."""
+        """The job master or a newer barrier gave `checkpoint` up; may be reported more than once."""
         if checkpoint > self._last:
             self._remember(checkpoint)
             return Abort(cancel_running=False, notify_operators=False)
@@ -132,22 +120,16 @@ class SubtaskCheckpoints:
         return Abort(cancel_running=running, notify_operators=True)
 
     def complete(self, checkpoint: int) -> None:
-        """`checkpoint` is in the log: nothing is awaited any more of it and of older ones."""
+        """`checkpoint` is in the log: nothing of it and of older ones is waited for any more."""
         self._pass(max(checkpoint, self._last))
         self._running = {other for other in self._running if other > checkpoint}
         if self._drawing is not None and self._drawing <= checkpoint:
             self._void = True
 
     def describe(self) -> tuple[Hashable, ...]:
-        """The whole state as plain values, for stories and searches."""
-        return (
-            self._last,
-            tuple(sorted(self._remembered)),
-            tuple(sorted(self._running)),
-            self._drawing,
-            self._void,
-            tuple(self._settled),
-        )
+        """The complete state as plain values, for traces and searches."""
+        known = (tuple(sorted(self._remembered)), tuple(sorted(self._running)), tuple(self._settled))
+        return (self._last, *known, self._drawing, self._void)
 
     def _pass(self, checkpoint: int) -> None:
         # Whatever is not newer can only be skipped from now on, so there is nothing to remember of it.

@@ -9,24 +9,16 @@ from typing import Final, Generic, TypeAlias, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 
-COPIED_MAX: Final = 1_024
-"""A bucket of so many keys at most is copied as a whole: some microseconds."""
-
-DEPTH_MAX: Final = 4
-"""Snapshots that one bucket may be in at the same time before it is copied after all."""
+COPIED_MAX: Final = 1_024  # a bucket of at most so many keys is copied completely: some microseconds
+DEPTH_MAX: Final = 4  # snapshots that one bucket may be in at the same time before it is copied after all
 
 
 class LargeBucket(Generic[K]):
-    """An ordered set of keys: those that snapshots have, less the ones gone, then those added since.
+    """An ordered set of keys: those that snapshots have, less the removed ones, then those added since.
 
-    It offers what :class:`headgate.core.timers.TimerQueue` does with a bucket, and keeps its order:
-    a key that was removed and added again comes last.
-
-    Args:
-        base: the keys that a snapshot has; not changed before :meth:`settle`.
-
-    Attributes:
-        depth: how many snapshots' buckets lie above each other.
+    It offers what :class:`headgate.core.timers.TimerQueue` does with a bucket, and keeps its order: a key
+    that was removed and added again comes last. The base is what a snapshot has, and is not changed before
+    :meth:`settle`; `depth` counts the snapshots' buckets that lie above each other.
 
     Example:
         >>> held = dict.fromkeys("abc")
@@ -40,24 +32,24 @@ class LargeBucket(Generic[K]):
         (True, ['b', 'c', 'd', 'a'])
     """
 
-    __slots__ = ("_added", "_gone", "_left", "base", "depth")
+    __slots__ = ("_added", "_left", "_removed", "base", "depth")
 
     def __init__(self, base: Bucket[K]) -> None:
         self.base: Bucket[K] = base
         self.depth: int = base.depth + 1 if isinstance(base, LargeBucket) else 1
-        self._gone: set[K] = set()
+        self._removed: set[K] = set()
         self._added: OrderedDict[K, None] = OrderedDict()
         self._left = 0
 
     def __len__(self) -> int:
-        return len(self.base) - len(self._gone) + len(self._added)
+        return len(self.base) - len(self._removed) + len(self._added)
 
     def __contains__(self, key: K) -> bool:
-        return key in self._added or (key in self.base and key not in self._gone)
+        return key in self._added or (key in self.base and key not in self._removed)
 
     def __iter__(self) -> Iterator[K]:
         return chain(
-            filterfalse(self._gone.__contains__, self.base) if self._gone else self.base, self._added
+            filterfalse(self._removed.__contains__, self.base) if self._removed else self.base, self._added
         )
 
     def __setitem__(self, key: K, nothing: None) -> None:
@@ -67,27 +59,27 @@ class LargeBucket(Generic[K]):
         if key in self._added:
             del self._added[key]
         else:
-            self._gone.add(key)
+            self._removed.add(key)
 
     def settle(self, budget: int) -> bool:
         """Bring `budget` changes back into the base; True when it is the bucket again.
 
-        Call it only while no snapshot is under way. What came since the last call is done besides,
-        so it comes to an end however fast timers are set.
+        Call it only while no snapshot is being written. What came since the last call is done as well, so it
+        comes to an end however fast timers are set.
         """
         if isinstance(self.base, LargeBucket):
             if not self.base.settle(budget):
                 return False
             self.base = self.base.base
-        pending = len(self._gone) + len(self._added)
+        pending = len(self._removed) + len(self._added)
         budget += max(0, pending - self._left)
-        # What is gone goes first: a key that was added again would still be found at its old place.
-        for _ in range(min(budget, len(self._gone))):
-            del self.base[self._gone.pop()]
+        # Removals first: a key that was added again would still be found at its old place.
+        for _ in range(min(budget, len(self._removed))):
+            del self.base[self._removed.pop()]
             budget -= 1
         for _ in range(min(budget, len(self._added))):
             self.base[self._added.popitem(last=False)[0]] = None
-        self._left = len(self._gone) + len(self._added)
+        self._left = len(self._removed) + len(self._added)
         return not self._left
 
 

@@ -22,8 +22,7 @@ from headgate.core.timer_buckets import Bucket, LargeBucket, copied
 K = TypeVar("K", bound=Hashable)
 K_co = TypeVar("K_co", bound=Hashable, covariant=True)
 
-_STALE_MIN: Final = 64
-"""Deleted timestamps are swept out of the heap once there are this many, and more than live ones."""
+_STALE_MIN: Final = 64  # deleted timestamps that are swept from the heap, if they outnumber live ones
 
 
 class TimerQueue(Generic[K]):
@@ -34,11 +33,9 @@ class TimerQueue(Generic[K]):
     buckets lie in a :class:`LayeredTable`, so a snapshot has them at once; only here they are changed,
     and only what `_own` gives may be.
 
-    Attributes:
-        limit: how far the caller's time has come (the watermark in force, or the end of the segment
-            being processed). Set by the caller.
-        interrupt: set when a timer at or before `limit` is registered; the caller, which may be
-            in the middle of a batch, then fires what is due and resets it.
+    The caller sets `limit`: how far its time has come (the watermark in force, or the end of the segment
+    being processed). `interrupt` is set when a timer at or before it is registered; the caller, which may be
+    in the middle of a batch, then fires what is due and resets it.
 
     Example:
         >>> timers = TimerQueue()
@@ -80,11 +77,7 @@ class TimerQueue(Generic[K]):
         return sum(map(len, self._buckets.values()))
 
     def register(self, timestamp: int, key: K) -> bool:
-        """Add a timer.
-
-        Returns:
-            False when the key already has a timer at that timestamp.
-        """
+        """Add a timer; False when the key already has one at that timestamp."""
         bucket = self._own(timestamp)
         if bucket is None:
             check_timestamp(timestamp)
@@ -130,9 +123,9 @@ class TimerQueue(Generic[K]):
     def pop_due(self, up_to: int) -> Iterator[tuple[int, K]]:
         """Take the timers at or before `up_to` one by one, as (timestamp, key).
 
-        A timer leaves the queue when it is yielded. The caller may register and delete in between:
-        what becomes due is yielded in its place, what is deleted is not. The iteration may be put
-        aside or abandoned at any point, and another one begun; what was not yielded stays.
+        A timer leaves the queue when it is yielded. The caller may register and delete in between: what
+        becomes due is yielded in its place, what is deleted is not. The iteration may be suspended or
+        abandoned at any point, and another one begun; what was not yielded stays.
         """
         # One frame per timestamp in progress; a second one when an earlier timer was registered.
         frames: list[tuple[int, Iterator[K]]] = []
@@ -169,7 +162,7 @@ class TimerQueue(Generic[K]):
     def settle(self, budget: int) -> bool:
         """Bring back at most about `budget` of the changes since a snapshot; True when all are.
 
-        While one is under way it does nothing.
+        While a snapshot is being written it does nothing.
         """
         if not self._table.settle(budget):
             return False
@@ -182,7 +175,7 @@ class TimerQueue(Generic[K]):
         return True
 
     def frozen(self) -> tuple[list[int], list[K]]:
-        """A flat copy: timestamps and keys, side by side, not yet in order of time."""
+        """A flat copy: timestamps and keys in two lists, not yet in order of time."""
         timestamps: list[int] = []
         keys: list[K] = []
         for timestamp, bucket in self._buckets.items():
@@ -238,7 +231,7 @@ class TimersAtCut(Generic[K_co]):
                 yield from _slices_of_buckets(stamps, buckets, size)
 
     def release(self) -> None:
-        """Let go of them; more than once does no harm."""
+        """Release them; more than once does no harm."""
         self._layers = ()
         self._table.thaw(self._ticket)
 

@@ -10,11 +10,7 @@ from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
 
 
 class WatermarkValve:
-    """Watermarks per channel, and their combination.
-
-    Attributes:
-        combined: the watermark in force; never falls, also across a restore (`start`).
-    """
+    """Watermarks per channel, and `combined`, which never falls, also across a restore (`start`)."""
 
     __slots__ = ("_idle", "_marks", "combined")
 
@@ -42,7 +38,7 @@ class WatermarkValve:
         return self._combine()
 
     def idle(self, channel: int) -> int:
-        """A channel has nothing to say for a while; gives the combined watermark."""
+        """A channel will emit nothing for a while; gives the combined watermark."""
         self._idle[channel] = True
         return self._combine()
 

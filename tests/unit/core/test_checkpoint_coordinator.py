@@ -417,9 +417,9 @@ def test_wrong_words_from_the_shell_are_bugs() -> None:
     """Reports about checkpoints that are not where the shell thinks raise with the story."""
     rig = Rig()
     rig.ask()
-    with pytest.raises(InternalError, match="was told of a store of 1, not being stored"):
+    with pytest.raises(InternalError, match="got a store of 1, not being stored"):
         rig.stored(1)
-    with pytest.raises(InternalError, match="was told of a commit of 1, not stored"):
+    with pytest.raises(InternalError, match="got a commit of 1, not stored"):
         rig.committed(1)
     with pytest.raises(InternalError, match="cannot take start while running"):
         rig.core.start(AttemptId(2), [A], 0)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 from coordinator_rig import MANUAL, STOP, Rig, kinds
 from hypothesis import given
@@ -11,14 +9,13 @@ from hypothesis import strategies as st
 
 from headgate.common.errors import ConfigError, InternalError
 from headgate.common.ids import CheckpointId
-from headgate.core.checkpoint import properties as p
+from headgate.core.checkpoint import retention as r
 from headgate.core.checkpoint.effects import DiscardCompleted
-from headgate.core.checkpoint.properties import CheckpointProperties, JobEnd
 from headgate.core.checkpoint.retention import Retention
 from headgate.core.checkpoint.shared_state import SharedStateRegistry
+from headgate.core.execution import JobEnd
 
 FINISHED, CANCELLED, FAILED, SUSPENDED = JobEnd
-CASES = ("subsumed", "finished", "cancelled", "failed", "suspended")
 
 
 def ids(*numbers: int) -> tuple[CheckpointId, ...]:
@@ -26,40 +23,21 @@ def ids(*numbers: int) -> tuple[CheckpointId, ...]:
     return tuple(map(CheckpointId, numbers))
 
 
-# -- properties ----------------------------------------------------------------------------------
+# -- presets -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("preset", "discards"),
     [
-        (p.NEVER_RETAIN, CASES),
-        (p.RETAIN_ON_FAILURE, ("subsumed", "finished", "cancelled", "suspended")),
-        (p.RETAIN_ON_CANCELLATION, ("subsumed", "finished")),
-        (p.RETAIN_ALWAYS, ("subsumed",)),
-        (p.SAVEPOINT, ()),
+        (r.NEVER_RETAIN, {FINISHED, CANCELLED, FAILED, SUSPENDED}),
+        (r.RETAIN_ON_FAILURE, {FINISHED, CANCELLED, SUSPENDED}),
+        (r.RETAIN_ON_CANCELLATION, {FINISHED}),
+        (r.RETAIN_ALWAYS, set()),
     ],
 )
-def test_f34_presets(preset: CheckpointProperties, discards: tuple[str, ...]) -> None:
-    """F32, F34: each preset names the cases in which the system deletes."""
-    flags = dataclasses.asdict(preset)
-    assert tuple(case for case in CASES if flags[f"discard_{case}"]) == discards
-    assert preset.savepoint == preset.forced == (preset is p.SAVEPOINT)
-    assert preset.externalized == (preset is not p.NEVER_RETAIN)
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_f33_what_is_not_externalized_goes_in_every_case(case: str) -> None:
-    """F33: any of the five flags switched off is refused by name."""
-    with pytest.raises(InternalError, match=f"discard_{case} is False"):
-        dataclasses.replace(p.NEVER_RETAIN, **{f"discard_{case}": False})
-    assert dataclasses.replace(p.RETAIN_ON_FAILURE, **{f"discard_{case}": False}).externalized
-
-
-@pytest.mark.parametrize("end", JobEnd)
-def test_sr5_properties_decide_at_every_end(end: JobEnd) -> None:
-    """sR5: what has no flag set survives every end, what has all set survives none."""
-    assert not p.SAVEPOINT.discards_at(end)
-    assert p.NEVER_RETAIN.discards_at(end)
+def test_f34_presets(preset: r.Discards, discards: set[JobEnd]) -> None:
+    """F32, F34, sR5: each preset names the ends of a job at which the system deletes."""
+    assert preset == discards
 
 
 # -- retention -----------------------------------------------------------------------------------
@@ -86,17 +64,17 @@ def test_sr1_each_newer_one_displaces_the_oldest() -> None:
 @pytest.mark.parametrize(
     ("end", "preset", "gone"),
     [
-        (FINISHED, p.RETAIN_ON_CANCELLATION, (1, 2)),
-        (FINISHED, p.RETAIN_ALWAYS, ()),
-        (CANCELLED, p.RETAIN_ON_CANCELLATION, ()),
-        (CANCELLED, p.RETAIN_ON_FAILURE, (1, 2)),
-        (FAILED, p.RETAIN_ON_FAILURE, ()),
-        (FAILED, p.NEVER_RETAIN, (1, 2)),
-        (SUSPENDED, p.NEVER_RETAIN, ()),
+        (FINISHED, r.RETAIN_ON_CANCELLATION, (1, 2)),
+        (FINISHED, r.RETAIN_ALWAYS, ()),
+        (CANCELLED, r.RETAIN_ON_CANCELLATION, ()),
+        (CANCELLED, r.RETAIN_ON_FAILURE, (1, 2)),
+        (FAILED, r.RETAIN_ON_FAILURE, ()),
+        (FAILED, r.NEVER_RETAIN, (1, 2)),
+        (SUSPENDED, r.NEVER_RETAIN, ()),
     ],
 )
-def test_f37_the_end_of_the_job(end: JobEnd, preset: CheckpointProperties, gone: tuple[int, ...]) -> None:
-    """F37: a job that ended discards as its properties say, one that is handed on keeps everything."""
+def test_f37_the_end_of_the_job(end: JobEnd, preset: r.Discards, gone: tuple[int, ...]) -> None:
+    """F37: a job that ended discards as its settings say, one that is handed on keeps everything."""
     kept = Retention(5, ids(1, 2))
     assert kept.end(end, preset) == gone
     assert kept.completed == tuple(n for n in (1, 2) if n not in gone)
@@ -105,13 +83,13 @@ def test_f37_the_end_of_the_job(end: JobEnd, preset: CheckpointProperties, gone:
 def test_f37_savepoints_survive_every_end() -> None:
     """What the job was stopped with is the user's, and stays with its log entry."""
     kept = Retention(5, ids(1, 2, 3), unowned=ids(3))
-    assert kept.end(FINISHED, p.NEVER_RETAIN) == (1, 2)
+    assert kept.end(FINISHED, r.NEVER_RETAIN) == (1, 2)
     assert kept.completed == (3,)
 
 
 def test_f37_the_coordinator_tells_what_goes() -> None:
-    """Ending aborts what is pending, discards what the properties say, and can be repeated."""
-    rig = Rig(retention=p.RETAIN_ON_FAILURE)
+    """Ending aborts what is pending, discards what the settings say, and can be repeated."""
+    rig = Rig(retention=r.RETAIN_ON_FAILURE)
     rig.ask()
     rig.complete(1)
     rig.ask(ticket=1)
@@ -123,7 +101,7 @@ def test_f37_the_coordinator_tells_what_goes() -> None:
 
 def test_f37_after_a_stop_only_the_savepoint_is_left() -> None:
     """A job that was stopped has finished: its checkpoints go, its savepoint does not."""
-    rig = Rig(retention=p.RETAIN_ON_CANCELLATION)
+    rig = Rig(retention=r.RETAIN_ON_CANCELLATION)
     rig.ask(MANUAL)
     rig.complete(1)
     rig.ask(STOP)
@@ -169,30 +147,9 @@ def test_sr5_files_of_one_checkpoint_go_with_it() -> None:
     """sR5: two files used by checkpoint 0 only; below 1 both are dropped."""
     registry = SharedStateRegistry()
     registry.register(CheckpointId(0), ["one", "two"])
-    assert registry.unregister_below(CheckpointId(0)).files == ()
-    assert registry.unregister_below(CheckpointId(1)).files == ("one", "two")
-    assert len(registry) == 0
-
-
-def test_sr5_a_restored_savepoint_stays_while_a_file_of_it_is_in_use() -> None:
-    """sR5: used last by 3, so the savepoint is in use at 3, and not at 4."""
-    registry = SharedStateRegistry()
-    registry.register_restored(CheckpointId(1), ["a"], savepoint=True)
-    registry.register(CheckpointId(2), ["a", "b"])
-    registry.register(CheckpointId(3), ["a", "b"])
-    at_three = registry.unregister_below(CheckpointId(3))
-    assert (at_three.files, at_three.in_use) == ((), {1})
-    at_four = registry.unregister_below(CheckpointId(4))
-    assert (at_four.files, at_four.in_use) == (("a", "b"), frozenset())
-
-
-@pytest.mark.parametrize("pinned", [False, True])
-def test_sr5_a_restored_checkpoint_goes_file_by_file_unless_pinned(pinned: bool) -> None:
-    """sR5: shared files of a checkpoint outlive it; only a wrapped handle pins the whole."""
-    registry = SharedStateRegistry()
-    registry.register_restored(CheckpointId(1), ["a"], savepoint=False)
-    registry.register(CheckpointId(3), ["a"], pinned=["a"] if pinned else [])
-    assert registry.unregister_below(CheckpointId(3)).in_use == ({1} if pinned else set())
+    assert registry.unregister_below(CheckpointId(0)) == ()
+    assert registry.unregister_below(CheckpointId(1)) == ("one", "two")
+    assert registry.unreferenced(["one", "two"]) == ("one", "two")
 
 
 def test_an_aborted_checkpoint_leaves_only_its_own_files() -> None:
@@ -215,7 +172,7 @@ def test_sr5_no_referenced_file_goes_and_no_other_stays(used: list[frozenset[str
         left |= files
         kept.add(CheckpointId(number))
         kept.take_surplus()
-        gone = registry.unregister_below(kept.completed[0]).files
+        gone = registry.unregister_below(kept.completed[0])
         assert set(gone) <= left
         left -= set(gone)
         assert left == set().union(*(used[n - 1] for n in kept.completed))

@@ -30,9 +30,9 @@ from headgate.core.checkpoint.effects import (
     Unexpected,
 )
 from headgate.core.checkpoint.failures import CheckpointFailureReason as Reason
+from headgate.core.checkpoint.ledger import REMEMBERED_MAX
 from headgate.core.checkpoint.pending import AckResult
 from headgate.core.checkpoint.queue import Request, RequestQueue
-from headgate.core.checkpoint.recent import REMEMBERED_MAX
 from headgate.core.checkpoint.requests import CheckpointSettings, Load, Requests
 
 ONE, TWO = CheckpointId(1), CheckpointId(2)

@@ -26,22 +26,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from headgate.core.alignment.barriers import Barrier
-from headgate.core.alignment.handler import (
-    INPUT_END_OF_STREAM,
-    ON_CANCELLATION_BARRIER,
-    AbortSnapshot,
-    Effect,
-    TriggerSnapshot,
-)
+from headgate.core.alignment.handler import ON_CANCELLATION_BARRIER, AbortSnapshot, Effect, TriggerSnapshot
 
-MAX_CHECKPOINTS_TO_TRACK: Final = 50
-"""So many may be pending; a sender that dies between barriers must not fill the memory."""
+MAX_CHECKPOINTS_TO_TRACK: Final = 50  # a sender that dies between barriers must not fill the memory
 
 
 @dataclass(slots=True)
 class _Pending:
-    """A checkpoint some of whose barriers have come."""
-
     barrier: Barrier
     start_delay_ms: float
     began_ms: float
@@ -54,10 +45,6 @@ class CheckpointBarrierTracker:
     A cancelled checkpoint is forgotten at once: that its id is not above the newest is enough to
     ignore what else comes of it, so there is no marker to count.
 
-    Args:
-        strict: the rule of old: the end of a partition aborts all that is pending. Otherwise it
-            counts as a barrier of each.
-
     Example:
         >>> tracker = CheckpointBarrierTracker(2)
         >>> tracker.barrier(0, Barrier(1, trigger_ms=0), 5, 100.0), tracker.blocked
@@ -66,9 +53,8 @@ class CheckpointBarrierTracker:
         [3.0]
     """
 
-    def __init__(self, channels: int, *, strict: bool = False) -> None:
+    def __init__(self, channels: int) -> None:
         self._open = set(range(channels))
-        self._strict = strict
         self._newest = -1
         self._pending: dict[int, _Pending] = {}  # ascending: ids are appended only when they are the newest
         self._given_up: set[int] = set()  # above the newest: stale although they were not passed
@@ -88,11 +74,6 @@ class CheckpointBarrierTracker:
     def pending_ids(self) -> tuple[int, ...]:
         """The checkpoints whose barriers are still awaited, ascending."""
         return tuple(self._pending)
-
-    @property
-    def open_channels(self) -> int:
-        """How many channels have not ended."""
-        return len(self._open)
 
     @property
     def blocked(self) -> Set[int]:
@@ -126,7 +107,9 @@ class CheckpointBarrierTracker:
         if self._is_new(checkpoint):
             aborted.append(checkpoint)
             self._seen(checkpoint)
-        return self._abort(aborted, ON_CANCELLATION_BARRIER)
+        for each in aborted:
+            self._pending.pop(each, None)
+        return [AbortSnapshot(each, ON_CANCELLATION_BARRIER) for each in aborted]
 
     def abort(self, checkpoint: int) -> None:
         """The job master gave `checkpoint` up; others go on."""
@@ -139,8 +122,6 @@ class CheckpointBarrierTracker:
     def end_of_partition(self, channel: int, now_ms: float) -> list[Effect]:
         """Nothing at all will come on `channel` any more."""
         self._open.discard(channel)
-        if self._strict:
-            return self._abort(list(self._pending), INPUT_END_OF_STREAM)
         return self._decide(now_ms)
 
     def timeout(self, now_ms: float) -> list[Effect]:
@@ -155,7 +136,6 @@ class CheckpointBarrierTracker:
         return checkpoint > self._newest and checkpoint not in self._given_up
 
     def _decide(self, now_ms: float) -> list[Effect]:
-        """Trigger the newest that is complete."""
         complete = [
             checkpoint for checkpoint, pending in self._pending.items() if self._open <= pending.channels
         ]
@@ -164,11 +144,6 @@ class CheckpointBarrierTracker:
         chosen = self._pending[complete[-1]]
         self._pending = {known: value for known, value in self._pending.items() if known > complete[-1]}
         return [TriggerSnapshot(chosen.barrier, chosen.start_delay_ms, max(0.0, now_ms - chosen.began_ms))]
-
-    def _abort(self, checkpoints: list[int], reason: str) -> list[Effect]:
-        for checkpoint in checkpoints:
-            self._pending.pop(checkpoint, None)
-        return [AbortSnapshot(checkpoint, reason) for checkpoint in checkpoints]
 
     def _seen(self, newest: int) -> None:
         self._newest = newest

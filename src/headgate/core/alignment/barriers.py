@@ -9,51 +9,36 @@ from enum import Enum
 class Alignment(Enum):
     """What a barrier does to the records ahead of it and to the channels it comes from."""
 
-    AT_LEAST_ONCE = "at-least-once"
-    """Nothing waits: records behind it may be processed before the snapshot."""
-    ALIGNED = "aligned"
-    """A channel waits behind it until it has come on all channels."""
-    UNALIGNED = "unaligned"
-    """It overtakes the records ahead of it, and these become part of the checkpoint."""
+    AT_LEAST_ONCE = "at-least-once"  # nothing waits: later records may be processed before the snapshot
+    ALIGNED = "aligned"  # a channel waits behind it until it has come on all channels
+    UNALIGNED = "unaligned"  # it overtakes the records ahead of it, which become part of the checkpoint
+    # of an unaligned checkpoint, on an exchange whose records cannot be part of a checkpoint
     FORCED_ALIGNED = "forced-aligned"
-    """Of an unaligned checkpoint, on an exchange whose records cannot be part of a checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
 class SavepointOrder:
-    """What makes a barrier a savepoint's: every subtask learns it from the barrier itself.
+    """What makes a barrier a savepoint's: every subtask learns it from the barrier itself."""
 
-    Attributes:
-        root: URI of the savepoint's own folder; all its files go there.
-        format: "canonical" or "native".
-        stop: sources emit nothing behind the barrier, because the job ends with the savepoint.
-        drain: before that, sources say that event time is over, so that windows and timers fire.
-    """
-
-    root: str
-    format: str = "canonical"
-    stop: bool = False
-    drain: bool = False
+    root: str  # URI of the savepoint's own folder; all its files go there
+    format: str = "canonical"  # or "native"
+    stop: bool = False  # sources emit nothing after the barrier, because the job ends with the savepoint
+    drain: bool = False  # before that, sources end event time, so that windows and timers fire
 
 
 @dataclass(frozen=True, slots=True)
 class Barrier:
     """Splits the stream into what belongs to `checkpoint` and what comes after.
 
-    Attributes:
-        trigger_ms: wall clock of the job master at the trigger; start delay and age count from it.
-        alignment: how it travels.
-        timeout_ms: an aligned one that is older than this becomes unaligned; None: it never does.
-        savepoint: what to do when a savepoint is drawn, which always aligns; None: a checkpoint is.
-        completed: newest checkpoint of the job that was complete at the trigger, 0 for none. Snapshots
-            may refer to its files: what the barrier says is known wherever a snapshot is drawn.
+    `completed` is the newest checkpoint of the job that was complete at the trigger, 0 for none. Snapshots
+    may refer to its files: what the barrier carries is known wherever a snapshot is taken.
     """
 
     checkpoint: int
-    trigger_ms: int
+    trigger_ms: int  # wall clock of the job master at the trigger; start delay and age count from it
     alignment: Alignment = Alignment.ALIGNED
-    timeout_ms: int | None = None
-    savepoint: SavepointOrder | None = None
+    timeout_ms: int | None = None  # an aligned one that is older becomes unaligned; None: it never does
+    savepoint: SavepointOrder | None = None  # None: of a checkpoint; a savepoint always aligns
     completed: int = 0
 
     @property
@@ -63,12 +48,12 @@ class Barrier:
 
     @property
     def stops(self) -> bool:
-        """Whether sources emit nothing behind it."""
+        """Whether sources emit nothing after it."""
         return self.savepoint is not None and self.savepoint.stop
 
     @property
     def drains(self) -> bool:
-        """Whether event time is over before it, so that all timers of event time have fired."""
+        """Whether event time ends before it, so that all timers of event time have fired."""
         return self.savepoint is not None and self.savepoint.drain
 
     def as_unaligned(self) -> Barrier:

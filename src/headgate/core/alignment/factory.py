@@ -3,10 +3,46 @@
 from __future__ import annotations
 
 from headgate.common.errors import ConfigError
-from headgate.core.alignment.aligned_handler import AlignedBarrierHandler
-from headgate.core.alignment.alternating_handler import AlternatingBarrierHandler
 from headgate.core.alignment.at_least_once_handler import CheckpointBarrierTracker
+from headgate.core.alignment.barriers import Barrier
 from headgate.core.alignment.handler import BarrierHandler
+from headgate.core.alignment.single_checkpoint import SingleCheckpointBarrierHandler
+
+
+class AlignedBarrierHandler(SingleCheckpointBarrierHandler):
+    """For jobs without unaligned checkpoints: nothing overtakes, and no clock runs.
+
+    Several checkpoints may be pending in the channels, since a barrier takes hold when it is read.
+
+    Example:
+        >>> handler = AlignedBarrierHandler(2)
+        >>> handler.barrier(0, Barrier(1, trigger_ms=0), 5, 100.0), handler.blocked
+        ([], {0})
+        >>> [effect.alignment_ms for effect in handler.barrier(1, Barrier(1, trigger_ms=0), 8, 103.0)]
+        [3.0]
+        >>> handler.blocked
+        set()
+    """
+
+    def __init__(self, channels: int) -> None:
+        super().__init__(channels, forced=frozenset(range(channels)))
+
+    def _timeout_ms(self, barrier: Barrier) -> int | None:
+        return None
+
+
+class AlternatingBarrierHandler(SingleCheckpointBarrierHandler):
+    """For jobs with unaligned checkpoints: each as its barriers say; savepoints align all the same.
+
+    Example:
+        >>> handler, barrier = AlternatingBarrierHandler(2), Barrier(1, trigger_ms=0, timeout_ms=100)
+        >>> handler.announce(0, barrier, 30, 1000.0), handler.next_timeout()
+        ([], 1070.0)
+        >>> handler.timeout(1070.0)
+        []
+        >>> [effect.barrier.overtakes for effect in handler.timeout(1070.5)], handler.next_timeout()
+        ([True], None)
+    """
 
 
 def make_handler(
@@ -16,24 +52,20 @@ def make_handler(
     unaligned: bool,
     forced: frozenset[int] = frozenset(),
     awaited: frozenset[int] = frozenset(),
-    strict: bool = False,
 ) -> BarrierHandler:
-    """The handler for a gate.
-
-    Barriers never overtake on channels in `forced`, and none overtakes before those of channels in `awaited`
-    have arrived; both matter with `unaligned` only.
+    """The handler for a gate; `forced` and `awaited` matter with `unaligned` only.
 
     Example:
         >>> type(make_handler(2, exactly_once=True, unaligned=True)).__name__
         'AlternatingBarrierHandler'
     """
-    if not exactly_once:
+    if exactly_once:
         if unaligned:
-            raise ConfigError(
-                "execution.checkpointing.unaligned.enabled is true and execution.checkpointing.mode is "
-                "AT_LEAST_ONCE; expected EXACTLY_ONCE with unaligned checkpoints; change one of the two"
-            )
-        return CheckpointBarrierTracker(channels, strict=strict)
+            return AlternatingBarrierHandler(channels, forced=forced, awaited=awaited)
+        return AlignedBarrierHandler(channels)
     if unaligned:
-        return AlternatingBarrierHandler(channels, forced=forced, awaited=awaited, strict=strict)
-    return AlignedBarrierHandler(channels, strict=strict)
+        raise ConfigError(
+            "execution.checkpointing.unaligned.enabled is true and execution.checkpointing.mode is "
+            "AT_LEAST_ONCE; expected EXACTLY_ONCE with unaligned checkpoints; change one of the two"
+        )
+    return CheckpointBarrierTracker(channels)

@@ -4,7 +4,7 @@ Three things meet here. :class:`InputGate` says which element is next; a :class:
 says what a barrier means; and while the barrier of an unaligned checkpoint has overtaken records,
 the gate collects those records, which are part of the checkpoint, and still hands them out.
 
-    what happens            who is told                          what follows
+    what happens            what is called                       what follows
     a barrier arrives       handler.announce, by announce()      an unaligned one counts from here
     a barrier is read       handler.barrier, by poll()           an aligned one counts from here
     a cancel marker is read handler.cancel, by poll()
@@ -33,28 +33,18 @@ from headgate.core.input_gate import InputGate
 class Kind(Enum):
     """What an element is to the gate."""
 
-    RECORDS = "records"
-    """A batch: data, and in flight when a barrier overtakes it."""
-    BARRIER = "barrier"
-    """A :class:`Barrier`."""
-    CANCEL = "cancel"
-    """Comes in place of a barrier, or after it; has the attribute `checkpoint`."""
-    END_OF_PARTITION = "end of partition"
-    """Nothing at all follows on the channel."""
-    OTHER = "other"
-    """An event that keeps its place among the records, as a watermark does."""
+    RECORDS = "records"  # a batch: data, and in flight when a barrier overtakes it
+    BARRIER = "barrier"  # a :class:`Barrier`
+    CANCEL = "cancel"  # comes in place of a barrier, or after it; has the attribute `checkpoint`
+    END_OF_PARTITION = "end of partition"  # nothing at all follows on the channel
+    OTHER = "other"  # an event that keeps its place among the records, as a watermark does
 
 
 class Clocks(NamedTuple):
-    """One reading of both clocks.
+    """One reading of both clocks."""
 
-    Attributes:
-        wall_ms: wall clock, for what was stamped elsewhere.
-        mono_ms: monotonic clock, for durations and deadlines.
-    """
-
-    wall_ms: int
-    mono_ms: float
+    wall_ms: int  # wall clock, for times from elsewhere
+    mono_ms: float  # monotonic clock, for durations and deadlines
 
 
 E = TypeVar("E")
@@ -62,22 +52,12 @@ E = TypeVar("E")
 
 @runtime_checkable
 class _Numbered(Protocol):
-    """A barrier or a cancel marker."""
-
     @property
-    def checkpoint(self) -> int:
-        """Which checkpoint it is about."""
-        ...
+    def checkpoint(self) -> int: ...
 
 
 class _Arrival(NamedTuple, Generic[E]):
-    """An element in a queue.
-
-    Two of them are told apart by their numbers, which count arrivals at the gate: the same object may
-    be put twice.
-    """
-
-    number: int
+    number: int  # counts arrivals at the gate: the same object may be put twice
     kind: Kind
     element: E
 
@@ -88,13 +68,9 @@ class CheckpointedInputGate(Generic[E]):
     The caller calls :meth:`announce` while the gate is :attr:`urgent` and when :meth:`next_timeout` is
     due, and takes what was captured after every call of :meth:`put`, :meth:`announce` and :meth:`poll`.
 
-    Args:
-        kind_of: what an element is; asked once, on arrival.
-        size_of: bytes of an element that is RECORDS; asked only while a checkpoint is pending.
-
-    Attributes:
-        bytes_processed: bytes of records polled while the current checkpoint was pending, that is
-            between its first sign and its last barrier. Begins at 0 with each checkpoint.
+    `kind_of` an element is asked once, on its arrival; `size_of` one that is RECORDS only while a checkpoint
+    is pending. `bytes_processed` counts the records polled while the current checkpoint was pending, that is
+    between its first sign and its last barrier.
     """
 
     def __init__(
@@ -137,13 +113,13 @@ class CheckpointedInputGate(Generic[E]):
 
     @property
     def urgent(self) -> bool:
-        """Whether barriers have arrived of which the handler does not know yet."""
+        """Whether barriers have arrived that the handler does not know yet."""
         return bool(self._unannounced)
 
     def announce(self, clocks: Clocks) -> list[Effect]:
-        """Tell the handler of barriers that arrived, in order of arrival, and that time passed.
+        """Announce to the handler the barriers that arrived, in order of arrival, and that time passed.
 
-        Stops early, and stays urgent, behind a barrier that completed a checkpoint: what was captured
+        Stops early, and stays urgent, after a barrier that completed a checkpoint: what was captured
         for it and how it went must be asked before another one begins.
         """
         effects: list[Effect] = []
@@ -166,7 +142,7 @@ class CheckpointedInputGate(Generic[E]):
     def poll(self, clocks: Clocks, only_control: bool = False) -> tuple[int, E, list[Effect]] | None:
         """The next element, its channel, and what to do; None when nothing may be read.
 
-        Channels take turns. Events come out, too, after the handler was told of them.
+        Channels take turns. Events come out, too, after the handler got them.
 
         With `only_control` nothing is read unless a barrier or a cancel marker is next.
         """
@@ -250,12 +226,12 @@ class CheckpointedInputGate(Generic[E]):
         return self._perform(self.handler.cancel(checkpoint), channel)
 
     def _passed(self, channel: int, checkpoint: int) -> None:
-        """Before the handler is told: a capture that it begins takes nothing from this channel."""
+        # Before the handler gets it: a capture that it begins takes nothing from this channel.
         self._controls -= 1
         self._read[channel] = max(self._read[channel], checkpoint)
 
     def _perform(self, effects: list[Effect], channel: int | None) -> list[Effect]:
-        """Follow the handler after every call of it; `channel` is the one the call was about."""
+        # After every call of the handler; `channel` is the one that the call was about.
         if self.handler.current != self._current:
             self._current = self.handler.current
             self.bytes_processed, self._completed_by = 0, None
@@ -268,15 +244,12 @@ class CheckpointedInputGate(Generic[E]):
                 self._completed_by, self._capturing = channel, None
             elif effect.checkpoint == self._capturing:
                 self._drop_capture()
-        self._drop_void_capture()
+        # A checkpoint that gave way to a newer one is captured no more, even where no effect names it.
+        pending = self.handler.current if self.handler.pending else None
+        if self._capturing is not None and self._capturing != pending:
+            self._drop_capture()
         self._queues.set_blocked(self.handler.blocked)
         return effects
-
-    def _drop_void_capture(self) -> None:
-        """Nobody waits for a checkpoint that gave way to a newer one, even where no effect names it."""
-        awaited = self.handler.current if self.handler.pending else None
-        if self._capturing is not None and self._capturing != awaited:
-            self._drop_capture()
 
     def _begin_capture(self, checkpoint: int) -> None:
         if self._captured and self._capturing is None:

@@ -1,4 +1,4 @@
-"""What a barrier handler is told and what it says: the contract of all handlers.
+"""The contract of all barrier handlers: events in, effects out.
 
 A handler decides for one input gate when to snapshot, when to give up, and which channels must
 wait. It is pure: events and times go in, effects come out, for the gate and the subtask to perform
@@ -15,40 +15,32 @@ from headgate.core.alignment.barriers import Barrier
 
 SUBSUMED: Final = "CHECKPOINT_DECLINED_SUBSUMED"
 ON_CANCELLATION_BARRIER: Final = "CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER"
-INPUT_END_OF_STREAM: Final = "CHECKPOINT_DECLINED_INPUT_END_OF_STREAM"
 
 
 @dataclass(frozen=True, slots=True)
 class TriggerSnapshot:
     """Snapshot now, before the next record.
 
-    Attributes:
-        barrier: to be forwarded as it is; an unaligned one takes records along, until
-            :class:`CompleteCapture`.
-        start_delay_ms: from the trigger to the first barrier that took effect here.
-        alignment_ms: from the first barrier to this moment.
+    The barrier is to be forwarded as it is; an unaligned one takes records along, until
+    :class:`CompleteCapture`.
     """
 
     barrier: Barrier
-    start_delay_ms: float
-    alignment_ms: float
+    start_delay_ms: float  # from the trigger to the first barrier that took effect here
+    alignment_ms: float  # from the first barrier to this moment
 
 
 @dataclass(frozen=True, slots=True)
 class CompleteCapture:
-    """The barriers of an unaligned `checkpoint` have come on all channels: nothing more is taken along.
-
-    Attributes:
-        alignment_ms: from the first barrier to the last.
-    """
+    """The barriers of an unaligned `checkpoint` have come on all channels: nothing more is taken along."""
 
     checkpoint: int
-    alignment_ms: float
+    alignment_ms: float  # from the first barrier to the last
 
 
 @dataclass(frozen=True, slots=True)
 class AbortSnapshot:
-    """`checkpoint` will not be drawn here, or what was drawn is void: decline, tell downstream."""
+    """`checkpoint` will not be taken here, or what was taken is void: decline it, cancel it downstream."""
 
     checkpoint: int
     reason: str

@@ -18,17 +18,11 @@ from headgate.core.alignment.barriers import Alignment, Barrier, SavepointOrder
 
 @dataclass(frozen=True, slots=True)
 class AlignmentSettings:
-    """What a record may do when a barrier is on its way.
+    """How barriers treat records."""
 
-    Attributes:
-        exactly_once: whether channels wait for each other's barriers at all.
-        unaligned: whether barriers may overtake records.
-        timeout_ms: age from which on a checkpoint that aligns overtakes; 0 overtakes from the start.
-    """
-
-    exactly_once: bool = True
-    unaligned: bool = False
-    timeout_ms: int = 0
+    exactly_once: bool = True  # channels wait for each other's barriers at all
+    unaligned: bool = False  # barriers may overtake records
+    timeout_ms: int = 0  # age from which on a checkpoint that aligns overtakes; 0: from the start
 
     def __post_init__(self) -> None:
         if self.unaligned and not self.exactly_once:

@@ -1,4 +1,4 @@
-"""Exactly-once barriers of one gate, one checkpoint at a time: the machine under three handlers.
+"""Exactly-once barriers of one gate, one checkpoint at a time: the machine of both handlers.
 
 A checkpoint is either aligned (a channel waits once its barrier was read, until all were read) or
 overtaking (its barriers count on arrival, and records ahead of them are taken along). It may start
@@ -39,10 +39,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-from headgate.common.errors import InternalError, ProtocolError
+from headgate.common.errors import InternalError
 from headgate.core.alignment.barriers import Alignment, Barrier
 from headgate.core.alignment.handler import (
-    INPUT_END_OF_STREAM,
     ON_CANCELLATION_BARRIER,
     SUBSUMED,
     AbortSnapshot,
@@ -55,31 +54,22 @@ from headgate.core.alignment.handler import (
 class Phase(Enum):
     """What the current checkpoint does."""
 
-    IDLE = "idle"
-    """Complete, aborted, or none yet."""
-    ALIGNING = "aligning"
-    """Not triggered yet: channels wait behind their barriers."""
-    CAPTURING = "capturing"
-    """Triggered: records ahead of the missing barriers are taken along, nothing waits."""
+    IDLE = "idle"  # complete, aborted, or none yet
+    ALIGNING = "aligning"  # not triggered yet: channels wait behind their barriers
+    CAPTURING = "capturing"  # triggered: records ahead of the missing barriers are taken along, nothing waits
 
 
 @dataclass(slots=True)
 class _Checkpoint:
-    """What is known of one checkpoint."""
-
     barrier: Barrier
     start_delay_ms: float
     announced: set[int] = field(default_factory=set)
     read: set[int] = field(default_factory=set)
-    overtaking: bool = False
-    """Whether it wants to overtake: by its barriers' options, or because it is too old."""
-    deadline_ms: float | None = None
-    """Monotonic; when its age is the timeout exactly. It is too old only after that."""
-    aligned_since_ms: float | None = None
-    """Monotonic; when its first barrier took effect."""
+    overtaking: bool = False  # by its barriers' options, or because it is too old
+    deadline_ms: float | None = None  # monotonic; its age is the timeout then: it is too old only after that
+    aligned_since_ms: float | None = None  # monotonic; when its first barrier took effect
 
     def alignment_ms(self, now_ms: float) -> float:
-        """From the first barrier that took effect to now."""
         if self.aligned_since_ms is None:
             self.aligned_since_ms = now_ms
         return max(0.0, now_ms - self.aligned_since_ms)
@@ -88,20 +78,15 @@ class _Checkpoint:
 class SingleCheckpointBarrierHandler:
     """One checkpoint at a time; barriers say for themselves whether they align or overtake.
 
-    Only this class changes its fields. Subclasses say what they make of a barrier's options.
+    Only this class changes its fields. Subclasses decide what they make of a barrier's options. A repeated
+    barrier changes nothing, and the end of a partition counts as a barrier.
 
-    Args:
-        forced: channels whose records cannot be part of a checkpoint: no barrier overtakes there.
-            One that carries a forced barrier is added.
-        awaited: channels whose senders emit a barrier only behind records that wait at a forced channel of
-            theirs, or further up. Nothing is overtaken before their barriers have arrived: the barrier that
-            went on would block a channel further down, which would stop this subtask, and with it them.
-        strict: the rules of old: a repeated barrier raises, and the end of a partition aborts the
-            pending checkpoint. Otherwise the one changes nothing, and the other counts as a barrier.
+    Records of channels in `forced` cannot be part of a checkpoint: no barrier overtakes there. A channel that
+    carries a forced barrier is added.
 
-    Attributes:
-        blocked: channels that must not be read now.
-        phase: what the current checkpoint does.
+    Senders of channels in `awaited` emit a barrier only after records that wait at a forced channel of
+    theirs, or further up. Nothing is overtaken before their barriers have arrived: the barrier that went on
+    would block a channel further down, which would stop this subtask, and with it them.
     """
 
     def __init__(
@@ -110,13 +95,11 @@ class SingleCheckpointBarrierHandler:
         *,
         forced: frozenset[int] = frozenset(),
         awaited: frozenset[int] = frozenset(),
-        strict: bool = False,
     ) -> None:
-        self.blocked: set[int] = set()
-        self.phase = Phase.IDLE
+        self.blocked: set[int] = set()  # channels that must not be read now
+        self.phase = Phase.IDLE  # of the current checkpoint
         self._open = set(range(channels))
         self._forced, self._awaited = set(forced), awaited
-        self._strict = strict
         self._current = -1
         # The current one, unless idle, and later ones that were announced and not begun.
         self._known: dict[int, _Checkpoint] = {}
@@ -133,15 +116,8 @@ class SingleCheckpointBarrierHandler:
         """Whether barriers of the current checkpoint are still awaited."""
         return self.phase is not Phase.IDLE
 
-    @property
-    def open_channels(self) -> int:
-        """How many channels have not ended."""
-        return len(self._open)
-
     def announce(self, channel: int, barrier: Barrier, age_ms: float, now_ms: float) -> list[Effect]:
         """A barrier has arrived at the gate, perhaps behind records that were not read yet."""
-        if self._strict and self._is_known(barrier) and channel in self._known[barrier.checkpoint].announced:
-            raise self._repeated(channel, barrier)
         return self._arrive(channel, barrier, age_ms, now_ms)
 
     def barrier(self, channel: int, barrier: Barrier, age_ms: float, now_ms: float) -> list[Effect]:
@@ -151,11 +127,7 @@ class SingleCheckpointBarrierHandler:
             return effects
         if barrier.checkpoint > self._current:
             effects += self._begin(barrier.checkpoint)
-        if self.phase is not Phase.ALIGNING:
-            return effects
-        if channel in self.blocked:
-            if self._strict:
-                raise self._repeated(channel, barrier)
+        if self.phase is not Phase.ALIGNING or channel in self.blocked:
             return effects
         checkpoint = self._known[self._current]
         if checkpoint.aligned_since_ms is None:
@@ -171,7 +143,7 @@ class SingleCheckpointBarrierHandler:
             return []
         effects: list[Effect] = []
         if self.phase is Phase.CAPTURING and checkpoint > self._current:
-            # An aligning one just vanishes, but this one was drawn, and its capture must end.
+            # An aligning one just vanishes, but this one was taken, and its capture must end.
             effects.append(AbortSnapshot(self._current, SUBSUMED))
         self._end(checkpoint)
         return [*effects, AbortSnapshot(checkpoint, ON_CANCELLATION_BARRIER)]
@@ -188,13 +160,7 @@ class SingleCheckpointBarrierHandler:
         """Nothing at all will come on `channel` any more."""
         self._open.discard(channel)
         self.blocked.discard(channel)
-        if not self.pending:
-            return []
-        if self._strict:
-            checkpoint = self._current
-            self._end(checkpoint)
-            return [AbortSnapshot(checkpoint, INPUT_END_OF_STREAM)]
-        return self._decide(now_ms)
+        return self._decide(now_ms) if self.pending else []
 
     def timeout(self, now_ms: float) -> list[Effect]:
         """Time passed: a checkpoint that is too old becomes unaligned."""
@@ -212,15 +178,13 @@ class SingleCheckpointBarrierHandler:
     # -- what a configuration decides -----------------------------------------------------------
 
     def _wants_to_overtake(self, barrier: Barrier) -> bool:
-        """Whether a barrier overtakes from the start."""
         return barrier.overtakes and not barrier.savepoint
 
     def _timeout_ms(self, barrier: Barrier) -> int | None:
-        """The age beyond which a barrier overtakes; None: never."""
         return None if barrier.savepoint else barrier.timeout_ms
 
     def _may_overtake(self, barrier: Barrier) -> bool:
-        """Whether an announcement takes hold at once, because the checkpoint may not wait its turn."""
+        # Then an announcement takes hold at once: the checkpoint may not wait its turn.
         return (
             self._wants_to_overtake(barrier)
             or self._timeout_ms(barrier) is not None
@@ -233,17 +197,12 @@ class SingleCheckpointBarrierHandler:
         passed = checkpoint < self._current or (checkpoint == self._current and not self.pending)
         return passed or checkpoint in self._given_up
 
-    def _is_known(self, barrier: Barrier) -> bool:
-        return not self._is_stale(barrier.checkpoint) and barrier.checkpoint in self._known
-
     def _may_trigger(self) -> bool:
-        """Whether the barriers are here that nothing may overtake."""
         checkpoint = self._known[self._current]
         read = self._forced & self._open <= checkpoint.read
         return read and self._awaited & self._open <= checkpoint.announced
 
     def _arrive(self, channel: int, barrier: Barrier, age_ms: float, now_ms: float) -> list[Effect]:
-        """Note a barrier, and let it take hold if it need not wait until it is read."""
         if self._is_stale(barrier.checkpoint):
             return []
         self._check_forced(channel, barrier)
@@ -261,10 +220,10 @@ class SingleCheckpointBarrierHandler:
         return self._begin(barrier.checkpoint) + self._decide(now_ms)
 
     def _check_forced(self, channel: int, barrier: Barrier) -> None:
-        """Learn of a forced channel in time; too late means records were taken that cannot be stored."""
         if barrier.alignment is not Alignment.FORCED_ALIGNED or channel in self._forced:
             return
         if self.phase is Phase.CAPTURING and barrier.checkpoint == self._current:
+            # Too late: records were taken along that cannot be stored.
             raise InternalError(
                 f"channel {channel} brought a forced barrier of checkpoint {barrier.checkpoint}, which was "
                 f"overtaking already; expected forced channels to be named beforehand: {sorted(self._forced)}"
@@ -290,14 +249,12 @@ class SingleCheckpointBarrierHandler:
         return [AbortSnapshot(known, SUBSUMED) for known in passed]
 
     def _end(self, checkpoint: int) -> None:
-        """Nothing waits any more, and everything up to `checkpoint` is stale."""
         self._current, self.phase = checkpoint, Phase.IDLE
         self.blocked.clear()
         self._known = {known: value for known, value in self._known.items() if known > checkpoint}
         self._given_up = {each for each in self._given_up if each > checkpoint}
 
     def _decide(self, now_ms: float) -> list[Effect]:
-        """Trigger and complete what can be; the tables are in the module's docstring."""
         checkpoint = self._known[self._current]
         effects: list[Effect] = []
         if checkpoint.deadline_ms is not None and now_ms > checkpoint.deadline_ms:
@@ -322,9 +279,3 @@ class SingleCheckpointBarrierHandler:
 
     def _trigger(self, checkpoint: _Checkpoint, barrier: Barrier, now_ms: float) -> TriggerSnapshot:
         return TriggerSnapshot(barrier, checkpoint.start_delay_ms, checkpoint.alignment_ms(now_ms))
-
-    def _repeated(self, channel: int, barrier: Barrier) -> ProtocolError:
-        return ProtocolError(
-            f"channel {channel} brought the barrier of checkpoint {barrier.checkpoint} twice; expected one "
-            "per channel and checkpoint; the stream is damaged, restart from the last checkpoint"
-        )

@@ -18,12 +18,7 @@ from headgate.core.machine import Machine
 
 
 class Admission(Generic[S]):
-    """What stands between a request and its trigger.
-
-    Attributes:
-        requests: those that wait.
-        last_completion_ms: when the last checkpoint of this attempt completed; None before the first.
-    """
+    """What stands between a request and its trigger."""
 
     def __init__(
         self,
@@ -36,14 +31,14 @@ class Admission(Generic[S]):
         self._settings, self._ledger, self._mode = settings, ledger, mode
         self._hooks = tuple(hooks)
         self.requests = Requests(settings, uniform)
-        self.last_completion_ms: int | None = None
+        self.last_completion_ms: int | None = None  # of this attempt
         self._attempt: AttemptId | None = None
         self._tasks: tuple[tuple[int, int], ...] = ()
         self._cleaning = 0
 
     @property
     def load(self) -> Load:
-        """What is under way now."""
+        """What is in progress now."""
         ledger = self._ledger
         return Load(len(ledger.pending), ledger.preparing, self._cleaning, self.last_completion_ms)
 
@@ -93,18 +88,17 @@ class Admission(Generic[S]):
             if request is None:
                 break
             timeout_ms = self._settings.timeout_ms if request.timeout_ms is None else request.timeout_ms
-            pending = self._ledger.begin(
-                request, self._attempt, self._tasks, now_ms + timeout_ms, self._hooks
-            )
+            deadline_ms = now_ms + timeout_ms
+            pending = self._ledger.begin(request, self._attempt, self._tasks, deadline_ms, self._hooks)
             self._mode.note(f"begin {pending.checkpoint} {request.kind.value}")
-            effects.append(_run_hooks(pending) if pending.phase is Phase.PREPARING else trigger(pending))
+            effects.append(_run_hooks(pending) if pending.phase is Phase.PREPARING else _trigger(pending))
         return effects
 
     def hooks_done(self, pending: PendingCheckpoint[S], hooks: Iterable[str] | None) -> list[Effect[S]]:
         """Mark hooks off, all by default; the last one lets the tasks be triggered."""
         # Not any() of a generator: each must be marked off.
         done = [pending.hook_done(hook) for hook in (self._hooks if hooks is None else hooks)]
-        return [trigger(pending)] if any(done) else []
+        return [_trigger(pending)] if any(done) else []
 
     def next_wakeup_ms(self) -> int | None:
         """When :meth:`admit`, or the expiry of a pending one, is due next; None: nothing is."""
@@ -119,21 +113,20 @@ class Admission(Generic[S]):
         self._cleaning += 1
 
     def cleaning_ended(self) -> None:
-        """It is not any more."""
+        """A deletion has ended."""
         if self._cleaning == 0:
-            raise InternalError(self._mode.explain("was told of the end of a cleaning that never began"))
+            raise InternalError(self._mode.explain("got the end of a cleaning that never began"))
         self._cleaning -= 1
 
     def describe(self) -> tuple[Hashable, ...]:
-        """The whole state as plain values, for stories and searches."""
+        """The complete state as plain values, for traces and searches."""
         return (self._attempt, self.last_completion_ms, self._cleaning, self.requests.describe())
 
 
-def trigger(pending: PendingCheckpoint[S]) -> TriggerCheckpoint:
-    """Have the tasks draw it."""
+def _trigger(pending: PendingCheckpoint[S]) -> TriggerCheckpoint:
     return TriggerCheckpoint(pending.checkpoint, pending.attempt, pending.kind, pending.request.ticket)
 
 
 def _run_hooks(pending: PendingCheckpoint[S]) -> RunHooks:
-    ticket = pending.request.ticket
-    return RunHooks(pending.checkpoint, pending.attempt, pending.kind, pending.hooks, ticket)
+    hooks, ticket = pending.hooks, pending.request.ticket
+    return RunHooks(pending.checkpoint, pending.attempt, pending.kind, hooks, ticket)

@@ -10,8 +10,8 @@ Life of a checkpoint::
     request/tick -> [RunHooks -> hooks_done ->] TriggerCheckpoint -> acknowledge (all tasks) -> Finalize
         -> stored -> Commit -> committed -> NotifyComplete, RequestFulfilled, Retire
 
-A savepoint ends with `stored -> RequestFulfilled`. `core/checkpoint/requests.py` says what may start,
-`publishing.py` what follows the last acknowledgement, `ledger.py` what is known of all checkpoints.
+A savepoint ends with `stored -> RequestFulfilled`. `core/checkpoint/requests.py` decides what may start,
+`publishing.py` what follows the last acknowledgement, `ledger.py` has what is known of all checkpoints.
 
 Example:
     >>> from collections import namedtuple
@@ -37,39 +37,28 @@ from typing import Final
 from headgate.common.errors import InternalError
 from headgate.common.ids import AttemptId, CheckpointId
 from headgate.core.checkpoint.admission import Admission
-from headgate.core.checkpoint.effects import (
-    Discard,
-    DiscardCompleted,
-    Effect,
-    FailJob,
-    RequestKind,
-    S,
-)
+from headgate.core.checkpoint.effects import Discard, DiscardCompleted, Effect, FailJob, RequestKind, S
 from headgate.core.checkpoint.effects import TriggerCheckpoint as TriggerCheckpoint
 from headgate.core.checkpoint.failures import CheckpointFailureReason, FailureBudget
 from headgate.core.checkpoint.ledger import Ledger
 from headgate.core.checkpoint.modes import MODES, Mode, Order
 from headgate.core.checkpoint.pending import AckResult, PendingCheckpoint, Phase
-from headgate.core.checkpoint.properties import JobEnd
 from headgate.core.checkpoint.publishing import Publishing
 from headgate.core.checkpoint.questions import Questions
 from headgate.core.checkpoint.queue import Request
 from headgate.core.checkpoint.requests import CheckpointSettings
 from headgate.core.checkpoint.retention import Retention
+from headgate.core.execution import JobEnd
 from headgate.core.machine import Machine
 
-FIRST_ID: Final = CheckpointId(1)
-"""Of a job that has no checkpoint yet."""
+FIRST_ID: Final = CheckpointId(1)  # of a job that has no checkpoint yet
 
 
 class CheckpointCoordinator(Questions[S]):
     """Owner of all checkpoints of one job; nothing else changes its fields.
 
-    Args:
-        next_id: the first id to give out; above every id ever used by the job.
-        uniform: draws the delay of the first periodic checkpoint of an attempt between minimum
-            pause and interval; by default it is the interval.
-        unowned: those of `completed` that are savepoints.
+    `next_id` is above every id ever used by the job; `unowned` are those of `completed` that are savepoints;
+    `uniform` chooses the delay of an attempt's first periodic checkpoint, from minimum pause to interval.
     """
 
     def __init__(
@@ -119,18 +108,18 @@ class CheckpointCoordinator(Questions[S]):
         return self._stop(Order.SUSPEND, reason, detail)
 
     def shutdown(self, detail: str = "") -> list[Effect[S]]:
-        """The job ended: as :meth:`suspend`, for good."""
+        """The job ended: suspend for good."""
         return self._stop(Order.SHUTDOWN, CheckpointFailureReason.CHECKPOINT_COORDINATOR_SHUTDOWN, detail)
 
     def end(self, end: JobEnd, detail: str = "") -> list[Effect[S]]:
-        """The job ended in a way that decides on its checkpoints: as :meth:`shutdown`, and discard some.
+        """The job ended in a way that decides on its checkpoints: shut down, and discard some.
 
         May follow a `shutdown`, and be repeated: each checkpoint is named once.
         """
         self._refuse_while_storing(f"end as {end.value}")
         effects = self.shutdown(detail)
-        gone = self._ledger.retention.end(end, self._settings.retention)
-        return [*effects, DiscardCompleted(gone)] if gone else effects
+        discarded = self._ledger.retention.end(end, self._settings.retention)
+        return [*effects, DiscardCompleted(discarded)] if discarded else effects
 
     # -- requests and time -----------------------------------------------------------------------
 
@@ -141,10 +130,10 @@ class CheckpointCoordinator(Questions[S]):
 
         A final one goes before others, ignores the minimum pause, ends periodic ones, and is repeated
         after a failure until it completes or the attempt ends. A savepoint waits for nothing but hooks
-        and cleaning. Behind a stop nothing is started.
+        and cleaning. After a stop nothing is started.
 
-        `timeout_ms` counts from trigger to the last acknowledgement; None: as configured. Who asks with a
-        `ticket` gets exactly one RequestFulfilled or RequestFailed.
+        `timeout_ms` counts from trigger to the last acknowledgement; None: as configured. A `ticket` gets
+        exactly one RequestFulfilled or RequestFailed.
         """
         effects = self._admission.submit(Request(kind, ticket, timeout_ms), now_ms)
         return effects + self._publish_next()
@@ -165,19 +154,19 @@ class CheckpointCoordinator(Questions[S]):
         self._admission.cleaning_started()
 
     def cleaning_ended(self, now_ms: int) -> list[Effect[S]]:
-        """What was begun with `cleaning_started` is over, well or not."""
+        """What was begun with `cleaning_started` has ended, well or not."""
         self._admission.cleaning_ended()
         return self._then_admit([], now_ms)
 
-    # -- what hooks and tasks say ----------------------------------------------------------------
+    # -- answers of hooks and tasks --------------------------------------------------------------
 
     def hooks_done(
         self, checkpoint: CheckpointId, now_ms: int, hooks: Iterable[str] | None = None
     ) -> list[Effect[S]]:
-        """Hooks are through: after the last one the tasks are triggered.
+        """Hooks have ended: after the last one the tasks are triggered.
 
-        Nothing happens for a checkpoint that is gone, or that should be: a hook that ends late triggers no
-        task, and behind the timeout the next :meth:`tick` gives the checkpoint up.
+        Nothing happens for a checkpoint that has ended, or should have: a hook that ends late triggers no
+        task, and after the timeout the next :meth:`tick` gives the checkpoint up.
 
         `hooks` are the ones that ran; None: all that RunHooks named.
         """
@@ -190,11 +179,7 @@ class CheckpointCoordinator(Questions[S]):
     def acknowledge(
         self, attempt: AttemptId, checkpoint: CheckpointId, snapshot: S, now_ms: int
     ) -> tuple[AckResult, list[Effect[S]]]:
-        """A task wrote its snapshot.
-
-        Returns:
-            what became of it, and the effects; files of an UNKNOWN or DISCARDED one are discarded.
-        """
+        """A task wrote its snapshot; the effects discard files of an UNKNOWN or DISCARDED one."""
         if self._ledger.is_protected(checkpoint):
             # A repeated message about a checkpoint that is, or may be, complete: its files are in use.
             return AckResult.DUPLICATE, []
@@ -215,7 +200,7 @@ class CheckpointCoordinator(Questions[S]):
         now_ms: int,
         detail: str = "",
     ) -> list[Effect[S]]:
-        """A task cannot take part: the checkpoint is aborted; repeats and strangers change nothing."""
+        """A task cannot take part: the checkpoint is aborted; repeats and unknown senders change nothing."""
         pending = self._ledger.pending.get(checkpoint)
         if pending is None:
             return self._ledger.unexpected(checkpoint, task)
@@ -223,24 +208,24 @@ class CheckpointCoordinator(Questions[S]):
             return []
         if attempt != pending.attempt or not pending.takes_part(task):
             return []
-        says = detail or f"task {tuple(task)}"
+        why = detail or f"task {tuple(task)}"
         # Whatever the reason: a task has heard of it, so the sources of a stop may have stopped.
-        return self._then_admit(self._fail(pending, reason, says, now_ms, heard=True), now_ms)
+        return self._then_admit(self._fail(pending, reason, why, now_ms, heard=True), now_ms)
 
     def abort(
         self, checkpoint: CheckpointId, reason: CheckpointFailureReason, now_ms: int, detail: str = ""
     ) -> list[Effect[S]]:
         """The shell could not carry out the trigger, or gives a pending checkpoint up.
 
-        Nothing happens to one that is gone or whose storing has begun. A pre-flight reason says that no
-        task has heard of it.
+        Nothing happens to one that has ended or is being stored. A pre-flight reason means that no task has
+        heard of it.
         """
         pending = self._ledger.pending.get(checkpoint)
         if pending is None or pending.phase is Phase.STORING:
             return []
         return self._then_admit(self._fail(pending, reason, detail, now_ms), now_ms)
 
-    # -- what storage and committers say ---------------------------------------------------------
+    # -- answers of storage and committers -------------------------------------------------------
 
     def stored(self, checkpoint: CheckpointId, now_ms: int) -> list[Effect[S]]:
         """The log holds the checkpoint, or its folder the savepoint: it is complete."""
@@ -270,9 +255,9 @@ class CheckpointCoordinator(Questions[S]):
         return self._then_admit(effects, now_ms)
 
     def committed(self, checkpoint: CheckpointId, now_ms: int) -> list[Effect[S]]:
-        """All committables are published: tell the tasks and the asker, let older checkpoints go.
+        """All committables are published: notify tasks and requester, let older checkpoints go.
 
-        A late word from before a suspension changes nothing: recovery commits again.
+        A late message from before a suspension changes nothing: recovery commits again.
         """
         return self._publishing.committed(checkpoint) + self._publish_next()
 
@@ -303,7 +288,6 @@ class CheckpointCoordinator(Questions[S]):
         return effects
 
     def _then_admit(self, effects: list[Effect[S]], now_ms: int) -> list[Effect[S]]:
-        """Finalize and begin what may follow; a job that is being failed starts nothing more."""
         return effects + self._publish_next() + self._admission.admit(now_ms)
 
     def _publish_next(self) -> list[Effect[S]]:

@@ -1,7 +1,6 @@
-"""What the coordinator asks its shell to do, as plain values.
+"""What the coordinator asks its shell to do, in list order, as plain values.
 
-The shell performs them in list order. `S` is the shell's type of a subtask's acknowledgement; the
-machine looks only at its vertex and subtask.
+`S` is the shell's type of a subtask's acknowledgement; the machine looks only at its vertex and subtask.
 """
 
 from __future__ import annotations
@@ -18,14 +17,9 @@ class TaskSnapshot(Protocol):
     """What the coordinator needs to know of an acknowledgement: who sent it."""
 
     @property
-    def vertex(self) -> int:
-        """The chain's number in the physical graph."""
-        ...
-
+    def vertex(self) -> int: ...  # noqa: D102
     @property
-    def subtask(self) -> int:
-        """Which parallel copy."""
-        ...
+    def subtask(self) -> int: ...  # noqa: D102
 
 
 S = TypeVar("S", bound=TaskSnapshot)
@@ -36,16 +30,13 @@ class RequestKind(Enum):
 
     PERIODIC = "periodic"
     MANUAL = "manual"
-    FINAL = "final"
-    """The one at the end of all input, whose commit ends the job."""
-    SAVEPOINT = "savepoint"
-    """Belongs to the user: forced, never subsumed, neither in the log nor committed."""
-    STOP = "stop"
-    """A savepoint behind which the sources emit nothing: logged and committed, then the job ends."""
+    FINAL = "final"  # at the end of all input; its commit ends the job
+    SAVEPOINT = "savepoint"  # the user's: forced, never subsumed, neither in the log nor committed
+    STOP = "stop"  # a savepoint after which sources emit nothing: logged and committed, then the job ends
 
     @property
     def is_savepoint(self) -> bool:
-        """Whether the user owns what is drawn: SAVEPOINT and STOP."""
+        """Whether the user owns it: SAVEPOINT and STOP."""
         return self in (RequestKind.SAVEPOINT, RequestKind.STOP)
 
     @property
@@ -58,8 +49,8 @@ class RequestKind(Enum):
 class RunHooks:
     """Run the named hooks for `checkpoint`, then answer `hooks_done`; no task is triggered before.
 
-    When one fails, answer `abort(checkpoint, TRIGGER_CHECKPOINT_FAILURE, ...)`. What hooks return is
-    kept by the shell until Finalize or NotifyAbort. Emitted only where the coordinator was given hooks.
+    When one fails, answer `abort(checkpoint, TRIGGER_CHECKPOINT_FAILURE, ...)`. The shell keeps what hooks
+    return until Finalize or NotifyAbort. Emitted only where the coordinator was given hooks.
     """
 
     checkpoint: CheckpointId
@@ -73,7 +64,7 @@ class RunHooks:
 class TriggerCheckpoint:
     """Snapshot the enumerators (unless a hook did), then send triggers to the sources of `attempt`.
 
-    When either fails, tell the coordinator by `abort(checkpoint, TRIGGER_CHECKPOINT_FAILURE, ...)`.
+    When either fails, answer `abort(checkpoint, TRIGGER_CHECKPOINT_FAILURE, ...)`.
     """
 
     checkpoint: CheckpointId
@@ -105,7 +96,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class NotifyComplete:
-    """Tell all tasks and enumerators that the checkpoint is complete and committed.
+    """Notify all tasks and enumerators that the checkpoint is complete and committed.
 
     With `kind` FINAL or STOP the job is done. Never emitted for a SAVEPOINT.
     """
@@ -117,7 +108,7 @@ class NotifyComplete:
 
 @dataclass(frozen=True, slots=True)
 class NotifyAbort:
-    """Tell all tasks that the checkpoint will not complete. Their committables stay theirs."""
+    """Notify all tasks that the checkpoint will not complete. Their committables stay theirs."""
 
     checkpoint: CheckpointId
     reason: CheckpointFailureReason
@@ -128,8 +119,7 @@ class NotifyAbort:
 class Discard(Generic[S]):
     """Delete the files of these snapshots: they will never be part of a completed checkpoint.
 
-    `savepoint` is the id of the savepoint that they were drawn for, whose files lie in its own folder;
-    None for those of a checkpoint.
+    `savepoint` is the id of the savepoint that they were taken for, whose files lie in its own folder.
     """
 
     snapshots: tuple[S, ...]
@@ -185,10 +175,7 @@ class RequestFulfilled:
 
 @dataclass(frozen=True, slots=True)
 class RequestFailed:
-    """The other answer to a ticket; every ticket gets exactly one.
-
-    `checkpoint` is None when none was begun for it.
-    """
+    """The other answer to a ticket; every ticket gets exactly one. `checkpoint`: begun for it."""
 
     ticket: int
     kind: RequestKind
@@ -199,10 +186,7 @@ class RequestFailed:
 
 @dataclass(frozen=True, slots=True)
 class Unexpected:
-    """A task spoke of a checkpoint that is neither pending nor among those that ended last: worth a log line.
-
-    Late words about the last few are normal and not told.
-    """
+    """Log that a task named a checkpoint that is neither pending nor among those that ended last."""
 
     checkpoint: CheckpointId
     task: tuple[int, int]

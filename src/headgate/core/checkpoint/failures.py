@@ -1,4 +1,4 @@
-"""Why a checkpoint fails, and how many failures a job puts up with.
+"""Why a checkpoint fails, and how many failures a job tolerates.
 
 The reasons are a closed set under the field's names; each carries its text and two policy flags.
 """
@@ -21,7 +21,7 @@ class CheckpointFailureReason(Enum):
     CHECKPOINT_COORDINATOR_SUSPEND = ("the checkpoint coordinator is suspended", False, False)
     PERIODIC_SCHEDULER_SHUTDOWN = ("periodic checkpoints are switched off", True, False)
     ALREADY_QUEUED = ("another checkpoint waits or is being set up", True, False)
-    TOO_MANY_CONCURRENT_CHECKPOINTS = ("as many checkpoints as allowed are under way", True, False)
+    TOO_MANY_CONCURRENT_CHECKPOINTS = ("as many checkpoints as allowed are in progress", True, False)
     TOO_MANY_CHECKPOINT_REQUESTS = ("too many checkpoint requests are waiting", True, False)
     MINIMUM_TIME_BETWEEN_CHECKPOINTS = (
         "the minimum pause since the last completed checkpoint has not passed",
@@ -65,8 +65,7 @@ class CheckpointFailureReason(Enum):
 class FailureBudget:
     """Counts failures since the last success, once per checkpoint id.
 
-    Args:
-        tolerable: how many counted failures in a row are put up with; the next one fails the job.
+    Up to `tolerable` counted failures in a row are accepted; the next one fails the job.
 
     Example:
         >>> budget = FailureBudget(tolerable=1)

@@ -22,11 +22,7 @@ class CheckpointStatus(Enum):
 
 @dataclass(frozen=True, slots=True)
 class VertexFacts:
-    """A chain of operators.
-
-    Attributes:
-        id: its number in the physical graph; vertices are numbered in the direction of flow.
-    """
+    """A chain of operators; ids number the vertices of the graph in the direction of flow."""
 
     id: int
     name: str
@@ -76,36 +72,22 @@ class Topology:
 
 @dataclass(frozen=True, slots=True)
 class SubtaskRecord:
-    """What one subtask said when it acknowledged.
-
-    Attributes:
-        ack_latency_ms: from the trigger until the job master had the acknowledgement.
-        start_delay_ms: from the trigger to the first barrier.
-        alignment_ms: from the first barrier to the last.
-        sync_ms: the pause of the loop.
-        async_ms: writing beside the loop.
-        bytes_processed: bytes of records read between the first barrier and the last.
-        bytes_persisted: bytes of records in flight that were stored.
-        bytes_written: new bytes in files.
-        state_size: bytes of keyed state, new or not.
-        unaligned: whether the barrier overtook records here.
-        slowest_channel: "uid[subtask]" of the sender whose barrier came last, or None.
-    """
+    """What one subtask reported with its acknowledgement."""
 
     vertex: int
     subtask: int
-    ack_latency_ms: int
-    start_delay_ms: float = 0.0
-    alignment_ms: float = 0.0
-    sync_ms: float = 0.0
-    async_ms: float = 0.0
-    bytes_processed: int = 0
-    bytes_persisted: int = 0
-    bytes_written: int = 0
-    state_size: int = 0
-    unaligned: bool = False
+    ack_latency_ms: int  # from the trigger until the job master had it
+    start_delay_ms: float = 0.0  # from the trigger to the first barrier
+    alignment_ms: float = 0.0  # from the first barrier to the last
+    sync_ms: float = 0.0  # the pause of the loop
+    async_ms: float = 0.0  # writing in the background
+    bytes_processed: int = 0  # of records read between the first barrier and the last
+    bytes_persisted: int = 0  # of records in flight that were stored
+    bytes_written: int = 0  # new bytes in files
+    state_size: int = 0  # bytes of keyed state, new or not
+    unaligned: bool = False  # the barrier overtook records here
     finished: bool = False
-    slowest_channel: str | None = None
+    slowest_channel: str | None = None  # "uid[subtask]" of the sender whose barrier came last
 
     @property
     def task(self) -> tuple[int, int]:
@@ -115,47 +97,29 @@ class SubtaskRecord:
 
 @dataclass(frozen=True, slots=True)
 class StuckLoop:
-    """A worker whose loop did not turn while the checkpoint was under way.
+    """A worker whose loop did not turn while the checkpoint was in progress."""
 
-    Attributes:
-        slot: the worker; it runs subtask `slot` of every vertex.
-        still_ms: how long the present step of its loop had taken.
-    """
-
-    slot: int
-    still_ms: int
+    slot: int  # of the worker, which runs this subtask of every vertex
+    still_ms: int  # how long the present step of its loop had taken
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointRecord:
-    """One checkpoint, as far as it came.
-
-    Attributes:
-        attempt: the deployment it was drawn in.
-        kind: who wanted it: "periodic", "manual", "final", "savepoint" or "stop".
-        trigger_ms: wall clock at the trigger.
-        duration_ms: from the trigger until sinks were committed, or it failed; until now while under way.
-        stored_ms: from the trigger until the log held it; None before.
-        subtasks: the acknowledgements, ordered by (vertex, subtask).
-        missing: (vertex, subtask) of those that had not acknowledged.
-        reason: name of the `CheckpointFailureReason` of a failed one.
-        detail: what more is known of the failure.
-        stuck: workers whose loops stood still meanwhile.
-    """
+    """One checkpoint, as far as it came."""
 
     checkpoint: int
     attempt: int
-    kind: str
+    kind: str  # value of the `RequestKind`
     status: CheckpointStatus
-    trigger_ms: int
+    trigger_ms: int  # wall clock
     topology: Topology
-    duration_ms: int = 0
-    stored_ms: int | None = None
-    subtasks: tuple[SubtaskRecord, ...] = ()
-    missing: tuple[tuple[int, int], ...] = ()
-    reason: str | None = None
-    detail: str = ""
-    stuck: tuple[StuckLoop, ...] = ()
+    duration_ms: int = 0  # from the trigger to the commit of the sinks or the failure, or to now
+    stored_ms: int | None = None  # from the trigger until the log held it; None before
+    subtasks: tuple[SubtaskRecord, ...] = ()  # ordered by (vertex, subtask)
+    missing: tuple[tuple[int, int], ...] = ()  # that had not acknowledged
+    reason: str | None = None  # name of the `CheckpointFailureReason`
+    detail: str = ""  # what more is known of the failure
+    stuck: tuple[StuckLoop, ...] = ()  # workers whose loops stood still meanwhile
 
     @property
     def size(self) -> int:

@@ -1,4 +1,4 @@
-"""What the coordinator knows of all checkpoints: those under way, those complete, and the last that ended.
+"""What the coordinator knows of all checkpoints: those in progress, those complete, and the last that ended.
 
 It also holds the rules by which a checkpoint is given up, and by which files may be deleted.
 """
@@ -6,42 +6,63 @@ It also holds the rules by which a checkpoint is given up, and by which files ma
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from typing import Generic
+from typing import Final, Generic
 
 from headgate.common.errors import InternalError
 from headgate.common.ids import AttemptId, CheckpointId
 from headgate.core.checkpoint.effects import Discard, Effect, NotifyAbort, S, Unexpected
 from headgate.core.checkpoint.failures import CheckpointFailureReason
 from headgate.core.checkpoint.pending import PendingCheckpoint, Phase
-from headgate.core.checkpoint.queue import Request
-from headgate.core.checkpoint.recent import RecentCheckpoints
+from headgate.core.checkpoint.queue import Request, Tickets
 from headgate.core.checkpoint.retention import Retention
-from headgate.core.checkpoint.tickets import Tickets
+
+REMEMBERED_MAX: Final = 16
+
+
+class RecentCheckpoints:
+    """A ring of the checkpoints that completed or were aborted last: late messages about them are normal.
+
+    Example:
+        >>> recent = RecentCheckpoints(capacity=2)
+        >>> for n in (1, 2, 3):
+        ...     recent.add(CheckpointId(n), savepoint=n == 3)
+        >>> [CheckpointId(n) in recent for n in (1, 2, 3)], recent.is_savepoint(CheckpointId(3))
+        ([False, True, True], True)
+    """
+
+    __slots__ = ("_capacity", "_ids")
+
+    def __init__(self, capacity: int = REMEMBERED_MAX) -> None:
+        self._capacity = capacity
+        self._ids: dict[CheckpointId, bool] = {}
+
+    def __contains__(self, checkpoint: CheckpointId) -> bool:
+        return checkpoint in self._ids
+
+    def add(self, checkpoint: CheckpointId, *, savepoint: bool) -> None:
+        """It ended; the oldest is forgotten when there are too many."""
+        self._ids[checkpoint] = savepoint
+        if len(self._ids) > self._capacity:
+            del self._ids[next(iter(self._ids))]
+
+    def is_savepoint(self, checkpoint: CheckpointId) -> bool:
+        """Whether a remembered one was a savepoint."""
+        return self._ids.get(checkpoint, False)
 
 
 class Ledger(Generic[S]):
-    """The checkpoints of one job; the coordinator and its publishing part share it.
-
-    Attributes:
-        next_id: the id that the next checkpoint will get.
-        pending: those under way, until their storing ended, by id in increasing order.
-        tickets: askers without an answer.
-        unsure: those whose log entry, or savepoint's metadata, may exist.
-        saved: complete savepoints; nothing of theirs is ever deleted.
-    """
+    """The checkpoints of one job; the coordinator and its publishing part share it."""
 
     def __init__(self, next_id: CheckpointId, retention: Retention) -> None:
         if retention.latest is not None and next_id <= retention.latest:
             raise InternalError(
                 f"next checkpoint id is {next_id} but {retention.latest} completed; ids must grow"
             )
-        self.next_id = next_id
-        self.retention = retention
-        self.pending: dict[CheckpointId, PendingCheckpoint[S]] = {}
-        self.tickets = Tickets()
-        self.recent = RecentCheckpoints()
-        self.unsure: set[CheckpointId] = set()
-        self.saved: set[CheckpointId] = set()
+        self.next_id, self.retention = next_id, retention
+        self.pending: dict[CheckpointId, PendingCheckpoint[S]] = {}  # until they are stored; ids increase
+        self.tickets, self.recent = Tickets(), RecentCheckpoints()
+        self.unsure: set[CheckpointId] = set()  # whose log entry, or savepoint's metadata, may exist
+        self.saved: set[CheckpointId] = set()  # complete savepoints; no file of theirs is ever deleted
         self.triggered = self.completed = self.failed = 0
         self.last_failure: str | None = None
 
@@ -66,11 +87,9 @@ class Ledger(Generic[S]):
         deadline_ms: int,
         hooks: Iterable[str],
     ) -> PendingCheckpoint[S]:
-        """Draw an id and enter a new checkpoint under it."""
+        """Give a new checkpoint its id and enter it."""
         checkpoint, self.next_id = self.next_id, CheckpointId(self.next_id + 1)
-        pending: PendingCheckpoint[S] = PendingCheckpoint(
-            checkpoint, attempt, request, tasks, deadline_ms, hooks
-        )
+        pending = PendingCheckpoint[S](checkpoint, attempt, request, tasks, deadline_ms, hooks)
         self.pending[checkpoint] = pending
         self.triggered += 1
         return pending
@@ -88,7 +107,7 @@ class Ledger(Generic[S]):
         return [*effects, *self.tickets.fail(pending.request, reason, detail, pending.checkpoint)]
 
     def leave(self, pending: PendingCheckpoint[S]) -> None:
-        """It is not under way any more."""
+        """It is not in progress any more."""
         del self.pending[pending.checkpoint]
         self.recent.add(pending.checkpoint, savepoint=pending.kind.is_savepoint)
 
@@ -105,19 +124,15 @@ class Ledger(Generic[S]):
         return closed or done or checkpoint in self.unsure
 
     def late(self, checkpoint: CheckpointId, snapshot: S) -> list[Effect[S]]:
-        """A snapshot came for a checkpoint that is gone: its files are of no use."""
+        """A snapshot came for a checkpoint that has ended: its files are of no use."""
         owner = checkpoint if self.recent.is_savepoint(checkpoint) else None
-        told = self.unexpected(checkpoint, (snapshot.vertex, snapshot.subtask))
-        return [Discard((snapshot,), owner), *told]
+        unexpected = self.unexpected(checkpoint, (snapshot.vertex, snapshot.subtask))
+        return [Discard((snapshot,), owner), *unexpected]
 
     def unexpected(self, checkpoint: CheckpointId, task: tuple[int, int]) -> list[Effect[S]]:
-        """Tell of words about a checkpoint that nobody remembers."""
+        """Report a message about a checkpoint that is not remembered."""
         known = checkpoint in self.recent or self.is_protected(checkpoint)
         return [] if known else [Unexpected(checkpoint, task)]
-
-    def tickets_under_way(self) -> set[int | None]:
-        """Tickets of those under way."""
-        return {pending.request.ticket for pending in self.pending.values()}
 
     def describe(self) -> tuple[Hashable, ...]:
         """Everything that decides, as plain values."""
@@ -133,11 +148,11 @@ class Ledger(Generic[S]):
     def broken(self) -> list[str]:
         """Names of the invariants of pending checkpoints that do not hold."""
         phases = [pending.phase for pending in self.pending.values()]
-        under_way = {Phase.PREPARING, Phase.COLLECTING, Phase.FULL, Phase.STORING}
+        in_progress = {Phase.PREPARING, Phase.COLLECTING, Phase.FULL, Phase.STORING}
         checks = {
             "ids ordered": list(self.pending) == sorted(self.pending),
             "ids below next": all(pending < self.next_id for pending in self.pending),
-            "pending phases": set(phases) <= under_way,
+            "pending phases": set(phases) <= in_progress,
             "one is prepared at a time": phases.count(Phase.PREPARING) <= 1,
             "ended is not pending": not any(checkpoint in self.recent for checkpoint in self.pending),
             "complete is not unsure": not self.unsure & (self.saved | set(self.retention.completed)),

@@ -1,4 +1,4 @@
-"""Whether the coordinator may work at all, and the figures it gives to people."""
+"""Whether the coordinator may work at all, and its figures for people."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ class Mode(Enum):
 
     SUSPENDED = "suspended"
     RUNNING = "running"
-    FAILING = "failing"
-    """The shell was told to end the attempt, and has not done so yet."""
+    FAILING = "failing"  # the shell was asked to end the attempt, and has not done so yet
     SHUTDOWN = "shut down"
 
 
@@ -45,26 +44,15 @@ MODES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorStatistics:
-    """Figures for progress lines and the dashboard.
+    """Figures for progress lines and the dashboard."""
 
-    Attributes:
-        mode: "running", "failing", "suspended" or "shut down".
-        failed: checkpoints and savepoints aborted for any reason.
-        pending: ids on their way, oldest first.
-        latest: newest completed id, also one found at the start.
-        last_failure: text of the last abort.
-        savepoints: savepoints stored, those that the job was stopped with included.
-        waiting: requests that wait for their turn.
-        held_by: name of the `CheckpointFailureReason` for which the first of them waits; None: nothing waits.
-    """
-
-    mode: str
+    mode: str  # value of the :class:`Mode`
     triggered: int
     completed: int
-    failed: int
-    pending: tuple[CheckpointId, ...]
-    latest: CheckpointId | None
-    last_failure: str | None
-    savepoints: int = 0
-    waiting: int = 0
-    held_by: str | None = None
+    failed: int  # checkpoints and savepoints aborted for any reason
+    pending: tuple[CheckpointId, ...]  # ids, oldest first
+    latest: CheckpointId | None  # newest completed id, also one found at the start
+    last_failure: str | None  # text of the last abort
+    savepoints: int = 0  # stored, those that the job was stopped with included
+    waiting: int = 0  # requests
+    held_by: str | None = None  # name of the reason for which the first request waits

@@ -1,4 +1,4 @@
-"""One checkpoint on its way: who has acknowledged, and how far it has come."""
+"""One checkpoint in progress: who has acknowledged, and how far it is."""
 
 from __future__ import annotations
 
@@ -13,21 +13,16 @@ from headgate.core.checkpoint.failures import CheckpointFailureReason
 from headgate.core.checkpoint.queue import Request
 from headgate.core.machine import Machine
 
-MISSING_TOLD: Final = 10
-"""How many tasks are named when a checkpoint was not acknowledged by all."""
+MISSING_NAMED: Final = 10  # tasks that are named when a checkpoint was not acknowledged by all
 
 
 class AckResult(Enum):
     """What became of an acknowledgement, named after what follows for its files."""
 
-    SUCCESS = "success"
-    """Taken; the files belong to the checkpoint now."""
-    DUPLICATE = "duplicate"
-    """Known already: the files are in use, leave them alone."""
-    UNKNOWN = "unknown"
-    """From a task or attempt that is not part of this checkpoint: delete the files."""
-    DISCARDED = "discarded"
-    """The checkpoint is gone: delete the files."""
+    SUCCESS = "success"  # taken; the files belong to the checkpoint now
+    DUPLICATE = "duplicate"  # known already: the files are in use, leave them alone
+    UNKNOWN = "unknown"  # from a task or attempt that is not part of this checkpoint: delete the files
+    DISCARDED = "discarded"  # the checkpoint has ended: delete the files
 
 
 class Phase(Enum):
@@ -78,22 +73,7 @@ MOVES: Final = {
 
 
 class PendingCheckpoint(Generic[S]):
-    """Collects acknowledgements of the tasks of one attempt.
-
-    Args:
-        deadline_ms: when it expires, on the monotonic clock.
-    """
-
-    __slots__ = (
-        "_acknowledged",
-        "_hooks",
-        "_machine",
-        "_waiting",
-        "attempt",
-        "checkpoint",
-        "deadline_ms",
-        "request",
-    )
+    """Collects acknowledgements of the tasks of one attempt; it expires at `deadline_ms` (monotonic)."""
 
     def __init__(
         self,
@@ -104,10 +84,8 @@ class PendingCheckpoint(Generic[S]):
         deadline_ms: int,
         hooks: Iterable[str] = (),
     ) -> None:
-        self.checkpoint = checkpoint
-        self.attempt = attempt
-        self.request = request
-        self.deadline_ms = deadline_ms
+        self.checkpoint, self.attempt = checkpoint, attempt
+        self.request, self.deadline_ms = request, deadline_ms
         self._waiting: dict[tuple[int, int], None] = dict.fromkeys(tasks)
         self._acknowledged: dict[tuple[int, int], S] = {}
         self._hooks: dict[str, None] = dict.fromkeys(hooks)
@@ -117,17 +95,17 @@ class PendingCheckpoint(Generic[S]):
 
     @property
     def kind(self) -> RequestKind:
-        """What it was wanted for."""
+        """What it was requested for."""
         return self.request.kind
 
     @property
     def phase(self) -> Phase:
-        """How far it has come."""
+        """How far it is."""
         return self._machine.state
 
     @property
     def hooks(self) -> tuple[str, ...]:
-        """Hooks that are not through yet."""
+        """Hooks that have not ended yet."""
         return tuple(self._hooks)
 
     @property
@@ -137,7 +115,7 @@ class PendingCheckpoint(Generic[S]):
 
     @property
     def can_be_subsumed(self) -> bool:
-        """Whether the completion of a newer one ends it: not a savepoint, which somebody asked for."""
+        """Whether the completion of a newer one ends it: not a savepoint, which a user asked for."""
         return not self.kind.is_savepoint
 
     @property
@@ -147,14 +125,14 @@ class PendingCheckpoint(Generic[S]):
 
     @property
     def waiting_for(self) -> tuple[str, ...]:
-        """Hooks, or tasks, that are not through yet."""
+        """Hooks, or tasks, that have not answered yet."""
         return tuple(f"hook {hook!r}" for hook in self._hooks) or tuple(map(str, self._waiting))
 
     def missing(self, label: Callable[[tuple[int, int]], str]) -> str:
-        """The same for people, the tasks by their labels."""
+        """Hooks, or labels of tasks, that have not answered yet, for people."""
         names = [f"hook {hook!r}" for hook in self._hooks] or [label(task) for task in self._waiting]
-        more = f" and {len(names) - MISSING_TOLD} more" if len(names) > MISSING_TOLD else ""
-        return ", ".join(names[:MISSING_TOLD]) + more
+        more = f" and {len(names) - MISSING_NAMED} more" if len(names) > MISSING_NAMED else ""
+        return ", ".join(names[:MISSING_NAMED]) + more
 
     @property
     def snapshots(self) -> tuple[S, ...]:
@@ -166,7 +144,7 @@ class PendingCheckpoint(Generic[S]):
         return self.phase is not Phase.PREPARING and (task in self._waiting or task in self._acknowledged)
 
     def hook_done(self, hook: str) -> bool:
-        """A hook is through; True when it was the last, so that tasks may be triggered now."""
+        """A hook has ended; True when it was the last, so that tasks may be triggered now."""
         if self.phase is not Phase.PREPARING or hook not in self._hooks:
             return False
         del self._hooks[hook]
@@ -205,18 +183,10 @@ class PendingCheckpoint(Generic[S]):
         self._machine.move(Step.ABORT, reason.name)
 
     def describe(self) -> tuple[Hashable, ...]:
-        """The whole state as plain values, for stories and searches."""
-        return (
-            self.checkpoint,
-            self.attempt,
-            self.kind.value,
-            self.request.ticket,
-            self.phase.value,
-            tuple(self._hooks),
-            tuple(self._waiting),
-            tuple(sorted(self._acknowledged)),
-            self.deadline_ms,
-        )
+        """The complete state as plain values, for traces and searches."""
+        asked = (self.checkpoint, self.attempt, self.kind.value, self.request.ticket, self.deadline_ms)
+        answers = (tuple(self._hooks), tuple(self._waiting), tuple(sorted(self._acknowledged)))
+        return (*asked, self.phase.value, *answers)
 
     def _close_if_full(self) -> None:
         if self.phase is Phase.COLLECTING and not self._waiting:

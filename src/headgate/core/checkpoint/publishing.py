@@ -27,29 +27,26 @@ from headgate.core.checkpoint.pending import PendingCheckpoint, Phase, Step
 from headgate.core.machine import Machine
 
 LEFT_TO_RECOVERY = "it is in the log, and recovery commits it"
-"""What an asker is told whose checkpoint is complete but was not committed by this attempt."""
 
 
 class Publishing(Generic[S]):
     """The only place through which a checkpoint becomes complete."""
 
-    def __init__(self, ledger: Ledger[S], story: Machine[Mode, Order]) -> None:
-        self._ledger, self._story = ledger, story
-        self._committing: PendingCheckpoint[S] | None = None
-
-    @property
-    def committing(self) -> PendingCheckpoint[S] | None:
-        """The one in the log whose commit is under way."""
-        return self._committing
+    def __init__(self, ledger: Ledger[S], mode: Machine[Mode, Order]) -> None:
+        self._ledger, self._mode = ledger, mode
+        self.committing: PendingCheckpoint[S] | None = None  # the one in the log that is being committed
 
     def next(self) -> list[Effect[S]]:
-        """Finalize the oldest full checkpoint, unless another is on its way."""
-        if self._committing is not None or self._ledger.storing is not None:
+        """Finalize the oldest full checkpoint, unless another is being published."""
+        if self.committing is not None or self._ledger.storing is not None:
             return []
         for pending in self._ledger.pending.values():
             if pending.phase is Phase.FULL:
                 pending.move(Step.FINALIZE)
-                return [_finalize(pending)]
+                ticket = pending.request.ticket
+                return [
+                    Finalize(pending.checkpoint, pending.attempt, pending.kind, pending.snapshots, ticket)
+                ]
         return []
 
     def stored(
@@ -60,7 +57,7 @@ class Publishing(Generic[S]):
         `halted` says why no tasks run that could be notified, so that recovery does the rest.
         """
         pending = self._take_storing(checkpoint)
-        self._story.note(f"completed {checkpoint}")
+        self._mode.note(f"completed {checkpoint}")
         if pending.kind.is_savepoint:
             self._ledger.saved.add(checkpoint)
         if not pending.kind.is_logged:
@@ -69,7 +66,7 @@ class Publishing(Generic[S]):
         pending.move(Step.STORED)
         self._ledger.completed += 1
         self._ledger.retention.add(checkpoint, owned=not pending.kind.is_savepoint)
-        self._committing = pending
+        self.committing = pending
         if halted is not None:
             return pending, self.suspend(halted)
         return pending, [*self._subsume(checkpoint), Commit(checkpoint)]
@@ -88,7 +85,7 @@ class Publishing(Generic[S]):
         pending = self._take_storing(checkpoint)
         pending.move(Step.STORE_UNSURE if maybe_published else Step.STORE_FAILED, detail)
         reason = CheckpointFailureReason.FINALIZE_CHECKPOINT_FAILURE
-        self._story.note(f"failed {checkpoint} {reason.name}")
+        self._mode.note(f"failed {checkpoint} {reason.name}")
         self._ledger.count_failure(checkpoint, reason, detail)
         effects: list[Effect[S]] = [] if halted else [NotifyAbort(checkpoint, reason, detail)]
         if maybe_published:
@@ -99,14 +96,14 @@ class Publishing(Generic[S]):
         return pending, [*effects, *answer]
 
     def committed(self, checkpoint: CheckpointId) -> list[Effect[S]]:
-        """Its committables are published; a late word from before a suspension changes nothing."""
-        pending, retention = self._committing, self._ledger.retention
+        """Its committables are published; a late message from before a suspension changes nothing."""
+        pending, retention = self.committing, self._ledger.retention
         if pending is None or pending.checkpoint != checkpoint:
             if retention.latest is None or checkpoint > retention.latest:
-                raise InternalError(self._story.explain(f"was told of a commit of {checkpoint}, not stored"))
+                raise InternalError(self._mode.explain(f"got a commit of {checkpoint}, not stored"))
             return []
         pending.move(Step.COMMITTED)
-        self._committing = None
+        self.committing = None
         request = pending.request
         effects: list[Effect[S]] = [NotifyComplete(checkpoint, request.kind, request.ticket)]
         effects += self._ledger.tickets.fulfil(request, checkpoint)
@@ -116,8 +113,8 @@ class Publishing(Generic[S]):
         return effects
 
     def suspend(self, reason: CheckpointFailureReason) -> list[Effect[S]]:
-        """The tasks go: a commit under way is left to recovery, which commits the latest again."""
-        pending, self._committing = self._committing, None
+        """The tasks stop: a commit in progress is left to recovery, which commits the latest again."""
+        pending, self.committing = self.committing, None
         if pending is None:
             return []
         pending.move(Step.SUSPEND)
@@ -134,16 +131,6 @@ class Publishing(Generic[S]):
     def _take_storing(self, checkpoint: CheckpointId) -> PendingCheckpoint[S]:
         pending = self._ledger.pending.get(checkpoint)
         if pending is None or pending.phase is not Phase.STORING:
-            raise InternalError(self._story.explain(f"was told of a store of {checkpoint}, not being stored"))
+            raise InternalError(self._mode.explain(f"got a store of {checkpoint}, not being stored"))
         self._ledger.leave(pending)
         return pending
-
-
-def _finalize(pending: PendingCheckpoint[S]) -> Finalize[S]:
-    return Finalize(
-        pending.checkpoint,
-        pending.attempt,
-        pending.kind,
-        pending.snapshots,
-        pending.request.ticket,
-    )

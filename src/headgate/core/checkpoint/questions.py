@@ -1,4 +1,4 @@
-"""What may be asked of the coordinator at any time: ids, figures, its whole state, whether it is sound."""
+"""What may be asked of the coordinator at any time; no answer changes anything."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from headgate.core.machine import Machine
 
 
 class Questions(Generic[S]):
-    """The coordinator's parts, read only; none of its methods changes anything."""
+    """The coordinator's parts, read only."""
 
     _mode: Machine[Mode, Order]
     _ledger: Ledger[S]
@@ -58,7 +58,7 @@ class Questions(Generic[S]):
 
     @property
     def halted(self) -> CheckpointFailureReason | None:
-        """Why tasks are told nothing new; None: they run."""
+        """Why tasks are notified of nothing new; None: they run."""
         if self._mode.state is Mode.RUNNING:
             return None
         if self._mode.state is Mode.SHUTDOWN:
@@ -88,7 +88,7 @@ class Questions(Generic[S]):
         )
 
     def describe(self) -> tuple[Hashable, ...]:
-        """Everything that decides, as plain values: for stories and searches."""
+        """Everything that decides, as plain values: for traces and searches."""
         committing = self._publishing.committing
         return (
             self._mode.state.value,
@@ -103,9 +103,8 @@ class Questions(Generic[S]):
         phases = [pending.phase for pending in self._ledger.pending.values()]
         committing = self._publishing.committing
         in_publication = phases.count(Phase.STORING) + (committing is not None)
-        open_tickets = self._admission.requests.tickets() | self._ledger.tickets_under_way()
-        if committing is not None:
-            open_tickets |= {committing.request.ticket}
+        begun = [*self._ledger.pending.values(), *([committing] if committing is not None else [])]
+        open_tickets = self._admission.requests.tickets() | {each.request.ticket for each in begun}
         running, failing = self._mode.state is Mode.RUNNING, self._mode.state is Mode.FAILING
         quiet = committing is None and set(phases) <= {Phase.STORING}
         checks = {

@@ -12,9 +12,9 @@ from typing import Final
 from headgate.common.errors import ConfigError
 from headgate.core.checkpoint.effects import RequestKind
 from headgate.core.checkpoint.failures import CheckpointFailureReason as Reason
-from headgate.core.checkpoint.properties import RETAIN_ALWAYS, CheckpointProperties
 from headgate.core.checkpoint.queue import QUEUED_MAX as QUEUED_MAX
 from headgate.core.checkpoint.queue import Request, RequestQueue
+from headgate.core.checkpoint.retention import RETAIN_ALWAYS, Discards
 from headgate.core.checkpoint.schedule import PeriodicSchedule
 
 _LOWEST: Final = {
@@ -30,27 +30,16 @@ _LOWEST: Final = {
 
 @dataclass(frozen=True, slots=True)
 class CheckpointSettings:
-    """How often, how many, how long.
+    """How often, how many, how long."""
 
-    Attributes:
-        interval_ms: between periodic triggers; None switches them off. Raised to `min_pause_ms`.
-        min_pause_ms: between a completion and the next periodic trigger.
-        max_concurrent: pending checkpoints at a time.
-        timeout_ms: from trigger to the last acknowledgement.
-        tolerable_failures: counted failures in a row that do not fail the job.
-        num_retained: completed checkpoints kept.
-        final_retry_ms: pause before a failed final checkpoint is tried again.
-        retention: when the system deletes a completed checkpoint.
-    """
-
-    interval_ms: int | None = None
-    min_pause_ms: int = 0
-    max_concurrent: int = 1
-    timeout_ms: int = 600_000
-    tolerable_failures: int = 0
-    num_retained: int = 1
-    final_retry_ms: int = 1_000
-    retention: CheckpointProperties = RETAIN_ALWAYS
+    interval_ms: int | None = None  # between periodic triggers; None: none. Raised to `min_pause_ms`
+    min_pause_ms: int = 0  # between a completion and the next periodic trigger
+    max_concurrent: int = 1  # pending checkpoints at a time
+    timeout_ms: int = 600_000  # from trigger to the last acknowledgement
+    tolerable_failures: int = 0  # counted failures in a row that do not fail the job
+    num_retained: int = 1  # completed checkpoints kept
+    final_retry_ms: int = 1_000  # pause before a failed final checkpoint is tried again
+    retention: Discards = RETAIN_ALWAYS
 
     def __post_init__(self) -> None:
         for name, lowest in _LOWEST.items():
@@ -66,19 +55,12 @@ class CheckpointSettings:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What the coordinator has on its hands.
+    """What the coordinator is doing."""
 
-    Attributes:
-        pending: checkpoints and savepoints under way.
-        preparing: whether one of them still runs its hooks.
-        cleaning: discards under way.
-        last_completion_ms: when the last checkpoint completed in this attempt; None before the first.
-    """
-
-    pending: int = 0
-    preparing: bool = False
-    cleaning: int = 0
-    last_completion_ms: int | None = None
+    pending: int = 0  # checkpoints and savepoints
+    preparing: bool = False  # one of them still runs its hooks
+    cleaning: int = 0  # deletions in progress
+    last_completion_ms: int | None = None  # in this attempt; None before the first
 
 
 class Requests:
@@ -111,11 +93,7 @@ class Requests:
         return self._queue.drop_all()
 
     def submit(self, request: Request, now_ms: int) -> tuple[Reason | None, list[tuple[Request, Reason]]]:
-        """Queue a request.
-
-        Returns:
-            why it is refused (None when it is not), and the waiting requests it displaced, with reasons.
-        """
+        """Queue a request; gives why it is refused, or None, and the waiting requests that it displaced."""
         if request.kind is RequestKind.FINAL:
             return None, self._submit_final(now_ms)
         if self._stopping:
@@ -127,8 +105,8 @@ class Requests:
         displaced = self._queue.add(request)
         if displaced is request:
             return Reason.TOO_MANY_CHECKPOINT_REQUESTS, []
-        gone = [] if displaced is None else [(displaced, Reason.TOO_MANY_CHECKPOINT_REQUESTS)]
-        return None, gone + (self._begin_stop() if request.kind is RequestKind.STOP else [])
+        left = [] if displaced is None else [(displaced, Reason.TOO_MANY_CHECKPOINT_REQUESTS)]
+        return None, left + (self._begin_stop() if request.kind is RequestKind.STOP else [])
 
     def choose(self, load: Load, now_ms: int) -> Request | None:
         """Take the request to start now, if any may."""
@@ -168,7 +146,7 @@ class Requests:
 
     @property
     def stopping(self) -> bool:
-        """Whether a stop waits or is under way, behind which nothing is begun."""
+        """Whether a stop waits or is in progress, after which nothing is begun."""
         return self._stopping
 
     def tickets(self) -> set[int | None]:
@@ -176,7 +154,7 @@ class Requests:
         return self._queue.tickets()
 
     def describe(self) -> tuple[Hashable, ...]:
-        """The whole state as plain values, for stories and searches."""
+        """The complete state as plain values, for traces and searches."""
         flags = (self._final_requested, self._final_at_ms, self._stopping)
         return (self._schedule.describe(), self._queue.describe(), *flags)
 
@@ -196,14 +174,13 @@ class Requests:
         return None
 
     def _begin_stop(self) -> list[tuple[Request, Reason]]:
-        """Nothing starts behind a stop: its sources emit no further barrier."""
+        # Nothing starts after a stop: its sources emit no further barrier.
         self._stopping = True
         self._schedule.disarm()
         closing = Reason.CHECKPOINT_DECLINED_TASK_CLOSING
         return [(request, closing) for request in self._queue.drop_manual()]
 
     def _first(self, now_ms: int) -> RequestKind | None:
-        """The kind of the request whose turn it is."""
         if self._queue.savepoints:
             return RequestKind.SAVEPOINT
         if self._stopping:
@@ -216,7 +193,6 @@ class Requests:
         return RequestKind.PERIODIC if self._schedule.is_late else None
 
     def _hold(self, kind: RequestKind, load: Load, now_ms: int) -> Reason | None:
-        """The first precondition that does not hold."""
         waits_for_others = self._waits_for_others(load)
         if waits_for_others is not None or kind is RequestKind.SAVEPOINT:
             return waits_for_others
@@ -228,9 +204,8 @@ class Requests:
         return Reason.MINIMUM_TIME_BETWEEN_CHECKPOINTS if in_pause else None
 
     def _waits_for_others(self, load: Load) -> Reason | None:
-        """What even a savepoint waits for."""
+        # Even a savepoint waits: the triggers of one that is prepared must go out before its own.
         if load.preparing:
-            # Its triggers must go out before those of a newer one.
             return Reason.ALREADY_QUEUED
         # Checkpoints that come faster than they can be deleted would fill the storage.
         crowded = load.cleaning > self._settings.max_concurrent

@@ -1,22 +1,31 @@
 """Which completed checkpoints are kept: the newest N, once the newest is committed, and one being read.
 
-And at the end of the job: none, or all, as the properties say.
+At the end of the job all are kept, or none, as the settings say.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final, TypeAlias
 
 from headgate.common.errors import ConfigError, InternalError
 from headgate.common.ids import CheckpointId
-from headgate.core.checkpoint.properties import CheckpointProperties, JobEnd
+from headgate.core.execution import JobEnd
+
+Discards: TypeAlias = frozenset[JobEnd]
+"""The ends of a job at which its checkpoints are deleted; newer checkpoints displace older ones always."""
+
+NEVER_RETAIN: Final[Discards] = frozenset(JobEnd)
+RETAIN_ON_FAILURE: Final[Discards] = NEVER_RETAIN - {JobEnd.FAILED}
+RETAIN_ON_CANCELLATION: Final[Discards] = frozenset({JobEnd.FINISHED})
+RETAIN_ALWAYS: Final[Discards] = frozenset()
 
 
 class Retention:
     """The completed checkpoints that storage holds, oldest first.
 
-    A savepoint that the job was stopped with is among them, because the log names it, but the user owns
-    it: it takes no checkpoint's place, and only its log entry ever goes.
+    A savepoint that the job was stopped with is among them, because the log names it, but the user owns it:
+    it takes no checkpoint's place, and only its log entry is ever deleted.
 
     Example:
         >>> kept = Retention(2, map(CheckpointId, (1, 2)))
@@ -55,10 +64,7 @@ class Retention:
         return checkpoint in self._completed
 
     def add(self, checkpoint: CheckpointId, *, owned: bool = True) -> None:
-        """A checkpoint completed.
-
-        The older ones stay until :meth:`take_surplus`, so a crash in between never leaves fewer.
-        """
+        """A checkpoint completed; older ones stay until :meth:`take_surplus`: a crash never leaves fewer."""
         if self.latest is not None and checkpoint <= self.latest:
             raise InternalError(
                 f"checkpoint {checkpoint} completed after checkpoint {self.latest}; ids must grow"
@@ -82,18 +88,17 @@ class Retention:
             del self._completed[checkpoint]
         return surplus
 
-    def end(self, end: JobEnd, properties: CheckpointProperties) -> tuple[CheckpointId, ...]:
-        """Forget and return what goes with the job, oldest first; the user's savepoints never do.
+    def end(self, end: JobEnd, discards: Discards) -> tuple[CheckpointId, ...]:
+        """Forget and return what is deleted with the job, oldest first; the user's savepoints never are.
 
         The log outlives a job master, so a suspended job keeps everything for the next one.
 
         Example:
-            >>> from headgate.core.checkpoint.properties import NEVER_RETAIN
             >>> kept = Retention(1, map(CheckpointId, (4, 5)), unowned=[CheckpointId(5)])
             >>> kept.end(JobEnd.SUSPENDED, NEVER_RETAIN), kept.end(JobEnd.FINISHED, NEVER_RETAIN)
             ((), (4,))
         """
-        if end is JobEnd.SUSPENDED or not properties.discards_at(end):
+        if end is JobEnd.SUSPENDED or end not in discards:
             return ()
         gone = tuple(checkpoint for checkpoint, mine in self._completed.items() if mine)
         for checkpoint in gone:

@@ -1,4 +1,4 @@
-"""When the next periodic checkpoint is due: a fixed rate that begins at a drawn time and never piles up."""
+"""When the next periodic checkpoint is due: a fixed rate that begins at a random time and never piles up."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class PeriodicSchedule:
         return self._due_ms
 
     def arm(self, now_ms: int) -> None:
-        """Begin; the first comes at a drawn time, so that jobs started together do not keep in step."""
+        """Begin; the first comes at a random time, so that jobs started together do not keep in step."""
         if self._period_ms is not None:
             delay = self._uniform(float(self._min_pause_ms), float(self._period_ms))
             self._due_ms, self._late_ms = now_ms + round(delay), None
@@ -51,7 +51,7 @@ class PeriodicSchedule:
         self._due_ms = self._late_ms = None
 
     def request(self, now_ms: int) -> None:
-        """Somebody wants the next one now."""
+        """The next one is wanted now."""
         self._late_ms, self._due_ms = now_ms, None
 
     def pass_time(self, now_ms: int) -> None:
@@ -72,5 +72,5 @@ class PeriodicSchedule:
         self._due_ms = due_ms if due_ms > now_ms else now_ms + self._period_ms
 
     def describe(self) -> tuple[Hashable, ...]:
-        """The whole state as plain values, for stories and searches."""
+        """The complete state as plain values, for traces and searches."""
         return (self._due_ms, self._late_ms)

@@ -8,16 +8,13 @@ written and acknowledged, then the checkpoint is stored and the sinks are commit
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from headgate.core.checkpoint.failures import CheckpointFailureReason
 from headgate.core.checkpoint.history import CheckpointRecord, CheckpointStatus, EdgeFacts, SubtaskRecord
 
-QUICK_MS: Final = 100
-"""A checkpoint that took less needs no advice."""
-
-FORWARD: Final = "Forward"
-"""The partitioner by which subtask i sends to subtask i only."""
+QUICK_MS: Final = 100  # a checkpoint that took less needs no advice
+FORWARD: Final = "Forward"  # the partitioner by which subtask i sends to subtask i only
 
 _Task = tuple[int, int]
 
@@ -26,46 +23,31 @@ _Task = tuple[int, int]
 class Hop:
     """One subtask on the path, and the part of the time that passed there.
 
-    Attributes:
-        label: "'uid'[subtask]".
-        travel_ms: until its first barrier arrived, since the hop before passed it on (a source: since
-            the trigger).
-        alignment_ms: from then, or from its first barrier, until the barrier of the hop before came.
-        sync_ms: the loop's pause, as far as the barrier or the acknowledgement waited for it.
-        async_ms: writing, on the last hop only: elsewhere the barrier does not wait for it.
-        other_ms: on the last hop, the rest until the job master had the acknowledgement; it holds the
-            time that a barrier stood in the input between its first sign and its turn.
-        missing: it has not acknowledged, so that nothing is known of its times.
-        unaligned: the barrier overtook records here.
+    An alignment lasts from the first barrier, or later from the arrival of the barrier on the path, until
+    that of the hop before came. `other_ms` holds the time that a barrier stood in the input between its first
+    sign and its turn.
     """
 
     vertex: int
     subtask: int
-    label: str
-    travel_ms: float = 0.0
+    label: str  # "'uid'[subtask]"
+    travel_ms: float = 0.0  # from the hop before, or the trigger, to the first barrier here
     alignment_ms: float = 0.0
-    sync_ms: float = 0.0
-    async_ms: float = 0.0
-    other_ms: float = 0.0
-    missing: bool = False
-    unaligned: bool = False
+    sync_ms: float = 0.0  # the loop's pause, as far as barrier or acknowledgement waited for it
+    async_ms: float = 0.0  # writing, on the last hop only: elsewhere the barrier does not wait for it
+    other_ms: float = 0.0  # on the last hop, the rest until the job master had the acknowledgement
+    missing: bool = False  # it has not acknowledged: nothing is known of its times
+    unaligned: bool = False  # the barrier overtook records here
 
 
 @dataclass(frozen=True, slots=True)
 class SlowestPath:
-    """Where a checkpoint's time went.
+    """Where a checkpoint's time went."""
 
-    Attributes:
-        hops: from a source downstream; empty when there is no task.
-        storing_ms: from the last acknowledgement until the log held the checkpoint.
-        committing_ms: from then until the sinks were committed.
-        why: the dominant cause in one sentence, with what to do about it.
-    """
-
-    hops: tuple[Hop, ...]
-    storing_ms: float
-    committing_ms: float
-    why: str
+    hops: tuple[Hop, ...]  # from a source downstream; empty when there is no task
+    storing_ms: float  # from the last acknowledgement until the log held the checkpoint
+    committing_ms: float  # from then until the sinks were committed
+    why: str  # the dominant cause in one sentence, with what to do about it
 
 
 def slowest_path(record: CheckpointRecord) -> SlowestPath:
@@ -127,7 +109,6 @@ def amount(size: int) -> str:
 
 
 def _tasks_of_path(record: CheckpointRecord) -> list[_Task]:
-    """From a source downstream."""
     task = _end(record)
     path: list[_Task] = []
     # A foreign file could describe a circle; a path visits no vertex twice.
@@ -146,7 +127,7 @@ def _end(record: CheckpointRecord) -> _Task | None:
 
 
 def _upstream(record: CheckpointRecord, task: _Task) -> _Task | None:
-    """The sender whose barrier came last: as the task said, or else the one that had it last itself."""
+    # The sender whose barrier came last: as the task reported, or else the one that had it last itself.
     candidates = [
         sender for edge in record.topology.inputs(task[0]) for sender in _senders(record, edge, task)
     ]
@@ -159,12 +140,11 @@ def _upstream(record: CheckpointRecord, task: _Task) -> _Task | None:
     if named or waiting:
         return (named or waiting)[0]
     known = [seen for sender in candidates if (seen := record.subtask(sender)) is not None]
-    latest = max(known, key=lambda seen: _drawn_ms(seen) + seen.sync_ms, default=None)
+    latest = max(known, key=lambda seen: _taken_ms(seen) + seen.sync_ms, default=None)
     return latest.task if latest is not None else next(iter(candidates), None)
 
 
 def _senders(record: CheckpointRecord, edge: EdgeFacts, task: _Task) -> list[_Task]:
-    """The copies of the edge's source that send to `task`."""
     if edge.partitioner == FORWARD:
         return [(edge.source, task[1])]
     return [(edge.source, subtask) for subtask in range(record.topology.vertex(edge.source).parallelism)]
@@ -188,33 +168,28 @@ def _hops(record: CheckpointRecord, tasks: list[_Task]) -> tuple[Hop, ...]:
             hops.append(_last_hop(record, seen, before_ms))
         else:
             hops.append(_hop(record, seen, before_ms, _pause_ms(seen, following)))
-        before_ms = _drawn_ms(seen) + hops[-1].sync_ms
+        before_ms = _taken_ms(seen) + hops[-1].sync_ms
     return tuple(hops)
 
 
 def _pause_ms(seen: SubtaskRecord, following: SubtaskRecord | None) -> float:
-    """How much of the loop's pause lies on the path.
-
-    The barrier leaves before the pause; it stays until after it only where the next subtask runs on the
-    same loop, or the frame had no time to leave.
-    """
+    # The barrier leaves before the pause; it stays until after it only where the next subtask runs on the
+    # same loop, or the frame had no time to leave.
     if following is None:
         return seen.sync_ms
     arrived_ms = following.start_delay_ms + following.alignment_ms
-    return min(seen.sync_ms, max(0.0, arrived_ms - _drawn_ms(seen)))
+    return min(seen.sync_ms, max(0.0, arrived_ms - _taken_ms(seen)))
 
 
-def _drawn_ms(seen: SubtaskRecord) -> float:
-    """From the trigger until the snapshot was drawn: at the last barrier, or the first if it overtakes."""
+def _taken_ms(seen: SubtaskRecord) -> float:
+    """From the trigger until the snapshot was taken: at the last barrier, or the first if it overtakes."""
     return seen.start_delay_ms + (0.0 if seen.unaligned else seen.alignment_ms)
 
 
 def _hop(record: CheckpointRecord, seen: SubtaskRecord, before_ms: float, pause_ms: float) -> Hop:
-    """The times of an acknowledged hop; `before_ms` is when the one before let the barrier go.
-
-    Clocks of two machines differ a little, so no part is taken for less than nothing.
-    """
-    waited_ms = _drawn_ms(seen) - max(seen.start_delay_ms, before_ms)
+    # `before_ms`: when the one before let the barrier go. Clocks of two machines differ a little, so no part
+    # is taken for less than nothing.
+    waited_ms = _taken_ms(seen) - max(seen.start_delay_ms, before_ms)
     return Hop(
         seen.vertex,
         seen.subtask,
@@ -227,8 +202,8 @@ def _hop(record: CheckpointRecord, seen: SubtaskRecord, before_ms: float, pause_
 
 
 def _last_hop(record: CheckpointRecord, seen: SubtaskRecord, before_ms: float) -> Hop:
-    """As :func:`_hop`, with everything until the job master had the acknowledgement."""
-    ready_ms, writing_ms = _drawn_ms(seen) + seen.sync_ms, seen.async_ms
+    """With everything until the job master had the acknowledgement."""
+    ready_ms, writing_ms = _taken_ms(seen) + seen.sync_ms, seen.async_ms
     hop = _hop(record, seen, before_ms, seen.sync_ms)
     if seen.unaligned:
         # It wrote while the other barriers were on their way; what came of it after them is on the path.
@@ -241,13 +216,10 @@ def _last_hop(record: CheckpointRecord, seen: SubtaskRecord, before_ms: float) -
     return replace(hop, async_ms=writing_ms, other_ms=other_ms)
 
 
-@dataclass(frozen=True, slots=True)
-class _Cause:
-    """Something that took time: how much, its name, and a sentence with advice."""
-
+class _Cause(NamedTuple):
     ms: float
     part: str
-    sentence: str
+    sentence: str  # with advice
 
 
 # -- the cause -----------------------------------------------------------------------------------
@@ -278,7 +250,6 @@ def _why(record: CheckpointRecord, hops: tuple[Hop, ...], storing_ms: float, com
 
 
 def _causes(record: CheckpointRecord, hop: Hop, before: Hop | None) -> list[_Cause]:
-    """Everything that took time at an acknowledged hop."""
     paused = (
         f"the snapshot paused the loop of {hop.label} for {span(hop.sync_ms)} (sync); fewer keys per "
         "subtask, or a sink writer that has less to prepare at once, would shorten it"
@@ -346,34 +317,34 @@ def _written(record: CheckpointRecord, hop: Hop) -> str:
 
 
 def _why_missing(record: CheckpointRecord, hops: tuple[Hop, ...]) -> str:
-    """The first hop that is missing holds up all that follow."""
+    # The first hop that is missing holds up all that follow.
     number = next(i for i, hop in enumerate(hops) if hop.missing)
     hop = hops[number]
     pending = record.status is CheckpointStatus.IN_PROGRESS
     waited = span(record.duration_ms)
-    said = f"{hop.label} has not acknowledged for {waited}" if pending else f"{hop.label} never acknowledged"
+    fact = f"{hop.label} has not acknowledged for {waited}" if pending else f"{hop.label} never acknowledged"
     still = [loop.still_ms for loop in record.stuck if loop.slot == hop.subtask]
     if still:
         return (
-            f"{said}: its worker is blocked in user code (step of {span(max(still))}); a barrier is taken "
+            f"{fact}: its worker is blocked in user code (step of {span(max(still))}); a barrier is taken "
             "only between two steps, so that call must return or be made shorter"
         )
     within = "" if pending else f" within {waited}"
     if _must_have_passed_on(record, hop):
         return (
-            f"{said}{within}, although its barrier came through to those downstream: its snapshot is still "
+            f"{fact}{within}, although its barrier came through to those downstream: its snapshot is still "
             "being written (async), so look at the checkpoint storage and the size of its state"
         )
     if number == 0:
         return (
-            f"{said}{within}: its output is blocked (backpressure from downstream), a call of the source "
+            f"{fact}{within}: its output is blocked (backpressure from downstream), a call of the source "
             "does not return, or its snapshot is still being written"
         )
     before = hops[number - 1]
     seen = record.subtask((before.vertex, before.subtask))
-    passed = "" if seen is None else f" after {span(_drawn_ms(seen))}"
+    passed = "" if seen is None else f" after {span(_taken_ms(seen))}"
     return (
-        f"{said}{within}, although {before.label} passed the barrier on{passed}: the barrier is still queued "
+        f"{fact}{within}, although {before.label} passed the barrier on{passed}: the barrier is still queued "
         "behind records there (backpressure; unaligned checkpoints would let it overtake them), a call of "
         "user code does not return, or its snapshot is still being written"
     )

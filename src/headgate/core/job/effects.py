@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TypeAlias
 
+from headgate.core.execution import JobEnd
 from headgate.core.job.state import Attempt, Failure, OutcomeKind, Plan, PointId
 from headgate.core.same_failures import SameFailure
+
+
+class Effect:
+    """Something to do."""
+
+    __slots__ = ()
+
 
 # -- gang and links ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class SubmitGang:
+class SubmitGang(Effect):
     """Ask for workers; the links of every earlier gang are closed first."""
 
     gang: int
@@ -21,14 +28,14 @@ class SubmitGang:
 
 
 @dataclass(frozen=True, slots=True)
-class CancelGang:
-    """End a gang by force: close its links, and have its launcher end it."""
+class CancelGang(Effect):
+    """Cancel a gang: close its links, and have its launcher end it."""
 
     gang: int
 
 
 @dataclass(frozen=True, slots=True)
-class AdmitWorker:
+class AdmitWorker(Effect):
     """This link is the worker of this slot."""
 
     gang: int
@@ -37,14 +44,14 @@ class AdmitWorker:
 
 
 @dataclass(frozen=True, slots=True)
-class CloseLink:
+class CloseLink(Effect):
     """Close a connection that has no place here, or not any more."""
 
     link: int
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerBeat:
+class AnswerBeat(Effect):
     """Answer a heartbeat, which renews the worker's lease."""
 
     gang: int
@@ -55,7 +62,7 @@ class AnswerBeat:
 
 
 @dataclass(frozen=True, slots=True)
-class BeginAttempt:
+class BeginAttempt(Effect):
     """Make the enumerators and deploy; what goes wrong comes back as AttemptFailed."""
 
     attempt: int
@@ -70,23 +77,23 @@ class BeginAttempt:
 
 
 @dataclass(frozen=True, slots=True)
-class Stop:
-    """Tell the workers of a gang to drop an attempt; the processes stay."""
+class Stop(Effect):
+    """Have the workers of a gang drop an attempt; the processes stay."""
 
     gang: int
     attempt: int
 
 
 @dataclass(frozen=True, slots=True)
-class LetLeave:
-    """Tell the workers of a gang to leave."""
+class LetLeave(Effect):
+    """Have the workers of a gang leave."""
 
     gang: int
     attempt: int
 
 
 @dataclass(frozen=True, slots=True)
-class EndAttempt:
+class EndAttempt(Effect):
     """Close the enumerators of an attempt."""
 
     attempt: int
@@ -96,61 +103,51 @@ class EndAttempt:
 
 
 @dataclass(frozen=True, slots=True)
-class StartCheckpoints:
+class StartCheckpoints(Effect):
     """All subtasks of an attempt run: checkpoints may begin."""
 
     attempt: int
 
 
 @dataclass(frozen=True, slots=True)
-class SuspendCheckpoints:
+class SuspendCheckpoints(Effect):
     """The attempt ends: begin no checkpoint, and give up those that are not being stored."""
 
 
 @dataclass(frozen=True, slots=True)
-class RequestFinal:
+class RequestFinal(Effect):
     """All input has ended: take the checkpoint that ends the job."""
 
 
 @dataclass(frozen=True, slots=True)
-class FindPoint:
+class FindPoint(Effect):
     """Read where the log says that the job goes on: PointFound or PointFailed follows."""
 
 
 @dataclass(frozen=True, slots=True)
-class CommitPoint:
+class CommitPoint(Effect):
     """Commit what a restore point holds once more: PointCommitted or PointFailed follows."""
 
     point: PointId | None
 
 
 @dataclass(frozen=True, slots=True)
-class InterruptCommits:
+class InterruptCommits(Effect):
     """Stop what is being committed: that is another driver's business now."""
 
 
-class CheckpointsEnd(Enum):
-    """What becomes of the checkpoints of a job that is over."""
-
-    FINISHED = "finished"
-    FAILED = "failed"
-    CANCELLED = "cancelled"
-    SUSPENDED = "suspended"
-    """Another driver goes on: all stay."""
-
-
 @dataclass(frozen=True, slots=True)
-class EndCheckpoints:
-    """Keep or delete the job's checkpoints, and answer everybody who waits for one."""
+class EndCheckpoints(Effect):
+    """Keep or delete the job's checkpoints, and answer everyone who waits for one."""
 
-    how: CheckpointsEnd
+    how: JobEnd
 
 
 # -- rescale -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class MakePlan:
+class MakePlan(Effect):
     """Make the plan at another parallelism: PlanMade follows."""
 
     ticket: int
@@ -158,7 +155,7 @@ class MakePlan:
 
 
 @dataclass(frozen=True, slots=True)
-class CountSlots:
+class CountSlots(Effect):
     """Find out whether there are slots for a plan: SlotsCounted follows."""
 
     ticket: int
@@ -166,14 +163,14 @@ class CountSlots:
 
 
 @dataclass(frozen=True, slots=True)
-class TakeCheckpoint:
+class TakeCheckpoint(Effect):
     """Take a checkpoint to go on from: Saved follows."""
 
     ticket: int
 
 
 @dataclass(frozen=True, slots=True)
-class CheckFit:
+class CheckFit(Effect):
     """Check a plan against the last checkpoint: Fits follows."""
 
     ticket: int
@@ -181,7 +178,7 @@ class CheckFit:
 
 
 @dataclass(frozen=True, slots=True)
-class AdoptPlan:
+class AdoptPlan(Effect):
     """The next attempt runs this plan."""
 
     plan: Plan
@@ -202,30 +199,31 @@ class Refusal(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Effect):
     """Answer who asked for a rescale, once.
 
-    Attributes:
-        ticket: whose.
-        parallelism: at which the job runs now, at which the pending rescale would have it run
-            (ONE_AT_A_TIME), or which failed (REVERTED).
-        refusal: None: done.
-        failure: more about the refusal.
-        slots: workers of the plan that is back (REVERTED).
+    `parallelism` is the one at which the job runs now, which the pending rescale would bring
+    (ONE_AT_A_TIME), or which failed (REVERTED).
     """
 
     ticket: int
     parallelism: int
-    refusal: Refusal | None = None
+    refusal: Refusal | None = None  # None: done
     failure: Failure | None = None
-    slots: int = 0
+    slots: int = 0  # workers of the plan that is back (REVERTED)
 
 
 # -- reports -------------------------------------------------------------------------------------
 
 
+class Fact:
+    """Something that people may want to know."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
-class Failing:
+class Failing(Fact):
     """An attempt failed, or the job did; restart_in_ms None: there will be no other attempt."""
 
     attempt: int
@@ -234,7 +232,7 @@ class Failing:
 
 
 @dataclass(frozen=True, slots=True)
-class Reverting:
+class Reverting(Fact):
     """The attempt of an adopted plan failed: the next one runs the old plan at once, which is no restart."""
 
     attempt: int
@@ -242,7 +240,7 @@ class Reverting:
 
 
 @dataclass(frozen=True, slots=True)
-class AlsoFailed:
+class AlsoFailed(Fact):
     """A failure that changes nothing, since the attempt is over."""
 
     attempt: int
@@ -250,7 +248,7 @@ class AlsoFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class PointNotReached:
+class PointNotReached(Fact):
     """The restore point could not be found or committed; it is tried again."""
 
     failure: Failure
@@ -258,7 +256,7 @@ class PointNotReached:
 
 
 @dataclass(frozen=True, slots=True)
-class LeftBehind:
+class LeftBehind(Fact):
     """User code left something in a worker, which is therefore replaced."""
 
     slot: int
@@ -266,7 +264,7 @@ class LeftBehind:
 
 
 @dataclass(frozen=True, slots=True)
-class LoopStands:
+class LoopStands(Fact):
     """A worker sends heartbeats, but its loop does not turn."""
 
     slot: int
@@ -274,21 +272,21 @@ class LoopStands:
 
 
 @dataclass(frozen=True, slots=True)
-class LoopTurns:
+class LoopTurns(Fact):
     """The loop of a worker that was reported turns again."""
 
     slot: int
 
 
 @dataclass(frozen=True, slots=True)
-class Repeats:
+class Repeats(Fact):
     """The failure that is reported next has come again and again."""
 
     same: SameFailure
 
 
 @dataclass(frozen=True, slots=True)
-class Rescaling:
+class Rescaling(Fact):
     """The attempt ends for another plan."""
 
     before: Plan
@@ -296,55 +294,14 @@ class Rescaling:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(Fact):
     """The job is over."""
 
     how: OutcomeKind
 
 
-Fact: TypeAlias = (
-    Failing
-    | Reverting
-    | AlsoFailed
-    | PointNotReached
-    | LeftBehind
-    | LoopStands
-    | LoopTurns
-    | Repeats
-    | Rescaling
-    | Ended  # the last one
-)
-
-
 @dataclass(frozen=True, slots=True)
-class Report:
+class Report(Effect):
     """Something for people: progress display, log, history."""
 
     fact: Fact
-
-
-Effect: TypeAlias = (
-    SubmitGang
-    | CancelGang
-    | AdmitWorker
-    | CloseLink
-    | AnswerBeat
-    | BeginAttempt
-    | Stop
-    | LetLeave
-    | EndAttempt
-    | StartCheckpoints
-    | SuspendCheckpoints
-    | RequestFinal
-    | FindPoint
-    | CommitPoint
-    | InterruptCommits
-    | EndCheckpoints
-    | MakePlan
-    | CountSlots
-    | TakeCheckpoint
-    | CheckFit
-    | AdoptPlan
-    | Answer
-    | Report
-)

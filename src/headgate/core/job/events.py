@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from headgate.core.job.state import Failure, Plan, PointId, Storage
 
 
+class Event:
+    """Something that happened, to be handled by the machine."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
-class Submit:
+class Submit(Event):
     """The job begins, at `point` or at nothing."""
 
     point: PointId | None
 
 
 @dataclass(frozen=True, slots=True)
-class Registered:
+class Registered(Event):
     """A worker connected; `link` is the id of its connection, which no other one ever has."""
 
     gang: int
@@ -26,7 +31,7 @@ class Registered:
 
 
 @dataclass(frozen=True, slots=True)
-class Beat:
+class Beat(Event):
     """A worker sent a heartbeat; any change of `progress` means that its loop turned."""
 
     gang: int
@@ -35,7 +40,7 @@ class Beat:
 
 
 @dataclass(frozen=True, slots=True)
-class LinkLost:
+class LinkLost(Event):
     """The control link of a registered worker ended."""
 
     gang: int
@@ -43,23 +48,23 @@ class LinkLost:
 
 
 @dataclass(frozen=True, slots=True)
-class GangExited:
-    """All workers of a gang are gone; `why` is None where that was in order."""
+class GangExited(Event):
+    """All workers of a gang have exited; `why` is None where that was in order."""
 
     gang: int
     why: Hashable = None
 
 
 @dataclass(frozen=True, slots=True)
-class Deployed:
-    """A worker's subtasks run."""
+class Deployed(Event):
+    """A worker reports that its subtasks run."""
 
     attempt: int
     slot: int
 
 
 @dataclass(frozen=True, slots=True)
-class DataEnded:
+class DataEnded(Event):
     """A subtask, as (vertex, subtask), has processed all its input."""
 
     attempt: int
@@ -67,7 +72,7 @@ class DataEnded:
 
 
 @dataclass(frozen=True, slots=True)
-class Idle:
+class Idle(Event):
     """A worker dropped the attempt; `leftover` names what user code keeps there."""
 
     attempt: int
@@ -76,7 +81,7 @@ class Idle:
 
 
 @dataclass(frozen=True, slots=True)
-class AttemptFailed:
+class AttemptFailed(Event):
     """An attempt cannot go on."""
 
     attempt: int
@@ -84,7 +89,7 @@ class AttemptFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class PeerLost:
+class PeerLost(Event):
     """A worker lost the connection to another one, most likely as a consequence of something else."""
 
     attempt: int
@@ -92,40 +97,40 @@ class PeerLost:
 
 
 @dataclass(frozen=True, slots=True)
-class PointFound:
+class PointFound(Event):
     """Where the log says that the job goes on; None: the job has no checkpoint of its own."""
 
     point: PointId | None
 
 
 @dataclass(frozen=True, slots=True)
-class PointCommitted:
+class PointCommitted(Event):
     """What the restore point holds is committed."""
 
 
 @dataclass(frozen=True, slots=True)
-class PointFailed:
+class PointFailed(Event):
     """The restore point could not be found or committed."""
 
     failure: Failure
 
 
 @dataclass(frozen=True, slots=True)
-class StorageChanged:
+class StorageChanged(Event):
     """What happens in the background on storage is now this."""
 
     storage: Storage
 
 
 @dataclass(frozen=True, slots=True)
-class CheckpointCommitted:
+class CheckpointCommitted(Event):
     """A checkpoint is complete and committed: the job has got further."""
 
     checkpoint: int
 
 
 @dataclass(frozen=True, slots=True)
-class JobDone:
+class JobDone(Event):
     """The final checkpoint of an attempt is committed, or the savepoint that stops the job."""
 
     attempt: int
@@ -133,36 +138,36 @@ class JobDone:
 
 
 @dataclass(frozen=True, slots=True)
-class Fenced:
+class Fenced(Event):
     """Another driver has the job."""
 
     failure: Failure
 
 
 @dataclass(frozen=True, slots=True)
-class Cancel:
+class Cancel(Event):
     """The job is to end now; handed over: only this driver, and another one may go on."""
 
     handed_over: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class StopAsked:
-    """Somebody wants the job to end with a savepoint."""
+class StopAsked(Event):
+    """A requester wants the job to end with a savepoint."""
 
     ticket: int
 
 
 @dataclass(frozen=True, slots=True)
-class StopEnded:
-    """Who wanted the job to end with a savepoint was answered."""
+class StopEnded(Event):
+    """The requester of a stop with savepoint was answered."""
 
     ticket: int
 
 
 @dataclass(frozen=True, slots=True)
-class RescaleAsked:
-    """Somebody wants another parallelism; from_last: the last completed checkpoint will do."""
+class RescaleAsked(Event):
+    """A requester wants another parallelism; from_last: the last completed checkpoint will do."""
 
     ticket: int
     parallelism: int
@@ -170,7 +175,7 @@ class RescaleAsked:
 
 
 @dataclass(frozen=True, slots=True)
-class PlanMade:
+class PlanMade(Event):
     """The answer to MakePlan: a plan, None where the job runs at this parallelism already, or a failure."""
 
     ticket: int
@@ -179,15 +184,15 @@ class PlanMade:
 
 
 @dataclass(frozen=True, slots=True)
-class SlotsCounted:
-    """The answer to CountSlots; a failure says why there are too few, or why that cannot be told."""
+class SlotsCounted(Event):
+    """The answer to CountSlots; a failure says why there are too few, or why they cannot be counted."""
 
     ticket: int
     failure: Failure | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Saved:
+class Saved(Event):
     """The answer to TakeCheckpoint."""
 
     ticket: int
@@ -195,37 +200,8 @@ class Saved:
 
 
 @dataclass(frozen=True, slots=True)
-class Fits:
+class Fits(Event):
     """The answer to CheckFit; a failure says why the plan cannot take the last checkpoint over."""
 
     ticket: int
     failure: Failure | None = None
-
-
-Event: TypeAlias = (
-    Submit
-    | Registered
-    | Beat
-    | LinkLost
-    | GangExited
-    | Deployed
-    | DataEnded
-    | Idle
-    | AttemptFailed
-    | PeerLost
-    | PointFound
-    | PointCommitted
-    | PointFailed
-    | StorageChanged
-    | CheckpointCommitted
-    | JobDone
-    | Fenced
-    | Cancel
-    | StopAsked
-    | StopEnded
-    | RescaleAsked
-    | PlanMade
-    | SlotsCounted
-    | Saved
-    | Fits
-)

@@ -19,7 +19,7 @@ from headgate.core.job.table import Phase, Row
 
 
 def submit(job: Job) -> e.SubmitGang:
-    """A new gang for the present plan; the one before is gone."""
+    """A new gang for the present plan; the one before has exited."""
     job.gangs += 1
     job.gang = Gang(job.gangs, job.plan.slots)
     return e.SubmitGang(job.gangs, job.plan.slots)
@@ -40,7 +40,7 @@ def register(job: Job, event: v.Registered, now_ms: int) -> e.AdmitWorker | e.Cl
 
 
 def lose(job: Job, slot: int) -> list[e.Effect]:
-    """A worker of the present gang is gone for good, or as good as gone."""
+    """A worker of the present gang is lost for good, or to be treated so."""
     gang = job.gang
     assert gang is not None
     link = gang.registered.pop(slot)
@@ -55,13 +55,13 @@ def is_member(job: Job, gang: int, slot: int) -> bool:
 
 
 def exited(job: Job) -> None:
-    """All workers of the present gang are gone."""
+    """All workers of the present gang have exited."""
     _forget_beats(job)
     job.gang = None
 
 
 def free(job: Job, now_ms: int, *, leave: bool = False) -> list[e.Effect]:
-    """Have the gang drop its attempt, if the next one can run in it; else have it go.
+    """Have the gang drop its attempt, if the next one can run in it; else have it leave.
 
     With `leave` the workers of a gang of another size may leave in order.
     """
@@ -85,7 +85,7 @@ def dismiss(job: Job, now_ms: int) -> list[e.Effect]:
 
 
 def cancel(job: Job, now_ms: int) -> list[e.Effect]:
-    """End the gang by force, unless that was begun before."""
+    """Cancel the gang, unless that was begun before."""
     gang = job.gang
     if gang is None or gang.asked is Asked.DIE:
         return []

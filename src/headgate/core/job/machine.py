@@ -32,6 +32,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
+from headgate.core.execution import JobEnd
 from headgate.core.job import effects as e
 from headgate.core.job import events as v
 from headgate.core.job import gang as gangs
@@ -55,7 +56,7 @@ from headgate.core.job.state import (
     Storage,
     Work,
     new_job,
-    nothing_told,
+    no_fingerprint,
 )
 from headgate.core.job.table import Phase, Row
 from headgate.core.restart_strategies import RestartStrategy
@@ -67,9 +68,8 @@ Effects: TypeAlias = list[e.Effect]
 class JobMachine(Questions):
     """Owner of every fact of one job's life; nothing else changes them.
 
-    Args:
-        same: counts failures that are always the same; None: from nothing.
-        fingerprint_of: what tells the loss of a worker from others, once it counts as the failure.
+    `fingerprint_of` distinguishes the loss of a worker from others; it is asked once the loss counts as the
+    failure.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class JobMachine(Questions):
         limits: JobLimits,
         strategy: RestartStrategy,
         same: SameFailures | None = None,
-        fingerprint_of: Callable[[Loss], Fingerprint | None] = nothing_told,
+        fingerprint_of: Callable[[Loss], Fingerprint | None] = no_fingerprint,
     ) -> None:
         super().__init__(new_job(name, plan, limits, strategy, same, fingerprint_of))
 
@@ -263,11 +263,11 @@ def _is_quiet(job: Job) -> bool:
     return rested and job.pause_until_ms is None and job.storage is Storage.QUIET
 
 
-def _how(job: Job, outcome: Outcome) -> e.CheckpointsEnd:
+def _how(job: Job, outcome: Outcome) -> JobEnd:
     failed_over = job.limits.has_successor and outcome.kind is OutcomeKind.FAILED
     if outcome.handed_over or outcome.fenced or failed_over:
-        return e.CheckpointsEnd.SUSPENDED
-    return e.CheckpointsEnd(outcome.kind.value)
+        return JobEnd.SUSPENDED
+    return JobEnd(outcome.kind.value)
 
 
 def _commit(job: Job, point: PointId | None) -> Effects:
@@ -288,8 +288,7 @@ def _all_ended(attempt: Attempt) -> bool:
 
 
 def _late(job: Job, what: str) -> Effects:
-    """Work that was begun before the job began to leave; it starts nothing."""
-    job.take(Row.LATE_WORK, what)
+    job.take(Row.LATE_WORK, what)  # it was begun before the job began to leave, and starts nothing
     job.work = None
     return []
 

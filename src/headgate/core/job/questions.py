@@ -1,4 +1,4 @@
-"""What may be asked of a job's machine at any time: public state, figures, all facts, whether it is sound."""
+"""What may be asked of a job's machine at any time; no answer changes anything."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def word(phase: Phase, cause: Cause, ends: OutcomeKind | None) -> JobState:
 
 
 class Questions:
-    """A job's facts, read only; none of its methods changes anything."""
+    """A job's facts, read only."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -96,7 +96,7 @@ class Questions:
 
     @property
     def stopping(self) -> bool:
-        """Whether somebody waits for the job to end with a savepoint."""
+        """Whether a requester waits for the job to end with a savepoint."""
         return bool(self._job.stops)
 
     @property

@@ -32,7 +32,6 @@ from headgate.core.job.state import (
     LossKind,
     Outcome,
     OutcomeKind,
-    Plan,
     Suspicion,
 )
 from headgate.core.job.table import BETWEEN, LIVE, Phase, Row
@@ -59,7 +58,7 @@ def attempt_failed(job: Job, event: v.AttemptFailed, now_ms: int) -> Effects:
 
 
 def peer_lost(job: Job, event: v.PeerLost, now_ms: int) -> Effects:
-    """A consequence, most likely: the peer, or its end, will soon tell the cause."""
+    """A consequence, most likely: the peer, or its end, will soon bring the cause."""
     attempt = _living(job, event.attempt)
     if attempt is not None and attempt.suspicion is None:
         job.take(Row.SUSPECTED, str(event.failure.what))
@@ -68,7 +67,7 @@ def peer_lost(job: Job, event: v.PeerLost, now_ms: int) -> Effects:
 
 
 def link_lost(job: Job, event: v.LinkLost, now_ms: int) -> Effects:
-    """A worker is gone; the gang's launcher may say why in a moment."""
+    """A worker is lost; the gang's launcher may say why in a moment."""
     if not gangs.is_member(job, event.gang, event.slot):
         return []
     loss = Failure(Loss(LossKind.LINK, event.gang, event.slot))
@@ -93,7 +92,7 @@ def lapsed(job: Job, slot: int, now_ms: int) -> Effects:
 
 
 def worker_left(job: Job, slot: int, loss: Failure, now_ms: int) -> Effects:
-    """A worker is gone while no attempt runs: expected where the gang leaves, else the gang is of no use."""
+    """A worker exited while no attempt runs: expected where the gang leaves, else the gang is of no use."""
     assert job.gang is not None
     if job.phase in BETWEEN and job.gang.asked <= Asked.STOP:
         job.take(Row.SPOILED, f"slot {slot} was lost")
@@ -105,7 +104,7 @@ def worker_left(job: Job, slot: int, loss: Failure, now_ms: int) -> Effects:
 
 
 def gang_exited(job: Job, event: v.GangExited, now_ms: int) -> Effects:
-    """All workers are gone."""
+    """All workers have exited."""
     if job.gang is None or job.gang.number != event.gang:
         return []
     gangs.exited(job)
@@ -150,14 +149,11 @@ def point_failed(job: Job, event: v.PointFailed, now_ms: int) -> Effects:
         job.take(Row.RECOVERY_FAILED, str(event.failure.what))
         return repeats + _give_up(job, number, event.failure, now_ms)
     job.take(Row.POINT_FAILED, str(event.failure.what))
-    first = job.cause is Cause.FIRST
-    fact = (
-        e.Failing(number, event.failure, decision.delay_ms)
-        if first
-        else e.PointNotReached(event.failure, decision.delay_ms)
-    )
+    fact: e.Fact = e.PointNotReached(event.failure, decision.delay_ms)
+    if job.cause is Cause.FIRST:
+        fact = e.Failing(number, event.failure, decision.delay_ms)
     _next(job, Cause.FAILURE, decision.delay_ms, now_ms)
-    answer = _put_back(job, event.failure)
+    answer = _plan_of_before(job, event.failure)
     free = gangs.free(job, now_ms) if answer else []
     return [*repeats, e.Report(fact), *answer[:1], *free, *answer[1:]]
 
@@ -218,26 +214,24 @@ def leave(job: Job, outcome: Outcome, now_ms: int) -> Effects:
 
 
 def _revert(job: Job, attempt: Attempt, failure: Failure, now_ms: int) -> Effects:
-    """The old plan ran: that the new one does not is no failure of the job."""
+    # The old plan ran: that the new one does not is no failure of the job.
     job.take(Row.REVERTED, str(failure.what))
     attempt.reverted = True
     ended = end_attempt(job)
     _next(job, Cause.REVERT, 0, now_ms)
-    adopt, answer = _put_back(job, failure)
+    adopt, answer = _plan_of_before(job, failure)
     report = e.Report(e.Reverting(attempt.number, failure))
     return [report, *ended, adopt, *gangs.free(job, now_ms), answer]
 
 
-def _put_back(job: Job, failure: Failure) -> Effects:
-    """The plan of before, and the answer; nothing where no other plan was adopted."""
+def _plan_of_before(job: Job, failure: Failure) -> Effects:
+    """The old plan, and the answer; nothing where the job did not switch to another plan."""
     rescale = job.rescale
     if rescale is None or rescale.before is None:
         return []
-    job.rescale = None
-    before: Plan = rescale.before
-    job.plan = before
-    answer = e.Answer(rescale.ticket, rescale.parallelism, e.Refusal.REVERTED, failure, before.slots)
-    return [e.AdoptPlan(before), answer]
+    job.rescale, job.plan = None, rescale.before
+    answer = e.Answer(rescale.ticket, rescale.parallelism, e.Refusal.REVERTED, failure, job.plan.slots)
+    return [e.AdoptPlan(job.plan), answer]
 
 
 def _give_up(job: Job, attempt: int, failure: Failure, now_ms: int) -> Effects:

@@ -1,7 +1,8 @@
 """The facts of one job's life, one owner for each fact: job, attempt, gang, rescale, outcome.
 
 What dies with a deployment lies in its :class:`Attempt`, what dies with the workers in their :class:`Gang`.
-Plans, restore points, links and errors are known by their ids only; the shell keeps what they stand for.
+Plans, restore points, links and errors are known by opaque ids; the shell keeps what they stand for. Fields
+that end in `_ms` are monotonic times.
 """
 
 from __future__ import annotations
@@ -17,17 +18,12 @@ from headgate.core.machine import Machine
 from headgate.core.restart_strategies import RestartStrategy
 from headgate.core.same_failures import Fingerprint, SameFailures
 
-FINISH_MS: Final = 10_000
-"""How long workers may take to leave before their gang is cancelled."""
-GANG_EXIT_MS: Final = 15_000
-"""How long a cancelled gang may take to be reported gone before it is taken for fenced."""
-CAUSE_WAIT_MS: Final = 500
-"""How long a lost connection between two workers waits for the failure that caused it."""
-REASON_WAIT_MS: Final = 2_000
-"""How long the end of a worker's control link waits for the reason of the gang's end."""
+FINISH_MS: Final = 10_000  # how long workers may take to leave before their gang is cancelled
+GANG_EXIT_MS: Final = 15_000  # how long a cancelled gang may take to exit before it is taken for fenced
+CAUSE_WAIT_MS: Final = 500  # how long a lost connection between two workers waits for its cause
+REASON_WAIT_MS: Final = 2_000  # how long the end of a worker's control link waits for the gang's end
 
 PointId: TypeAlias = Hashable
-"""What the shell knows a restore point by."""
 
 
 class Cause(Enum):
@@ -36,8 +32,7 @@ class Cause(Enum):
     FIRST = "first"
     FAILURE = "failure"
     RESCALE = "rescale"
-    REVERT = "revert"
-    """A rescale failed, and the plan of before runs again."""
+    REVERT = "revert"  # a rescale failed, and the plan of before runs again
 
 
 class Work(Enum):
@@ -51,14 +46,12 @@ class Storage(Enum):
     """What happens in the background on the job's storage and committers."""
 
     QUIET = "quiet"
-    BUSY = "busy"
-    """Something is read, committed or explained: no restore point may be chosen."""
-    STORING = "storing"
-    """A checkpoint is being stored: it is not known yet whether it counts."""
+    BUSY = "busy"  # something is read, committed or explained: no restore point may be chosen
+    STORING = "storing"  # a checkpoint is being stored: it is not known yet whether it counts
 
 
 class Asked(IntEnum):
-    """What a gang was asked for last; each one is harsher than the one before."""
+    """What a gang was asked for last, in increasing harshness."""
 
     NOTHING = 0
     STOP = 1
@@ -71,80 +64,52 @@ class LossKind(Enum):
 
     LINK = "the control link of a worker ended"
     HEARTBEAT = "a worker sent no heartbeat for too long"
-    GANG = "all workers of a gang are gone"
+    GANG = "all workers of a gang have exited"
     LATE = "the plan of another parallelism did not run in time"
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A failure that no worker reported.
-
-    Attributes:
-        slot: of the worker; -1 where it is about all of them.
-        why: what the gang's launcher said, as an opaque id; of a late plan, how many workers it has.
-    """
+    """A failure that no worker reported."""
 
     kind: LossKind
     gang: int
-    slot: int = -1
-    why: Hashable = None
+    slot: int = -1  # of the worker; -1: all of them
+    why: Hashable = None  # the gang launcher's reason; of a late plan, how many workers it has
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why an attempt cannot go on.
+    """Why an attempt cannot go on."""
 
-    Attributes:
-        what: an opaque id of the shell's error, or the loss that the machine found out itself.
-        restart_may_help: whether the same program may get further in another attempt.
-        fingerprint: what tells this failure from others; None where nothing does.
-    """
-
-    what: Hashable
-    restart_may_help: bool = True
-    fingerprint: Fingerprint | None = None
+    what: Hashable  # an opaque id of the shell's error, or the loss that the machine found out itself
+    restart_may_help: bool = True  # whether the same program may get further in another attempt
+    fingerprint: Fingerprint | None = None  # distinguishes this failure from others; None: nothing does
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What an attempt runs.
+    """What an attempt runs."""
 
-    Attributes:
-        ident: what the shell knows it by.
-    """
-
-    ident: Hashable
+    ident: Hashable  # what the shell knows it by
     slots: int
     tasks: int
 
 
 @dataclass(frozen=True, slots=True)
 class JobLimits:
-    """Settings that decide.
+    """Settings that decide."""
 
-    Attributes:
-        redeploy_ms: how long living workers may take to drop an attempt.
-        rescale_ms: how long another parallelism may take to run.
-        heartbeat_ms: silence after which a worker has lapsed; also the standstill that is reported.
-        has_successor: whether another driver goes on with a job that fails here.
-        same_failure_ends: whether a failure that is always the same ends the job.
-    """
-
-    redeploy_ms: int
-    rescale_ms: int
-    heartbeat_ms: int
-    has_successor: bool = False
-    same_failure_ends: bool = False
+    redeploy_ms: int  # how long living workers may take to drop an attempt
+    rescale_ms: int  # how long another parallelism may take to run
+    heartbeat_ms: int  # silence after which a worker has lapsed; also the standstill that is reported
+    has_successor: bool = False  # another driver goes on with a job that fails here
+    same_failure_ends: bool = False  # a failure that is always the same ends the job
 
 
 @dataclass(frozen=True, slots=True)
 class Suspicion:
-    """A failure that may have a better explanation.
-
-    Attributes:
-        failure: what the attempt fails with where none comes.
-        due_ms: until when an explanation is waited for (monotonic).
-    """
+    """A failure that may have a better explanation, which is waited for until `due_ms`."""
 
     failure: Failure
     due_ms: int
@@ -152,50 +117,31 @@ class Suspicion:
 
 @dataclass(slots=True)
 class Attempt:
-    """One deployment; never used again.
-
-    Attributes:
-        cause: why it began.
-        gang: number of its gang.
-        point: where it begins; None: from nothing.
-        deployed: slots whose subtasks run.
-        idle: slots that dropped everything of it, after it ended.
-        data_ended: subtasks that have processed all their input.
-        suspicion: an unexplained loss.
-        ended: whether it is over.
-        reverted: whether its plan was given up with it.
-    """
+    """One deployment; never used again."""
 
     number: int
     cause: Cause
-    gang: int
+    gang: int  # its number
     plan: Plan
-    point: PointId | None
-    deployed: set[int] = field(default_factory=set)
-    idle: set[int] = field(default_factory=set)
-    data_ended: set[tuple[int, int]] = field(default_factory=set)
+    point: PointId | None  # where it begins; None: from nothing
+    deployed: set[int] = field(default_factory=set)  # slots whose subtasks run
+    idle: set[int] = field(default_factory=set)  # slots that dropped it after it ended
+    data_ended: set[tuple[int, int]] = field(default_factory=set)  # subtasks
     suspicion: Suspicion | None = None
     ended: bool = False
-    reverted: bool = False
+    reverted: bool = False  # its plan was given up with it
 
 
 @dataclass(slots=True)
 class Gang:
-    """Workers that live and die together; it is alive until it is reported gone, or taken for gone.
-
-    Attributes:
-        registered: slot -> id of the link of a worker that is there.
-        lost: slots whose worker is lost for good.
-        asked: for what.
-        due_ms: until when it must have done that (monotonic); None: it was asked for nothing.
-    """
+    """Workers that live and die together; alive until it is reported to have exited, or taken for that."""
 
     number: int
     slots: int
-    registered: dict[int, int] = field(default_factory=dict)
-    lost: set[int] = field(default_factory=set)
+    registered: dict[int, int] = field(default_factory=dict)  # slot -> link id
+    lost: set[int] = field(default_factory=set)  # slots
     asked: Asked = Asked.NOTHING
-    due_ms: int | None = None
+    due_ms: int | None = None  # until when it must have done what was asked
 
     @property
     def full(self) -> bool:
@@ -204,7 +150,7 @@ class Gang:
 
     @property
     def usable(self) -> bool:
-        """Whether another attempt can run in it: all workers there, none lost, none told to go."""
+        """Whether another attempt can run in it."""
         return self.full and not self.lost and self.asked <= Asked.STOP
 
 
@@ -220,25 +166,16 @@ class Step(Enum):
 
 @dataclass(slots=True)
 class Rescale:
-    """A change of parallelism that somebody waits for.
-
-    Attributes:
-        from_last: whether the last completed checkpoint will do where no new one can be taken.
-        step: how far it is.
-        saved: whether a checkpoint was taken for it.
-        plan: at that parallelism; None: not made yet.
-        before: the plan that comes back if this one does not run; None until it was adopted.
-        due_ms: until when all subtasks must run (monotonic); None: the time does not run yet.
-    """
+    """A change of parallelism that a requester waits for."""
 
     ticket: int
     parallelism: int
-    from_last: bool
+    from_last: bool  # the last completed checkpoint will do where no new one can be taken
     step: Step = Step.MAKING
-    saved: bool = False
-    plan: Plan | None = None
-    before: Plan | None = None
-    due_ms: int | None = None
+    saved: bool = False  # a checkpoint was taken for it
+    plan: Plan | None = None  # at that parallelism; None: not made yet
+    before: Plan | None = None  # what comes back if the new plan does not run; None before the switch
+    due_ms: int | None = None  # until when all subtasks must run; None: that time has not begun
 
 
 class OutcomeKind(Enum):
@@ -251,72 +188,42 @@ class OutcomeKind(Enum):
 
 @dataclass(slots=True)
 class Outcome:
-    """How the job ends, known from the moment on when it begins to leave.
-
-    Attributes:
-        kind: the word for it.
-        failure: why it failed; kept when it is cancelled while failing.
-        savepoint: id of the one that it was stopped with.
-        handed_over: whether only this driver ends, on request.
-        fenced: whether another driver has the job.
-    """
+    """How the job ends, known from the moment on when it begins to leave."""
 
     kind: OutcomeKind
-    failure: Failure | None = None
-    savepoint: Hashable = None
-    handed_over: bool = False
-    fenced: bool = False
+    failure: Failure | None = None  # kept when it is cancelled while failing
+    savepoint: Hashable = None  # that it was stopped with
+    handed_over: bool = False  # only this driver ends, on request
+    fenced: bool = False  # another driver has the job
 
 
 @dataclass(slots=True)
 class Job:
-    """Everything that decides about one job.
+    """Everything that decides about one job."""
 
-    Attributes:
-        life: the phase, and the only way to change it.
-        monitor: who sends heartbeats, by slot of the present gang.
-        fingerprint_of: what tells the loss of a worker from others; asked when it counts as the failure.
-        plan: what the next attempt runs, or the present one.
-        initial: where the job began; where it goes on while it has no checkpoint of its own.
-        point: where the next attempt begins, or the present one.
-        cause: why the next attempt begins, or the present one.
-        attempts: how many have begun.
-        restarts: attempts that began because of a failure.
-        attempt: the latest one.
-        gang: the present one; None: it is gone, or there was none.
-        pause_until_ms: when the next attempt may begin (monotonic); None: at once.
-        work: what is done in the background for the next attempt.
-        storage: what happens on storage.
-        stops: tickets of stops with savepoint that have not been answered.
-        rescale: the one that is not answered.
-        outcome: how the job ends; None: it goes on.
-        ticked_ms: the last time that :meth:`JobMachine.tick` was told.
-        taken: rows of the table that the last call took.
-    """
-
-    life: Machine[Phase, Row]
+    life: Machine[Phase, Row]  # the phase, and the only way to change it
     limits: JobLimits
     strategy: RestartStrategy
     same: SameFailures
-    monitor: HeartbeatMonitor[int]
-    fingerprint_of: Callable[[Loss], Fingerprint | None]
-    plan: Plan
-    initial: PointId | None = None
-    point: PointId | None = None
-    cause: Cause = Cause.FIRST
+    monitor: HeartbeatMonitor[int]  # heartbeats, by slot of the present gang
+    fingerprint_of: Callable[[Loss], Fingerprint | None]  # asked when a loss counts as the failure
+    plan: Plan  # of the next attempt, or the present one
+    initial: PointId | None = None  # where the job goes on while it has no checkpoint of its own
+    point: PointId | None = None  # where the next attempt begins, or the present one
+    cause: Cause = Cause.FIRST  # of the next attempt, or the present one
     attempts: int = 0
     gangs: int = 0
-    restarts: int = 0
-    attempt: Attempt | None = None
+    restarts: int = 0  # attempts that began because of a failure
+    attempt: Attempt | None = None  # the latest
     gang: Gang | None = None
-    pause_until_ms: int | None = None
-    work: Work | None = None
+    pause_until_ms: int | None = None  # when the next attempt may begin; None: at once
+    work: Work | None = None  # in the background, for the next attempt
     storage: Storage = Storage.QUIET
-    stops: set[int] = field(default_factory=set)
+    stops: set[int] = field(default_factory=set)  # tickets of pending stops with savepoint
     rescale: Rescale | None = None
     outcome: Outcome | None = None
-    ticked_ms: int | None = None
-    taken: list[Row] = field(default_factory=list)
+    ticked_ms: int | None = None  # when time was reported last
+    taken: list[Row] = field(default_factory=list)  # rows of the last call
 
     @property
     def phase(self) -> Phase:
@@ -342,8 +249,8 @@ class Job:
         return attempt.gang == gang.number and attempt.idle == set(gang.registered)
 
 
-def nothing_told(_loss: Loss) -> Fingerprint | None:
-    """Nothing tells one lost worker from another."""
+def no_fingerprint(_loss: Loss) -> Fingerprint | None:
+    """Nothing distinguishes one lost worker from another."""
     return None
 
 
@@ -353,7 +260,7 @@ def new_job(
     limits: JobLimits,
     strategy: RestartStrategy,
     same: SameFailures | None = None,
-    fingerprint_of: Callable[[Loss], Fingerprint | None] = nothing_told,
+    fingerprint_of: Callable[[Loss], Fingerprint | None] = no_fingerprint,
 ) -> Job:
     """A job that was not submitted yet."""
     beat = limits.heartbeat_ms

@@ -1,10 +1,10 @@
 """The table of a job's life: in which phase which row may be taken, where it leads, what it may bring about.
 
 The code takes rows of this table and nothing else: a row that is not listed for the present phase raises
-with the trace of the last moves. `docs/machines/job.md` shows the table and its diagram, drawn from
-here. The condition under which a row is taken is named here, and stands in the function that takes it.
+with the trace of the last moves. `docs/machines/job.md` shows the table and its diagram, generated from here.
+The condition under which a row is taken is named here, and stands in the function that takes it.
 
-A job is in QUIESCING when its last attempt is over and something of it is still waited for (the pause,
+A job is in QUIESCING when its last attempt has ended and something of it is still waited for (the pause,
 storage, the gang), and in RESTORING while the next restore point is found and committed.
 """
 
@@ -29,7 +29,7 @@ class Phase(Enum):
 
 
 class Row(Enum):
-    """One line of the table, by what has happened."""
+    """One row of the table, by what has happened."""
 
     SUBMITTED = "submitted"
     POINT_FOUND = "point found"
@@ -87,19 +87,12 @@ _DISMISS: Final = ("LetLeave", "CancelGang", "Answer")
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What one row says.
+    """What one row holds."""
 
-    Attributes:
-        phases: in which it may be taken.
-        to: the phase that follows; None: the same.
-        event: what has happened, and under which condition this row is taken.
-        effects: names of the effects that it may bring about; it need not bring about all of them.
-    """
-
-    phases: tuple[Phase, ...]
-    to: Phase | None
-    event: str
-    effects: tuple[str, ...] = ()
+    phases: tuple[Phase, ...]  # in which it may be taken
+    to: Phase | None  # None: the same
+    event: str  # what has happened, and under which condition this row is taken
+    effects: tuple[str, ...] = ()  # that it may bring about; not necessarily all of them
 
 
 ROWS: Final[dict[Row, Line]] = {
@@ -234,14 +227,5 @@ ROWS: Final[dict[Row, Line]] = {
 }
 """All rows, in the order of the docs."""
 
-
-def _moves() -> dict[tuple[Phase, Row], Phase]:
-    return {
-        (phase, row): phase if line.to is None else line.to
-        for row, line in ROWS.items()
-        for phase in line.phases
-    }
-
-
-MOVES: Final = _moves()
+MOVES: Final = {(phase, row): line.to or phase for row, line in ROWS.items() for phase in line.phases}
 """(phase, row) -> next phase; what is not listed must not happen."""

@@ -26,7 +26,7 @@ from headgate.common.settings import options as o
 from headgate.connectors.dataframe import DataFrameConnector, DataFrameSource
 from headgate.connectors.dataframe.source import Staged
 from headgate.connectors.dataframe.staged_files import STAGING
-from headgate.core.checkpoint.properties import JobEnd
+from headgate.core.execution import JobEnd
 from headgate.deploy.spark.session import lend, sql_session
 from headgate.restore.point import RestorePoint
 from headgate.runtime.job.job_settings import job_settings
@@ -130,7 +130,7 @@ class Inputs:
             return True
         end = JobEnd.CANCELLED if status.state == JobEnd.CANCELLED.value else JobEnd.FAILED
         any_left = self._restored is not None or status.checkpoints_completed
-        return bool(any_left) and not settings.checkpoints.retention.discards_at(end)
+        return bool(any_left) and end not in settings.checkpoints.retention
 
     def _goes_on(self, status: JobStatus, error: BaseException | None) -> bool:
         """Whether another driver has the job now, or may have it."""

@@ -11,13 +11,13 @@ from headgate.common.settings.config import Config, effective_restart_strategy
 from headgate.common.settings.options import SAME_FAILURE_ACTION, SameFailureAction
 from headgate.core import restart_strategies
 from headgate.core.alignment.settings import AlignmentSettings
-from headgate.core.checkpoint.properties import (
+from headgate.core.checkpoint.requests import CheckpointSettings
+from headgate.core.checkpoint.retention import (
     NEVER_RETAIN,
     RETAIN_ALWAYS,
     RETAIN_ON_CANCELLATION,
     RETAIN_ON_FAILURE,
 )
-from headgate.core.checkpoint.requests import CheckpointSettings
 from headgate.runtime.job.shipped_program import WorkerSettings
 
 

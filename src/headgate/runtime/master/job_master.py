@@ -18,7 +18,6 @@ from headgate.checkpoint.store.log import CommitPermit
 from headgate.common.errors import FencedError
 from headgate.common.ids import JobId
 from headgate.common.ports import Link
-from headgate.core.checkpoint.properties import JobEnd
 from headgate.core.job import effects as e
 from headgate.core.job import events as v
 from headgate.core.job.state import Storage
@@ -271,7 +270,7 @@ class JobMaster(JobView):
             case e.InterruptCommits():
                 self.checkpoints.interrupt_commits()
             case e.EndCheckpoints(how):
-                self.checkpoints.end(JobEnd(how.value))
+                self.checkpoints.end(how)
 
     def _begin(self, effect: e.BeginAttempt) -> None:
         point = self._attempts.point

@@ -11,6 +11,7 @@ from typing import Any
 
 from headgate.core.alignment.barriers import Alignment, Barrier, SavepointOrder
 from headgate.core.alignment.handler import AbortSnapshot, BarrierHandler, Effect, TriggerSnapshot
+from headgate.core.alignment.single_checkpoint import SingleCheckpointBarrierHandler
 
 WALL_MS = 1_000_000
 """The wall clock when the monotonic clock is 0."""
@@ -20,6 +21,13 @@ ORDER = SavepointOrder("file:///savepoints/savepoint-0a1b2c")
 
 Entry = tuple[str, Any]
 """A word of the scenario, and the barrier or the number it stands for."""
+
+
+class UnalignedBarrierHandler(SingleCheckpointBarrierHandler):
+    """Triggers at the first barrier that arrives, whatever its options: only forced channels align."""
+
+    def _wants_to_overtake(self, barrier: Barrier) -> bool:
+        return True
 
 
 class Scene:

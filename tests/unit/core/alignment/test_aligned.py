@@ -1,19 +1,13 @@
-"""Exactly-once by waiting: the scenarios sL* by id, the cancellation table, and the rows D*.
-
-Two scenarios are of old rules (a repeated barrier, the end of a partition): they run with
-`strict=True`, and as today's rules have them without.
-"""
+"""Exactly-once by waiting: the scenarios sL* by id, the cancellation table, and the rows D*."""
 
 from __future__ import annotations
 
 import pytest
 from barrier_scenes import Scene
 
-from headgate.common.errors import ProtocolError
-from headgate.core.alignment.aligned_handler import AlignedBarrierHandler
 from headgate.core.alignment.barriers import Alignment, Barrier
+from headgate.core.alignment.factory import AlignedBarrierHandler
 from headgate.core.alignment.handler import (
-    INPUT_END_OF_STREAM,
     ON_CANCELLATION_BARRIER,
     SUBSUMED,
     AbortSnapshot,
@@ -22,9 +16,9 @@ from headgate.core.alignment.handler import (
 )
 
 
-def scene_of(channels: int, *, strict: bool = False) -> Scene:
+def scene_of(channels: int) -> Scene:
     """A scene with an aligned handler."""
-    return Scene(AlignedBarrierHandler(channels, strict=strict), channels)
+    return Scene(AlignedBarrierHandler(channels), channels)
 
 
 def test_sl1_single_channel_with_barriers() -> None:
@@ -67,16 +61,6 @@ def test_sl4_missing_cancellation_barriers() -> None:
     assert scene.out == ["B1@0", "C3@1", "C2@0", "C3@0", "b0"]
 
 
-def test_sl6_end_of_stream_while_checkpoint_by_the_rule_of_old() -> None:
-    """sL6, D14: strict: the end of a partition aborts the pending checkpoint and releases its blocks."""
-    scene = scene_of(3, strict=True).play("B1@0 B1@1 B1@2")
-    assert scene.resumed() == {0, 1, 2}
-    scene.play("b0 b0 b2 B2@2 B2@0 b1 E1")
-    assert scene.effects[1:] == [AbortSnapshot(2, INPUT_END_OF_STREAM)]
-    assert scene.resumed() == {0, 2}
-    assert scene.play("E2 b0 E0").out[-3:] == ["E2", "b0", "E0"]
-
-
 def test_sl6_end_of_stream_while_checkpoint_today() -> None:
     """sL6 today: an ended channel completes a pending checkpoint instead of aborting it."""
     scene = scene_of(3).play("B1@0 B1@1 B1@2")
@@ -117,17 +101,6 @@ def test_sl8_multi_channel_abort() -> None:
     assert (scene.resumed(), scene.handler.pending) == ({0}, False)
     scene.play("b0")
     assert (scene.triggered, scene.aborted, scene.handler.blocked) == ([1, 3, 5], [2, 4, 6], set())
-
-
-def test_sl11_a_repeated_barrier_raises_by_the_rule_of_old() -> None:
-    """sL11, D3: strict: a repeated barrier is refused, on arrival and when read, naming channel and id."""
-    scene = scene_of(2, strict=True).play("B1@0")
-    with pytest.raises(ProtocolError, match=r"channel 0 brought the barrier of checkpoint 1 twice"):
-        scene.play("B1@0")
-    handler = AlignedBarrierHandler(2, strict=True)
-    handler.barrier(0, Barrier(7, 0), 0, 0)
-    with pytest.raises(ProtocolError, match=r"channel 0 brought the barrier of checkpoint 7 twice"):
-        handler.barrier(0, Barrier(7, 0), 0, 0)
 
 
 def test_sl11_a_repeated_barrier_changes_nothing_today() -> None:

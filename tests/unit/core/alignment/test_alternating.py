@@ -10,8 +10,8 @@ from __future__ import annotations
 import pytest
 from barrier_scenes import ORDER, Scene
 
-from headgate.core.alignment.alternating_handler import AlternatingBarrierHandler
 from headgate.core.alignment.barriers import Alignment, Barrier
+from headgate.core.alignment.factory import AlternatingBarrierHandler
 from headgate.core.alignment.handler import (
     ON_CANCELLATION_BARRIER,
     SUBSUMED,

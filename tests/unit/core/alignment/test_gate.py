@@ -6,23 +6,20 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
-from barrier_scenes import ORDER
+from barrier_scenes import ORDER, UnalignedBarrierHandler
 
 from headgate.common.errors import InternalError
-from headgate.core.alignment.aligned_handler import AlignedBarrierHandler
-from headgate.core.alignment.alternating_handler import AlternatingBarrierHandler
 from headgate.core.alignment.at_least_once_handler import CheckpointBarrierTracker
 from headgate.core.alignment.barriers import Alignment, Barrier
+from headgate.core.alignment.factory import AlignedBarrierHandler, AlternatingBarrierHandler
 from headgate.core.alignment.gate import CheckpointedInputGate, Clocks, Kind
 from headgate.core.alignment.handler import (
-    INPUT_END_OF_STREAM,
     AbortSnapshot,
     BarrierHandler,
     CompleteCapture,
     Effect,
     TriggerSnapshot,
 )
-from headgate.core.alignment.unaligned_handler import UnalignedBarrierHandler
 
 HANDLERS: list[Callable[[int], BarrierHandler]] = [
     CheckpointBarrierTracker,
@@ -154,9 +151,9 @@ class Player:
         return set(self.gate.handler.blocked)
 
 
-def unaligned(channels: int, strict: bool = False) -> Player:
+def unaligned(channels: int) -> Player:
     """Barriers that overtake."""
-    return Player(channels, UnalignedBarrierHandler(channels, strict=strict), alignment=Alignment.UNALIGNED)
+    return Player(channels, UnalignedBarrierHandler(channels), alignment=Alignment.UNALIGNED)
 
 
 def aligned(channels: int) -> Player:
@@ -260,16 +257,16 @@ def test_sl8_multi_channel_abort() -> None:
 
 
 def test_su4_end_of_stream_while_a_checkpoint_runs() -> None:
-    """sU4: under the rules of old an end aborts; until then what arrived ahead of a barrier is in flight."""
-    player = unaligned(3, strict=True).play("B1@0 B1@1 B1@2")
+    """sU4: what arrived ahead of a barrier is in flight; the end of its channel counts as the barrier."""
+    player = unaligned(3).play("B1@0 B1@1 B1@2")
     assert (player.triggered, player.captured[1], player.aborted) == ([1], [], [])
     player.play("b0 b0 b2 B2@2 B2@0 b0 b2 b1*")
     assert (player.triggered, player.captured[2], player.gate.capturing) == ([1, 2], ["b1*"], 2)
     player.play("E2")
-    assert player.effects[-1] == AbortSnapshot(2, INPUT_END_OF_STREAM)
-    assert player.gate.capturing is None
+    assert player.gate.capturing == 2
     player.play("E1 b0 E0")
-    assert (player.captured[2], player.aborted) == (["b1*"], [2])
+    assert (player.captured[2], player.completed, player.aborted) == (["b1*"], [1, 2], [])
+    assert player.gate.capturing is None
     assert len(player.data) == 7
 
 
@@ -284,8 +281,8 @@ def test_su5_abort_on_one_channel_and_on_several() -> None:
 
 def test_su9_ends_of_partition_with_a_pending_checkpoint() -> None:
     """sU9: an end counts as the barrier of its channel, and what came before it is in flight."""
-    player = unaligned(2, strict=True).play("B1@0 E1")
-    assert (player.triggered, player.aborted, player.gate.handler.pending) == ([1], [1], False)
+    player = unaligned(2).play("B1@0 E1")
+    assert (player.triggered, player.completed, player.gate.handler.pending) == ([1], [1], False)
     player = unaligned(3).play("B1@1 b0* B1@0 b1 E2 E0 E1")
     assert (player.triggered, player.aborted, player.captured) == ([1], [], {1: ["b0*"]})
     assert player.completed == [1]

@@ -21,12 +21,12 @@ from typing import Any
 
 import gate_search
 import pytest
+from barrier_scenes import UnalignedBarrierHandler
 from gate_search import END, Build, Cancel, Case, Script, Violated, explore, kind_of
 
-from headgate.core.alignment.aligned_handler import AlignedBarrierHandler
-from headgate.core.alignment.alternating_handler import AlternatingBarrierHandler
 from headgate.core.alignment.at_least_once_handler import CheckpointBarrierTracker
 from headgate.core.alignment.barriers import Alignment, Barrier
+from headgate.core.alignment.factory import AlignedBarrierHandler, AlternatingBarrierHandler
 from headgate.core.alignment.gate import CheckpointedInputGate, Clocks
 from headgate.core.alignment.handler import (
     ON_CANCELLATION_BARRIER,
@@ -35,7 +35,6 @@ from headgate.core.alignment.handler import (
     Effect,
     TriggerSnapshot,
 )
-from headgate.core.alignment.unaligned_handler import UnalignedBarrierHandler
 
 TIMEOUT_MS = 10
 

@@ -6,15 +6,13 @@ import copy
 from dataclasses import dataclass, field
 
 import pytest
-from barrier_scenes import Scene
+from barrier_scenes import Scene, UnalignedBarrierHandler
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.core.alignment.aligned_handler import AlignedBarrierHandler
-from headgate.core.alignment.alternating_handler import AlternatingBarrierHandler
 from headgate.core.alignment.at_least_once_handler import CheckpointBarrierTracker
+from headgate.core.alignment.factory import AlignedBarrierHandler, AlternatingBarrierHandler
 from headgate.core.alignment.handler import AbortSnapshot, CompleteCapture, Effect, TriggerSnapshot
-from headgate.core.alignment.unaligned_handler import UnalignedBarrierHandler
 
 CHANNELS, CHECKPOINTS = 3, 4
 FORCED = frozenset({0})

@@ -3,38 +3,22 @@
 from __future__ import annotations
 
 import pytest
-from barrier_scenes import Scene
+from barrier_scenes import Scene, UnalignedBarrierHandler
 
-from headgate.common.errors import InternalError, ProtocolError
+from headgate.common.errors import InternalError
 from headgate.core.alignment.barriers import Alignment, Barrier
 from headgate.core.alignment.handler import (
-    INPUT_END_OF_STREAM,
     ON_CANCELLATION_BARRIER,
     SUBSUMED,
     AbortSnapshot,
     CompleteCapture,
     TriggerSnapshot,
 )
-from headgate.core.alignment.unaligned_handler import UnalignedBarrierHandler
 
 
-def scene_of(channels: int, *, strict: bool = False, forced: frozenset[int] = frozenset()) -> Scene:
+def scene_of(channels: int, *, forced: frozenset[int] = frozenset()) -> Scene:
     """A scene with an unaligned handler."""
-    return Scene(UnalignedBarrierHandler(channels, forced=forced, strict=strict), channels)
-
-
-def test_su4_end_of_stream_while_checkpoint_by_the_rule_of_old() -> None:
-    """sU4, E9: strict: the pending checkpoint is aborted at the first end, after it took along what came."""
-    scene = scene_of(3, strict=True).play("U1@0 U1@1 U1@2")
-    assert scene.triggered == [1]
-    scene.effects.clear()
-    scene.play("b0 b0 b2 U2@2 U2@0 b0 b2 b1*")
-    assert (scene.triggered, scene.in_flight) == ([2], {"b1*"})
-    scene.play("E2")
-    assert scene.effects[1:] == [AbortSnapshot(2, INPUT_END_OF_STREAM)]
-    length = len(scene.effects)
-    scene.play("E1 b0 E0")
-    assert (len(scene.effects), scene.out[-3:]) == (length, ["E1", "b0", "E0"])
+    return Scene(UnalignedBarrierHandler(channels, forced=forced), channels)
 
 
 def test_su5_single_channel_abort() -> None:
@@ -62,14 +46,6 @@ def test_su7_a_late_report_of_an_older_barrier() -> None:
     assert effects == [TriggerSnapshot(second, 5, 0.0)]
     assert handler.announce(1, first, 9, 11.0) + handler.barrier(1, first, 9, 11.0) == []
     assert (handler.current, handler.pending) == (1, True)
-
-
-def test_su9_end_of_stream_with_pending_checkpoint_by_the_rule_of_old() -> None:
-    """sU9: strict: one end aborts the pending checkpoint; one channel stays open."""
-    scene = scene_of(2, strict=True).play("U1@0 E1")
-    assert scene.mixed == [1, -1]
-    assert isinstance(scene.handler, UnalignedBarrierHandler)
-    assert (scene.handler.pending, scene.handler.open_channels, scene.handler.current) == (False, 1, 1)
 
 
 def test_su9_end_of_stream_with_pending_checkpoint_today() -> None:
@@ -118,13 +94,6 @@ def test_every_ordinary_barrier_overtakes_here() -> None:
         TriggerSnapshot(Barrier(1, 0, Alignment.UNALIGNED), 3, 0.0),
         CompleteCapture(1, 0.0),
     ]
-
-
-def test_strict_refuses_a_repeated_barrier() -> None:
-    """Strict: a channel that announces a pending checkpoint twice is refused."""
-    scene = scene_of(2, strict=True).play("U1@0")
-    with pytest.raises(ProtocolError, match="channel 0 brought the barrier of checkpoint 1 twice"):
-        scene.play("U1@0")
 
 
 @pytest.mark.parametrize(

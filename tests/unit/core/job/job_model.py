@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from headgate.core.execution import JobEnd
 from headgate.core.job import effects as e
 from headgate.core.job import events as v
 from headgate.core.job.machine import JobMachine
@@ -439,7 +440,7 @@ def _end_checkpoints(world: World, effect: e.EndCheckpoints) -> World:
     assert world.gang_is == "gone", "its workers are gone"
     assert world.storage is not Storage.STORING, "it is known what became of the last store"
     assert world.rescales == world.answered, "everybody is answered"
-    assert (effect.how is e.CheckpointsEnd.SUSPENDED) == (world.interrupted > 0)
+    assert (effect.how is JobEnd.SUSPENDED) == (world.interrupted > 0)
     return replace(world, over=True)
 
 

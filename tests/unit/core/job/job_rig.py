@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headgate.core.execution import JobEnd
 from headgate.core.job import effects as e
 from headgate.core.job import events as v
 from headgate.core.job.machine import JobMachine
@@ -141,7 +142,7 @@ def gang_gone(gang: int = 1, why: str | None = None) -> Failure:
 
 def over(how: str) -> Effects:
     """The end of a job."""
-    return [e.EndCheckpoints(e.CheckpointsEnd(how)), e.Report(e.Ended(_KINDS[how]))]
+    return [e.EndCheckpoints(JobEnd(how)), e.Report(e.Ended(_KINDS[how]))]
 
 
 _KINDS = {kind.value: kind for kind in e.OutcomeKind}

@@ -25,7 +25,7 @@ from job_rig import (
     over,
 )
 
-from headgate.core.execution import JobState
+from headgate.core.execution import JobEnd, JobState
 from headgate.core.job import effects as e
 from headgate.core.job import events as v
 from headgate.core.job.state import (
@@ -329,7 +329,7 @@ def test_s15_fenced_while_running_after_a_lost_peer() -> None:
     assert rig.core.next_wakeup() == FINISH_MS
     assert rig.core.goes_on
     assert rig.on(v.GangExited(1)) == [
-        e.EndCheckpoints(e.CheckpointsEnd.SUSPENDED),
+        e.EndCheckpoints(JobEnd.SUSPENDED),
         e.Report(e.Ended(OutcomeKind.FAILED)),
     ]
 

@@ -23,14 +23,14 @@ from job_rig import (
 )
 
 from headgate.common.errors import InternalError
-from headgate.core.execution import JobState
+from headgate.core.execution import JobEnd, JobState
 from headgate.core.job import effects as e
 from headgate.core.job import events as v
 from headgate.core.job.state import FINISH_MS, GANG_EXIT_MS, Failure, Loss, LossKind, OutcomeKind
 from headgate.core.job.table import Phase, Row
 
 FENCED = Failure("another driver leads")
-SUSPENDED = e.EndCheckpoints(e.CheckpointsEnd.SUSPENDED)
+SUSPENDED = e.EndCheckpoints(JobEnd.SUSPENDED)
 LATE = Failure(Loss(LossKind.LATE, 2, why=3))
 
 

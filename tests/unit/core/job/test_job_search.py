@@ -205,7 +205,7 @@ def _late_work_goes_on(job: Job, _what: str) -> Any:
     return [gangs.submit(job)] if job.gang is None else []
 
 
-def _no_put_back(_job: Job, failure: Any) -> Any:
+def _no_plan_of_before(_job: Job, failure: Any) -> Any:
     return []
 
 
@@ -229,7 +229,7 @@ FAULTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "an adopted plan has all the time": (rescales, "starting", _no_deadline),
     "an attempt begins at no point": (machine, "_new_attempt", _counts_every_attempt),
     "late work starts workers": (machine, "_late", _late_work_goes_on),
-    "the old plan is not put back": (restart, "_put_back", _no_put_back),
+    "the old plan is not put back": (restart, "_plan_of_before", _no_plan_of_before),
     "workers of any attempt count as idle": (restart, "idle", _idle_of_any_attempt),
     "a cancelled gang is still watched": (gangs, "_forget_beats", _beats_live_on),
 }

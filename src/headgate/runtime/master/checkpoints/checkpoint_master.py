@@ -24,7 +24,7 @@ from headgate.core.checkpoint import effects as e
 from headgate.core.checkpoint.coordinator import CheckpointCoordinator
 from headgate.core.checkpoint.failures import CheckpointFailureReason
 from headgate.core.checkpoint.pending import AckResult
-from headgate.core.checkpoint.properties import JobEnd
+from headgate.core.execution import JobEnd
 from headgate.core.job import events as v
 from headgate.core.job.state import Storage
 from headgate.graph.physical import PhysicalPlan
