@@ -51,7 +51,7 @@ _acknowledge = CheckpointCoordinator.acknowledge
 _start = CheckpointCoordinator.start
 _open_logged = latest.open_logged
 _publish = Store.publish
-_make_whole = checkpoint_master.make_whole
+_store_checkpoint = checkpoint_master.store_checkpoint
 _snapshot = EventReader.snapshot
 _init_writer = StoreWriter.__init__
 _prepare = StoreWriter.prepare_commit
@@ -126,7 +126,7 @@ def _publish_again(self: Store, part: str) -> None:
 def _commit_then_store(kind: Any, metadata: Any, folder: Any, committers: Committers, *rest: Any) -> None:
     if folder is None:
         committers.commit(metadata.operators)
-    _make_whole(kind, metadata, folder, committers, *rest)
+    _store_checkpoint(kind, metadata, folder, committers, *rest)
 
 
 def _freeze_nothing(self: LayeredTable) -> Any:
@@ -195,7 +195,7 @@ BUGS: dict[str, Bug] = {
     ),
     "prepared transactions are forgotten at a restore": Bug(((Committers, "recommit", _recommit_nothing),)),
     "a repeated commit commits again": Bug(((Store, "publish", _publish_again),), first=1),
-    "commit before the log holds it": Bug(((checkpoint_master, "make_whole", _commit_then_store),)),
+    "commit before the log holds it": Bug(((checkpoint_master, "store_checkpoint", _commit_then_store),)),
     "snapshots alias live state": Bug(((LayeredTable, "freeze", _freeze_nothing),)),
     "no fencing of leaders": Bug(
         (

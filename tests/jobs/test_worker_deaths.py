@@ -19,7 +19,7 @@ import headgate as hg
 from headgate.common.errors import OperatingError
 from headgate.deploy.spark.reasons import shortened
 from headgate.runtime.job.black_box import PREFIX, Remains, remains_of
-from headgate.runtime.master.attempt.deaths import told_death
+from headgate.runtime.master.attempt.deaths import death_text
 from headgate.testing import ProcessCluster
 
 AT = 2
@@ -98,7 +98,7 @@ def test_a_childs_death_is_no_word_of_its_parent() -> None:
 def test_what_a_worker_has_said_replaces_the_guess_of_who_ran_it(words: str, told: str) -> None:
     """Spark sees that a Python worker has ended, and not why."""
     spark_said = shortened("ResultTask(4, 1) finished ... Python worker exited unexpectedly (crashed)")
-    message = told_death(1, None, "its gang ended", spark_said, Remains(words=words), oom=False)
+    message = death_text(1, None, "its gang ended", spark_said, Remains(words=words), oom=False)
     assert message.startswith(f"the worker of slot 1 was lost: the Python worker of slot 1 {told}")
     assert ("or stopped by itself" in message) is (not words)
 

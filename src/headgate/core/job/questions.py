@@ -119,10 +119,9 @@ class Questions:
         latest = self._job.attempt
         return latest is not None and latest.number == attempt and latest.plan == self._job.plan
 
-    @property
-    def suspects(self) -> bool:
-        """Whether an unexplained loss waits for its reason."""
-        return self._job.attempt is not None and self._job.attempt.suspicion is not None
+    def may_fail(self, attempt: int) -> bool:
+        """Whether a failure of this attempt may matter: it is the latest, and the job does not end yet."""
+        return attempt == self._job.attempts and self._job.outcome is None
 
     def next_wakeup(self) -> int | None:
         """When `tick` must be called at the latest (monotonic ms); None when nothing is due."""

@@ -14,7 +14,7 @@ from headgate.api.jobs.executor_contract import JobStatus, Then
 from headgate.common.errors import HeadgateError, OperatingError
 from headgate.core.checkpoint.failures import CheckpointFailureReason
 from headgate.core.execution import JobState
-from headgate.runtime.master.checkpoints.running_savepoints import SavepointWish
+from headgate.runtime.master.checkpoints.running_savepoints import SavepointRequest
 from headgate.runtime.master.job_master import JobMaster
 from headgate.runtime.master.job_status import status_of
 
@@ -55,12 +55,12 @@ class JobControl:
 
     def checkpoint(self, then: Then) -> None:
         """See :class:`headgate.api.jobs.executor_contract.JobControl`."""
-        self._ask(self._master.checkpoints.requests.checkpoint, then)
+        self._ask(self._master.take_checkpoint, then)
 
     def savepoint(self, target: str | None, format: str, then: Then) -> None:  # noqa: A002 - users know it
         """See :class:`headgate.api.jobs.executor_contract.JobControl`."""
-        wish = SavepointWish(target, format)
-        self._ask(lambda asker: request_savepoint(self._master, wish, asker), then)
+        request = SavepointRequest(target, format)
+        self._ask(lambda asker: request_savepoint(self._master, request, asker), then)
 
     def stop(
         self,
@@ -70,8 +70,8 @@ class JobControl:
         then: Then,
     ) -> None:
         """See :class:`headgate.api.jobs.executor_contract.JobControl`."""
-        wish = SavepointWish(target, format, stop=True, drain=drain)
-        self._ask(lambda asker: request_savepoint(self._master, wish, asker), then)
+        request = SavepointRequest(target, format, stop=True, drain=drain)
+        self._ask(lambda asker: request_savepoint(self._master, request, asker), then)
 
     def cancel(self, handed_over: bool = False) -> None:
         """See :class:`headgate.api.jobs.executor_contract.JobControl`."""
@@ -124,15 +124,15 @@ class _Asker:
             then(answer, error)
 
 
-def request_savepoint(master: JobMaster, wish: SavepointWish, then: Then) -> None:
+def request_savepoint(master: JobMaster, request: SavepointRequest, then: Then) -> None:
     """Take a savepoint, or stop with one; `then` gets its URI. In the job master's loop.
 
     It is refused unless all subtasks run: who asked may want to wait, or to cancel instead.
     """
     if master.state is JobState.RUNNING:
-        master.checkpoints.requests.savepoint(wish, then)
+        master.take_savepoint(request, then)
         return
     reason = CheckpointFailureReason.NOT_ALL_REQUIRED_TASKS_RUNNING
-    what = "the job was not stopped" if wish.stop else "the savepoint was not taken"
+    what = "the job was not stopped" if request.stop else "the savepoint was not taken"
     said = f"{what}: {reason.text} ({reason.name}: the job is {master.state.value})"
     then(None, OperatingError(f"{said}; ask again once it is running"))

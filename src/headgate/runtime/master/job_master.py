@@ -1,15 +1,14 @@
 """The job master: owns one job from submission to its end; lives in the driver.
 
 It is the shell of the job's machine (`core/job`), which decides everything about the job's life: what
-workers, storage and users do is given to it as events, and its effects are carried out here, in order. What
-goes out to workers is put together by `attempts.py`, what a checkpoint needs is `checkpoint_master.py`'s;
-both put what they find out into an outbox, which is emptied after every turn.
-`docs/machines/job.md` has the whole.
+workers, storage and users do becomes events for it, and its effects are carried out here, in order. The
+parts of a job master put what they find out into an outbox, which is emptied after every turn. See
+`docs/machines/job.md`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +19,6 @@ from headgate.common.ids import JobId
 from headgate.common.ports import Link
 from headgate.core.job import effects as e
 from headgate.core.job import events as v
-from headgate.core.job.state import Storage
 from headgate.graph.physical import PhysicalPlan
 from headgate.restore.point import RestorePoint
 from headgate.runtime.job.job_settings import JobSettings
@@ -30,9 +28,9 @@ from headgate.runtime.job.shipped_program import Program
 from headgate.runtime.master.attempt.attempts import Attempts
 from headgate.runtime.master.attempt.members import Members
 from headgate.runtime.master.attempt.outbox import Outbox, failure_of
-from headgate.runtime.master.attempt.waiting_askers import Then
+from headgate.runtime.master.attempt.waiting_requests import ReplyTo
 from headgate.runtime.master.checkpoints.checkpoint_master import CheckpointMaster
-from headgate.runtime.master.checkpoints.storing import make_coordinator
+from headgate.runtime.master.checkpoints.running_savepoints import SavepointRequest
 from headgate.runtime.master.job_view import JobView
 from headgate.runtime.master.losses import Losses
 from headgate.runtime.master.machine_settings import make_machine
@@ -43,7 +41,7 @@ from headgate.runtime.protocol import messages as m
 
 
 class JobMaster(JobView):
-    """One job."""
+    """One job; all methods are called in the driver's loop. A `ReplyTo` is called there once."""
 
     def __init__(
         self,
@@ -60,33 +58,20 @@ class JobMaster(JobView):
         replan: Replan | None = None,
     ) -> None:
         self.job, self.name, self.settings, self.ports = job, name, settings, ports
-        self._initial = initial
+        self._initial, self._turning = initial, False
         self._members, self._outbox = Members(), Outbox()
-        planned = PlannedJob.of(plan, program, ports.code)
+        planned, inner = PlannedJob.of(plan, program, ports.code), replace(ports, post=self._post)
         self._attempts = Attempts(
-            job, planned, self._members, initial, settings.storage, marker, settings.worker.ignore_unclaimed
+            job, planned, self._members, self._outbox, ports.listener, initial, settings, marker
         )
         self._losses = Losses(self._members, settings)
         self._machine = make_machine(job, planned, settings, ports, initial, self._losses)
-        self._turning, self._storage = False, Storage.QUIET
-        coordinator = make_coordinator(settings.checkpoints, service, ports.randomness)
-        inner = replace(ports, post=self._post)
         self.checkpoints = CheckpointMaster(
-            job,
-            name,
-            plan,
-            coordinator,
-            service,
-            permit,
-            self._attempts,
-            self._members,
-            self._outbox,
-            inner,
-            settings,
+            job, name, plan, service, permit, self._attempts, self._members, self._outbox, inner, settings
         )
         self._reports = Reports(ports.listener, self._losses, self.checkpoints.history, settings)
         self._rescaling = Rescaling(
-            inner, self._attempts, self.checkpoints, self._outbox, replan, has_storage=service is not None
+            inner, self._attempts, self.checkpoints, self._losses, self._outbox, replan
         )
         self._messages = WorkerMessages(
             self._machine,
@@ -105,39 +90,39 @@ class JobMaster(JobView):
         self.happened(v.Submit(self._initial))
 
     def cancel(self, handed_over: bool = False) -> None:
-        """The user wants the job to end now; nothing uncommitted is committed.
-
-        With `handed_over` only this driver ends, where another one can go on with the job.
-        """
+        """End the job now and commit nothing more. Handed over: another driver may go on with it."""
         self.happened(v.Cancel(handed_over))
 
     def fenced(self, error: FencedError) -> None:
         """Another job master has taken over: stop without touching anything."""
         self.happened(v.Fenced(failure_of(error)))
 
-    def rescale(self, parallelism: int, from_last: bool, then: Then[int]) -> None:
-        """Go on at another parallelism.
-
-        Args:
-            parallelism: of every operator; one that the program gives fewer subtasks keeps them.
-            from_last: whether the last completed checkpoint will do where no new one can be taken.
-            then: gets the parallelism once all subtasks run, or why the job was left, or put back, as it was.
-        """
-        self._rescaling.ask(parallelism, from_last, then)
+    def take_checkpoint(self, reply_to: ReplyTo[str]) -> None:
+        """Take a checkpoint; the reply is its URI once it is committed."""
+        self.checkpoints.requests.checkpoint(reply_to)
         self._settle()
 
-    def query(self, uid: str, state: str, key: Hashable, then: Then[Any]) -> None:
-        """Look up what keyed state holds now, between two records; not only what the last checkpoint has.
+    def take_savepoint(self, request: SavepointRequest, reply_to: ReplyTo[str]) -> None:
+        """Take a savepoint, or stop with one; the reply is its URI."""
+        self.checkpoints.requests.savepoint(request, reply_to)
+        self._settle()
 
-        Args:
-            uid: of the operator.
-            state: name of one of its keyed states.
-            key: of the stream.
-            then: called in the job master's loop, once, with the value and None, or with None and why not:
-                a UsageError where there is no such operator or state, a NoEntryError where nothing is stored
-                under the key, an OperatingError where the job does not run or stopped meanwhile.
+    def rescale(self, parallelism: int, from_last: bool, reply_to: ReplyTo[int]) -> None:
+        """Run all operators at another parallelism; one that the program gives fewer subtasks keeps them.
+
+        With `from_last` the last completed checkpoint will do where no new one can be taken. The reply is the
+        parallelism once all subtasks run, or why the job was left, or reverted to, as it was.
         """
-        self._attempts.ask(self.state, uid, state, key, then)
+        self._rescaling.ask(parallelism, from_last, reply_to)
+        self._settle()
+
+    def query(self, uid: str, state: str, key: Hashable, reply_to: ReplyTo[Any]) -> None:
+        """Look up what an operator's keyed state holds now, between two records.
+
+        The reply is the value, or a UsageError where there is no such operator or state, a NoEntryError where
+        nothing is stored under the key, an OperatingError where the job does not run or stopped meanwhile.
+        """
+        self._attempts.ask(self.state, uid, state, key, reply_to)
 
     def message(self, link: Link, message: m.FromWorker) -> None:
         """A worker sent a message."""
@@ -145,26 +130,18 @@ class JobMaster(JobView):
         self._settle()
 
     def link_lost(self, link: Link, reason: str) -> None:
-        """The connection to a worker broke: its process is gone or as good as gone."""
-        slot = self._members.slot_of(link)
-        if slot is not None:
-            self._losses.suspect(slot, f"its control connection ended ({reason})")
-            self.happened(v.LinkLost(self._members.gang, slot))
-            if not self._machine.suspects:
-                self._losses.forget()
+        """The connection to a worker broke: its process has exited, or is treated as if it had."""
+        self._messages.link_lost(link, reason)
+        self._settle()
 
     def gang_exited(self, gang: int, error: str | None) -> None:
-        """All workers of a gang are gone; `error` says why if it was not in order."""
-        if gang == self._members.gang and not self.state.terminal:
-            self._losses.collect(None if self.state.ending else error)
+        """All workers of a gang have exited; `error` is why if it was not in order."""
         self.happened(v.GangExited(gang, error))
-        if gang == self._members.gang:
-            self._losses.forget()
 
     def tick(self) -> None:
         """Time passed."""
         self._settle()
-        self._turn(self._machine.tick(self.ports.clock.monotonic_ms()))
+        self._perform_all(self._machine.tick(self.ports.clock.monotonic_ms()))
         self.checkpoints.tick()
         self._settle()
 
@@ -190,18 +167,15 @@ class JobMaster(JobView):
         self.ports.post(turn)
 
     def _settle(self) -> None:
-        """Give every event that waits to the machine; where that is being done already, these come after."""
-        if self._turning:
-            return
-        self._turning = True
-        try:
-            while (event := self._next()) is not None:
-                for effect in self._machine.handle(event, self.ports.clock.monotonic_ms()):
-                    self._perform(effect)
-        finally:
-            self._turning = False
+        """Give every event that waits to the machine; within a turn it comes after what is carried out."""
+        if not self._turning:
+            self._perform_all(self._effects())
 
-    def _turn(self, effects: list[e.Effect]) -> None:
+    def _effects(self) -> Iterator[e.Effect]:
+        while (event := self.checkpoints.settle() or self._outbox.take()) is not None:
+            yield from self._machine.handle(event, self.ports.clock.monotonic_ms())
+
+    def _perform_all(self, effects: Iterable[e.Effect]) -> None:
         self._turning = True
         try:
             for effect in effects:
@@ -209,18 +183,10 @@ class JobMaster(JobView):
         finally:
             self._turning = False
 
-    def _next(self) -> v.Event | None:
-        self.checkpoints.settle()
-        storage = self.checkpoints.storage
-        if storage is not self._storage:
-            self._storage = storage
-            return v.StorageChanged(storage)
-        return self._outbox.take()
-
     def _perform(self, effect: e.Effect) -> None:
         match effect:
             case e.SubmitGang(gang, slots):
-                self._losses.forget()
+                self._losses.clear()
                 self._members.renew(gang)
                 self.ports.gang.submit(gang, slots)
                 self.ports.listener.gang_submitted(gang, slots)
@@ -238,25 +204,23 @@ class JobMaster(JobView):
                 self._members.broadcast(m.Stop(attempt))
             case e.LetLeave(_, attempt):
                 self._members.broadcast(m.Finish(attempt))
+            case e.BeginAttempt(attempt):
+                self.checkpoints.restoring(self._attempts.begin(attempt, self.checkpoints.generation))
+            case e.EndAttempt():
+                self._attempts.end()
             case e.Report(fact):
                 self._reports.report(fact)
             case e.Answer():
-                why = None if effect.failure is None else self._losses.error(effect.failure)
-                self._rescaling.answer(effect, why, self.state)
+                self._rescaling.answer(effect, self.state)
             case e.MakePlan() | e.CountSlots() | e.TakeCheckpoint() | e.CheckFit() | e.AdoptPlan():
                 self._rescaling.perform(effect)
             case _:
-                self._of_the_attempt(effect)
+                self._perform_on_checkpoints(effect)
 
-    def _of_the_attempt(self, effect: e.Effect) -> None:
+    def _perform_on_checkpoints(self, effect: e.Effect) -> None:
         match effect:
-            case e.BeginAttempt():
-                self._begin(effect)
-            case e.EndAttempt():
-                for error in self._attempts.end():
-                    self.ports.listener.note(f"closing a source failed: {error}")
             case e.StartCheckpoints(attempt):
-                self.checkpoints.start(attempt, self._attempts.tasks, self.restored_totals)
+                self.checkpoints.start(attempt)
                 self.ports.listener.running(attempt)
             case e.SuspendCheckpoints():
                 self.checkpoints.suspend()
@@ -270,20 +234,5 @@ class JobMaster(JobView):
             case e.InterruptCommits():
                 self.checkpoints.interrupt_commits()
             case e.EndCheckpoints(how):
+                self._losses.clear()
                 self.checkpoints.end(how)
-
-    def _begin(self, effect: e.BeginAttempt) -> None:
-        point = self._attempts.point
-        try:
-            self._attempts.begin(effect.attempt)
-            self.ports.listener.deploying(
-                effect.attempt, None if point is None else point.checkpoint.checkpoint
-            )
-            messages = self._attempts.messages(self.checkpoints.generation)
-        except Exception as error:
-            self._outbox.attempt_failed(effect.attempt, error)
-            return
-        readers = self._attempts.readers(messages)
-        if readers is not None:
-            self.checkpoints.restoring(*readers)
-        self._attempts.send(messages)

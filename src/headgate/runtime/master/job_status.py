@@ -1,4 +1,4 @@
-"""A job at one moment, as a job master sees it: read in its loop, and told to whoever asks."""
+"""A job at one moment, as a job master sees it: read in its loop, and given to whoever asks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headgate.runtime.protocol.messages import Counters
 
 @runtime_checkable
 class HasPages(Protocol):
-    """A gang that is shown on pages of whoever runs it."""
+    """A gang that is shown on web pages of its launcher."""
 
     @property
     def links(self) -> Mapping[str, str]:

@@ -13,7 +13,7 @@ from headgate.runtime.job.job_settings import JobSettings
 from headgate.runtime.master.attempt.attempts import Attempts
 from headgate.runtime.master.attempt.enumerators import Enumerators
 from headgate.runtime.master.attempt.members import Members
-from headgate.runtime.master.attempt.repeated_failures import told
+from headgate.runtime.master.attempt.repeated_failures import repeating_failure
 from headgate.runtime.master.losses import Losses
 from headgate.runtime.master.reports import Reports
 from headgate.runtime.protocol import messages as m
@@ -31,7 +31,7 @@ class JobView:
 
     @property
     def state(self) -> JobState:
-        """Where the job is in its life."""
+        """The public word for where the job is in its life."""
         return self._machine.state
 
     @property
@@ -42,7 +42,7 @@ class JobView:
 
     @property
     def savepoint(self) -> str | None:
-        """URI of the one that the job was stopped with, once it was."""
+        """URI of the savepoint that the job was stopped with, once it was."""
         outcome = self._machine.outcome
         return None if outcome is None or outcome.savepoint is None else str(outcome.savepoint)
 
@@ -58,7 +58,7 @@ class JobView:
 
     @property
     def goes_on(self) -> bool:
-        """Whether a job that is over here goes on, or may go on, under another job master."""
+        """Whether a job that has ended here goes on, or may go on, under another job master."""
         return self._machine.goes_on
 
     @property
@@ -80,7 +80,7 @@ class JobView:
     def repeating(self) -> RepeatingFailure | None:
         """The failure that keeps coming; None: none does."""
         same = self._machine.repeating
-        return None if same is None else told(same, self.settings.same_failure)
+        return None if same is None else repeating_failure(same, self.settings.same_failure)
 
     @property
     def restored_totals(self) -> Mapping[str, tuple[int, int]]:

@@ -1,46 +1,44 @@
-"""The errors behind a job's failures: raised ones, and what can be told of workers that are lost."""
+"""The errors of a job's failures: raised ones, and what is known of lost workers."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from headgate.common.errors import HeadgateError, OperatingError
+from headgate.common.process.processes import oom_kills
 from headgate.core.job.state import Failure, Loss, LossKind
 from headgate.core.same_failures import Fingerprint
+from headgate.runtime.job.black_box import Remains
 from headgate.runtime.job.job_settings import JobSettings
-from headgate.runtime.master.attempt.deaths import Deaths
-from headgate.runtime.master.attempt.members import Members
+from headgate.runtime.master.attempt.deaths import await_words, death_text, remains_left, slot_named
+from headgate.runtime.master.attempt.members import Member, Members
 from headgate.runtime.master.attempt.repeated_failures import fingerprint_of
 
 
 class Losses:
-    """Used by the job master's loop."""
+    """Used by the job master's loop; how long a reason is waited for is decided by the job's machine."""
 
     def __init__(self, members: Members, settings: JobSettings) -> None:
         self._members, self._settings = members, settings
-        self._deaths, self._told = Deaths(), dict[Loss, HeadgateError]()
+        self._errors = dict[Loss, HeadgateError]()
+        self._kills = oom_kills()
 
-    def suspect(self, slot: int, reason: str) -> None:
-        """The connection to a worker ended."""
-        self._deaths.suspect(slot, self._members.get(slot), reason)
-
-    def collect(self, why: str | None) -> None:
-        """The gang has ended: what its workers have left is taken up."""
-        self._deaths.collect(self._members.members(), why)
-
-    def forget(self) -> None:
-        """What comes now is about another gang, or told already."""
-        self._deaths.forget()
+    def clear(self) -> None:
+        """Remove what the workers of the present gang have left, whether it was of use or not."""
+        for member in (*self._members.members(), *self._members.lost.values()):
+            remains_left(member)
 
     def error(self, failure: Failure) -> HeadgateError:
-        """What a failure is called by; of a lost worker, all that is known of its end, looked up once."""
+        """What a failure is reported as; of a lost worker, all that is known of its end, looked up once."""
         if isinstance(failure.what, HeadgateError):
             return failure.what
         assert isinstance(failure.what, Loss)
-        if failure.what not in self._told:
-            self._told[failure.what] = self._tell(failure.what)
-        return self._told[failure.what]
+        if failure.what not in self._errors:
+            self._errors[failure.what] = self._explained(failure.what)
+        return self._errors[failure.what]
 
     def fingerprint(self, loss: Loss) -> Fingerprint | None:
-        """What tells the loss of a worker from others."""
+        """What distinguishes the loss of a worker from others."""
         return fingerprint_of(self.error(Failure(loss)))
 
     def stuck(self, slot: int, still_ms: int) -> str:
@@ -54,13 +52,44 @@ class Losses:
             for still in member.standstills
         )
 
-    def _tell(self, loss: Loss) -> HeadgateError:
+    def _explained(self, loss: Loss) -> OperatingError:
         if loss.kind is LossKind.GANG:
-            return self._deaths.gang_ended("all workers left" if loss.why is None else str(loss.why))
+            return self._gang_ended(None if loss.why is None else str(loss.why))
+        if loss.kind is LossKind.LINK:
+            return self._first_cause([(member, remains_left(member)) for member in self._lost()])
         if loss.kind is LossKind.HEARTBEAT:
             member = self._members.get(loss.slot) or self._members.lost.get(loss.slot)
-            return self._deaths.lapsed(loss.slot, member, self._settings.heartbeat_timeout_ms)
-        if loss.kind is LossKind.LINK:
-            return self._deaths.told()
+            reason = f"no heartbeat came for {self._settings.heartbeat_timeout_ms} ms"
+            remains = remains_left(member)
+            return OperatingError(death_text(loss.slot, member, reason, None, remains, self._oom()))
         seconds = self._settings.rescale_timeout_ms / 1000
         return OperatingError(f"{loss.why} workers were not running within {seconds:g} s")
+
+    def _gang_ended(self, why: str | None) -> OperatingError:
+        """By the worker that was the cause, where it can be found out which one that was."""
+        slot, lost, left = slot_named(why or ""), self._lost(), self._members.members()
+        for member in left:
+            if member.register.slot == slot:
+                await_words(member)
+        found = [(member, remains_left(member)) for member in (*lost, *left)]
+        known = bool(lost) or any(remains.words or each.register.slot == slot for each, remains in found)
+        reason = why or "all workers left"
+        if known:
+            return self._first_cause(found, reason, slot)
+        return OperatingError(f"the gang of workers ended: {reason}")
+
+    def _first_cause(
+        self, found: Sequence[tuple[Member, Remains]], gang: str | None = None, slot: int | None = None
+    ) -> OperatingError:
+        # Of several the one is the cause that left words: the others were ended because of it.
+        spoke = [each for each in found if each[1].words]
+        member, remains = (spoke or [each for each in found if each[0].register.slot == slot] or found)[0]
+        reason = member.ended or "its gang ended"
+        return OperatingError(death_text(member.register.slot, member, reason, gang, remains, self._oom()))
+
+    def _lost(self) -> list[Member]:
+        return [member for member in self._members.lost.values() if member.ended]
+
+    def _oom(self) -> bool:
+        before, self._kills = self._kills, oom_kills()
+        return before is not None and self._kills is not None and self._kills > before

@@ -1,4 +1,4 @@
-"""What people hear of a job's life: each report of its machine, put into words for the listener."""
+"""What people learn of a job's life: each report of its machine, put into words for the listener."""
 
 from __future__ import annotations
 
@@ -6,28 +6,24 @@ from headgate.core.job import effects as e
 from headgate.core.job.state import Failure
 from headgate.runtime.job.job_settings import JobSettings
 from headgate.runtime.job.listener import JobListener
-from headgate.runtime.master.attempt.repeated_failures import told
+from headgate.runtime.master.attempt.repeated_failures import repeating_failure
 from headgate.runtime.master.checkpoints.recording import CheckpointHistory
 from headgate.runtime.master.losses import Losses
 from headgate.runtime.protocol.undeclared_rows import log_slowness, slowness
 
 
 class Reports:
-    """Used by the job master's loop.
-
-    Attributes:
-        last_failure: of the latest attempt that failed, in words.
-    """
+    """Used by the job master's loop."""
 
     def __init__(
         self, listener: JobListener, losses: Losses, history: CheckpointHistory, settings: JobSettings
     ) -> None:
         self._listener, self._losses, self._history, self._settings = listener, losses, history, settings
-        self.last_failure: str | None = None
+        self.last_failure: str | None = None  # of the latest attempt that failed
         self._slow: set[str] = set()
 
     def report(self, fact: e.Fact) -> None:
-        """Tell one fact."""
+        """Report one fact."""
         listener = self._listener
         match fact:
             case e.Failing(attempt, failure, restart_in_ms):
@@ -47,14 +43,14 @@ class Reports:
                 listener.note(self._losses.stuck(slot, still_ms))
                 self._history.stuck(slot, still_ms)
             case e.Repeats(same):
-                listener.repeats(told(same, self._settings.same_failure))
+                listener.repeats(repeating_failure(same, self._settings.same_failure))
             case e.Rescaling(before, plan):
                 listener.note(f"rescaling from {before.slots} to {plan.slots} workers")
             case e.Ended(how):
                 listener.ended(how.value)
 
     def slow_records(self, name: str, pickled: bool) -> None:
-        """A worker tells of records that do not go the fast way; the job does so once for each type.
+        """A worker reports records that do not go the fast way; the job does so once for each type.
 
         A warning is in the log whatever is shown.
         """

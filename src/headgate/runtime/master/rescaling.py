@@ -1,4 +1,4 @@
-"""Another parallelism, the acting part: the plan, the slots, the fit, and the sentences of an answer.
+"""Another parallelism, the acting part: the plan, the slots, the fit, and the text of a reply.
 
 When each step comes, and what follows from it, is decided in `core/job/rescale.py`.
 """
@@ -20,13 +20,14 @@ from headgate.runtime.job.master_ports import MasterPorts
 from headgate.runtime.job.planned_job import PlannedJob, Replan
 from headgate.runtime.master.attempt.attempts import Attempts
 from headgate.runtime.master.attempt.outbox import Outbox, failure_of
-from headgate.runtime.master.attempt.waiting_askers import Then, Tickets
+from headgate.runtime.master.attempt.waiting_requests import ReplyTo, Tickets
 from headgate.runtime.master.checkpoints.checkpoint_master import CheckpointMaster
+from headgate.runtime.master.losses import Losses
 
 
 @runtime_checkable
 class KnowsSlots(Protocol):
-    """A gang that can tell beforehand whether there are slots for another number of workers."""
+    """A gang that knows beforehand whether there are slots for another number of workers."""
 
     def refusal(self, slots: int) -> str | None:
         """Why `slots` workers cannot be had in place of the present ones, or None; may block."""
@@ -41,21 +42,22 @@ class Rescaling:
         ports: MasterPorts,
         attempts: Attempts,
         checkpoints: CheckpointMaster,
+        losses: Losses,
         outbox: Outbox,
         replan: Replan | None,
-        has_storage: bool,
     ) -> None:
-        self._ports, self._attempts, self._checkpoints, self._outbox = ports, attempts, checkpoints, outbox
-        self._replan, self._has_storage, self._tickets = replan, has_storage, Tickets[int]()
+        self._ports, self._attempts, self._checkpoints = ports, attempts, checkpoints
+        self._losses, self._outbox, self._tickets = losses, outbox, Tickets[int]()
+        self._replan, self._has_storage = replan, checkpoints.has_storage
 
-    def ask(self, parallelism: int, from_last: bool, then: Then[int]) -> None:
-        """Somebody wants another parallelism."""
+    def ask(self, parallelism: int, from_last: bool, reply_to: ReplyTo[int]) -> None:
+        """A requester wants another parallelism."""
         try:
             check_asked(parallelism, self._replan, self._has_storage)
         except HeadgateError as error:
-            then(None, error)
+            reply_to(None, error)
             return
-        self._outbox.put(v.RescaleAsked(self._tickets.issue(then), parallelism, from_last))
+        self._outbox.put(v.RescaleAsked(self._tickets.issue(reply_to), parallelism, from_last))
 
     def perform(
         self, effect: e.MakePlan | e.CountSlots | e.TakeCheckpoint | e.CheckFit | e.AdoptPlan
@@ -67,21 +69,19 @@ class Rescaling:
             case e.CountSlots(ticket, plan):
                 self._count(ticket, plan.slots)
             case e.TakeCheckpoint(ticket):
-                self._save(ticket)
+                self._checkpoints.requests.for_rescale(ticket)
             case e.CheckFit(ticket, plan):
                 self._outbox.put(v.Fits(ticket, self._misfit(self._planned_of(plan))))
             case e.AdoptPlan(plan):
                 self._adopt(self._planned_of(plan))
 
-    def answer(self, answer: e.Answer, why: HeadgateError | None, state: JobState) -> None:
-        """Answer who asked."""
+    def answer(self, answer: e.Answer, state: JobState) -> None:
+        """Reply to the requester."""
+        why = None if answer.failure is None else self._losses.error(answer.failure)
         refusal = refusal_of(answer, why, state)
-        if refusal is None:
-            self._tickets.answer(answer.ticket, answer.parallelism)
-            return
         if answer.refusal is e.Refusal.REVERTED:
             self._ports.listener.note(str(refusal))
-        self._tickets.refuse(answer.ticket, refusal)
+        self._tickets.reply(answer.ticket, answer.parallelism if refusal is None else None, refusal)
 
     def _planned_of(self, plan: Plan) -> PlannedJob:
         assert isinstance(plan.ident, PlannedJob)
@@ -101,14 +101,6 @@ class Rescaling:
             self._ports.post(lambda: self._outbox.put(v.SlotsCounted(ticket, failure)))
 
         self._ports.background.submit(lambda: count_slots(self._ports.gang, slots), counted)
-
-    def _save(self, ticket: int) -> None:
-        def saved(_: str | None, error: HeadgateError | None) -> None:
-            # After everything else that the coordinator has to do now.
-            failure = None if error is None else failure_of(error)
-            self._ports.post(lambda: self._outbox.put(v.Saved(ticket, failure)))
-
-        self._checkpoints.requests.checkpoint(saved)
 
     def _misfit(self, planned: PlannedJob) -> Failure | None:
         latest = self._checkpoints.points.latest
@@ -156,15 +148,15 @@ def make_plan(parallelism: int, replan: Replan, present: PlannedJob) -> PlannedJ
 def count_slots(gang: Gang, slots: int) -> None:
     """Find out whether there are slots; may block."""
     try:
-        said = gang.refusal(slots) if isinstance(gang, KnowsSlots) else None
+        reason = gang.refusal(slots) if isinstance(gang, KnowsSlots) else None
     except Exception as error:
-        said = f"it cannot be told whether there are slots: {error}"
-    if said is not None:
-        raise UsageError(f"the job was not rescaled: {said}")
+        reason = f"it cannot be told whether there are slots: {error}"
+    if reason is not None:
+        raise UsageError(f"the job was not rescaled: {reason}")
 
 
 def refusal_of(answer: e.Answer, why: HeadgateError | None, state: JobState) -> HeadgateError | None:
-    """What a requester is told instead of a parallelism; None: it was done."""
+    """The reply instead of a parallelism; None: it was done."""
     match answer.refusal:
         case None:
             return None

@@ -1,4 +1,4 @@
-"""Messages of workers to the job master: each becomes an event, or goes to the part that it is about."""
+"""What workers send: each message becomes an event, or goes to the part that it is about."""
 
 from __future__ import annotations
 
@@ -61,8 +61,16 @@ class WorkerMessages:
             case _ if self._machine.hears(message.attempt):
                 self._of_a_subtask(slot, message)
 
+    def link_lost(self, link: Link, reason: str) -> None:
+        """The connection to a worker broke; that of one that is not a member changes nothing."""
+        slot = self._members.slot_of(link)
+        member = None if slot is None else self._members.get(slot)
+        if slot is not None and member is not None:
+            member.ended = f"its control connection ended ({reason})"
+            self._outbox.put(v.LinkLost(self._members.gang, slot))
+
     def answer_beat(self, slot: int) -> None:
-        """Answer the last heartbeat of a worker, and take over what it told."""
+        """Answer the last heartbeat of a worker, and take over what it reported."""
         member = self._members.get(slot)
         if member is None or member.beat is None:
             return
@@ -75,14 +83,13 @@ class WorkerMessages:
     def _count(self, slot: int, attempt: int, counters: Sequence[m.Counters]) -> None:
         member = self._members.get(slot)
         if member is not None and self._machine.counts(attempt):
-            member.note_counters(counters)
+            member.add_counters(counters)
             self._listener.progress(self._members.counters())
 
     def _task_failed(self, message: m.TaskFailed) -> None:
-        error, point = rebuild_error(message.kind, message.arguments), self._attempts.point
-        state = self._machine.state
-        if message.attempt != self._machine.attempt or state.ending or state.terminal:
+        if not self._machine.may_fail(message.attempt):
             return
+        error, point = rebuild_error(message.kind, message.arguments), self._attempts.point
         if isinstance(error, DamagedFileError) and point is not None:
             self._checkpoints.points.explain(error, point, message.attempt)
         elif message.lost_peer is None:
@@ -94,10 +101,7 @@ class WorkerMessages:
         # Workers do not wait for each other: one may read, or be done, before the last is deployed.
         match message:
             case m.RequestSplits():
-                try:
-                    self._attempts.assign_splits(slot, message)
-                except Exception as error:
-                    self._outbox.attempt_failed(message.attempt, error)
+                self._attempts.assign_splits(slot, message)
             case m.StateAnswer():
                 self._attempts.queries.answered(message)
             case m.Told():
@@ -107,8 +111,7 @@ class WorkerMessages:
             case m.Recovered():
                 self._checkpoints.recovered(message.vertex, message.subtask)
             case m.DataEnded():
-                self._attempts.data_ended(slot, message)
-                self._listener.progress(self._members.counters())
+                self._count(slot, message.attempt, [message.counters])
                 self._outbox.put(v.DataEnded(message.attempt, (message.vertex, message.subtask)))
             case m.Acknowledge():
                 self._checkpoints.acknowledged(message)

@@ -11,7 +11,7 @@ from test_job_master_requests import Answers, AskedDesk
 from headgate.common.errors import UserFunctionError
 from headgate.core.checkpoint.queue import QUEUED_MAX
 from headgate.core.execution import JobState
-from headgate.runtime.master.checkpoints.running_savepoints import SavepointWish
+from headgate.runtime.master.checkpoints.running_savepoints import SavepointRequest
 from headgate.runtime.master.checkpoints.source_snapshots import RETRY_MS
 from headgate.runtime.protocol import messages as m
 
@@ -94,8 +94,9 @@ class Boundary:
         sources: Any = desk.master.sources
         sources.ready = lambda: self.between
         sources.want_checkpoint = lambda: self.wants
-        sources.checkpoint_complete = lambda checkpoint: self.told.append(("complete", checkpoint))
-        sources.checkpoint_aborted = lambda checkpoint: self.told.append(("aborted", checkpoint))
+        sources.checkpoint_ended = lambda checkpoint, *, complete: self.told.append(
+            ("complete" if complete else "aborted", checkpoint)
+        )
 
     def turn(self, passed_ms: int = RETRY_MS) -> None:
         """Time passes."""
@@ -168,7 +169,7 @@ def test_requests_that_fail_one_after_the_other_do_not_nest(tmp_path: Path) -> N
     desk.saves()
     requests = desk.master.checkpoints.requests
     for answers in everybody:
-        requests.savepoint(SavepointWish(), answers)
+        requests.savepoint(SavepointRequest(), answers)
     desk.settle()
     desk.master.sources.snapshot = lambda _: failing(desk)  # type: ignore[method-assign]
     desk.master.tick()

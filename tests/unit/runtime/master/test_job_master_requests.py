@@ -20,7 +20,7 @@ from headgate.core.job.state import FINISH_MS, GANG_EXIT_MS, REASON_WAIT_MS
 from headgate.runtime.driver.job_control import JobControl, request_savepoint
 from headgate.runtime.job.planned_job import PlannedJob
 from headgate.runtime.job.shipped_program import Program, WorkerSettings
-from headgate.runtime.master.checkpoints.running_savepoints import SavepointWish
+from headgate.runtime.master.checkpoints.running_savepoints import SavepointRequest
 from headgate.runtime.protocol import messages as m
 
 
@@ -84,7 +84,7 @@ class AskedDesk(Desk):
     def saves(self, **wish: Any) -> Answers:
         """Somebody wants a savepoint; it is triggered, if it may be."""
         answers = Answers()
-        request_savepoint(self.master, SavepointWish(**wish), answers)
+        request_savepoint(self.master, SavepointRequest(**wish), answers)
         self.settle()
         return answers
 

@@ -17,7 +17,7 @@ from headgate.common.keys.keygroups import key_group, operator_index_for_key_gro
 from headgate.connectors.collection import collection_source
 from headgate.core.job.state import REASON_WAIT_MS
 from headgate.runtime.job.live_state import LiveState
-from headgate.runtime.master.attempt.live_queries import UNDER_WAY_MAX, StateQueries
+from headgate.runtime.master.attempt.live_queries import PENDING_MAX, StateQueries
 from headgate.runtime.protocol import messages as m
 from headgate.runtime.protocol.wire import decode_from_worker, decode_to_worker, encode_message
 from headgate.runtime.worker import answering
@@ -209,7 +209,7 @@ def test_a_subtask_beside_the_loop_answers_when_it_is_back() -> None:
 def test_only_so_many_questions_wait() -> None:
     """Somebody who asks without end is told so, and the job's loops are not flooded."""
     queries, outcomes = StateQueries(plan()), Outcomes()
-    numbers = [queries.ask(1, "visits", "count", n, outcomes)[1].query for n in range(UNDER_WAY_MAX)]
+    numbers = [queries.ask(1, "visits", "count", n, outcomes)[1].query for n in range(PENDING_MAX)]
     with pytest.raises(OperatingError, match="wait for their answers already"):
         queries.ask(1, "visits", "count", "one more", outcomes)
     queries.answered(m.StateAnswer(1, numbers[0]))

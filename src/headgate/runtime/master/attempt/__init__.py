@@ -1,4 +1,4 @@
-"""What one deployment of a job consists of: workers, enumerators, who waits for an answer, what was found.
+"""What one deployment of a job consists of: workers, enumerators, pending requests, what was found out.
 
-When an attempt begins and ends is decided in `core/job`; checkpoints stand in the folder beside.
+When an attempt begins and ends is decided in `core/job`; checkpoints have their folder next to this one.
 """

@@ -1,6 +1,6 @@
-"""The deployments of one job, one after the other: what is sent out, who runs, who is through.
+"""The deployments of one job, one after the other: what is sent out, and what runs.
 
-It decides nothing: when to deploy, and what follows from a failure, is the job master's business.
+When to deploy, and what follows from a failure, is decided by the job's machine.
 """
 
 from __future__ import annotations
@@ -13,38 +13,37 @@ from headgate.common.ids import JobId
 from headgate.core.execution import JobState
 from headgate.graph.physical import PhysicalPlan
 from headgate.restore.point import RestorePoint
+from headgate.runtime.job.job_settings import JobSettings
+from headgate.runtime.job.listener import JobListener
 from headgate.runtime.job.planned_job import PlannedJob
-from headgate.runtime.master.attempt.deployment import Deployment, readers_of
+from headgate.runtime.master.attempt.deployment import Deployment, Readers, readers_of
 from headgate.runtime.master.attempt.enumerators import Enumerators
 from headgate.runtime.master.attempt.live_queries import StateQueries
-from headgate.runtime.master.attempt.members import Member, Members
-from headgate.runtime.master.attempt.waiting_askers import Then
+from headgate.runtime.master.attempt.members import Members
+from headgate.runtime.master.attempt.outbox import Outbox
+from headgate.runtime.master.attempt.waiting_requests import ReplyTo
 from headgate.runtime.protocol import messages as m
 
 
 class Attempts:
-    """Used by the job master's loop.
-
-    Attributes:
-        planned: what runs; may be replaced between two attempts.
-        point: where the present attempt began, or the next one begins.
-    """
+    """Used by the job master's loop; `planned` may be replaced between two attempts."""
 
     def __init__(
         self,
         job: JobId,
         planned: PlannedJob,
         members: Members,
+        outbox: Outbox,
+        listener: JobListener,
         point: RestorePoint | None,
-        storage: str | None,
+        settings: JobSettings,
         marker: str | None,
-        ignore_unclaimed: bool = False,
     ) -> None:
-        self._ignore_unclaimed = ignore_unclaimed
-        self.number, self.planned, self.point = 0, planned, point
+        self.number, self.planned, self.point = 0, planned, point  # the point: of this attempt or the next
         self.queries = StateQueries(planned.plan)
-        self._job, self._members, self._storage, self._marker = job, members, storage, marker
-        self.sources = Enumerators.none()
+        self._job, self._members, self._outbox, self._listener = job, members, outbox, listener
+        self._settings, self._marker = settings, marker
+        self.sources = Enumerators({})
 
     @property
     def plan(self) -> PhysicalPlan:
@@ -67,71 +66,71 @@ class Attempts:
         for member in self._members.members():
             member.counters = {}
 
-    def begin(self, number: int) -> None:
-        """A new attempt: its enumerators are made."""
-        self.number = number
-        restored = {} if self.point is None else self.point.checkpoint.enumerators
-        self.sources = Enumerators.of(self.plan, restored, self._job, self.number)
+    def begin(self, number: int, generation: int) -> Readers | None:
+        """Make the enumerators of a new attempt, and deploy it; what fails is an event.
 
-    def messages(self, generation: int) -> dict[int, m.Deploy]:
-        """Slot -> what its worker is to build."""
+        Gives the checkpoint that is restored, if it is the job's to delete, and which subtasks read what was
+        in flight in it.
+        """
+        self.number, point = number, self.point
+        checkpoint = None if point is None else point.checkpoint
+        try:
+            restored = {} if checkpoint is None else checkpoint.enumerators
+            self.sources = Enumerators.of(self.plan, restored, self._job, number)
+            self._listener.deploying(number, None if checkpoint is None else checkpoint.checkpoint)
+            messages = self._messages(generation)
+        except Exception as error:
+            self._outbox.attempt_failed(number, error)
+            return None
+        for member in self._members.members():
+            member.begin_attempt()
+            member.link.send(messages[member.register.slot])
+        if point is None or (point.checkpoint.job != self._job and not point.claimed):
+            return None
+        return point.checkpoint.checkpoint, readers_of(messages.values())
+
+    def _messages(self, generation: int) -> dict[int, m.Deploy]:
         deployment = Deployment(
             attempt=self.number,
             generation=generation,
             program=self.planned.shipped,
             peers={each.register.slot: each.register.data_address for each in self._members.members()},
-            storage=self._storage,
+            storage=self._settings.storage,
             marker=self._marker,
-            ignore_unclaimed=self._ignore_unclaimed,
+            ignore_unclaimed=self._settings.worker.ignore_unclaimed,
         )
         return deployment.messages(self.plan, self.point)
 
-    def readers(self, messages: Mapping[int, m.Deploy]) -> tuple[int, set[tuple[int, int]]] | None:
-        """The checkpoint that is restored, if it is the job's to delete, and who reads what was in flight."""
-        point = self.point
-        if point is None or (point.checkpoint.job != self._job and not point.claimed):
-            return None
-        return point.checkpoint.checkpoint, readers_of(messages.values())
-
-    def send(self, messages: Mapping[int, m.Deploy]) -> None:
-        """Deploy."""
-        for member in self._members.members():
-            member.begin_attempt()
-            member.link.send(messages[member.register.slot])
-
-    def data_ended(self, slot: int, message: m.DataEnded) -> None:
-        """A subtask has processed all its input."""
-        self._member(slot).note_counters([message.counters])
-
     def assign_splits(self, slot: int, request: m.RequestSplits) -> None:
-        """A reader has none left."""
-        splits = self.sources.next_splits(request.vertex, request.subtask)
-        message = m.AssignSplits(self.number, request.vertex, request.subtask, splits)
-        self._member(slot).link.send(message)
+        """A reader has none left; what its source raises is an event."""
+        try:
+            splits = self.sources.next_splits(request.vertex, request.subtask)
+        except Exception as error:
+            self._outbox.attempt_failed(request.attempt, error)
+            return
+        member = self._members.get(slot)
+        assert member is not None
+        member.link.send(m.AssignSplits(self.number, request.vertex, request.subtask, splits))
 
-    def ask(self, phase: JobState, uid: str, state: str, key: Hashable, then: Then[Any]) -> None:
-        """Have the key's subtask report what its state holds; `then` is called once."""
+    def ask(self, phase: JobState, uid: str, state: str, key: Hashable, reply_to: ReplyTo[Any]) -> None:
+        """Have the key's subtask report what its state holds; `reply_to` is called once."""
         try:
             if phase is not JobState.RUNNING:
                 raise OperatingError(
                     f"the job is {phase.value}, and live state can be asked for only while it is running"
                     "; ask again later"
                 )
-            slot, message = self.queries.ask(self.number, uid, state, key, then)
+            slot, message = self.queries.ask(self.number, uid, state, key, reply_to)
         except HeadgateError as error:
-            then(None, error)
+            reply_to(None, error)
             return
         member = self._members.get(slot)
         if member is not None:  # else the attempt is about to end, and the question with it
             member.link.send(message)
 
-    def end(self) -> list[Exception]:
-        """The attempt is over; gives what went wrong in closing its enumerators."""
+    def end(self) -> None:
+        """The attempt has ended: close its enumerators."""
         self.queries.end(self.number)
-        enumerators, self.sources = self.sources, Enumerators.none()
-        return enumerators.close()
-
-    def _member(self, slot: int) -> Member:
-        member = self._members.get(slot)
-        assert member is not None
-        return member
+        enumerators, self.sources = self.sources, Enumerators({})
+        for error in enumerators.close():
+            self._listener.note(f"closing a source failed: {error}")

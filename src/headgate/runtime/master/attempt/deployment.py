@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from headgate.graph.physical import PhysicalPlan
 from headgate.restore.assignment import Restored, assign_finished, assign_state, without_committables
@@ -11,24 +12,21 @@ from headgate.restore.in_flight_shares import assign_in_flight
 from headgate.restore.point import RestorePoint
 from headgate.runtime.protocol import messages as m
 
+Readers: TypeAlias = tuple[int, set[tuple[int, int]]]
+"""A checkpoint, and the (vertex, subtask) that read records in flight from its files."""
+
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """What all workers of an attempt are told alike.
-
-    Attributes:
-        peers: slot -> address of its data plane.
-        marker: token of a file that workers must see there.
-        ignore_unclaimed: whether restored state that nobody asks for any more is left behind.
-    """
+    """What is the same for all workers of an attempt."""
 
     attempt: int
     generation: int
     program: bytes
-    peers: Mapping[int, str]
+    peers: Mapping[int, str]  # slot -> address of its data plane
     storage: str | None
-    marker: str | None
-    ignore_unclaimed: bool = False
+    marker: str | None  # token of a file that workers must see in the storage
+    ignore_unclaimed: bool = False  # restored state that the program declares no more is dropped
 
     def messages(self, plan: PhysicalPlan, point: RestorePoint | None) -> dict[int, m.Deploy]:
         """Slot -> its message."""

@@ -1,4 +1,4 @@
-"""The sources' split enumerators, living in the driver: made, asked, snapshotted, told.
+"""The sources' split enumerators, which live in the driver.
 
 What they raise is the user's or a connector's; it names the source, like errors in workers do.
 """
@@ -20,11 +20,6 @@ class Enumerators:
 
     def __init__(self, by_vertex: Mapping[int, tuple[OperatorContext, SplitEnumerator]]) -> None:
         self._by_vertex = by_vertex
-
-    @classmethod
-    def none(cls) -> Enumerators:
-        """While no attempt runs."""
-        return cls({})
 
     @classmethod
     def of(cls, plan: PhysicalPlan, restored: Mapping[str, Any], job: str, attempt: int) -> Enumerators:
@@ -72,20 +67,17 @@ class Enumerators:
                 states[place.uid] = enumerator.snapshot_for(checkpoint)
         return states
 
-    def checkpoint_complete(self, checkpoint: int) -> None:
-        """`checkpoint` is in the log."""
+    def checkpoint_ended(self, checkpoint: int, *, complete: bool) -> None:
+        """`checkpoint` is in the log, or came to nothing."""
         for place, enumerator in self._by_vertex.values():
-            with blamed(place, f"at the completion of checkpoint {checkpoint}"):
-                enumerator.checkpoint_complete(checkpoint)
-
-    def checkpoint_aborted(self, checkpoint: int) -> None:
-        """`checkpoint` came to nothing."""
-        for place, enumerator in self._by_vertex.values():
-            with blamed(place, f"at the end of checkpoint {checkpoint}"):
-                enumerator.checkpoint_aborted(checkpoint)
+            with blamed(place, f"at the {'completion' if complete else 'end'} of checkpoint {checkpoint}"):
+                if complete:
+                    enumerator.checkpoint_complete(checkpoint)
+                else:
+                    enumerator.checkpoint_aborted(checkpoint)
 
     def reports(self) -> dict[str, SourceReport]:
-        """Source uid -> how it does, of those that tell."""
+        """Status per source uid, for sources that report one."""
         found = {place.uid: enumerator.report() for place, enumerator in self._by_vertex.values()}
         return {uid: report for uid, report in found.items() if report is not None}
 

@@ -1,11 +1,10 @@
-"""The job master's part: which subtask to ask, and whose question an answer is for."""
+"""Questions about live state: which subtask to ask, and which question an answer is for."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping
 from itertools import count
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from headgate.api.declared.keyed_states import StateDescriptor, StateKind, declared_state
 from headgate.common.errors import HeadgateError, NoEntryError, OperatingError, UsageError
@@ -13,7 +12,7 @@ from headgate.common.keys.key_types import DeclaredKeys, fits, hint_words, shape
 from headgate.common.keys.keygroups import key_group, operator_index_for_key_group, shortened
 from headgate.graph.logical import KeyedProcessNode
 from headgate.graph.physical import PhysicalPlan, Vertex
-from headgate.runtime.job.live_state import Then
+from headgate.runtime.master.attempt.waiting_requests import ReplyTo
 from headgate.runtime.protocol import messages as m
 from headgate.runtime.protocol.error_messages import rebuild_error
 from headgate.state.backend import StoredValue
@@ -21,23 +20,18 @@ from headgate.state.heap.snapshot import KEY_SERIALIZER
 from headgate.state.peek import value_of
 from headgate.state.targets import target_of
 
-UNDER_WAY_MAX: Final = 100
-"""Questions that wait for their answers; each takes a moment of its subtask's loop."""
+PENDING_MAX: Final = 100  # questions that wait for answers; each takes a moment of its subtask's loop
 
 
-@dataclass(frozen=True, slots=True)
-class _Question:
+class _Question(NamedTuple):
     attempt: int
     uid: str
     state: StateDescriptor
-    key: Any
-    then: Then
+    key: Hashable
+    reply_to: ReplyTo[Any]
 
 
-@dataclass(frozen=True, slots=True)
-class _Keyed:
-    """An operator with keyed state."""
-
+class _Keyed(NamedTuple):
     vertex: Vertex
     states: Mapping[str, StateDescriptor]
     keys: DeclaredKeys | None
@@ -49,12 +43,14 @@ class StateQueries:
     def __init__(self, plan: PhysicalPlan) -> None:
         self._plan, self._operators = plan, dict[str, _Keyed]()
         self._numbers = count(1)
-        self._under_way: dict[int, _Question] = {}
+        self._pending: dict[int, _Question] = {}
 
-    def ask(self, attempt: int, uid: str, state: str, key: Any, then: Then) -> tuple[int, m.QueryState]:
+    def ask(
+        self, attempt: int, uid: str, state: str, key: Hashable, reply_to: ReplyTo[Any]
+    ) -> tuple[int, m.QueryState]:
         """The question as a message, and the slot of the subtask that has the key.
 
-        `then` is called once, by :meth:`answered` or :meth:`end`.
+        `reply_to` is called once, by :meth:`answered` or :meth:`end`.
         """
         operator = self._operator(uid)
         descriptor = operator.states.get(state)
@@ -63,41 +59,38 @@ class StateQueries:
             raise UsageError(f"operator {uid!r} has no keyed state {state!r}; it has {names}")
         _check_type(uid, key, operator.keys)
         group = key_group(key, self._plan.max_parallelism)
-        if len(self._under_way) >= UNDER_WAY_MAX:
+        if len(self._pending) >= PENDING_MAX:
             raise OperatingError(
-                f"{UNDER_WAY_MAX} questions about live state wait for their answers already; ask again later"
+                f"{PENDING_MAX} questions about live state wait for their answers already; ask again later"
             )
         parallelism = operator.vertex.parallelism
         subtask = operator_index_for_key_group(self._plan.max_parallelism, parallelism, group)
         number = next(self._numbers)
-        self._under_way[number] = _Question(attempt, uid, descriptor, key, then)
+        self._pending[number] = _Question(attempt, uid, descriptor, key, reply_to)
         encoded = KEY_SERIALIZER.encode(key)
         return subtask, m.QueryState(attempt, number, operator.vertex.id, subtask, uid, state, encoded)
 
     def answered(self, answer: m.StateAnswer) -> None:
-        """An answer came; one that nobody waits for is ignored."""
-        question = self._under_way.pop(answer.query, None)
+        """An answer came; one without a question is ignored."""
+        question = self._pending.pop(answer.query, None)
         if question is None:
             return
         try:
             value = _value(question, answer)
         except HeadgateError as error:
-            question.then(None, error)
+            question.reply_to(None, error)
         else:
-            question.then(value, None)
+            question.reply_to(value, None)
 
     def end(self, attempt: int) -> None:
-        """The attempt is over: what was asked of it is not answered any more."""
-        ended = [number for number, question in self._under_way.items() if question.attempt <= attempt]
-        for number in ended:
-            question = self._under_way.pop(number)
-            question.then(
-                None,
-                OperatingError(
-                    f"attempt {attempt} of the job ended before operator {question.uid!r} could say what it "
-                    f"holds under key {shortened(question.key)}; ask again once the job is running"
-                ),
+        """The attempt has ended: what was asked of it is not answered any more."""
+        for number in [number for number, asked in self._pending.items() if asked.attempt <= attempt]:
+            question = self._pending.pop(number)
+            reason = (
+                f"attempt {attempt} of the job ended before operator {question.uid!r} could say what it "
+                f"holds under key {shortened(question.key)}; ask again once the job is running"
             )
+            question.reply_to(None, OperatingError(reason))
 
     def _operator(self, uid: str) -> _Keyed:
         if not self._operators:
@@ -121,8 +114,8 @@ def _keyed_operators(plan: PhysicalPlan) -> dict[str, _Keyed]:
     return found
 
 
-def _check_type(uid: str, key: Any, declared: DeclaredKeys | None) -> None:
-    """Refuse a key that no key of the stream can equal, as nothing would ever be found under it."""
+def _check_type(uid: str, key: Hashable, declared: DeclaredKeys | None) -> None:
+    # No key of the stream can equal one of another type: nothing would ever be found under it.
     shape = shape_of(key)
     if declared is not None and not fits(shape, declared.hint):
         raise UsageError(

@@ -1,4 +1,4 @@
-"""The workers of the present gang by slot: their links, and what they said of themselves."""
+"""The workers of the present gang by slot: their links, and what they reported of themselves."""
 
 from __future__ import annotations
 
@@ -12,49 +12,38 @@ from headgate.runtime.protocol import messages as m
 
 @dataclass(slots=True)
 class Member:
-    """A worker that registered.
-
-    Attributes:
-        counters: (vertex, subtask) -> last running totals.
-        standstills: calls of user code that had not returned at its last heartbeat.
-        rss_bytes: memory that it used then; 0: not known.
-        beat: its last heartbeat.
-    """
+    """A worker that registered."""
 
     register: m.Register
     link: Link
     number: int
-    counters: dict[tuple[int, int], m.Counters] = field(default_factory=dict)
-    standstills: list[m.Standstill] = field(default_factory=list)
-    rss_bytes: int = 0
-    beat: m.Heartbeat | None = None
+    counters: dict[tuple[int, int], m.Counters] = field(default_factory=dict)  # last running totals by task
+    standstills: list[m.Standstill] = field(default_factory=list)  # user code that had not returned lately
+    rss_bytes: int = 0  # memory that it used at its last heartbeat; 0: not known
+    beat: m.Heartbeat | None = None  # the last
+    ended: str = ""  # how its control connection ended, once it has
 
     def begin_attempt(self) -> None:
         """A deployment is on its way to this worker."""
         self.counters, self.standstills = {}, []
 
-    def note_counters(self, counters: Sequence[m.Counters]) -> None:
+    def add_counters(self, counters: Sequence[m.Counters]) -> None:
         """New running totals of some of its subtasks."""
         self.counters.update({(entry.vertex, entry.subtask): entry for entry in counters})
 
 
 class Members:
-    """The workers of one gang, by slot.
-
-    Attributes:
-        gang: its number; 0 before the first.
-        lost: slot -> worker whose link was closed or ended, for what is told of it.
-    """
+    """The workers of one gang, by slot."""
 
     def __init__(self) -> None:
-        self.gang = 0
-        self.lost: dict[int, Member] = {}
+        self.gang = 0  # its number; 0 before the first
+        self.lost: dict[int, Member] = {}  # whose link was closed, for the report of their end
         self._members: dict[int, Member] = {}
         self._waiting: dict[int, tuple[m.Register, Link]] = {}
         self._ids = count(1)
 
     def renew(self, gang: int) -> None:
-        """Forget the old gang; its links are closed, which ends what is left of its workers."""
+        """Forget the old gang; its links are closed, which ends its workers that still run."""
         self.close()
         self.gang, self._members, self.lost = gang, {}, {}
 
@@ -77,9 +66,8 @@ class Members:
 
     def close_link(self, number: int) -> None:
         """This link has no place here, or not any more."""
-        stranger = self._waiting.pop(number, None)
-        if stranger is not None:
-            stranger[1].close()
+        if number in self._waiting:
+            self._waiting.pop(number)[1].close()
             return
         for slot, member in list(self._members.items()):
             if member.number == number:
@@ -91,11 +79,8 @@ class Members:
         return self._members.get(slot)
 
     def slot_of(self, link: Link) -> int | None:
-        """Whose link this is."""
-        for slot, member in self._members.items():
-            if member.link is link:
-                return slot
-        return None
+        """The slot of the worker with this link."""
+        return next((slot for slot, member in self._members.items() if member.link is link), None)
 
     def members(self) -> list[Member]:
         """All, by slot."""

@@ -31,10 +31,6 @@ class Outbox:
 
 def failure_of(error: Exception) -> Failure:
     """What the machine knows of an error: itself as an opaque id, and what decides."""
-    cause = as_ours(error)
-    return Failure(cause, restart_may_help(cause), fingerprint_of(cause))
-
-
-def as_ours(error: Exception) -> HeadgateError:
-    """The error, wrapped where it is not one of this project."""
-    return error if isinstance(error, HeadgateError) else JobFailedError(f"{type(error).__name__}: {error}")
+    if not isinstance(error, HeadgateError):
+        error = JobFailedError(f"{type(error).__name__}: {error}")
+    return Failure(error, restart_may_help(error), fingerprint_of(error))

@@ -1,4 +1,4 @@
-"""What is told of a failure that is always the same: its fingerprint, and the words with the choices."""
+"""A failure that is always the same: its fingerprint, and the text with the choices."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NUMBERS: Final = re.compile(r"\d+")
 
 
 def fingerprint_of(error: HeadgateError) -> Fingerprint | None:
-    """What tells this failure from others; None where nothing does, as of a worker that was killed.
+    """What distinguishes this failure from others; None where nothing does, as of a worker that was killed.
 
     Numbers in the texts of failures, such as a checkpoint's, differ each time and are left out.
 
@@ -42,14 +42,14 @@ def fingerprint_of(error: HeadgateError) -> Fingerprint | None:
     if isinstance(error, FencedError | ProtocolError | JobFailedError):
         return None
     text, _, stack = str(error).partition(ENDED_WHERE)
-    if type(error) is OperatingError:  # of a worker, of which only some tell where they ended
+    if type(error) is OperatingError:  # of a worker, of which only some leave the place where they ended
         cause = text.partition(" was lost: ")[2].partition("\n")[0]
         return Fingerprint("", _NUMBERS.sub("N", cause), stack.strip().partition("\n")[0]) if stack else None
     return Fingerprint("", type(error).__name__, _NUMBERS.sub("N", text.strip().rpartition("\n")[2]))
 
 
-def told(same: SameFailure, action: SameFailureAction) -> RepeatingFailure:
-    """The same as plain values, with what can be done about it."""
+def repeating_failure(same: SameFailure, action: SameFailureAction) -> RepeatingFailure:
+    """A failure that keeps coming as plain values, with what can be done about it."""
     mark, since = same.fingerprint, f"checkpoint {same.since}" if same.since is not None else "the beginning"
     where = f"{mark.operator} raised {mark.kind}" if mark.operator else mark.kind
     line = f" at {mark.line}" if mark.line else ""

@@ -17,17 +17,13 @@ R = TypeVar("R")
 
 
 class BackgroundWork:
-    """Runs one thing after the other, and hands each result back to the loop.
-
-    Attributes:
-        running: how many have not handed back their result.
-    """
+    """Runs one thing after the other, and hands each result back to the loop."""
 
     def __init__(
         self, ports: MasterPorts, attempts: Attempts, outbox: Outbox, history: CheckpointHistory
     ) -> None:
         self._ports, self._attempts, self._outbox, self._history = ports, attempts, outbox, history
-        self.running = 0
+        self.running = 0  # how many have not handed back their result
 
     def submit(self, work: Callable[[], R], done: Callable[[R, BaseException | None], None]) -> None:
         """Run `work`; then `done` gets its result and None, or its error, in the loop."""
@@ -45,14 +41,14 @@ class BackgroundWork:
     def run(
         self,
         work: Callable[[], R],
-        then: Callable[[R], None],
+        done: Callable[[R], None],
         failed: Callable[[Exception], None] | None = None,
     ) -> None:
         """Run `work`; its failure fails the attempt unless `failed` takes it."""
 
-        def done(result: R, error: BaseException | None) -> None:
+        def returned(result: R, error: BaseException | None) -> None:
             if error is None:
-                then(result)
+                done(result)
             elif isinstance(error, FencedError):
                 self.fenced(error)
             else:
@@ -62,7 +58,7 @@ class BackgroundWork:
                 else:
                     failed(cause)
 
-        self.submit(work, done)
+        self.submit(work, returned)
 
     def fenced(self, error: FencedError) -> None:
         """Report that another job master owns the job."""

@@ -16,15 +16,11 @@ from headgate.state.snapshots import CheckpointMetadata, OperatorSubtaskState, S
 
 
 class CheckpointContents:
-    """Makes the metadata of one job's checkpoints.
-
-    Attributes:
-        totals: records in and out of each chain up to where the present attempt began.
-    """
+    """Makes the metadata of one job's checkpoints."""
 
     def __init__(self, job: JobId, job_name: str, generation: int, plan: PhysicalPlan) -> None:
         self.plan = plan
-        self.totals: Mapping[str, tuple[int, int]] = {}
+        self.totals: Mapping[str, tuple[int, int]] = {}  # records of each chain before the present attempt
         self._job, self._name, self._generation = job, job_name, generation
 
     def metadata(
@@ -35,9 +31,9 @@ class CheckpointContents:
         order: SavepointOrder | None,
         lineage: Lineage,
     ) -> CheckpointMetadata:
-        """The whole of a checkpoint.
+        """The complete metadata of a checkpoint that was triggered at `trigger_ms` (wall clock).
 
-        `trigger_ms` is the wall clock at the trigger; `order` is that of a savepoint, None for a checkpoint.
+        `order` is that of a savepoint, None for a checkpoint.
         """
         operators, parallelism = self._operators(effect.snapshots)
         return CheckpointMetadata(
@@ -65,7 +61,6 @@ class CheckpointContents:
         )
 
     def _finished(self, snapshots: Sequence[SubtaskSnapshot]) -> dict[str, list[int]]:
-        """Operator uid -> its subtasks that had processed all input."""
         finished: dict[str, list[int]] = {}
         for snapshot in snapshots:
             if snapshot.finished:
@@ -76,8 +71,7 @@ class CheckpointContents:
     def _operators(
         self, snapshots: Sequence[SubtaskSnapshot]
     ) -> tuple[dict[str, list[OperatorSubtaskState]], dict[str, int]]:
-        """Operator uid -> states of its subtasks in order; a subtask with nothing to say has an empty one."""
-        said = {
+        reported = {
             (snapshot.vertex, snapshot.subtask, state.uid): state
             for snapshot in snapshots
             for state in snapshot.operators
@@ -87,7 +81,7 @@ class CheckpointContents:
         for vertex in self.plan.vertices:
             for node in vertex.chain:
                 uid = node.uid or f"node-{node.id}"
-                states = [said.get((vertex.id, s, uid)) for s in range(vertex.parallelism)]
+                states = [reported.get((vertex.id, s, uid)) for s in range(vertex.parallelism)]
                 parallelism[uid] = vertex.parallelism
                 if any(state is not None for state in states):
                     operators[uid] = [state or OperatorSubtaskState(uid) for state in states]
@@ -95,8 +89,6 @@ class CheckpointContents:
 
 
 class _Counted(Protocol):
-    """What a subtask of a chain has counted."""
-
     @property
     def vertex(self) -> int: ...
     @property

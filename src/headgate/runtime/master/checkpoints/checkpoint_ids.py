@@ -1,4 +1,4 @@
-"""Ids of checkpoints that no driver of the job uses twice, although a store hears of completed ones only.
+"""Ids of checkpoints that no driver of the job uses twice, although a store knows only completed ones.
 
 A store promises each claimant `IDS_AHEAD` ids (`checkpoint.store.store_contract`). Before half of them is
 used up more are reserved, in the background; an id that is not reserved yet is not used.
@@ -20,11 +20,7 @@ _LOG: Final = logging.getLogger("headgate.checkpoints")
 
 
 class CheckpointIds:
-    """Used by the job master's loop.
-
-    Args:
-        service: of the job's checkpoints; None where it takes none, and ids mean nothing to anybody else.
-    """
+    """Used by the job master's loop; without a service ids mean nothing to any other driver."""
 
     def __init__(
         self,
@@ -65,5 +61,5 @@ class CheckpointIds:
         if error is None:
             self._end = end
         else:
-            # Whoever completes the next checkpoint finds out as well, and decides what follows.
+            # The next completion of a checkpoint meets the same, and decides what follows.
             _LOG.warning("ids of checkpoints below %d could not be reserved: %s", end, error)

@@ -1,15 +1,14 @@
-"""Carries out what the checkpoint coordinator decides: triggers, metadata, log, commits, notices, answers.
+"""Carries out what the checkpoint coordinator decides: triggers, metadata, log, commits, notices, replies.
 
 The coordinator is pure; this is its shell in the job master. Blocking work (storage, committers)
 runs in the background, one thing after the other, and reports back to the job master's loop.
-Places of savepoints are kept in `savepoints.py`, deletions are repeated by `cleaning.py`.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from headgate.checkpoint.history_file import HistoryFile
@@ -21,7 +20,6 @@ from headgate.common.errors import FencedError, HeadgateError
 from headgate.common.ids import AttemptId, CheckpointId, JobId
 from headgate.core.alignment.settings import AlignmentSettings
 from headgate.core.checkpoint import effects as e
-from headgate.core.checkpoint.coordinator import CheckpointCoordinator
 from headgate.core.checkpoint.failures import CheckpointFailureReason
 from headgate.core.checkpoint.pending import AckResult
 from headgate.core.execution import JobEnd
@@ -32,6 +30,7 @@ from headgate.restore.point import RestorePoint
 from headgate.runtime.job.job_settings import JobSettings
 from headgate.runtime.job.master_ports import MasterPorts
 from headgate.runtime.master.attempt.attempts import Attempts
+from headgate.runtime.master.attempt.deployment import Readers
 from headgate.runtime.master.attempt.members import Members
 from headgate.runtime.master.attempt.outbox import Outbox
 from headgate.runtime.master.checkpoints.background_work import BackgroundWork
@@ -44,8 +43,8 @@ from headgate.runtime.master.checkpoints.recording import CheckpointHistory
 from headgate.runtime.master.checkpoints.refusals import checkpoints_failed
 from headgate.runtime.master.checkpoints.restore_points import RestorePoints
 from headgate.runtime.master.checkpoints.running_savepoints import Savepoints
-from headgate.runtime.master.checkpoints.source_snapshots import RETRY_MS, Begun, SourceSnapshots
-from headgate.runtime.master.checkpoints.storing import ENUMERATORS, make_whole
+from headgate.runtime.master.checkpoints.source_snapshots import RETRY_MS, SourceSnapshots
+from headgate.runtime.master.checkpoints.storing import ENUMERATORS, make_coordinator, store_checkpoint
 from headgate.runtime.protocol import messages as m
 from headgate.state.snapshots import CheckpointMetadata, SubtaskSnapshot
 
@@ -53,21 +52,13 @@ _LOG: Final = logging.getLogger("headgate.checkpoints")
 
 
 class CheckpointMaster:
-    """The checkpoints of one job, in the driver.
-
-    Attributes:
-        coordinator: the pure machine.
-        points: where attempts begin.
-        history: what happened to each checkpoint, for diagnosis.
-        requests: what somebody asked for.
-    """
+    """The checkpoints of one job, in the driver."""
 
     def __init__(
         self,
         job: JobId,
         job_name: str,
         plan: PhysicalPlan,
-        coordinator: CheckpointCoordinator[SubtaskSnapshot],
         service: CheckpointService | None,
         permit: CommitPermit | None,
         attempts: Attempts,
@@ -76,7 +67,7 @@ class CheckpointMaster:
         ports: MasterPorts,
         settings: JobSettings,
     ) -> None:
-        self.coordinator = coordinator
+        self.coordinator = make_coordinator(settings.checkpoints, service, ports.randomness)
         self._alignment, self._storage = settings.alignment, settings.storage
         self._service, self._permit = service, permit
         self._ids = CheckpointIds(service, permit, ports.background, ports.post)
@@ -85,9 +76,7 @@ class CheckpointMaster:
         self._contents = CheckpointContents(job, job_name, self.generation, plan)
         own = None if service is None else service.disk.describe(job_folder(job))
         self._savepoints = Savepoints(job, settings.savepoint_dir, ports, own)
-        self.requests = CheckpointRequests(
-            job, coordinator, service, self._savepoints, ports.clock, self.perform, outbox
-        )
+        self.requests = CheckpointRequests(job, service, self._savepoints, outbox)
         self._cleaning = Cleaning(ports.background, ports.post, ports.clock)
         self._committers = Committers(job, self.generation, plan, settings.older_snapshot)
         file = None if service is None else HistoryFile(service.disk, job, job_name, _logged_in(service))
@@ -97,8 +86,7 @@ class CheckpointMaster:
             service, permit, self._committers, self._work, outbox, ports, settings.fallback_to_older
         )
         self._sources = SourceSnapshots(attempts, outbox)
-        self._attempt = 0
-        self._readers: set[tuple[int, int]] = set()
+        self._attempt, self._readers, self._reported = 0, set[tuple[int, int]](), Storage.QUIET
 
     @property
     def generation(self) -> int:
@@ -106,43 +94,40 @@ class CheckpointMaster:
         return 1 if self._permit is None else self._permit.generation
 
     @property
-    def storage(self) -> Storage:
-        """What happens in the background on storage and committers."""
-        if self.coordinator.storing is not None:
-            return Storage.STORING
-        return Storage.BUSY if self._work.running else Storage.QUIET
+    def has_storage(self) -> bool:
+        """Whether the job can take checkpoints at all."""
+        return self._service is not None
 
     @property
     def has_own(self) -> bool:
         """Whether the job has completed a checkpoint, and reads nothing any more of what it began from."""
         return self.points.latest is not None and not self._readers
 
-    # -- what the job master tells ---------------------------------------------------------------
+    # -- what happens to the job -----------------------------------------------------------------
 
-    def start(
-        self, attempt: int, tasks: Sequence[tuple[int, int]], totals: Mapping[str, tuple[int, int]]
-    ) -> None:
-        """All tasks of an attempt run; `totals` are the records up to where it began."""
+    def start(self, attempt: int) -> None:
+        """All tasks of an attempt run."""
         self._sources.clear()
         self._savepoints.forget_kept()
-        self._contents.totals = totals
-        self._attempt = attempt
+        self._contents.totals = self._attempts.restored_totals
+        self._attempt, tasks = attempt, self._attempts.tasks
         if self._committers.owes:
             # Before anything of this attempt is stored or committed: one thread does it in order.
             self._work.run(self.points.settle_owed, lambda _: None)
         self.history.deployed(tasks)
-        label = self.history.label
-        self.coordinator.start(AttemptId(attempt), tasks, self._clock.monotonic_ms(), label=label)
+        now = self._clock.monotonic_ms()
+        self.coordinator.start(AttemptId(attempt), tasks, now, label=self.history.label)
 
     def replanned(self, plan: PhysicalPlan) -> None:
         """The next attempt runs `plan`: the same operators at another parallelism."""
         self._contents.plan = plan
         self.history.replanned(plan)
 
-    def restoring(self, checkpoint: int, readers: Iterable[tuple[int, int]]) -> None:
-        """Subtasks `readers` read records in flight of `checkpoint`, which therefore stays."""
-        self._readers = set(readers)
-        self.coordinator.hold(CheckpointId(checkpoint) if self._readers else None)
+    def restoring(self, readers: Readers | None) -> None:
+        """Subtasks may read records in flight of the job's own checkpoint, which therefore stays."""
+        if readers is not None:
+            checkpoint, self._readers = readers
+            self.coordinator.hold(CheckpointId(checkpoint) if self._readers else None)
 
     def recovered(self, vertex: int, subtask: int) -> None:
         """A subtask has read all that was in flight."""
@@ -152,18 +137,28 @@ class CheckpointMaster:
 
     def suspend(self) -> None:
         """The attempt is ending."""
-        self.perform(self.coordinator.suspend())
+        self._perform(self.coordinator.suspend())
 
-    def settle(self) -> None:
-        """Account for the deletions that have ended."""
+    def settle(self) -> v.StorageChanged | None:
+        """Account for ended deletions and for requests; gives what happens on storage, if that is new."""
         for fence in self._cleaning.take_ended():
-            self.perform(self.coordinator.cleaning_ended(self._clock.monotonic_ms()))
+            self._perform(self.coordinator.cleaning_ended(self._clock.monotonic_ms()))
             if fence is not None:
                 self._work.fenced(fence)
+        while (wanted := self.requests.take()) is not None:
+            kind, ticket = wanted
+            self._perform(self.coordinator.request(kind, self._clock.monotonic_ms(), ticket))
+        storage = Storage.BUSY if self._work.running else Storage.QUIET
+        if self.coordinator.storing is not None:
+            storage = Storage.STORING
+        if storage is self._reported:
+            return None
+        self._reported = storage
+        return v.StorageChanged(storage)
 
     def tick(self) -> None:
         """Time passed."""
-        self.perform(self.coordinator.tick(self._clock.monotonic_ms()))
+        self._perform(self.coordinator.tick(self._clock.monotonic_ms()))
         self._attend_sources()
         self._cleaning.tick()
         self.history.write_if_due()
@@ -177,7 +172,7 @@ class CheckpointMaster:
 
     def request_final(self) -> None:
         """All input has ended: ask for the checkpoint that ends the job."""
-        self.perform(self.coordinator.request(e.RequestKind.FINAL, self._clock.monotonic_ms()))
+        self._perform(self.coordinator.request(e.RequestKind.FINAL, self._clock.monotonic_ms()))
 
     def acknowledged(self, message: m.Acknowledge) -> None:
         """A subtask's part is durable."""
@@ -187,14 +182,14 @@ class CheckpointMaster:
         if result is AckResult.SUCCESS:
             self.history.acknowledged(checkpoint, message.snapshot)
             self._ports.probe.reached("checkpoint.acknowledged")
-        self.perform(effects)
+        self._perform(effects)
 
     def declined(self, message: m.Decline) -> None:
         """A subtask cannot contribute."""
         reason = CheckpointFailureReason[message.reason]
         if reason is CheckpointFailureReason.CHANNEL_STATE_SHARED_STREAM_EXCEPTION:
             self._align_from_now_on(message.detail)
-        self.perform(
+        self._perform(
             self.coordinator.decline(
                 AttemptId(message.attempt),
                 CheckpointId(message.checkpoint),
@@ -206,7 +201,6 @@ class CheckpointMaster:
         )
 
     def _named(self, message: m.Decline) -> str:
-        """Whose message it is, in the program's words."""
         for vertex in self._contents.plan.vertices:
             if vertex.id == message.vertex:
                 labels = [f"{node.name!r} (uid {node.uid!r})" for node in vertex.chain]
@@ -214,8 +208,7 @@ class CheckpointMaster:
         return f"subtask {message.subtask} of an operator that the program no longer has"
 
     def _align_from_now_on(self, why: str) -> None:
-        """Records are of a kind that no checkpoint can take along: barriers stay behind them."""
-        if self._alignment.unaligned:
+        if self._alignment.unaligned:  # records are of a kind that no checkpoint can take along
             self._alignment = AlignmentSettings(exactly_once=True)
             self._ports.listener.note(
                 f"checkpoints are aligned from now on, although unaligned ones are on: {why}"
@@ -226,8 +219,8 @@ class CheckpointMaster:
         self._committers.interrupt()
 
     def end(self, end: JobEnd) -> None:
-        """The job is over, and nothing is being stored: keep or delete its checkpoints, tell who waits."""
-        self.perform(self.coordinator.end(end))
+        """The job has ended, and nothing is being stored: keep or delete its checkpoints, refuse requests."""
+        self._perform(self.coordinator.end(end))
         self.requests.end(end.value)
         self._cleaning.close()
         self.history.write()
@@ -235,35 +228,34 @@ class CheckpointMaster:
 
     # -- effects ---------------------------------------------------------------------------------
 
-    def perform(self, effects: Sequence[e.Effect[SubtaskSnapshot]]) -> None:
+    def _perform(self, effects: Sequence[e.Effect[SubtaskSnapshot]]) -> None:
         """Carry out effects in order."""
         waiting = deque(effects)
         while waiting:
-            effect = waiting.popleft()
-            if isinstance(effect, e.RunHooks):
-                # What follows comes next; not by a call, or a thousand requests that fail would nest.
-                waiting.extendleft(reversed(self._run_hooks(effect)))
-            elif isinstance(effect, e.TriggerCheckpoint):
-                self._trigger(effect)
-            elif isinstance(effect, e.Finalize):
-                self._finalize(effect)
-            elif isinstance(effect, e.Commit):
-                self._commit(effect.checkpoint)
-            elif isinstance(effect, e.NotifyComplete):
-                self._complete(effect)
-            elif isinstance(effect, e.NotifyAbort):
-                self._aborted(effect)
-            elif isinstance(effect, e.FailJob):
-                self._outbox.attempt_failed(self._attempts.number, checkpoints_failed(effect))
-            elif isinstance(effect, (e.Discard, e.Retire, e.DiscardCompleted)):
-                self._clean(effect)
-            elif isinstance(effect, e.RequestFulfilled):
-                self.requests.fulfilled(effect)
-            elif isinstance(effect, e.RequestFailed):
-                self.requests.failed(effect)
-            elif isinstance(effect, e.Unexpected):
-                task, checkpoint = effect.task, effect.checkpoint
-                _LOG.warning("task %s spoke of checkpoint %d, which is long over", task, checkpoint)
+            match effect := waiting.popleft():
+                case e.RunHooks():
+                    # What follows comes next; not by a call, or a thousand requests that fail would nest.
+                    waiting.extendleft(reversed(self._run_hooks(effect)))
+                case e.TriggerCheckpoint():
+                    self._trigger(effect)
+                case e.Finalize():
+                    self._finalize(effect)
+                case e.Commit(checkpoint):
+                    self._commit(checkpoint)
+                case e.NotifyComplete():
+                    self._complete(effect)
+                case e.NotifyAbort():
+                    self._aborted(effect)
+                case e.FailJob():
+                    self._outbox.attempt_failed(self._attempts.number, checkpoints_failed(effect))
+                case e.Discard() | e.Retire() | e.DiscardCompleted():
+                    self._clean(effect)
+                case e.RequestFulfilled():
+                    self.requests.fulfilled(effect)
+                case e.RequestFailed():
+                    self.requests.failed(effect)
+                case e.Unexpected(checkpoint, task):
+                    _LOG.warning("task %s spoke of checkpoint %d, which is long over", task, checkpoint)
 
     def _run_hooks(self, effect: e.RunHooks) -> Sequence[e.Effect[SubtaskSnapshot]]:
         """Before any task: what the enumerators hold.
@@ -281,90 +273,74 @@ class CheckpointMaster:
             taken = self._sources.take(checkpoint, began_ms)
         except Exception as error:
             reason = CheckpointFailureReason.TRIGGER_CHECKPOINT_FAILURE
-            said = str(error) if isinstance(error, HeadgateError) else repr(error)
-            return self.coordinator.abort(ident, reason, self._clock.monotonic_ms(), said)
+            detail = str(error) if isinstance(error, HeadgateError) else repr(error)
+            return self.coordinator.abort(ident, reason, self._clock.monotonic_ms(), detail)
         return self.coordinator.hooks_done(ident, self._clock.monotonic_ms(), [ENUMERATORS]) if taken else []
 
     def _attend_sources(self) -> None:
-        """A checkpoint may wait for sources, and sources for a checkpoint."""
         if self._sources.waiting is not None:
-            self.perform(self._snapshot_sources(*self._sources.waiting))
+            self._perform(self._snapshot_sources(*self._sources.waiting))
         if self._sources.wanted():
-            self.perform(self.coordinator.request(e.RequestKind.PERIODIC, self._clock.monotonic_ms()))
+            self._perform(self.coordinator.request(e.RequestKind.PERIODIC, self._clock.monotonic_ms()))
 
     def _trigger(self, effect: e.TriggerCheckpoint) -> None:
         order = self._savepoints.begun(effect.checkpoint, effect.ticket)
         trigger_ms = self._clock.now_ms()
         self._sources.of(effect.checkpoint).trigger_ms = trigger_ms
-        completed = self.coordinator.latest or 0
-        barrier = self._alignment.barrier(effect.checkpoint, trigger_ms, order, completed)
-        trigger = m.Trigger(
-            effect.attempt,
-            effect.checkpoint,
-            trigger_ms,
-            barrier.alignment.value,
-            barrier.timeout_ms,
-            barrier.savepoint,
-            barrier.completed,
-        )
-        self._members.broadcast(trigger)
+        latest = self.coordinator.latest or 0
+        barrier = self._alignment.barrier(effect.checkpoint, trigger_ms, order, latest)
+        how = barrier.alignment.value, barrier.timeout_ms, barrier.savepoint, barrier.completed
+        self._members.broadcast(m.Trigger(effect.attempt, effect.checkpoint, trigger_ms, *how))
         self._ports.probe.reached("checkpoint.triggered")
 
     def _finalize(self, effect: e.Finalize[SubtaskSnapshot]) -> None:
         begun = self._sources.of(effect.checkpoint)
         order, folder = self._savepoints.order(effect.checkpoint), self._savepoints.folder(effect.checkpoint)
-        line = self._committers.lineage
-        metadata = self._contents.metadata(effect, begun.trigger_ms, begun.enumerators, order, line)
+        lineage = self._committers.lineage
+        metadata = self._contents.metadata(effect, begun.trigger_ms, begun.enumerators, order, lineage)
+
+        def work() -> None:
+            self._committers.require_settled()
+            self._ports.probe.reached("checkpoint.storing")
+            store_checkpoint(effect.kind, metadata, folder, self._committers, self._service, self._permit)
 
         def done(_: None, error: BaseException | None) -> None:
-            self._stored(effect, metadata, folder, error)
+            if error is None:
+                self._stored(effect, metadata, folder)
+            else:
+                self._store_failed(effect, error)
 
-        self._work.submit(lambda: self._store(effect.kind, metadata, folder), done)
-
-    def _store(
-        self, kind: e.RequestKind, metadata: CheckpointMetadata, folder: SavepointFolder | None
-    ) -> None:
-        """In the background."""
-        self._committers.require_settled()
-        self._ports.probe.reached("checkpoint.storing")
-        make_whole(kind, metadata, folder, self._committers, self._service, self._permit)
+        self._work.submit(work, done)
 
     def _stored(
         self,
         effect: e.Finalize[SubtaskSnapshot],
         metadata: CheckpointMetadata,
         folder: SavepointFolder | None,
-        error: BaseException | None,
     ) -> None:
         checkpoint = effect.checkpoint
-        if error is not None:
-            self._store_failed(effect, error)
-            return
         self._savepoints.keep(checkpoint)
         self.history.stored(checkpoint)
         if effect.kind.is_logged:
             self.points.latest = RestorePoint(metadata, self._storage if folder is None else folder.uri)
-        self.perform(self.coordinator.stored(checkpoint, self._clock.monotonic_ms()))
+        self._perform(self.coordinator.stored(checkpoint, self._clock.monotonic_ms()))
         if not effect.kind.is_logged:
-            self._savepoint_done(checkpoint)
-
-    def _savepoint_done(self, checkpoint: CheckpointId) -> None:
-        """It is the user's from now on; nothing is committed or told to the tasks."""
-        self.history.committed(checkpoint)
-        took_ms = self._took_ms(self._sources.saved(checkpoint))
-        self._ports.listener.savepoint_completed(checkpoint, self.requests.uri(checkpoint), took_ms)
-        self._savepoints.over(checkpoint)
+            # It is the user's from now on; nothing is committed, and no task is notified.
+            self.history.committed(checkpoint)
+            took_ms = self._end_of_sources(checkpoint, complete=False)
+            self._ports.listener.savepoint_completed(checkpoint, self.requests.uri(checkpoint), took_ms)
+            self._savepoints.ended(checkpoint)
 
     def _store_failed(self, effect: e.Finalize[SubtaskSnapshot], error: BaseException) -> None:
         checkpoint = effect.checkpoint
         self.history.failed(checkpoint, CheckpointFailureReason.FINALIZE_CHECKPOINT_FAILURE, str(error))
-        # What is not for the log is nobody's but the user's, who has not been told of it.
+        # What is not for the log belongs to the user, who has not heard of it.
         published = effect.kind.is_logged and self._service is not None and may_be_published(error)
         if published:
             self._savepoints.keep(checkpoint)
         now = self._clock.monotonic_ms()
-        self.perform(self.coordinator.store_failed(checkpoint, str(error), published, now))
-        self._savepoints.over(checkpoint)
+        self._perform(self.coordinator.store_failed(checkpoint, str(error), published, now))
+        self._savepoints.ended(checkpoint)
         if isinstance(error, FencedError):
             self._work.fenced(error)
 
@@ -379,16 +355,16 @@ class CheckpointMaster:
             self._committers.commit(metadata.operators)
             self._ports.probe.reached("sinks.committed")
 
-        self._work.run(
-            work,
-            lambda _: self.perform(self.coordinator.committed(checkpoint, self._clock.monotonic_ms())),
-        )
+        def done(_: None) -> None:
+            self._perform(self.coordinator.committed(checkpoint, self._clock.monotonic_ms()))
+
+        self._work.run(work, done)
 
     def _complete(self, effect: e.NotifyComplete) -> None:
         self.history.committed(effect.checkpoint)
         folder = self._savepoints.folder(effect.checkpoint)
         self._members.broadcast(m.CheckpointComplete(self._attempt, effect.checkpoint))
-        took_ms = self._took_ms(self._sources.completed(effect.checkpoint))
+        took_ms = self._end_of_sources(effect.checkpoint, complete=True)
         self._ports.probe.reached("checkpoint.notified")
         uri = None if folder is None else folder.uri
         self._ports.listener.checkpoint_completed(effect.checkpoint, took_ms)
@@ -397,12 +373,14 @@ class CheckpointMaster:
             self._outbox.put(v.JobDone(self._attempt, uri))
 
     def _aborted(self, effect: e.NotifyAbort) -> None:
-        self._sources.aborted(effect.checkpoint)
-        self._savepoints.over(effect.checkpoint)
+        self._sources.ended(effect.checkpoint, complete=False)
+        self._savepoints.ended(effect.checkpoint)
         self.history.failed(effect.checkpoint, effect.reason, effect.detail)
         self._members.broadcast(m.CheckpointAborted(self._attempt, effect.checkpoint))
 
-    def _took_ms(self, begun: Begun | None) -> int:
+    def _end_of_sources(self, checkpoint: int, *, complete: bool) -> int:
+        """Notify the sources; gives how long the checkpoint took."""
+        begun = self._sources.ended(checkpoint, complete=complete)
         return 0 if begun is None else self._clock.monotonic_ms() - begun.began_ms
 
     def _clean(self, effect: e.Discard[SubtaskSnapshot] | e.Retire | e.DiscardCompleted) -> None:

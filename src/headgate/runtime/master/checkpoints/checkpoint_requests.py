@@ -1,89 +1,86 @@
-"""Checkpoints and savepoints that somebody asked for: the question to the coordinator, the answer back."""
+"""Requested checkpoints and savepoints: what the coordinator is to be asked for, and the replies."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import deque
 
 from headgate.checkpoint.layout import checkpoint_folder
 from headgate.checkpoint.service import CheckpointService
 from headgate.common.errors import ConfigError, OperatingError
 from headgate.common.ids import CheckpointId, JobId
-from headgate.common.ports import Clock
 from headgate.common.settings.options import CHECKPOINTING_INTERVAL
 from headgate.core.checkpoint import effects as e
-from headgate.core.checkpoint.coordinator import CheckpointCoordinator
 from headgate.core.checkpoint.failures import CheckpointFailureReason
 from headgate.core.job import events as v
-from headgate.runtime.master.attempt.outbox import Outbox
-from headgate.runtime.master.attempt.waiting_askers import Then, Tickets
+from headgate.runtime.master.attempt.outbox import Outbox, failure_of
+from headgate.runtime.master.attempt.waiting_requests import ReplyTo, Tickets
 from headgate.runtime.master.checkpoints.refusals import request_error
-from headgate.runtime.master.checkpoints.running_savepoints import Savepoints, SavepointWish
-from headgate.state.snapshots import SubtaskSnapshot
-
-Perform = Callable[[Sequence[e.Effect[SubtaskSnapshot]]], None]
+from headgate.runtime.master.checkpoints.running_savepoints import SavepointRequest, Savepoints
 
 
 class CheckpointRequests:
-    """Used by the job master's loop."""
+    """Used by the job master's loop; the checkpoint master takes what is to be asked, and settles it."""
 
     def __init__(
-        self,
-        job: JobId,
-        coordinator: CheckpointCoordinator[SubtaskSnapshot],
-        service: CheckpointService | None,
-        savepoints: Savepoints,
-        clock: Clock,
-        perform: Perform,
-        outbox: Outbox,
+        self, job: JobId, service: CheckpointService | None, savepoints: Savepoints, outbox: Outbox
     ) -> None:
-        self._job, self._coordinator, self._service = job, coordinator, service
-        self._savepoints, self._clock, self._perform = savepoints, clock, perform
-        self._tickets, self._outbox, self._stops = Tickets[str](), outbox, set[int]()
+        self._job, self._service, self._savepoints, self._outbox = job, service, savepoints, outbox
+        self._tickets, self._wanted = Tickets[str](), deque[tuple[e.RequestKind, int]]()
+        self._stops, self._rescales = set[int](), dict[int, int]()
 
-    def checkpoint(self, then: Then[str]) -> None:
-        """Somebody asks for a checkpoint; `then` gets its URI once it is committed."""
+    def checkpoint(self, reply_to: ReplyTo[str]) -> None:
+        """A requester wants a checkpoint; the reply is its URI once it is committed."""
+        self._want_checkpoint(self._tickets.issue(reply_to))
+
+    def for_rescale(self, rescale: int) -> None:
+        """A rescale wants a checkpoint: Saved follows."""
+        ticket = self._tickets.issue()
+        self._rescales[ticket] = rescale
+        self._want_checkpoint(ticket)
+
+    def _want_checkpoint(self, ticket: int) -> None:
         if self._service is None:
-            said = f"the job takes no checkpoints; set {CHECKPOINTING_INTERVAL.key}, or take a savepoint"
-            then(None, ConfigError(said))
-            return
-        self._ask(e.RequestKind.MANUAL, self._tickets.issue(then))
+            why = f"the job takes no checkpoints; set {CHECKPOINTING_INTERVAL.key}, or take a savepoint"
+            self._reply(ticket, ConfigError(why))
+        else:
+            self._wanted.append((e.RequestKind.MANUAL, ticket))
 
-    def savepoint(self, wish: SavepointWish, then: Then[str]) -> None:
-        """Somebody asks for a savepoint; `then` gets its URI."""
-        ticket = self._tickets.issue(then)
-        if wish.stop:
+    def savepoint(self, request: SavepointRequest, reply_to: ReplyTo[str]) -> None:
+        """A requester wants a savepoint; the reply is its URI."""
+        ticket = self._tickets.issue(reply_to)
+        if request.stop:
             self._stops.add(ticket)
             self._outbox.put(v.StopAsked(ticket))
-
-        def prepared(error: Exception | None) -> None:
-            if error is None:
-                self._ask(wish.kind, ticket)
-                return
-            reason = CheckpointFailureReason.IO_EXCEPTION
-            self._refuse(ticket, request_error(e.RequestFailed(ticket, wish.kind, reason, str(error))))
-
         try:
-            self._savepoints.prepare(ticket, wish, prepared)
+            self._savepoints.prepare(ticket, request)
         except ConfigError as error:
-            self._refuse(ticket, error)
+            self._reply(ticket, error)
+
+    def take(self) -> tuple[e.RequestKind, int] | None:
+        """The oldest request that the coordinator is to be asked for now."""
+        for kind, ticket, error in self._savepoints.take_prepared():
+            if error is None:
+                self._wanted.append((kind, ticket))
+            else:
+                reason = CheckpointFailureReason.IO_EXCEPTION
+                self._reply(ticket, request_error(e.RequestFailed(ticket, kind, reason, str(error))))
+        return self._wanted.popleft() if self._wanted else None
 
     def fulfilled(self, effect: e.RequestFulfilled) -> None:
-        """The coordinator has what was asked for."""
-        uri = self.uri(effect.checkpoint)
-        self._stopped(effect.ticket)
-        self._tickets.answer(effect.ticket, uri)
+        """The coordinator has what was requested."""
+        self._reply(effect.ticket, None, self.uri(effect.checkpoint))
 
     def failed(self, effect: e.RequestFailed) -> None:
         """The coordinator has not, and will not."""
         error = request_error(effect)
-        whole = None if effect.checkpoint is None else self._savepoints.kept(effect.checkpoint)
-        if whole is not None:
-            error = OperatingError(f"{error}; its savepoint is whole all the same: {whole.uri}")
+        complete = None if effect.checkpoint is None else self._savepoints.kept(effect.checkpoint)
+        if complete is not None:
+            error = OperatingError(f"{error}; its savepoint is whole all the same: {complete.uri}")
         self._savepoints.refused(effect.ticket)
-        self._refuse(effect.ticket, error)
+        self._reply(effect.ticket, error)
 
     def uri(self, checkpoint: CheckpointId) -> str:
-        """What a checkpoint, or a savepoint under way, is restored by."""
+        """What a checkpoint, or a pending savepoint, is restored by."""
         folder = self._savepoints.folder(checkpoint)
         if folder is not None:
             return folder.uri
@@ -91,17 +88,14 @@ class CheckpointRequests:
         return self._service.disk.describe(checkpoint_folder(self._job, checkpoint))
 
     def end(self, end: str) -> None:
-        """The job is over: nobody waits in vain."""
+        """The job has ended: no request waits any longer."""
         self._tickets.refuse_all(OperatingError(f"the job is {end}, so nothing more is done for it"))
 
-    def _refuse(self, ticket: int, error: OperatingError | ConfigError) -> None:
-        self._stopped(ticket)
-        self._tickets.refuse(ticket, error)
-
-    def _stopped(self, ticket: int) -> None:
+    def _reply(self, ticket: int, error: OperatingError | ConfigError | None, uri: str | None = None) -> None:
         if ticket in self._stops:
             self._stops.remove(ticket)
             self._outbox.put(v.StopEnded(ticket))
-
-    def _ask(self, kind: e.RequestKind, ticket: int) -> None:
-        self._perform(self._coordinator.request(kind, self._clock.monotonic_ms(), ticket))
+        rescale = self._rescales.pop(ticket, None)
+        if rescale is not None:
+            self._outbox.put(v.Saved(rescale, None if error is None else failure_of(error)))
+        self._tickets.reply(ticket, uri, error)

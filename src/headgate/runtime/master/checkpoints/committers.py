@@ -1,8 +1,8 @@
-"""The sinks' committers, living in the driver: they publish what a logged checkpoint holds.
+"""The sinks' committers, which live in the driver: they publish what a logged checkpoint holds.
 
-Before the first commit it is settled which line the job's output goes on: a snapshot may be restored
-after more was committed than it knows of, and what follows then is the user's choice. What is to be taken
-back is so only when the restore is sure: until all subtasks run it is owed, and nothing is committed.
+Before the first commit the lineage of the job's output is decided: a snapshot may be restored after more was
+committed than it knows of, and what follows then is the user's choice. What is to be taken back is so only
+when the restore is sure: until all subtasks run it is owed, and nothing is committed.
 """
 
 from __future__ import annotations
@@ -35,11 +35,8 @@ _CHOICES: Final = (
 class Committers:
     """One committer per two-phase sink; used by the background thread only, in order of checkpoints.
 
-    Args:
-        older: what follows when a sink has committed more than a restored snapshot knows of.
-
-    Attributes:
-        lineage: the line that the job's output goes on; settled by the first :meth:`recommit`.
+    `older` is the user's choice for a sink that has committed more than a restored snapshot knows of. The
+    first :meth:`recommit` decides the lineage of the job's output.
     """
 
     def __init__(
@@ -56,14 +53,12 @@ class Committers:
     ) -> None:
         """An attempt begins from `restored`: commit what it holds once more, and clean up the rest.
 
-        The first time it is settled which line the output goes on. Where output is to be taken back, that
-        and the commit wait for :meth:`settle`.
+        The first time the lineage of the output is decided. Where output is to be taken back, that and the
+        commit wait for :meth:`settle`. What `others`, checkpoints of other jobs of the lineage, hold stays:
+        they may be restored, too.
 
-        `others` are checkpoints of other jobs of the lineage that may be restored, too: what they hold stays.
-
-        Raises:
-            UsageError: sinks have committed more than `restored` knows of, and the job is not to go on.
-            OperatingError: a sink cannot tell now, or could not take back all of it.
+        A UsageError: sinks have committed more than `restored` knows of, and the job is not to go on. An
+        OperatingError: a sink cannot tell now, or could not take back all of it.
         """
         if not self._begun:
             self._begin(restored)
@@ -86,8 +81,7 @@ class Committers:
     def settle(self) -> None:
         """The restore is sure: take back what is owed, and commit what the snapshot holds.
 
-        Raises:
-            OperatingError: not all of it could be done; it stays owed.
+        An OperatingError: not all of it could be done; it stays owed.
         """
         if self._owed is None:
             return
@@ -118,7 +112,7 @@ class Committers:
     def go_back(self, restored: CheckpointMetadata) -> None:
         """The job's newer snapshots are damaged: follow the user's choice for what was committed since.
 
-        The line stays the same: with a new lineage what was committed since stays beside what follows.
+        The lineage stays the same: with a new one what was committed since stays next to what follows.
         """
         lineage = lineage_of(self._job, restored)
         history = Lineage(lineage.id, (*lineage.forks, fork_of(restored)))
@@ -130,11 +124,8 @@ class Committers:
         """Find out whether output was committed up to checkpoints that are not in the job's log.
 
         Where it was, the log has lost their entries, and the user's choice is followed as in :meth:`go_back`.
-
-        `perhaps` are these checkpoints; none where there is another reason to look.
-
-        Returns:
-            the uids of the sinks that cannot tell.
+        `perhaps` are these checkpoints; none where there is another reason to look. Gives the uids of the
+        sinks that cannot tell.
         """
         lineage = lineage_of(self._job, restored)
         # Of what this job has committed only what it restores is history.
@@ -178,7 +169,7 @@ class Committers:
                     committer.commit(committables)
 
     def hold(self, savepoint: CheckpointMetadata) -> None:
-        """A savepoint is about to be whole: what it holds must stay."""
+        """A savepoint is about to be complete: what it holds must stay."""
         for uid, committer in self._by_uid.items():
             committables = committables_of(savepoint, uid)
             if committables:
@@ -196,7 +187,7 @@ class Committers:
                     _LOG.warning("sink %r keeps what a failed savepoint held: %s", uid, error)
 
     def interrupt(self) -> None:
-        """Another driver has the job: a commit that runs is to end soon; called from another thread."""
+        """Another driver has the job: a running commit is to end soon; called from another thread."""
         for committer in self._by_uid.values():
             committer.interrupt()
 
@@ -215,21 +206,19 @@ class Committers:
         self.lineage, self._begun = lineage, True
 
     def _blamed(self, uid: str, doing: str) -> AbstractContextManager[None]:
-        """What the program's own committer raises names the sink."""
         return blamed(OperatorContext(uid, self._names[uid], 0, 1, 0, self._job, 0, clock=None), doing)
 
     def _context(self, uid: str, lineage: Lineage) -> SinkCommitterContext:
         return SinkCommitterContext(uid, self._job, self._generation, lineage)
 
     def _settled(self, lineage: Lineage, restored: CheckpointMetadata) -> Lineage:
-        """The line after the user's choice was followed."""
         decided = self._decided(lineage, restored)
         if self._older is OlderSnapshot.TAKE_BACK:
             self._owed = lineage, restored
         return decided
 
     def _decided(self, lineage: Lineage, restored: CheckpointMetadata) -> Lineage:
-        """The line that the user's choice leads to; refuses where it leads nowhere."""
+        # The lineage that the user's choice leads to; refused where it leads nowhere.
         if self._older is OlderSnapshot.TAKE_BACK:
             self._refuse_unable()
             return lineage
@@ -253,7 +242,6 @@ class Committers:
         }
 
     def _refuse_unable(self) -> None:
-        """All are asked before the first does anything."""
         for uid, committer in self._by_uid.items():
             if not committer.takes_back:
                 raise UsageError(
@@ -279,7 +267,7 @@ def committables_of(snapshot: CheckpointMetadata, uid: str) -> list[Any]:
 
 
 def fork_of(snapshot: CheckpointMetadata) -> Fork:
-    """Which snapshot it is, as sinks are told."""
+    """Which snapshot it is, for sinks."""
     return Fork(snapshot.job, snapshot.generation, snapshot.attempt, snapshot.checkpoint)
 
 

@@ -1,7 +1,7 @@
-"""Deletes files that no checkpoint needs any more, beside the job master's loop; tries again a few times.
+"""Deletes files that no checkpoint needs any more, in the background; tries again a few times.
 
-What could not be deleted in the end is no reason to stop a job: it is told, and found by the next sweep, or
-by ``headgate checkpoint prune`` where the job has ended.
+What could not be deleted in the end is no reason to stop a job: it is logged, and found by the next sweep,
+or by ``headgate checkpoint prune`` where the job has ended.
 """
 
 from __future__ import annotations
@@ -15,10 +15,7 @@ from headgate.common.errors import FencedError
 from headgate.common.ports import Background, Clock
 
 ATTEMPTS_MAX: Final = 4
-"""How often a deletion is tried."""
-
-PAUSE_MS: Final = 1_000
-"""Before the second attempt; it doubles with each further one."""
+PAUSE_MS: Final = 1_000  # before the second attempt; it doubles with each further one
 
 _LOG: Final = logging.getLogger("headgate.checkpoints")
 
@@ -64,7 +61,7 @@ class Cleaning:
         return ended
 
     def close(self) -> None:
-        """The job is over: what fails from now on is tried again at once or not at all."""
+        """The job has ended: what fails from now on is tried again at once or not at all."""
         self._closed = True
         waiting, self._waiting = self._waiting, []
         for deletion in waiting:
@@ -77,14 +74,14 @@ class Cleaning:
         self._background.submit(lambda: self._carry_out(deletion), done)
 
     def _carry_out(self, deletion: _Deletion) -> None:
-        """In the background. Behind the end of the job the loop does not turn, so it is repeated here."""
+        # After the end of the job the loop does not turn, so the work is repeated here, in the background.
         first: Exception | None = None
         while True:
             try:
                 deletion.work()
                 return
             except Exception as error:
-                # The first tells the cause: a log given up half-way looks as if another had claimed it.
+                # The first has the cause: a log given up half-way looks as if another had claimed it.
                 first = first or error
                 if isinstance(error, FencedError) or not self._closed or deletion.attempt >= ATTEMPTS_MAX:
                     raise first from None

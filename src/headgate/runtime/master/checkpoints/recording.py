@@ -1,6 +1,6 @@
-"""Notes what happens to every checkpoint, and has the notes written beside the job master's loop.
+"""Records what happens to every checkpoint, and has the records written in the background.
 
-The notes serve diagnosis only: a disk that refuses them costs a warning and nothing else.
+They serve diagnosis only: a disk that refuses them costs a warning and nothing else.
 """
 
 from __future__ import annotations
@@ -26,20 +26,15 @@ from headgate.core.checkpoint.history import (
 from headgate.graph.physical import PhysicalPlan
 from headgate.state.snapshots import SubtaskSnapshot
 
-WRITE_EVERY_MS: Final = 1_000
-"""Least time between two writes, but for the last one."""
-
-WRITE_AT_LATEST_MS: Final = 5_000
-"""Until then a write waits for a moment at which it delays no store or commit of a checkpoint."""
+WRITE_EVERY_MS: Final = 1_000  # least time between two writes, but for the last one
+WRITE_AT_LATEST_MS: Final = 5_000  # until then a write waits for a moment at which it delays no checkpoint
 
 _LOG: Final = logging.getLogger("headgate.checkpoints")
 
 
 class CheckpointHistory:
-    """The records of one job's checkpoints; used by the job master's loop.
-
-    Args:
-        file: where they are kept; None keeps them in memory only.
+    """The records of one job's checkpoints; used by the job master's loop. Without a file they stay in
+    memory.
     """
 
     def __init__(
@@ -56,7 +51,7 @@ class CheckpointHistory:
 
     @property
     def records(self) -> tuple[CheckpointRecord, ...]:
-        """All that are kept, oldest first; those under way as they stand now."""
+        """All that are kept, oldest first; pending ones as they stand now."""
         now = self._clock.monotonic_ms()
         records = self._ended | {number: entry.record(now) for number, entry in self._open.items()}
         return tuple(records[number] for number in sorted(records))
@@ -75,16 +70,10 @@ class CheckpointHistory:
         return self._topology.label(task)
 
     def begun(self, effect: e.RunHooks) -> None:
-        """A checkpoint begins now; its tasks are triggered when its hooks are through."""
+        """A checkpoint begins now; its tasks are triggered when its hooks have ended."""
         now = self._clock.monotonic_ms()
-        begun = CheckpointRecord(
-            effect.checkpoint,
-            effect.attempt,
-            effect.kind.value,
-            CheckpointStatus.IN_PROGRESS,
-            self._clock.now_ms(),
-            self._topology,
-        )
+        what = effect.checkpoint, effect.attempt, effect.kind.value, CheckpointStatus.IN_PROGRESS
+        begun = CheckpointRecord(*what, self._clock.now_ms(), self._topology)
         self._open[effect.checkpoint] = _Open(begun, now, self._tasks)
         self._note()
 
@@ -97,7 +86,7 @@ class CheckpointHistory:
             self._note()
 
     def stuck(self, slot: int, still_ms: int) -> None:
-        """The loop of a worker has not turned for `still_ms`; what is under way may wait for it."""
+        """The loop of a worker has not turned for `still_ms`; a pending checkpoint may wait for it."""
         for entry in self._open.values():
             entry.stuck[slot] = max(still_ms, entry.stuck.get(slot, 0))
             self._note()
@@ -129,9 +118,9 @@ class CheckpointHistory:
         self._file = None
 
     def write_if_due(self) -> None:
-        """Have the notes written unless that was done a moment ago, or stood in a checkpoint's way.
+        """Have the records written unless that was done a moment ago, or stood in a checkpoint's way.
 
-        One that has been under way for longer is slow already, and somebody may be looking at it.
+        A checkpoint that has been pending for longer is slow already, and somebody may be looking at it.
         """
         now = self._clock.monotonic_ms()
         if not self._changed or now - self._written_at_ms < WRITE_EVERY_MS:
@@ -141,7 +130,7 @@ class CheckpointHistory:
             self.write()
 
     def write(self) -> None:
-        """Have the notes written if there are new ones."""
+        """Have the records written if there are new ones."""
         file = self._file
         if file is None or not self._changed:
             return
@@ -150,7 +139,7 @@ class CheckpointHistory:
         self._background.submit(lambda: file.write(records), self._written)
 
     def _written(self, _: None, error: BaseException | None) -> None:
-        # Said once for as long as it lasts: the next attempt is a second away.
+        # Once for as long as it lasts: the next attempt is a second away.
         if error is not None and not self._failing:
             _LOG.warning("the history of checkpoints could not be written: %s", error)
         self._failing = error is not None
@@ -170,8 +159,6 @@ class CheckpointHistory:
 
 @dataclasses.dataclass(slots=True)
 class _Open:
-    """A checkpoint under way: its record as it began, and what came since."""
-
     begun: CheckpointRecord
     began_ms: int
     tasks: tuple[tuple[int, int], ...]
@@ -179,7 +166,6 @@ class _Open:
     stuck: dict[int, int] = dataclasses.field(default_factory=dict)
 
     def record(self, now_ms: int) -> CheckpointRecord:
-        """As it stands at `now_ms`."""
         return dataclasses.replace(
             self.begun,
             duration_ms=now_ms - self.began_ms,
@@ -192,13 +178,8 @@ class _Open:
 def topology_of(plan: PhysicalPlan) -> Topology:
     """What diagnosis needs of the graph."""
     vertices = tuple(
-        VertexFacts(
-            vertex.id,
-            vertex.name,
-            tuple(node.uid or f"node-{node.id}" for node in vertex.chain),
-            vertex.parallelism,
-        )
-        for vertex in plan.vertices
+        VertexFacts(v.id, v.name, tuple(n.uid or f"node-{n.id}" for n in v.chain), v.parallelism)
+        for v in plan.vertices
     )
     edges = tuple(EdgeFacts(edge.source, edge.target, type(edge.partitioner).__name__) for edge in plan.edges)
     return Topology(vertices, edges)

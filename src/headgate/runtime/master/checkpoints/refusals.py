@@ -1,4 +1,4 @@
-"""The sentences in which a job master tells why a checkpoint, a savepoint or a stop came to nothing."""
+"""The texts in which a job master says why a checkpoint, a savepoint or a stop came to nothing."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _WHAT = {
 
 
 def request_error(failed: RequestFailed) -> OperatingError:
-    """What is told to whoever asked.
+    r"""The reply to a request that came to nothing.
 
     Example:
         >>> from headgate.core.checkpoint.failures import CheckpointFailureReason
         >>> reason = CheckpointFailureReason.NOT_ALL_REQUIRED_TASKS_RUNNING
         >>> str(request_error(RequestFailed(1, RequestKind.SAVEPOINT, reason, "it is recovering")))
         'the savepoint was not taken: not all tasks of the job are running \
-(NOT_ALL_REQUIRED_TASKS_RUNNING: it is recovering)'
+    (NOT_ALL_REQUIRED_TASKS_RUNNING: it is recovering)'
     """
     what = _WHAT.get(failed.kind, f"the {failed.kind.value} checkpoint was not taken")
     which = "" if failed.checkpoint is None else f"checkpoint {failed.checkpoint}, "
@@ -29,7 +29,7 @@ def request_error(failed: RequestFailed) -> OperatingError:
 
 
 def checkpoints_failed(effect: FailJob) -> StorageError:
-    """What the restart strategy is told."""
+    """The failure that the restart strategy gets."""
     which = "a checkpoint" if effect.checkpoint is None else f"checkpoint {effect.checkpoint}"
     detail = f": {effect.detail}" if effect.detail else ""
     if effect.stopping:

@@ -25,9 +25,7 @@ from headgate.state.snapshots import CheckpointMetadata
 class RestorePoints:
     """The restore points of one job; used by the job master's loop.
 
-    Attributes:
-        latest: the newest checkpoint that is complete and this job's own to go on from, verified; None
-            before the first.
+    `latest` is the newest complete and verified checkpoint that is this job's own to go on from.
     """
 
     def __init__(
@@ -47,9 +45,9 @@ class RestorePoints:
         self.latest: RestorePoint | None = None
 
     def find(self) -> None:
-        """Find out where the newest entry of the log says that the job goes on: PointFound or PointFailed.
+        """Find the newest point in the log: PointFound or PointFailed follows.
 
-        A store whose outcome was unsure is settled by that: the log says whether it counts.
+        That also resolves a store whose outcome was unsure: the log knows whether it counts.
         """
         service = self._service
 
@@ -61,11 +59,13 @@ class RestorePoints:
         self._work.run(work, lambda point: self._outbox.put(v.PointFound(point)), self.failed)
 
     def explain(self, error: DamagedFileError, point: RestorePoint, attempt: int) -> None:
-        """Subtasks of an attempt found what they restore from to be damaged: say which older one is whole."""
+        """Subtasks of an attempt found what they restore from to be damaged: find an older one that is
+        complete.
+        """
         service, disks = self._service, self._ports.disks
         self._work.run(
             lambda: offered(error, point, service, disks),
-            lambda told: self._outbox.attempt_failed(attempt, told),
+            lambda found: self._outbox.attempt_failed(attempt, found),
             # Where the storage fails altogether, the first cause says more.
             lambda _: self._outbox.attempt_failed(attempt, error),
         )
@@ -99,7 +99,6 @@ class RestorePoints:
     def _require_nothing_newer(
         self, restored: CheckpointMetadata | None, unlogged: Mapping[str, CheckpointMetadata]
     ) -> None:
-        """In the background: go on from `restored` only if nothing shows that a newer one was complete."""
         assert self._service is not None
         unsure = self._committers.require_nothing_newer(restored, list(unlogged.values()))
         newest = 0 if restored is None or restored.job != self._service.job else restored.checkpoint
@@ -116,7 +115,7 @@ class RestorePoints:
         self._committers.settle()
 
     def _of_others(self, point: RestorePoint | None) -> list[CheckpointMetadata]:
-        """In the background: what other jobs of the line have completed, which somebody may restore."""
+        # What other jobs of the lineage have completed may be restored, too.
         if point is None or self._service is None:
             return []
         own, elsewhere = self._service, point.storage

@@ -1,4 +1,4 @@
-"""The savepoints under way, in the job master: where each one goes, and what becomes of its folder.
+"""The pending savepoints of a job master: where each one goes, and what becomes of its folder.
 
 The coordinator knows a savepoint by its ticket until it has an id; this file keeps what only the shell
 needs, the place and the order that barriers carry. A failed savepoint's folder is emptied; a finished
@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, TypeAlias
 
 from headgate.checkpoint.savepoints import TOKEN_BYTES, SavepointFolder, prepare
 from headgate.checkpoint.storage.uris import refuse_fleeting
@@ -24,47 +23,41 @@ from headgate.runtime.job.master_ports import MasterPorts
 
 FORMATS: Final = ("canonical", "native")
 
-GONE_MAX: Final = 16
-"""Failed savepoints of which a late file is still recognised."""
+FAILED_MAX: Final = 16  # failed savepoints of which a late file is still recognised
 
 _LOG: Final = logging.getLogger("headgate.checkpoints")
 
 
 @dataclass(frozen=True, slots=True)
-class SavepointWish:
-    """What somebody asks for.
+class SavepointRequest:
+    """A savepoint that a requester wants."""
 
-    Attributes:
-        target: URI of the folder that gets the savepoint's folder; None: the configured one.
-        format: "canonical" or "native".
-        stop: whether the job ends with it.
-        drain: whether event time ends before.
-    """
-
-    target: str | None = None
-    format: str = "canonical"
-    stop: bool = False
-    drain: bool = False
+    target: str | None = None  # URI of the folder that gets the savepoint's folder; None: as configured
+    format: str = "canonical"  # or "native"
+    stop: bool = False  # the job ends with it
+    drain: bool = False  # event time ends before
 
     @property
     def kind(self) -> RequestKind:
-        """As the coordinator calls it."""
+        """The coordinator's name for it."""
         return RequestKind.STOP if self.stop else RequestKind.SAVEPOINT
+
+
+Prepared: TypeAlias = tuple[RequestKind, int, Exception | None]
+"""Kind and ticket of a savepoint, and why there is no place for it."""
 
 
 @dataclass(slots=True)
 class _Savepoint:
     folder: SavepointFolder
     order: SavepointOrder
-    kept: bool = field(default=False)
+    kept: bool = False
 
 
 class Savepoints:
     """Used by the job master's loop; its work on disks is done in the background.
 
-    Args:
-        default_target: where they go when nobody says; None: then it must be said.
-        own: URI of the folder of the job's checkpoints, where sweeps delete what they do not know.
+    `own` is the URI of the folder of the job's checkpoints, where sweeps delete what they do not know.
     """
 
     def __init__(
@@ -73,15 +66,12 @@ class Savepoints:
         self._job, self._default, self._ports, self._own = job, default_target, ports, own
         self._expected: dict[int, _Savepoint] = {}
         self._open: dict[int, _Savepoint] = {}
-        self._gone: dict[int, SavepointFolder] = {}
+        self._failed: dict[int, SavepointFolder] = {}
+        self._prepared: list[Prepared] = []
 
-    def prepare(self, ticket: int, wish: SavepointWish, then: Callable[[Exception | None], None]) -> None:
-        """Find a place for a savepoint and try it out.
-
-        `then` is called in the loop, with None when the savepoint may be triggered; :meth:`begun` asks by
-        `ticket`.
-        """
-        target = self._target(wish)
+    def prepare(self, ticket: int, request: SavepointRequest) -> None:
+        """Find a place for a savepoint and try it out; :meth:`take_prepared` has the outcome later."""
+        target = self._target(request)
 
         def work() -> SavepointFolder:
             disk = self._ports.disks(target)
@@ -96,14 +86,18 @@ class Savepoints:
             self._ports.post(lambda: prepared(folder, error))
 
         def prepared(folder: SavepointFolder | None, error: BaseException | None) -> None:
-            if folder is None:
-                then(error if isinstance(error, Exception) else StorageError(repr(error)))
-                return
-            order = SavepointOrder(folder.uri, wish.format, wish.stop, wish.drain)
-            self._expected[ticket] = _Savepoint(folder, order)
-            then(None)
+            failure = error if isinstance(error, Exception) else StorageError(repr(error))
+            if folder is not None:
+                order = SavepointOrder(folder.uri, request.format, request.stop, request.drain)
+                self._expected[ticket] = _Savepoint(folder, order)
+            self._prepared.append((request.kind, ticket, failure if folder is None else None))
 
         self._ports.background.submit(work, done)
+
+    def take_prepared(self) -> list[Prepared]:
+        """Savepoints that may be triggered by their tickets, or not, since the last call."""
+        prepared, self._prepared = self._prepared, []
+        return prepared
 
     def begun(self, checkpoint: int, ticket: int | None) -> SavepointOrder | None:
         """A checkpoint is triggered: the order for its barriers if it is a savepoint."""
@@ -118,42 +112,42 @@ class Savepoints:
         self._expected.pop(ticket, None)
 
     def folder(self, checkpoint: int) -> SavepointFolder | None:
-        """Where a savepoint under way goes; None for a checkpoint."""
+        """Where a pending savepoint goes; None for a checkpoint."""
         savepoint = self._open.get(checkpoint)
         return None if savepoint is None else savepoint.folder
 
     def order(self, checkpoint: int) -> SavepointOrder | None:
-        """What the barriers of a savepoint under way say; None for a checkpoint."""
+        """What the barriers of a pending savepoint carry; None for a checkpoint."""
         savepoint = self._open.get(checkpoint)
         return None if savepoint is None else savepoint.order
 
     def kept(self, checkpoint: int) -> SavepointFolder | None:
-        """Where a savepoint under way is, if it is whole."""
+        """Where a pending savepoint is, if it is complete."""
         savepoint = self._open.get(checkpoint)
         return None if savepoint is None or not savepoint.kept else savepoint.folder
 
     def keep(self, checkpoint: int) -> None:
-        """It is whole, or may be: from now on nobody deletes any of its files."""
+        """It is complete, or may be: from now on none of its files is deleted."""
         if checkpoint in self._open:
             self._open[checkpoint].kept = True
 
     def forget_kept(self) -> None:
-        """A new attempt begins: what is whole of the last one concerns nobody here any more."""
+        """A new attempt begins: the complete savepoints of the last one are of no concern any more."""
         self._open = {number: each for number, each in self._open.items() if not each.kept}
 
-    def over(self, checkpoint: int) -> None:
-        """Nothing more will happen to it; one that is not kept has failed, and its files go."""
+    def ended(self, checkpoint: int) -> None:
+        """Nothing more will happen to it; one that is not kept has failed, and its files are deleted."""
         savepoint = self._open.pop(checkpoint, None)
         if savepoint is None or savepoint.kept:
             return
-        self._gone[checkpoint] = savepoint.folder
-        while len(self._gone) > GONE_MAX:
-            del self._gone[min(self._gone)]
+        self._failed[checkpoint] = savepoint.folder
+        while len(self._failed) > FAILED_MAX:
+            del self._failed[min(self._failed)]
         self._remove(savepoint.folder)
 
     def late(self, checkpoint: int) -> None:
-        """A task wrote files for a savepoint that may have failed meanwhile: then they go too."""
-        folder = self._gone.get(checkpoint)
+        """A task wrote files for a savepoint that may have failed meanwhile: then they are deleted, too."""
+        folder = self._failed.get(checkpoint)
         if folder is not None:
             self._remove(folder)
 
@@ -164,10 +158,10 @@ class Savepoints:
 
         self._ports.background.submit(folder.remove, done)
 
-    def _target(self, wish: SavepointWish) -> str:
-        if wish.format not in FORMATS:
-            raise ConfigError(f"savepoint format is {wish.format!r}; expected 'canonical' or 'native'")
-        target = wish.target or self._default
+    def _target(self, request: SavepointRequest) -> str:
+        if request.format not in FORMATS:
+            raise ConfigError(f"savepoint format is {request.format!r}; expected 'canonical' or 'native'")
+        target = request.target or self._default
         if target is None:
             raise ConfigError(
                 "nobody says where the savepoint goes; name a folder (--dir on the command line), or set "

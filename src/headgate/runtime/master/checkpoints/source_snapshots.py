@@ -1,50 +1,35 @@
-"""The sources' part of the checkpoints under way: when they are asked, what they gave, what they are told."""
+"""The sources' part of the pending checkpoints: when they are asked, what they gave, how it ended."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
 from headgate.runtime.master.attempt.attempts import Attempts
 from headgate.runtime.master.attempt.outbox import Outbox
 
-RETRY_MS: Final = 20
-"""How soon sources are asked again that could not be snapshotted."""
+RETRY_MS: Final = 20  # how soon sources are asked again that could not be snapshotted
 
 
 @dataclass(slots=True)
 class Begun:
-    """A checkpoint under way.
+    """A pending checkpoint."""
 
-    Attributes:
-        began_ms: when it was begun (monotonic).
-        trigger_ms: wall clock at its trigger; 0 before that.
-    """
-
-    began_ms: int
+    began_ms: int  # monotonic
     enumerators: dict[str, Any]
-    trigger_ms: int = 0
+    trigger_ms: int = 0  # wall clock; 0 before the trigger
 
 
 class SourceSnapshots:
-    """Used by the checkpoint master; at most one checkpoint waits for its sources.
-
-    Attributes:
-        waiting: the checkpoint that cannot be drawn yet, and when it was begun; None: there is none.
-    """
+    """Used by the checkpoint master; at most one checkpoint waits for its sources."""
 
     def __init__(self, attempts: Attempts, outbox: Outbox) -> None:
         self._attempts, self._outbox = attempts, outbox
         self._begun: dict[int, Begun] = {}
-        self.waiting: tuple[int, int] | None = None
+        self.waiting: tuple[int, int] | None = None  # the one that cannot be taken yet, and when it was begun
 
     def take(self, checkpoint: int, began_ms: int) -> bool:
-        """Snapshot the enumerators.
-
-        Returns:
-            whether that was done; otherwise the checkpoint waits.
-        """
+        """Snapshot the enumerators; False: they are not ready, and the checkpoint waits."""
         self.waiting = None
         if not self._attempts.sources.ready():
             self.waiting = (checkpoint, began_ms)
@@ -56,26 +41,18 @@ class SourceSnapshots:
         """What was taken for it."""
         return self._begun[checkpoint]
 
-    def completed(self, checkpoint: int) -> Begun | None:
-        """The checkpoint is durable: its sources are told."""
-        begun = self._begun.pop(checkpoint, None)
-        self._tell(self._attempts.sources.checkpoint_complete, checkpoint)
-        return begun
-
-    def aborted(self, checkpoint: int) -> None:
-        """The checkpoint came to nothing: its sources are told."""
-        self.saved(checkpoint)
+    def ended(self, checkpoint: int, *, complete: bool) -> Begun | None:
+        """Notify the sources that the checkpoint is durable, or that nothing may be trimmed for it."""
         if self.waiting is not None and self.waiting[0] == checkpoint:
             self.waiting = None
-
-    def saved(self, checkpoint: int) -> Begun | None:
-        """The savepoint is whole, but nothing may be trimmed for it."""
-        begun = self._begun.pop(checkpoint, None)
-        self._tell(self._attempts.sources.checkpoint_aborted, checkpoint)
-        return begun
+        try:
+            self._attempts.sources.checkpoint_ended(checkpoint, complete=complete)
+        except Exception as error:
+            self._outbox.attempt_failed(self._attempts.number, error)
+        return self._begun.pop(checkpoint, None)
 
     def wanted(self) -> bool:
-        """Whether a source waits for a checkpoint; one that cannot say fails the attempt."""
+        """Whether a source waits for a checkpoint; one that raises fails the attempt."""
         try:
             return self._attempts.sources.want_checkpoint()
         except Exception as error:
@@ -86,9 +63,3 @@ class SourceSnapshots:
         """Another attempt begins."""
         self._begun.clear()
         self.waiting = None
-
-    def _tell(self, tell: Callable[[int], None], checkpoint: int) -> None:
-        try:
-            tell(checkpoint)
-        except Exception as error:
-            self._outbox.attempt_failed(self._attempts.number, error)

@@ -1,4 +1,4 @@
-"""Checkpoints of a job master and their storage: where numbers go on, and how a checkpoint becomes whole."""
+"""Checkpoints of a job master and their storage: where ids go on, and how a checkpoint becomes complete."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ from headgate.core.checkpoint.requests import CheckpointSettings
 from headgate.runtime.master.checkpoints.committers import Committers
 from headgate.state.snapshots import CheckpointMetadata, SubtaskSnapshot
 
-ENUMERATORS: Final = "enumerators"
-"""The hook that comes before the tasks: the split enumerators' snapshot."""
+ENUMERATORS: Final = "enumerators"  # the hook that comes before the tasks: the split enumerators' snapshot
 
 
 def make_coordinator(
     settings: CheckpointSettings, service: CheckpointService | None, randomness: Randomness
 ) -> CheckpointCoordinator[SubtaskSnapshot]:
-    """The pure machine, which goes on behind what the log holds."""
+    """The pure machine, which goes on after what the log holds."""
     first = CheckpointId(1) if service is None else service.next_checkpoint_id()
     logged = [] if service is None else service.completed()
     known = [CheckpointId(entry.checkpoint) for entry in logged]
@@ -32,7 +31,7 @@ def make_coordinator(
     return CheckpointCoordinator(settings, first, known, randomness.uniform, [ENUMERATORS], unowned)
 
 
-def make_whole(
+def store_checkpoint(
     kind: RequestKind,
     metadata: CheckpointMetadata,
     folder: SavepointFolder | None,
@@ -40,7 +39,7 @@ def make_whole(
     service: CheckpointService | None,
     permit: CommitPermit | None,
 ) -> None:
-    """Write the metadata of a checkpoint or savepoint, then say so in the log. Beside the loop."""
+    """Write the metadata of a checkpoint or savepoint, then the log entry. In the background."""
     log = None if service is None or permit is None or not kind.is_logged else (service, permit)
     if folder is None:
         if log is not None:
@@ -51,7 +50,7 @@ def make_whole(
         if log is not None:
             log[0].store_savepoint(log[1], metadata, folder.metadata_uri, sha256)
     except BaseException as error:
-        # Nobody was told of what is not for the log, so it comes to nothing whatever happened.
+        # What is not for the log was reported to no one, so it comes to nothing whatever happened.
         if log is None or not may_be_published(error):
             committers.release(metadata)
         raise
@@ -60,7 +59,7 @@ def make_whole(
 def _savepoint(
     kind: RequestKind, metadata: CheckpointMetadata, folder: SavepointFolder, committers: Committers
 ) -> str:
-    """Make it whole, and have the sinks keep what it holds; gives the digest of its metadata."""
+    """Write it, and have the sinks keep what it holds; gives the digest of its metadata."""
     if not kind.is_logged:
         committers.hold(metadata)
         return folder.write(metadata)

@@ -1,0 +1,47 @@
+"""Requests to a running job that wait for their replies: each gets exactly one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from typing import Generic, TypeAlias, TypeVar
+
+from headgate.common.errors import HeadgateError
+
+A = TypeVar("A")
+
+ReplyTo: TypeAlias = Callable[[A | None, HeadgateError | None], None]
+"""Takes the answer and None, or None and why there is none."""
+
+
+class Tickets(Generic[A]):
+    """Numbers of requests; a reply to a number that was answered before, or has no requester, is ignored.
+
+    Example:
+        >>> tickets, seen = Tickets(), []
+        >>> number = tickets.issue(lambda answer, error: seen.append((answer, error)))
+        >>> tickets.reply(number, "file:///there"); tickets.reply(number, "again"); seen
+        [('file:///there', None)]
+    """
+
+    def __init__(self) -> None:
+        self._numbers = count(1)
+        self._waiting: dict[int, ReplyTo[A]] = {}
+
+    def issue(self, reply_to: ReplyTo[A] | None = None) -> int:
+        """A new number."""
+        number = next(self._numbers)
+        if reply_to is not None:
+            self._waiting[number] = reply_to
+        return number
+
+    def reply(self, ticket: int, answer: A | None, error: HeadgateError | None = None) -> None:
+        """Reply to a request, with an answer or an error."""
+        reply_to = self._waiting.pop(ticket, None)
+        if reply_to is not None:
+            reply_to(answer, error)
+
+    def refuse_all(self, error: HeadgateError) -> None:
+        """The job has ended: no request waits any longer."""
+        for ticket in list(self._waiting):
+            self.reply(ticket, None, error)
