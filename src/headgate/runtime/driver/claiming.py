@@ -1,4 +1,4 @@
-"""Whose the snapshot is that a job begins from, at the start of a driver; see `checkpoint.ownership`."""
+"""The owner of the snapshot that a job begins from, at the start of a driver; see `checkpoint.ownership`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def keeps(config: Config, point: RestorePoint, job: JobId) -> bool:
 
 
 def continued_job(config: Config, disk: Disk | None, point: RestorePoint | None) -> JobId | None:
-    """The job that this one goes on as, because it claims its newest checkpoint; None: one of its own."""
+    """The job that this one goes on as, because it claims its newest checkpoint; None: a job of its own."""
     if point is None or not _claims(config):
         return None
     if disk is None:
@@ -46,10 +46,9 @@ def continued_job(config: Config, disk: Disk | None, point: RestorePoint | None)
 def check_claim(
     config: Config, disk: Disk | None, point: RestorePoint, disks: Disks = open_disk
 ) -> JobId | None:
-    """Whether the snapshot could be claimed, if that is wanted; changes nothing.
+    """Whether the snapshot could be claimed, if that is requested; changes nothing.
 
-    Returns:
-        The job that this one would go on as; None: one of its own.
+    Gives the job that this one would go on as; None: a job of its own.
     """
     job = continued_job(config, disk, point)
     if job is None and _claims(config) and point.checkpoint.kind != SAVEPOINT:
@@ -58,12 +57,9 @@ def check_claim(
 
 
 def taken_over(
-    config: Config,
-    service: CheckpointService | None,
-    point: RestorePoint | None,
-    disks: Disks = open_disk,
+    config: Config, service: CheckpointService | None, point: RestorePoint | None, disks: Disks = open_disk
 ) -> RestorePoint | None:
-    """Make the snapshot that a user named the job's own, if that is wanted."""
+    """Make the snapshot that a user named the job's own, if that is requested."""
     if point is None or service is None or not _claims(config):
         return point
     if goes_on_as(service.disk, point.storage or "", point.checkpoint) == service.job:

@@ -58,17 +58,15 @@ from headgate.runtime.transport.handshake import Hello
 from headgate.runtime.worker.worker_process import WorkerSpec, load_probe
 
 SECRET_BYTES = 32
-CANCEL_GRACE_S = 20.0
-"""How long a cancelled job may take to leave before the driver goes on without it."""
+CANCEL_GRACE_S = 20.0  # how long a cancelled job may take to leave before the driver goes on without it
 
 
 @dataclass(frozen=True, slots=True)
 class GangContext:
     """What a gang needs to start workers that find their job master.
 
-    Attributes:
-        exited: to be called, from any thread, once all workers of a gang are gone: with the gang's
-            number, and why if it was not in order.
+    `exited` is to be called, from any thread, once all workers of a gang have exited: with the gang's number,
+    and why if it was not in order.
     """
 
     worker: WorkerSpec
@@ -85,12 +83,9 @@ def run_job(
 ) -> JobResult:
     """Run a job to its end.
 
-    Without an option, `answers_commands` says whether other processes can control the job.
-
-    Raises:
-        UserFunctionError: the program's code failed and the restart strategy gave up.
-        OperatingError: anything else failed and the restart strategy gave up.
-        KeyboardInterrupt: the user cancelled; the job was ended first.
+    Without an option, `answers_commands` decides whether other processes can control the job. A
+    UserFunctionError, or an OperatingError for anything else, is raised when the restart strategy has given
+    up; a KeyboardInterrupt when the user cancelled, after the job was ended.
     """
     with logging_for(job.name), permissions_of_job(storage_settings(job.config).permissions):
         return _Driver(job, listener, dies_with_parent, answers_commands).run(make_gang)
@@ -140,7 +135,7 @@ class _Driver:
                 opened.callback(self._endpoint.close)
             code = self._job.user_code or SAME_INTERPRETER
             background = BackgroundThread("headgate-checkpoints", code.call)
-            opened.callback(self._mailbox.drain)  # what the last work in the background has to tell
+            opened.callback(self._mailbox.drain)  # results of the last work in the background
             opened.callback(background.close)
             generation = 1 if permit is None else permit.generation
             server = self._serve(generation)
@@ -148,19 +143,14 @@ class _Driver:
             worker = self._worker_spec(server.address, generation)
             ports = self._ports(background, make_gang(GangContext(worker, self._gang_exited, point)))
             program = Program(self._id, plan, self._settings.worker, self._job.record_types)
-            self._master = JobMaster(
-                self._id,
-                self._job.name,
-                plan,
-                program,
-                self._settings,
-                ports,
-                service,
-                permit,
-                point,
+            marker, replan = (
                 None if disk is None else self._marker,
                 replanner(self._id, self._job, plan, self._settings.worker, ports.code),
             )
+            self._master = JobMaster(
+                self._id, self._job.name, plan, program, self._settings, ports, service, permit, point,
+                marker, replan,
+            )  # fmt: skip
             self._loop()
         return self._result(began)
 
@@ -211,15 +201,15 @@ class _Driver:
             if self._endpoint is not None:
                 self._endpoint.close(master.state.value)
 
-    def _is_over(self, error: BaseException | None) -> bool:
-        """Whether the job has ended, by itself or by its user's word, so that the next run begins anew."""
+    def _has_ended(self, error: BaseException | None) -> bool:
+        # By itself or on its user's request, so that the next run begins anew.
         master = self._submitted
         if master is not None and (master.goes_on or master.state.terminal):
             return not master.goes_on
         return isinstance(error, KeyboardInterrupt) and not isinstance(error, TerminatedError)
 
     def _served(self, control: JobControl, live: LiveState) -> ServedJob:
-        master = self._master
+        master, storage = self._master, self._settings.storage
         return ServedJob(
             job_id=master.job,
             name=master.name,
@@ -229,9 +219,7 @@ class _Driver:
             plan=lambda: master.plan,
             records=lambda: master.checkpoints.history.records,
             post=self._mailbox.post,
-            storage=None
-            if self._settings.storage is None
-            else self._disks(self._settings.storage).describe(),
+            storage=None if storage is None else self._disks(storage).describe(),
         )
 
     def _turn(self, wait_max_ms: float) -> None:
@@ -271,14 +259,13 @@ class _Driver:
     def _restore_point(self) -> RestorePoint | None:
         if self._job.restore_from is None:
             return None
-        # All of it is read before anything starts: no subtask may run on the part that is whole.
-        disk, checkpoint = open_checkpoint(
-            self._job.restore_from, self._fell_back(), whole=True, disks=self._disks
-        )
+        # All of it is read before anything starts: no subtask may run on a part of it.
+        fell_back, disks = self._fell_back(), self._disks
+        disk, checkpoint = open_checkpoint(self._job.restore_from, fell_back, whole=True, disks=disks)
         return RestorePoint(checkpoint, disk.describe())
 
     def _kept_point(self, opened: ExitStack) -> RestorePoint | None:
-        """As :meth:`_restore_point`; a checkpoint of another job stays until this one has one of its own."""
+        # A checkpoint of another job stays until this one has one of its own.
         point = self._restore_point()
         refuse_in_use(self._job.config, point, self._id, self._disks)
         while point is not None and keeps(self._job.config, point, self._id):
@@ -309,7 +296,6 @@ class _Driver:
         return None if point is None else check_claim(self._job.config, disk, point, self._disks)
 
     def _check_beginning(self, point: RestorePoint | None) -> None:
-        """Refuse what cannot begin, before anything is claimed, taken back or started."""
         if point is not None:
             plan = adopt_key_groups(self._job, point)
             for check in checks(self._job.config, self._id, plan, point.checkpoint):
@@ -325,7 +311,7 @@ class _Driver:
         def leave(
             _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None
         ) -> None:
-            ended = self._is_over(error)
+            ended = self._has_ended(error)
             if isinstance(error, TerminatedError):
                 error.goes_on = not ended
             leading.close(ended=ended)
@@ -345,9 +331,9 @@ class _Driver:
     def _claimed(
         self, disk: Disk | None, store: CompletedCheckpointStore | None, opened: ExitStack
     ) -> tuple[CheckpointService | None, CommitPermit | None]:
-        """As :meth:`_claim`; a driver that leads goes on trying while its storage has no room."""
         if self._leading is None:
             return self._claim(disk, store, opened)
+        # A driver that leads goes on trying while its storage has no room.
         note, given_up = self._statistics.note, self._job.given_up
         return self._leading.patiently(lambda: self._claim(disk, store, opened), note, given_up)
 
@@ -361,7 +347,7 @@ class _Driver:
         permit = service.claim()
         if self._marker is not None:
             if self._leading is not None:
-                # Behind the claim: drivers whose markers are still there are dead, or may as well be.
+                # After the claim: drivers whose markers are still there are dead, or may as well be.
                 self._marker = reachability.take_over_markers(disk, self._id, self._marker)
             reachability.write_marker(disk, self._marker)
             opened.callback(reachability.delete_marker, disk, self._marker)
@@ -372,7 +358,7 @@ class _Driver:
         if uri is None:
             return None
         disk = self._disks(uri)
-        # Workers may have another working directory: they get the whole path.
+        # Workers may have another working directory: they get the absolute path.
         self._settings = dataclasses.replace(self._settings, storage=disk.describe())
         reachability.probe(disk)
         if isinstance(disk, OfThisProcess) or self._marker is None:
@@ -388,13 +374,14 @@ class _Driver:
         def connected(worker: WorkerKey, _: Hello, link: Link) -> None:
             post(lambda: links.__setitem__(worker, link))
 
-        def said(worker: WorkerKey, message: m.FromWorker) -> None:
+        def received(worker: WorkerKey, message: m.FromWorker) -> None:
             post(lambda: self._master.message(links[worker], message))
 
         def lost(worker: WorkerKey, reason: str) -> None:
             post(lambda: self._master.link_lost(links[worker], reason))
 
-        return ControlServer(self._secret, self._job.config.get(o.BIND_HOST), hello, said, connected, lost)
+        host = self._job.config.get(o.BIND_HOST)
+        return ControlServer(self._secret, host, hello, received, connected, lost)
 
     def _worker_spec(self, address: str, generation: int) -> WorkerSpec:
         settings: JobSettings = self._settings

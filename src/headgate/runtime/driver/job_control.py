@@ -1,6 +1,6 @@
-"""A running job for other threads: hands each wish to the job master's loop, and the answer back.
+"""A running job for other threads: hands each request to the job master's loop, and the reply back.
 
-Whatever happens, each asker is answered once: by the job master, or with the end of the job.
+Whatever happens, each request is answered once: by the job master, or with the end of the job.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class JobControl:
     ) -> None:
         self._master, self._post, self._started_ms = master, post, started_ms
         self._lock = threading.Lock()
-        self._waiting: set[_Asker] = set()
+        self._waiting: set[_Requester] = set()
         self._last: JobStatus | None = None
 
     def status(self) -> JobStatus:
@@ -44,7 +44,7 @@ class JobControl:
             else:
                 answer.set_exception(error)
 
-        self._ask(lambda asker: asker(status_of(self._master, self._started_ms), None), then)
+        self._ask(lambda reply_to: reply_to(status_of(self._master, self._started_ms), None), then)
         try:
             return answer.result(STATUS_WAIT_S)
         except TimeoutError:
@@ -60,18 +60,12 @@ class JobControl:
     def savepoint(self, target: str | None, format: str, then: Then) -> None:  # noqa: A002 - users know it
         """See :class:`headgate.api.jobs.executor_contract.JobControl`."""
         request = SavepointRequest(target, format)
-        self._ask(lambda asker: request_savepoint(self._master, request, asker), then)
+        self._ask(lambda reply_to: request_savepoint(self._master, request, reply_to), then)
 
-    def stop(
-        self,
-        target: str | None,
-        format: str,  # noqa: A002 - users know it
-        drain: bool,
-        then: Then,
-    ) -> None:
+    def stop(self, target: str | None, format: str, drain: bool, then: Then) -> None:  # noqa: A002
         """See :class:`headgate.api.jobs.executor_contract.JobControl`."""
         request = SavepointRequest(target, format, stop=True, drain=drain)
-        self._ask(lambda asker: request_savepoint(self._master, request, asker), then)
+        self._ask(lambda reply_to: request_savepoint(self._master, request, reply_to), then)
 
     def cancel(self, handed_over: bool = False) -> None:
         """See :class:`headgate.api.jobs.executor_contract.JobControl`."""
@@ -79,41 +73,41 @@ class JobControl:
 
     def rescale(self, parallelism: int, then: Then, from_last: bool = False) -> None:
         """See :class:`headgate.api.jobs.executor_contract.JobControl`."""
-        self._ask(lambda asker: self._master.rescale(parallelism, from_last, asker), then)
+        self._ask(lambda reply_to: self._master.rescale(parallelism, from_last, reply_to), then)
 
     def close(self) -> None:
-        """The job is over, and its loop with it: answer everyone who still waits. For the loop's owner."""
+        """The job has ended, and its loop with it: answer everyone who still waits. For the loop's owner."""
         with self._lock:
             self._last = status_of(self._master, self._started_ms)
             left, self._waiting = self._waiting, set()
-        for asker in left:
-            asker(None, self._over())
+        for requester in left:
+            requester(None, self._has_ended())
 
     def _ask(self, act: Callable[[Then], None], then: Then) -> None:
-        asker = _Asker(then, self._answered)
+        requester = _Requester(then, self._answered)
         with self._lock:
-            over = self._last is not None
-            if not over:
-                self._waiting.add(asker)
-        if over:
-            then(None, self._over())
+            ended = self._last is not None
+            if not ended:
+                self._waiting.add(requester)
+        if ended:
+            then(None, self._has_ended())
         else:
-            self._post(lambda: act(asker))
+            self._post(lambda: act(requester))
 
-    def _answered(self, asker: _Asker) -> None:
+    def _answered(self, requester: _Requester) -> None:
         with self._lock:
-            self._waiting.discard(asker)
+            self._waiting.discard(requester)
 
-    def _over(self) -> OperatingError:
+    def _has_ended(self) -> OperatingError:
         return OperatingError(
             f"job {self._master.name!r} is {self._master.state.value}, so nothing can be asked of it any more"
         )
 
 
-class _Asker:
-    """A `then` that can be called any number of times, and passes the first one on."""
+class _Requester:
+    """Takes any number of replies, and passes the first one on."""
 
-    def __init__(self, then: Then, answered: Callable[[_Asker], None]) -> None:
+    def __init__(self, then: Then, answered: Callable[[_Requester], None]) -> None:
         self._then: Then | None = then
         self._answered = answered
 
@@ -127,12 +121,12 @@ class _Asker:
 def request_savepoint(master: JobMaster, request: SavepointRequest, then: Then) -> None:
     """Take a savepoint, or stop with one; `then` gets its URI. In the job master's loop.
 
-    It is refused unless all subtasks run: who asked may want to wait, or to cancel instead.
+    It is refused unless all subtasks run: its requester may want to wait, or to cancel instead.
     """
     if master.state is JobState.RUNNING:
         master.take_savepoint(request, then)
         return
     reason = CheckpointFailureReason.NOT_ALL_REQUIRED_TASKS_RUNNING
     what = "the job was not stopped" if request.stop else "the savepoint was not taken"
-    said = f"{what}: {reason.text} ({reason.name}: the job is {master.state.value})"
-    then(None, OperatingError(f"{said}; ask again once it is running"))
+    why = f"{reason.text} ({reason.name}: the job is {master.state.value})"
+    then(None, OperatingError(f"{what}: {why}; ask again once it is running"))

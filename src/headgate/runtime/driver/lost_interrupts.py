@@ -1,4 +1,4 @@
-"""Ctrl-C and the like, not lost: an exception of a signal that nobody got to see is raised once more.
+"""Ctrl-C and the like, not lost: an exception of a signal that no code got to see is raised once more.
 
 A signal's handler runs between any two steps of the main thread. Where these belong to a finaliser, or to
 a callback that C code called, Python prints what the handler raised and goes on as if nothing had come.
@@ -68,7 +68,7 @@ class Interrupts:
             try:
                 handler(number, frame)
             except BaseException as error:
-                note_signal(error)  # so that nobody takes it for an error of the code it came to
+                note_signal(error)  # it is no error of the code that it came to
                 self._raised = error
                 raise
 

@@ -14,8 +14,7 @@ from headgate.common.ports import Disk
 from headgate.state.snapshots import CheckpointMetadata
 
 RENEW_S: Final = EXPIRES_MS / 1000 / 10
-CLOSE_S: Final = 5.0
-"""How long the end of a job waits for the storage."""
+CLOSE_S: Final = 5.0  # how long the end of a job waits for the storage
 
 _LOG: Final = logging.getLogger("headgate.checkpoints")
 
@@ -27,11 +26,11 @@ class Keeping:
         self.checkpoint = checkpoint.checkpoint
         ident = JobId(checkpoint.job), CheckpointId(checkpoint.checkpoint)
         self._use = InUse(disk, *ident, secrets.token_hex(8))
-        self._over = threading.Event()
+        self._ended = threading.Event()
         self._thread: threading.Thread | None = None
 
     def begin(self) -> None:
-        """From here on it stays, where this driver may write beside it."""
+        """From here on the checkpoint stays, where this driver may write next to it."""
         try:
             self._use.begin()
         except StorageError as error:
@@ -42,16 +41,16 @@ class Keeping:
 
     def end(self) -> None:
         """It is not needed any more; again does nothing."""
-        self._over.set()
+        self._ended.set()
 
     def close(self) -> None:
-        """As :meth:`end`, and wait until its job knows."""
-        self._over.set()
+        """End, and wait until the checkpoint's job knows."""
+        self._ended.set()
         if self._thread is not None:
             self._thread.join(CLOSE_S)
 
     def _renew(self) -> None:
-        while not self._over.wait(RENEW_S):
+        while not self._ended.wait(RENEW_S):
             try:
                 self._use.renew()
             except StorageError as error:

@@ -1,7 +1,7 @@
-"""What is decided before a job begins from a snapshot that its user named.
+"""Checks before a job begins from a snapshot that its user named.
 
-The driver asks before it claims, starts or changes anything; `headgate check-upgrade` asks the same of a
-program that does not run. What only the restored bytes tell is found by `state/` and the operators, which
+The driver runs them before it claims, starts or changes anything; `headgate check-upgrade` runs the same for
+a program that does not run. What only the restored bytes show is found by `state/` and the operators, which
 the command asks by itself.
 """
 
@@ -15,7 +15,7 @@ from headgate.common.errors import UsageError
 from headgate.common.ids import JobId
 from headgate.common.settings import options as o
 from headgate.common.settings.config import Config
-from headgate.graph.logical import Node, SourceNode
+from headgate.graph.logical import SourceNode
 from headgate.graph.physical import PhysicalPlan
 from headgate.restore.assignment import SPLITS, called, check_compatible
 from headgate.restore.in_flight_shares import assign_in_flight
@@ -23,7 +23,7 @@ from headgate.runtime.master.checkpoints.committers import Committers
 from headgate.state.snapshots import CheckpointMetadata
 
 Check = Callable[[], None]
-"""Raises a UsageError that says why the job cannot begin there."""
+"""Raises a UsageError: why the job cannot begin there."""
 
 
 def with_stored_groups(plan: PhysicalPlan, config: Config, checkpoint: CheckpointMetadata) -> PhysicalPlan:
@@ -43,11 +43,7 @@ def with_stored_groups(plan: PhysicalPlan, config: Config, checkpoint: Checkpoin
 def checks(config: Config, job: JobId, plan: PhysicalPlan, checkpoint: CheckpointMetadata) -> Iterator[Check]:
     """Everything that may refuse a beginning, in order; nothing is changed by asking.
 
-    Args:
-        config: validated.
-        job: the job's id, which is the snapshot's where it goes on as that job.
-        plan: what is to run, with the snapshot's key groups.
-        checkpoint: what it is to begin from.
+    The plan has the snapshot's key groups; the job's id is the snapshot's where it goes on as that job.
     """
     ignore = config.get(o.IGNORE_UNCLAIMED_STATE)
     yield lambda: check_compatible(plan, checkpoint, ignore_unclaimed=ignore)
@@ -64,7 +60,7 @@ def _check_in_flight(plan: PhysicalPlan, checkpoint: CheckpointMetadata) -> None
 
 
 def _check_source(node: SourceNode, checkpoint: CheckpointMetadata) -> None:
-    uid = _stored_as(node)
+    uid = node.uid or f"node-{node.id}"
     entries = [
         entry for state in checkpoint.operators.get(uid, ()) for entry in state.list_state.get(SPLITS, ())
     ]
@@ -74,7 +70,3 @@ def _check_source(node: SourceNode, checkpoint: CheckpointMetadata) -> None:
             node.source.check_restore(rest, [Split(name, position) for name, position in entries])
         except UsageError as error:
             raise UsageError(f"source {uid!r} cannot go on from {called(checkpoint)}: {error}") from error
-
-
-def _stored_as(node: Node) -> str:
-    return node.uid or f"node-{node.id}"

@@ -56,13 +56,13 @@ class _Routes:
         self._job, self._operations = job, operations
 
     async def job(self, request: Request) -> Response:
-        return _said(await run_in_threadpool(self._job.control.status))
+        return _json(await run_in_threadpool(self._job.control.status))
 
     async def checkpoints(self, request: Request) -> Response:
-        return _said(await run_in_threadpool(self._job.checkpoints))
+        return _json(await run_in_threadpool(self._job.checkpoints))
 
     async def plan(self, request: Request) -> Response:
-        return _said(self._job.shown_plan())
+        return _json(self._job.shown_plan())
 
     async def state(self, request: Request) -> Response:
         # A slash in a uid comes as %2F, which only the raw path tells from one between two names.
@@ -77,7 +77,7 @@ class _Routes:
             raise UsageError("the query has no key; add ?key= with the key as JSON")
         key = key_of_text(text)
         found = await run_in_threadpool(self._job.live.value, uid, name, key, STATE_WAIT_MS)
-        return _said(shown_value(found))
+        return _json(shown_value(found))
 
     async def operation(self, request: Request) -> Response:
         found = self._operations.find(request.path_params["id"])
@@ -86,39 +86,33 @@ class _Routes:
         found.asked = True
         if await awaited(found, _wait_ms(request) / 1000):
             found.fetched = True
-        return _said(_outcome(found))
+        return _json(_outcome(found))
 
     async def checkpoint(self, request: Request) -> Response:
         asked.decoded(await request.body(), asked.Nothing)
         return self._begun("checkpoint", self._job.control.checkpoint)
 
     async def savepoint(self, request: Request) -> Response:
-        wish = asked.decoded(await request.body(), asked.Savepoint)
-        return self._begun(
-            "savepoint", lambda then: self._job.control.savepoint(wish.target, wish.format, then)
-        )
+        body, control = asked.decoded(await request.body(), asked.Savepoint), self._job.control
+        return self._begun("savepoint", lambda then: control.savepoint(body.target, body.format, then))
 
     async def stop(self, request: Request) -> Response:
-        wish = asked.decoded(await request.body(), asked.Stop)
-        return self._begun(
-            "stop", lambda then: self._job.control.stop(wish.target, wish.format, wish.drain, then)
-        )
+        body, control = asked.decoded(await request.body(), asked.Stop), self._job.control
+        return self._begun("stop", lambda then: control.stop(body.target, body.format, body.drain, then))
 
     async def cancel(self, request: Request) -> Response:
         asked.decoded(await request.body(), asked.Nothing)
-        # Its outcome is the job's end, which the endpoint itself tells.
+        # Its outcome is the job's end, which the endpoint itself reports.
         return self._begun("cancel", lambda _: self._job.control.cancel())
 
     async def rescale(self, request: Request) -> Response:
-        wish = asked.decoded(await request.body(), asked.Rescale)
-        return self._begun(
-            "rescale", lambda then: self._job.control.rescale(wish.parallelism, then, wish.from_last)
-        )
+        body, control = asked.decoded(await request.body(), asked.Rescale), self._job.control
+        return self._begun("rescale", lambda then: control.rescale(body.parallelism, then, body.from_last))
 
     def _begun(self, what: str, ask: Callable[[Then], None]) -> Response:
         begun = self._operations.begin(what, ask)
         begun.fetched = begun.outcome.done()
-        return _said(_outcome(begun), 202)
+        return _json(_outcome(begun), 202)
 
 
 def _outcome(operation: Operation) -> dict[str, Json]:
@@ -138,7 +132,7 @@ def _wait_ms(request: Request) -> int:
     return min(int(text), WAIT_MS_MAX)
 
 
-def _said(facts: Mapping[str, Json] | JobStatus, status: int = 200) -> Response:
+def _json(facts: Mapping[str, Json] | JobStatus, status: int = 200) -> Response:
     body = msgspec.json.encode(facts)
     return Response(body, status, {"cache-control": "no-store"}, "application/json")
 
@@ -152,14 +146,14 @@ async def _failed(_: Request, error: Exception) -> Response:
         status = 400
     elif isinstance(error, OperatingError):
         status = 409
-    return _said(error_facts(error), status)
+    return _json(error_facts(error), status)
 
 
 async def _no_route(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     text = f"there is nothing to {request.method} at this path; docs/control.md lists what there is"
-    return _said(error_facts(UsageError(text)), error.status_code)
+    return _json(error_facts(UsageError(text)), error.status_code)
 
 
 async def _broken(_: Request, error: Exception) -> Response:
-    return _said({"error": {"kind": "InternalError", "message": f"{type(error).__name__}: {error}"}}, 500)
+    return _json({"error": {"kind": "InternalError", "message": f"{type(error).__name__}: {error}"}}, 500)

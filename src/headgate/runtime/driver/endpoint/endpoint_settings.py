@@ -13,26 +13,20 @@ from headgate.common.errors import ConfigError
 from headgate.common.process.children import hide
 from headgate.common.settings import options as o
 from headgate.common.settings.config import Config
-from headgate.runtime.driver.endpoint.listening_sockets import Door
+from headgate.runtime.driver.endpoint.listening_sockets import ListeningSocket
 
 LOCALHOST: Final = "localhost"
 
 
 @dataclass(frozen=True, slots=True)
 class EndpointSettings:
-    """How the endpoint of one job is to be.
-
-    Attributes:
-        port: 0: a free one.
-        certfile: PEM file of the certificate; None: no TLS.
-        demanded: whether the job must not run without it.
-    """
+    """How the endpoint of one job is to be."""
 
     bind: str
-    port: int
-    certfile: str | None = None
+    port: int  # 0: a free one
+    certfile: str | None = None  # PEM file of the certificate; None: no TLS
     keyfile: str | None = None
-    demanded: bool = False
+    demanded: bool = False  # the job must not run without it
 
     @property
     def scheme(self) -> str:
@@ -48,7 +42,7 @@ class EndpointSettings:
 
 
 def endpoint_settings(config: Config, by_default: bool) -> EndpointSettings | None:
-    """What the options say; None: no endpoint."""
+    """Resolve the options; None: no endpoint."""
     enabled = config.get(o.REST_ENABLED)
     if not (by_default if enabled is None else enabled):
         return None
@@ -70,10 +64,10 @@ def endpoint_settings(config: Config, by_default: bool) -> EndpointSettings | No
     return EndpointSettings(bind, config.get(o.REST_PORT), certfile, keyfile, enabled is True)
 
 
-def listening(settings: EndpointSettings) -> Door:
+def listening(settings: EndpointSettings) -> ListeningSocket:
     """A socket that listens there."""
     family = socket.AF_INET6 if ":" in settings.bind else socket.AF_INET
-    made = hide(Door(family, socket.SOCK_STREAM))
+    made = hide(ListeningSocket(family, socket.SOCK_STREAM))
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind((settings.bind, settings.port))

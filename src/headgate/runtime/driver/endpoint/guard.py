@@ -1,4 +1,4 @@
-"""What stands before every request: who asks, from where, in which form and how much. ASGI, and nothing else.
+"""What stands before every request: its sender, origin, form and size are checked. ASGI, and nothing else.
 
 The order matters: before the secret is known to be right nothing of the request but its head is read, and
 nothing is kept.
@@ -31,10 +31,9 @@ class RefusedError(Exception):
 
 
 class Guard:
-    """Passes on what is allowed, with its whole body."""
+    """Passes on what is allowed, with its complete body."""
 
-    body_wait_s: float = BODY_WAIT_S
-    """How long a body may take to arrive."""
+    body_wait_s: float = BODY_WAIT_S  # how long a body may take to arrive
 
     def __init__(self, inner: ASGIApp, secret: str, scheme: str) -> None:
         self._inner, self._secret, self._scheme = inner, secret.encode(), scheme
@@ -110,7 +109,7 @@ def _host_is_ours(host: str, names: frozenset[str]) -> bool:
     except ValueError:
         return False
     try:
-        # Who rebinds a name in DNS comes with that name, never with an address.
+        # An attacker who rebinds a name in DNS sends that name, never an address.
         ipaddress.ip_address(name)
     except ValueError:
         return name in names

@@ -11,12 +11,11 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from headgate.runtime.driver.endpoint.app import application
 from headgate.runtime.driver.endpoint.endpoint_settings import EndpointSettings
 from headgate.runtime.driver.endpoint.guard import Guard
-from headgate.runtime.driver.endpoint.listening_sockets import AT_A_TIME, Door, Guests, Peer
+from headgate.runtime.driver.endpoint.listening_sockets import AT_A_TIME, Connections, ListeningSocket, Peer
 from headgate.runtime.driver.endpoint.operations import Operations
 from headgate.runtime.driver.endpoint.served import ServedJob
 
-HEAD_WAIT_S: Final = 5.0
-"""How long a connection may be open without a whole head of a request, and TLS may take before."""
+HEAD_WAIT_S: Final = 5.0  # how long a connection may be open without a complete head, and TLS may take before
 HEAD_BYTES_MAX: Final = 16 * 1024
 CONNECTIONS_MAX: Final = 128
 
@@ -24,37 +23,37 @@ CONNECTIONS_MAX: Final = 128
 class PatientProtocol(H11Protocol):
     """HTTP on one connection that is closed when the next request does not come.
 
-    The server's own time limit begins behind the first answer and is lifted by a single byte.
+    The server's own time limit begins after the first answer and is lifted by a single byte.
     """
 
     head_wait_s: float = HEAD_WAIT_S
-    guests: Guests
+    clients: Connections
     _peer: Peer = ()
     _deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """A client came."""
+        """A client connected."""
         super().connection_made(transport)
         self._peer = transport.get_extra_info("peername")
-        self.guests.ready(self._peer)
+        self.clients.ready(self._peer)
         self._expect_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It went."""
+        """The client disconnected."""
         self._expect_nothing()
         super().connection_lost(exc)
 
     def handle_events(self) -> None:
-        """Bytes came; those of a whole head end the wait for it."""
+        """Bytes came; those of a complete head end the wait for it."""
         before = self.cycle
         super().handle_events()
         if self.cycle is not before and not self.cycle.response_complete:
             self._expect_nothing()
-            self.guests.heard(self._peer)
+            self.clients.heard(self._peer)
 
     def on_response_complete(self) -> None:
         """A request was answered."""
-        self.guests.answered(self._peer)
+        self.clients.answered(self._peer)
         self._expect_head()
         super().on_response_complete()
 
@@ -71,32 +70,36 @@ class PatientProtocol(H11Protocol):
 class PatientServer(uvicorn.Server):
     """Looks now and then for connections that do not even get ready."""
 
-    def __init__(self, config: uvicorn.Config, guests: Guests) -> None:
+    def __init__(self, config: uvicorn.Config, clients: Connections) -> None:
         super().__init__(config)
-        self._guests = guests
+        self._clients = clients
 
     async def on_tick(self, counter: int) -> bool:
         """Ten times a second; whether the server is to end."""
-        self._guests.cut_late()
+        self._clients.cut_late()
         return await super().on_tick(counter)
 
 
 def server_of(
-    job: ServedJob, operations: Operations, secret: str, settings: EndpointSettings, door: Door
+    job: ServedJob,
+    operations: Operations,
+    secret: str,
+    settings: EndpointSettings,
+    listening: ListeningSocket,
 ) -> uvicorn.Server:
     """A server for the endpoint of a job; it listens nowhere yet."""
-    guests = door.guests = Guests(CONNECTIONS_MAX, HEAD_WAIT_S)
+    clients = listening.clients = Connections(CONNECTIONS_MAX, HEAD_WAIT_S)
     app = Guard(application(job, operations), secret, settings.scheme)
     config = uvicorn.Config(
         app,
-        http=type("GuestProtocol", (PatientProtocol,), {"guests": guests}),
+        http=type("ConnectionProtocol", (PatientProtocol,), {"clients": clients}),
         backlog=AT_A_TIME,
         ws="none",
         lifespan="off",
         loop="asyncio",
         interface="asgi3",
         log_config=None,  # logging is the program's affair
-        log_level="critical",  # bad requests of strangers are not worth a line each
+        log_level="critical",  # bad requests of unknown senders are not worth a log line each
         access_log=False,
         proxy_headers=False,
         server_header=False,
@@ -105,4 +108,4 @@ def server_of(
         ssl_certfile=settings.certfile,
         ssl_keyfile=settings.keyfile,
     )
-    return PatientServer(config, guests)
+    return PatientServer(config, clients)

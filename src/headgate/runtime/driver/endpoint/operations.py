@@ -1,4 +1,4 @@
-"""What was asked of the job and takes its time: each has a number by which its outcome is fetched."""
+"""What was asked of the job and takes its time: each operation has an id by which its outcome is fetched."""
 
 from __future__ import annotations
 
@@ -13,39 +13,28 @@ from headgate.api.jobs.executor_contract import Then
 from headgate.common.errors import HeadgateError, OperatingError
 from headgate.common.files.durable import clock
 
-UNDER_WAY_MAX: Final = 64
-KEPT_MAX: Final = 256
-"""Outcomes that are kept; the oldest go first."""
-GONE_AFTER_S: Final = 5.0
-"""Who has not fetched an outcome by then does not ask for it any more."""
-FIRST_WITHIN_S: Final = 0.25
-"""Who wants to know an outcome asks for it at once."""
+PENDING_MAX: Final = 64
+KEPT_MAX: Final = 256  # outcomes; the oldest are dropped first
+FORGOTTEN_AFTER_S: Final = 5.0  # an outcome that was not fetched by then is not asked for any more
+FIRST_WITHIN_S: Final = 0.25  # an outcome that is of interest is asked for at once
 
-
-Answer: TypeAlias = str | int | None
-"""URI of a checkpoint or savepoint, a parallelism, or nothing."""
+Answer: TypeAlias = str | int | None  # URI of a checkpoint or savepoint, a parallelism, or nothing
 
 
 class Operation:
-    """Something asked for.
-
-    Attributes:
-        what: "checkpoint", "savepoint", "stop", "cancel" or "rescale".
-        asked: whether somebody asked for the outcome.
-        fetched: whether somebody got it.
-    """
+    """Something asked for: a "checkpoint", "savepoint", "stop", "cancel" or "rescale"."""
 
     def __init__(self, what: str) -> None:
         self.id, self.what = secrets.token_hex(8), what
         self.outcome: Future[tuple[Answer, HeadgateError | None]] = Future()
-        self.asked = self.fetched = False
+        self.asked = self.fetched = False  # whether a client asked for the outcome, and got it
         self._began_s = self._came_s = clock.monotonic()
 
     @property
     def expected(self) -> bool:
-        """Whether somebody probably waits for the outcome."""
+        """Whether a client probably waits for the outcome."""
         now = clock.monotonic()
-        if self.fetched or (self.outcome.done() and now - self._came_s > GONE_AFTER_S):
+        if self.fetched or (self.outcome.done() and now - self._came_s > FORGOTTEN_AFTER_S):
             return False
         return self.asked or now - self._began_s < FIRST_WITHIN_S
 
@@ -72,9 +61,9 @@ class Operations:
         """Ask for something."""
         made = Operation(what)
         with self._lock:
-            under_way = sum(not each.outcome.done() for each in self._known.values())
-            if under_way >= UNDER_WAY_MAX:
-                raise OperatingError(f"{UNDER_WAY_MAX} requests are under way already; ask again later")
+            pending = sum(not each.outcome.done() for each in self._known.values())
+            if pending >= PENDING_MAX:
+                raise OperatingError(f"{PENDING_MAX} requests are under way already; ask again later")
             self._known[made.id] = made
             self._drop_oldest()
         ask(made.then)

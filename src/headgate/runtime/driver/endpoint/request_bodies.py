@@ -16,18 +16,20 @@ Target = Annotated[str, Meta(min_length=1, max_length=4096)]
 
 
 class Nothing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Of a checkpoint and a cancellation."""
+    """The body of a request for a checkpoint or a cancellation."""
 
 
 class Savepoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Of a savepoint; fields as in :meth:`headgate.api.jobs.executor_contract.JobControl.savepoint`."""
+    """The body of a request for a savepoint; see `JobControl.savepoint` of `api.jobs.executor_contract`."""
 
     target: Target | None = None
     format: Format = "canonical"
 
 
 class Stop(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Of a stop with a savepoint; fields as in `JobControl.stop` of `headgate.api.jobs.executor_contract`."""
+    """The body of a request for a stop with a savepoint; see `JobControl.stop` of
+    `api.jobs.executor_contract`.
+    """
 
     target: Target | None = None
     format: Format = "canonical"
@@ -35,7 +37,9 @@ class Stop(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Rescale(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Of another parallelism; fields as in :meth:`headgate.api.jobs.executor_contract.JobControl.rescale`."""
+    """The body of a request for another parallelism; see `JobControl.rescale` of
+    `api.jobs.executor_contract`.
+    """
 
     parallelism: Annotated[int, Meta(ge=1, le=PARALLELISM_MAX)]
     from_last: bool = False

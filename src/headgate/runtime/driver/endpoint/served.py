@@ -20,30 +20,22 @@ from headgate.graph.physical import PhysicalPlan
 from headgate.runtime.job.live_state import LiveState
 
 LOOP_WAIT_S: Final = 10.0
-TEXT_MAX: Final = 10_000
-"""Characters of a value that is shown as text."""
+TEXT_MAX: Final = 10_000  # characters of a value that is shown as text
 
 
 @dataclass(frozen=True, slots=True)
 class ServedJob:
-    """One job, as the endpoint needs it.
-
-    Attributes:
-        plan: gives what runs; from any thread.
-        records: gives what is known of its checkpoints; in the job master's loop.
-        post: hands a callback to that loop.
-        storage: URI of its checkpoints; None where it takes none.
-    """
+    """One job, as the endpoint needs it."""
 
     job_id: str
     name: str
     started_ms: int
     control: JobControl
     live: LiveState
-    plan: Callable[[], PhysicalPlan]
-    records: Callable[[], Sequence[CheckpointRecord]]
-    post: Callable[[Callable[[], None]], None]
-    storage: str | None = None
+    plan: Callable[[], PhysicalPlan]  # gives what runs; from any thread
+    records: Callable[[], Sequence[CheckpointRecord]]  # gives its checkpoints; in the job master's loop
+    post: Callable[[Callable[[], None]], None]  # hands a callback to that loop
+    storage: str | None = None  # URI of its checkpoints; None where it takes none
 
     def checkpoints(self) -> dict[str, Json]:
         """What `headgate checkpoints --json` shows of each; waits for the job master's loop."""
@@ -107,10 +99,10 @@ def shown_value(value: Any) -> dict[str, Json]:
     text = repr(value)
     shown = text if len(text) <= TEXT_MAX else f"{text[:TEXT_MAX]}..."
     try:
-        said, in_json = msgspec.to_builtins(value, str_keys=True), True
+        plain_value, in_json = msgspec.to_builtins(value, str_keys=True), True
     except (TypeError, ValueError, RecursionError):
-        said, in_json = None, False
-    return {"value": said, "in_json": in_json, "text": shown}
+        plain_value, in_json = None, False
+    return {"value": plain_value, "in_json": in_json, "text": shown}
 
 
 def error_facts(error: HeadgateError) -> dict[str, Json]:

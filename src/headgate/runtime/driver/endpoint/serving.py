@@ -1,4 +1,4 @@
-"""The endpoint's life: listens before the job begins, answers from its own thread, goes with the job."""
+"""The endpoint's life: listens before the job begins, answers from its own thread, ends with the job."""
 
 from __future__ import annotations
 
@@ -21,16 +21,14 @@ if TYPE_CHECKING:
     import uvicorn
 
 SECRET_BYTES: Final = 32
-OUTCOMES_WAIT_S: Final = 2.0
-"""How long the end of the job waits for those who asked and have not fetched the outcome yet."""
-CLOSE_WAIT_S: Final = 3.0
-"""How long it waits for answers on their way."""
+OUTCOMES_WAIT_S: Final = 2.0  # how long the end of the job waits for outcomes to be fetched
+CLOSE_WAIT_S: Final = 3.0  # how long it waits for answers that are being sent
 
 _LOG: Final = logging.getLogger("headgate.endpoint")
 
 
 class Endpoint:
-    """The endpoint of one job. It listens from the beginning and answers once it is told of the job."""
+    """The endpoint of one job. It listens from the beginning and answers once it knows the job."""
 
     def __init__(self, settings: EndpointSettings) -> None:
         self._settings, self._socket = settings, listening(settings)
@@ -61,7 +59,7 @@ class Endpoint:
         self._thread.start()
 
     def close(self, state: str | None = None) -> None:
-        """The job is over; whoever waits for an outcome gets it first. A second time does nothing."""
+        """The job has ended; whoever waits for an outcome gets it first. A second time does nothing."""
         if self._published is not None:
             self._operations.end("cancel", state)
             self._operations.all_fetched(OUTCOMES_WAIT_S)

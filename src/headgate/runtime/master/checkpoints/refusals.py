@@ -13,7 +13,7 @@ _WHAT = {
 
 
 def request_error(failed: RequestFailed) -> OperatingError:
-    r"""The reply to a request that came to nothing.
+    """The reply to a request that came to nothing.
 
     Example:
         >>> from headgate.core.checkpoint.failures import CheckpointFailureReason

@@ -245,9 +245,9 @@ def test_a_crowd_that_never_ends_its_tls_handshake_gives_way(home: Path) -> None
         lines = [scope.enter_context(served.connection()) for _ in range(300)]
         assert served.job.status().state == "running"
         assert len(living(served)) <= CONNECTIONS_MAX + 1
-        guests = served.endpoint._socket.guests
-        assert guests is not None
-        guests._silent.update(dict.fromkeys(guests._silent, 0.0))
+        clients = served.endpoint._socket.clients
+        assert clients is not None
+        clients._silent.update(dict.fromkeys(clients._silent, 0.0))
         with suppress(ConnectionError):
             assert lines[-1].recv(1) == b""
         assert served.job.status().state == "running"
