@@ -100,11 +100,6 @@ class StoredKeyed:
         """Whether the types of some keys are neither in the metadata nor in what is fetched for them."""
         return any(told_shapes(keyed) is None and too_large(keyed) for keyed in self.handles)
 
-    @property
-    def only_in_heads(self) -> bool:
-        """Whether the metadata does not have all types."""
-        return any(keyed.log for keyed in self.handles)
-
     def refusals(self, state: StateDescriptor) -> Iterator[str]:
         """Why values cannot be read as declared, found by reading them: a sentence for each such subtask."""
         own = {state.name: state}
@@ -159,9 +154,10 @@ def judged(
     stored: StoredKeyed, states: Mapping[str, StateDescriptor] | None, declared: DeclaredKeys | None = None
 ) -> list[Item]:
     """Judge each state, the timers and the keys; `states` is None where the program has no such operator."""
-    items = _by_types(stored, _targets(states or {}), stored.schemas if stored.only_in_heads else None)
+    only_in_heads = any(keyed.log for keyed in stored.handles)  # the metadata may not have all types
+    items = _by_types(stored, _targets(states or {}), stored.schemas if only_in_heads else None)
     bad = {Verdict.INCOMPATIBLE, Verdict.ONLY_IN_SNAPSHOT}
-    if not stored.only_in_heads and any(item.verdict in bad for item in items):
+    if not only_in_heads and any(item.verdict in bad for item in items):
         # Serializers that a restore reconfigures remember it, so they are made anew.
         items = _by_types(stored, _targets(states or {}), stored.schemas)
     if states is not None:

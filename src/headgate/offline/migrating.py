@@ -75,25 +75,18 @@ def migrate(
     Types may change as a restore allows it. Keys may change here, too, by a function of the program: state
     and timers move to the key groups of the new keys. Two keys that would become one are refused.
 
-    Args:
-        snapshot: path or URI of a checkpoint or savepoint; it is only read.
-        target: path or URI of a folder that is empty or not there.
-        program: path of a Python file; it is run up to ``execute()`` in a process of its own, and starts no
-            job.
-        arguments: the program's own.
-        options: ``key=value`` settings, as after ``-D``; those of storages count for both places, too.
-        rekey: uid of a keyed operator to the name of a function in the program, from an old key to the new
-            one.
-        max_parallelism: another number of key groups; None: it stays.
-        form: "canonical" or "native"; None: that of a savepoint stays, a checkpoint becomes a native one.
-        allow_non_restored: whether state that the program lacks is left behind.
-        progress: called with what is done, how much of it, and of how much.
-        inspector: what does it in the program's process; see `stateprocessor.ranges_rewriting.INSPECTOR`.
-        spark: for an inspector that knows Spark: whether it is to be used; None: where the state is large.
+    `snapshot` is only read; `target` is empty or not there. The program runs up to ``execute()`` in a process
+    of its own, with its `arguments`, and starts no job. `options` are ``key=value`` settings; those of storages
+    count for both places, too. `rekey` maps the uid of a keyed operator to the name of a function in the
+    program, from an old key to the new one. `max_parallelism` is a new number of key groups; None: it stays.
+    `form` is "canonical" or "native"; None: that of a savepoint stays, a checkpoint becomes a native one.
+    `allow_non_restored`: state that the program lacks is left behind. `progress` is called with what is done,
+    how much of it, and of how much. `inspector` does the work in the program's process; one that knows Spark
+    uses it as `spark` asks, None: where the state is large.
 
     Raises:
-        UsageError: program and snapshot do not fit, two keys would become one, or the program cannot be
-        planned. StorageError: the snapshot is damaged, or a disk refused.
+        UsageError: program and snapshot do not fit, two keys would become one, or it cannot be planned.
+        StorageError: the snapshot is damaged, or a disk refused.
     """
     with storage_options(options), tempfile.TemporaryDirectory(prefix="headgate-offline-") as folder:
         refuse_unreadable(snapshot)

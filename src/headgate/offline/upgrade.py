@@ -124,13 +124,9 @@ def check_upgrade(
     The program runs up to ``execute()`` in a process of its own; no job is started, and the snapshot is only
     read.
 
-    Args:
-        snapshot: path or URI of a checkpoint or savepoint.
-        program: path of a Python file.
-        arguments: the program's own.
-        options: ``key=value`` settings, as after ``-D``; those of storages count for the snapshot, too.
-        allow_non_restored: whether state that the program lacks may be left behind.
-        timeout_s: how long it may take.
+    `arguments` are the program's own; `options` are ``key=value`` settings, and those of storages count for
+    the snapshot, too. `allow_non_restored`: state that the program lacks may be left behind. `timeout_s` bounds
+    the planning and the check.
 
     Raises:
         StorageError: the snapshot cannot be read or trusted.

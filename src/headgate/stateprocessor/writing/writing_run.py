@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
-from functools import partial
+from itertools import count
 from typing import NamedTuple, TypeVar
 
 import msgspec
@@ -123,6 +123,7 @@ class _Writing:
         self._disk: Disk = to
         self._base = self._opened()
         self._entries: dict[str, Counter[str]] = {}
+        self._data, self._copies = DataFileWriter(to), count()
 
     def _opened(self) -> CheckpointMetadata:
         writer = self._writer
@@ -155,9 +156,8 @@ class _Writing:
         """What is left of the existing snapshot, in the new folder."""
         base, writer = self._base, self._writer
         removed = {uid for uid, state in writer.removed if state is None}
-        files = Kept(self._disk, self._to)
         operators = {
-            uid: files.operator(uid, states, partial(self._stays, uid))
+            uid: [self._copied(uid, index, state) for index, state in enumerate(states)]
             for uid, states in without(base.operators, removed).items()
         }
         types = {
@@ -175,6 +175,27 @@ class _Writing:
             kind="savepoint",
             format="canonical",
             origin=None if writer.base is None else open_disk(writer.base).describe(),
+        )
+
+    def _copied(self, uid: str, index: int, state: OperatorSubtaskState) -> OperatorSubtaskState:
+        keyed = state.keyed
+        if keyed is not None:
+            stay = [table for table in keyed.tables or () if self._stays(uid, table.name)]
+            keyed = with_tables(keyed, [self._table(uid, index, table) for table in stay])
+        held = [self._held(each) for each in state.operator_state]
+        return msgspec.structs.replace(state, keyed=keyed, operator_state=held)
+
+    def _table(self, uid: str, index: int, table: StateTable) -> StateTable:
+        name = table_name(uid, table.name, index)
+        self._to.create(name, verified_pieces(self._disk, table.range()))
+        return msgspec.structs.replace(table, file=name)
+
+    def _held(self, held: OperatorStateHandle) -> OperatorStateHandle:
+        if not isinstance(held.handle, FileRange):
+            return held
+        pieces = verified_pieces(self._disk, held.handle)
+        return msgspec.structs.replace(
+            held, handle=self._data.write(f"data/kept-{next(self._copies)}", pieces)
         )
 
     def _replaced(self, uid: str, table: str) -> bool:
@@ -353,42 +374,6 @@ def check_there(metadata: CheckpointMetadata, uid: str, state: str | None) -> No
             f"operator {uid!r} of the snapshot has no state {state!r}; it has "
             f"{', '.join(sorted(map(repr, names))) or 'none'}"
         )
-
-
-class Kept:
-    """Copies what stays of a snapshot into a new folder."""
-
-    def __init__(self, disk: Disk, to: Disk) -> None:
-        self._disk, self._to, self._data, self._count = disk, to, DataFileWriter(to), 0
-
-    def operator(
-        self, uid: str, states: Sequence[OperatorSubtaskState], stays: Callable[[str], bool]
-    ) -> list[OperatorSubtaskState]:
-        """The states of one operator's subtasks, of keyed states those that stay."""
-        return [self._subtask(uid, index, state, stays) for index, state in enumerate(states)]
-
-    def _subtask(
-        self, uid: str, index: int, state: OperatorSubtaskState, stays: Callable[[str], bool]
-    ) -> OperatorSubtaskState:
-        keyed = state.keyed
-        if keyed is not None:
-            kept = [table for table in keyed.tables or () if stays(table.name)]
-            keyed = with_tables(keyed, [self._table(uid, index, table) for table in kept])
-        held = [self._held(each) for each in state.operator_state]
-        return msgspec.structs.replace(state, keyed=keyed, operator_state=held)
-
-    def _table(self, uid: str, index: int, table: StateTable) -> StateTable:
-        name = table_name(uid, table.name, index)
-        self._to.create(name, verified_pieces(self._disk, table.range()))
-        return msgspec.structs.replace(table, file=name)
-
-    def _held(self, held: OperatorStateHandle) -> OperatorStateHandle:
-        if not isinstance(held.handle, FileRange):
-            return held
-        name = f"data/kept-{self._count}"
-        self._count += 1
-        copied = self._data.write(name, verified_pieces(self._disk, held.handle))
-        return msgspec.structs.replace(held, handle=copied)
 
 
 def with_tables(keyed: KeyedStateHandle, tables: Sequence[StateTable]) -> KeyedStateHandle:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial, reduce
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -111,9 +111,9 @@ class TableTask:
                 stack.callback(table.close)
                 tables.append((table, column.rows()))
             for batch in chain([first], rest):
-                columns = order.checked(batch)
+                groups, key = order.checked(batch)
                 for table, rows_of in tables:
-                    table.writer.add_rows(columns.with_values(rows_of(batch), table.writer.schema))
+                    table.writer.add_rows(_table_rows(groups, key, rows_of(batch), table.writer.schema))
             return [table.stored(place, self.uid, index, order.entries) for table, _ in tables]
 
 
@@ -148,21 +148,14 @@ def result_of(work: Callable[[], Sequence[TableRow]], what: str) -> pa.RecordBat
         return RESULT.error(error, f"{what}: ")
 
 
-class _Checked(NamedTuple):
-    """The key columns of one batch, whose order was checked."""
-
-    groups: NDArray[np.int32]
-    key: pa.Array
-
-    def with_values(self, found: Rows, schema: pa.Schema) -> pa.RecordBatch:
-        """Return a batch of the table: each key once for each row that its values take."""
-        sizes, values = found
-        groups, key = self
-        if sizes is not None:
-            repeat = np.repeat(np.arange(len(key)), sizes)
-            key, groups = key.take(pa.array(repeat)), groups[repeat]
-        nothing = [pa.nulls(len(key), pa.binary()), pa.nulls(len(key), pa.string())]
-        return pa.RecordBatch.from_arrays([pa.array(groups), key, *nothing, *values], schema=schema)
+def _table_rows(groups: NDArray[np.int32], key: pa.Array, found: Rows, schema: pa.Schema) -> pa.RecordBatch:
+    """A batch of the table: each key once for each row that its values take."""
+    sizes, values = found
+    if sizes is not None:
+        repeat = np.repeat(np.arange(len(key)), sizes)
+        key, groups = key.take(pa.array(repeat)), groups[repeat]
+    nothing = [pa.nulls(len(key), pa.binary()), pa.nulls(len(key), pa.string())]
+    return pa.RecordBatch.from_arrays([pa.array(groups), key, *nothing, *values], schema=schema)
 
 
 class _Order:
@@ -174,14 +167,14 @@ class _Order:
         self._distinct, self._last, self._last_group = distinct, list[pa.Array](), self._range[0]
         self.entries = 0
 
-    def checked(self, batch: pa.RecordBatch) -> _Checked:
-        """The keys of a batch."""
+    def checked(self, batch: pa.RecordBatch) -> tuple[NDArray[np.int32], pa.Array]:
+        """The key groups and the keys of a batch."""
         columns = self._keys.columns(batch)
         groups = self._keys.groups(columns, self._max_parallelism)
         self._check_order(groups)
         self._check_distinct([*columns, *(batch.column(name) for name in self._distinct)])
         self.entries += len(groups)
-        return _Checked(groups, self._keys.array(columns))
+        return groups, self._keys.array(columns)
 
     def _check_order(self, groups: NDArray[np.int32]) -> None:
         """The key groups that Spark has sorted by must be those that the restore will look for."""
