@@ -76,13 +76,13 @@ def migrate(
     and timers move to the key groups of the new keys. Two keys that would become one are refused.
 
     `snapshot` is only read; `target` is empty or not there. The program runs up to ``execute()`` in a process
-    of its own, with its `arguments`, and starts no job. `options` are ``key=value`` settings; those of storages
-    count for both places, too. `rekey` maps the uid of a keyed operator to the name of a function in the
-    program, from an old key to the new one. `max_parallelism` is a new number of key groups; None: it stays.
-    `form` is "canonical" or "native"; None: that of a savepoint stays, a checkpoint becomes a native one.
-    `allow_non_restored`: state that the program lacks is left behind. `progress` is called with what is done,
-    how much of it, and of how much. `inspector` does the work in the program's process; one that knows Spark
-    uses it as `spark` asks, None: where the state is large.
+    of its own, with its `arguments`, and starts no job. `options` are ``key=value`` settings; those of
+    storages count for both places, too. `rekey` maps the uid of a keyed operator to the name of a function in
+    the program, from an old key to the new one. `max_parallelism` is a new number of key groups; None: it
+    stays. `form` is "canonical" or "native"; None: that of a savepoint stays, a checkpoint becomes a native
+    one. `allow_non_restored`: state that the program lacks is left behind. `progress` is called with what is
+    done, how much of it, and of how much. `inspector` does the work in the program's process; one that knows
+    Spark uses it as `spark` asks, None: where the state is large.
 
     Raises:
         UsageError: program and snapshot do not fit, two keys would become one, or it cannot be planned.

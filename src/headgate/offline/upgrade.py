@@ -125,8 +125,8 @@ def check_upgrade(
     read.
 
     `arguments` are the program's own; `options` are ``key=value`` settings, and those of storages count for
-    the snapshot, too. `allow_non_restored`: state that the program lacks may be left behind. `timeout_s` bounds
-    the planning and the check.
+    the snapshot, too. `allow_non_restored`: state that the program lacks may be left behind. `timeout_s`
+    bounds the planning and the check.
 
     Raises:
         StorageError: the snapshot cannot be read or trusted.
