@@ -112,13 +112,14 @@ class Judgement:
     def report(self, snapshot: str, program: str) -> UpgradeReport:
         """Judge every operator and the restore of them all; `snapshot` and `program` are names to report."""
         operators = [self._operator(node, vertex) for vertex in self._plan.vertices for node in vertex.chain]
-        known = {operator.uid for operator in operators}
+        metadata = self._metadata
+        receivers = {stream.receiver for stream in metadata.in_flight if records_of(stream)}
+        stored = {*metadata.operators, *metadata.state_types, *metadata.enumerators, *receivers}
         lost = [
             OperatorReport(uid, None, self._before.get(uid), None, self._items(uid, None, None))
-            for uid in sorted(self._stored_uids() - known)
+            for uid in sorted(stored - {operator.uid for operator in operators})
         ]
         held = [operator for operator in operators if operator.items]
-        metadata = self._metadata
         found = UpgradeReport(
             snapshot=snapshot,
             kind=metadata.kind,
@@ -179,11 +180,6 @@ class Judgement:
         refuse_in_use(self._config, point, JobId(""), disks)
         return check_claim(self._config, disk, point, disks)
 
-    def _stored_uids(self) -> set[str]:
-        metadata = self._metadata
-        receivers = {stream.receiver for stream in metadata.in_flight if records_of(stream)}
-        return {*metadata.operators, *metadata.state_types, *metadata.enumerators, *receivers}
-
     # -- one operator
 
     def _operator(self, node: Node, vertex: Vertex) -> OperatorReport:
@@ -213,7 +209,11 @@ class Judgement:
         for name in [*declared, *sorted(stored.keys() - declared.keys())]:
             words = None if name not in declared else state_words(types[name])
             if name not in stored:
-                yield self._empty(uid, name, words)
+                # The snapshot holds no element of it; an empty state may be of any type.
+                known = self._metadata.state_types.get(uid, {}).get(name, {}).get("kind") in OPERATOR_STATE
+                verdict = Verdict.AS_IS if known else Verdict.ONLY_IN_PROGRAM
+                why = NOTHING_STORED if known else None
+                yield Item("operator state", name, verdict, None, words, why)
             elif name not in declared:
                 words = state_words(stored[name][0].schema)
                 yield Item("operator state", name, Verdict.ONLY_IN_SNAPSHOT, words)
@@ -222,13 +222,6 @@ class Judgement:
                 if item.verdict in CONVERTED:
                     item = refused(item, operator_refusals(self._disk, stored[name], declared[name]))
                 yield item
-
-    def _empty(self, uid: str, name: str, words: str | None) -> Item:
-        """An operator state of which the snapshot holds no element; an empty one may be of any type."""
-        types = self._metadata.state_types.get(uid, {})
-        known = name in types and types[name]["kind"] in OPERATOR_STATE
-        verdict = Verdict.AS_IS if known else Verdict.ONLY_IN_PROGRAM
-        return Item("operator state", name, verdict, None, words, NOTHING_STORED if known else None)
 
     def _ends(self, uid: str, node: Node | None) -> Iterable[Item]:
         """A source's splits, the state of a sink's writers, and the output that it has prepared."""
@@ -293,23 +286,17 @@ def _operator_item(
 
 def _suggested(lost: OperatorReport, held: Sequence[OperatorReport]) -> OperatorReport:
     """Suggest the operator of the program that a missing one may have become: nothing is stored of it."""
-    new = [
-        one
-        for one in held
-        if one.parallelism_stored is None
-        or all(item.verdict is Verdict.ONLY_IN_PROGRAM for item in one.items)
-    ]
     names = {item.name for item in lost.items}
-    near = [
+    near = (
         (max(difflib.SequenceMatcher(None, lost.uid, one.uid).ratio(), _alike(names, one)), one.uid)
-        for one in new
-    ]
+        for one in held
+        if one.parallelism_stored is None or {item.verdict for item in one.items} == {Verdict.ONLY_IN_PROGRAM}
+    )
     best, uid = max(near, default=(0.0, ""))
     if best < _NEAR:
         return lost
-    question = (
-        f"did you rename uid {lost.uid!r} to {uid!r}? Give the operator its old uid back: uid={lost.uid!r}"
-    )
+    old = repr(lost.uid)
+    question = f"did you rename uid {old} to {uid!r}? Give the operator its old uid back: uid={old}"
     return msgspec.structs.replace(lost, suggestion=question)
 
 
