@@ -26,7 +26,8 @@ from headgate.checkpoint.storage.uris import local_path
 from headgate.common.errors import StorageError, UsageError
 from headgate.state.snapshots import FileRange
 from headgate.stateprocessor.reading import reading_plan
-from headgate.stateprocessor.reading.reading_plan import EntriesPiece, TablePiece
+from headgate.stateprocessor.reading.reading_keyed import EntriesPiece
+from headgate.stateprocessor.reading.reading_plan import TablePiece
 
 KEYS = [f"k{n:02}" for n in range(13)]
 CLEARED = "k04"

@@ -11,6 +11,7 @@ declares; no snapshot has it.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any, Final, TypeVar
 
@@ -32,18 +33,24 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-def batches(
-    disk: Disk, keyed: KeyedStateHandle, shape: Shape, groups: Sequence[int]
-) -> Iterator[pa.RecordBatch]:
-    """The rows of a subtask for the wanted key groups, which ascend."""
-    waiting: list[pa.RecordBatch] = []
-    for batch in _of_groups(disk, keyed, shape, groups):
-        waiting.append(batch)
-        if sum(map(len, waiting)) >= ROWS:
+@dataclass(frozen=True)
+class EntriesPiece:
+    """Key groups of a subtask's state, ascending, in any form but tables that are all alike."""
+
+    keyed: KeyedStateHandle
+    shape: Shape
+    groups: tuple[int, ...]
+
+    def batches(self, disk: Disk, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """See `reading_plan.Piece`."""
+        waiting: list[pa.RecordBatch] = []
+        for batch in _of_groups(disk, self.keyed, self.shape, self.groups):
+            waiting.append(batch)
+            if sum(map(len, waiting)) >= ROWS:
+                yield _joined(waiting)
+                waiting = []
+        if waiting:
             yield _joined(waiting)
-            waiting = []
-    if waiting:
-        yield _joined(waiting)
 
 
 def _joined(waiting: list[pa.RecordBatch]) -> pa.RecordBatch:

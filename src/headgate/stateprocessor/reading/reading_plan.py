@@ -32,7 +32,7 @@ from headgate.state.stored.subtask_state import StoredState
 from headgate.state.stored.tables import head_of_table, open_table
 from headgate.state.stored.values import TAKE_CANONICAL, PlainValues
 from headgate.state.targets import timers_target
-from headgate.stateprocessor.reading.reading_keyed import batches
+from headgate.stateprocessor.reading.reading_keyed import EntriesPiece
 from headgate.stateprocessor.reading.reading_options import IN_FLIGHT, ReadRequest
 from headgate.stateprocessor.reading.reading_shape import Shape
 from headgate.stateprocessor.reading.reading_unkeyed import (
@@ -132,19 +132,6 @@ class TablePiece:
             yield from table.record_batches(self.groups, columns, range(first, stop))
         except StorageError as error:
             raise StorageError(f"{disk.describe(self.table.file)}: {error}") from None
-
-
-@dataclass(frozen=True)
-class EntriesPiece:
-    """Key groups of a subtask's state in any other form, or in tables that are not all alike."""
-
-    keyed: KeyedStateHandle
-    shape: Shape
-    groups: tuple[int, ...]
-
-    def batches(self, disk: Disk, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """See :class:`Piece`."""
-        yield from batches(disk, self.keyed, self.shape, self.groups)
 
 
 def _keyed_pieces(disk: Disk, keyed: KeyedStateHandle, shape: Shape, groups: list[int]) -> list[Piece]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
@@ -122,7 +122,7 @@ class _Writing:
         self._work = f".base-{secrets.token_hex(4)}"
         self._disk: Disk = to
         self._base = self._opened()
-        self._entries: dict[str, Counter[str]] = {}
+        self._entries = defaultdict[str, Counter[str]](Counter)
         self._data, self._copies = DataFileWriter(to), count()
 
     def _opened(self) -> CheckpointMetadata:
@@ -180,8 +180,12 @@ class _Writing:
     def _copied(self, uid: str, index: int, state: OperatorSubtaskState) -> OperatorSubtaskState:
         keyed = state.keyed
         if keyed is not None:
-            stay = [table for table in keyed.tables or () if self._stays(uid, table.name)]
-            keyed = with_tables(keyed, [self._table(uid, index, table) for table in stay])
+            stay = [
+                self._table(uid, index, table)
+                for table in keyed.tables or ()
+                if not self._replaced(uid, table.name) and (uid, table.name) not in self._writer.transforms
+            ]
+            keyed = with_tables(keyed, stay)
         held = [self._held(each) for each in state.operator_state]
         return msgspec.structs.replace(state, keyed=keyed, operator_state=held)
 
@@ -203,20 +207,18 @@ class _Writing:
         states = [*self._writer.removed, *self._writer.states]
         return any(of == uid and state is not None and is_of(table, state) for of, state in states)
 
-    def _stays(self, uid: str, table: str) -> bool:
-        """Whether a table is copied as it is."""
-        return (uid, table) not in self._writer.transforms and not self._replaced(uid, table)
-
     # -- what is new
 
     def _with_new(self, made: CheckpointMetadata) -> CheckpointMetadata:
         for (uid, state), new in self._writer.states.items():
             place = self._place(made, uid, new.frame)
             task = TableTask(uid, new.outputs, new.keys, new.key_types, new.distinct, place)
-            made = self._adding(made, uid, place.parallelism, self._computed(new, task))
+            rows = in_ranges(new.frame, new.keys, made.max_parallelism, place.parallelism, new.distinct)
+            tables = self._collected(rows.drop(GROUP), task, uid)
+            made = self._adding(made, uid, place.parallelism, tables)
             schemas = {name: column.schema for name, column in new.outputs.items() if name != TIMERS}
             made = _typed(made, uid, schemas)
-            self._entries.setdefault(uid, Counter())[state] += 0
+            self._entries[uid][state] += 0
         for (uid, state), transform in self._writer.transforms.items():
             if (uid, state) not in self._writer.states:
                 made = self._transformed(made, uid, transform)
@@ -231,11 +233,6 @@ class _Writing:
             parallelism = self._writer.parallelism or min(made.max_parallelism, _RANGES_PER_SLOT * slots)
         check_parallelism(made.max_parallelism, parallelism)
         return Place(self._to.describe(), storage_settings_in_use(), made.max_parallelism, parallelism)
-
-    def _computed(self, new: NewState, task: TableTask) -> list[TableRow]:
-        place = task.place
-        rows = in_ranges(new.frame, new.keys, place.max_parallelism, place.parallelism, new.distinct)
-        return self._collected(rows.drop(GROUP), task, task.uid)
 
     def _transformed(self, made: CheckpointMetadata, uid: str, transform: Transform) -> CheckpointMetadata:
         name, states = transform.before.name, self._base.operators[uid]
@@ -264,10 +261,9 @@ class _Writing:
             ) from error
         for row in found:
             raise_reported(row)
-        counts = self._entries.setdefault(uid, Counter())
         for row in found:
             if not is_stamps(row["state"]):
-                counts[row["state"]] += row["entries"]
+                self._entries[uid][row["state"]] += row["entries"]
         return found
 
     def _adding(
