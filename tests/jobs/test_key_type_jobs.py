@@ -191,7 +191,7 @@ def test_other_keys_that_nobody_declares_are_told_in_the_log(
     """No check can see what a key function without annotations will give."""
     snapshot = stopped(Program(), tmp_path)
     item = keys_item(judged(snapshot, Program(Count, silent(name)), tmp_path))
-    assert (item.verdict, item.why) == (Verdict.AS_IS, "the program does not tell their type")
+    assert (item.verdict, item.why) == (Verdict.AS_IS, "the program does not declare their type")
     with caplog.at_level(logging.WARNING):
         Program(Count, silent(name)).env(tmp_path).execute("keys", restore_from=snapshot)
     told = [

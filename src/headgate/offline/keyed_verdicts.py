@@ -68,8 +68,8 @@ class StoredKeyed:
         self._files = DiskFiles(disk)
         subtasks = metadata.operators.get(uid, [])
         self.handles = [state.keyed for state in subtasks if state.keyed is not None]
-        told = metadata.state_types.get(uid, {})
-        self.types = {name: schema for name, schema in told.items() if schema["kind"] not in OPERATOR_STATE}
+        types = metadata.state_types.get(uid, {})
+        self.types = {name: schema for name, schema in types.items() if schema["kind"] not in OPERATOR_STATE}
 
     @cached_property
     def schemas(self) -> dict[str, list[Description]]:
@@ -91,9 +91,9 @@ class StoredKeyed:
     @cached_property
     def key_shapes(self) -> frozenset[Shape]:
         """The types of the keys; where the metadata does not have them, the keys are read."""
-        told = [told_shapes(keyed) for keyed in self.handles]
-        unknown = [keyed for keyed, shapes in zip(self.handles, told, strict=True) if shapes is None]
-        return key_shapes(self._files, unknown).union(*(shapes for shapes in told if shapes is not None))
+        known = [told_shapes(keyed) for keyed in self.handles]
+        unknown = [keyed for keyed, shapes in zip(self.handles, known, strict=True) if shapes is None]
+        return key_shapes(self._files, unknown).union(*(shapes for shapes in known if shapes is not None))
 
     @property
     def keys_unread(self) -> bool:
@@ -250,7 +250,7 @@ def _keys(stored: StoredKeyed, declared: DeclaredKeys | None) -> Iterable[Item]:
         return
     words = " and ".join(sorted(map(shape_words, shapes))) or None
     if declared is None:
-        yield Item("keys", "keys", Verdict.AS_IS, words, None, "the program does not tell their type")
+        yield Item("keys", "keys", Verdict.AS_IS, words, None, "the program does not declare their type")
         return
     hint, wrong = hint_words(declared.hint), first_misfit(shapes, declared.hint)
     if wrong is None:

@@ -122,7 +122,7 @@ def reslice(
     written anew; all else is copied. Memory stays bounded: what does not fit goes through the disk for
     temporary files.
 
-    A program is needed where values cannot be told apart without it: those of a serializer of its own outside
+    A program is needed where values cannot be separated without it: those of a serializer of its own outside
     tables, and those of older types in RocksDB's files. They are then written as it declares them, as
     :func:`migrate` does.
 

@@ -73,7 +73,7 @@ class SavepointWriter(SavepointContents):
             max_parallelism: number of key groups; that of the jobs that are to restore it.
             parallelism: into how many ranges of key groups each state is cut, one file each; jobs may have
                 any other. None: two for each of Spark's slots.
-            options: ``key=value`` settings of storages, as behind ``-D``.
+            options: ``key=value`` settings of storages, as after ``-D``.
 
         Raises:
             UsageError: the numbers are not possible.
@@ -89,7 +89,7 @@ class SavepointWriter(SavepointContents):
 
         Args:
             uri: of the snapshot; it is only read.
-            options: ``key=value`` settings of storages, as behind ``-D``.
+            options: ``key=value`` settings of storages, as after ``-D``.
         """
         return cls(uri, None, None, tuple(options))
 
