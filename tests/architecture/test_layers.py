@@ -33,7 +33,13 @@ OURS = {
     "state": ["common", "serde", "api.declared", "core.timers"],
     "checkpoint": ["common", "core.checkpoint", "state.snapshots"],
     "restore": ["common", "graph", "core", "api.declared", "api.sink", "api.source", "state", "checkpoint"],
-    "ha": ["common", "core.leadership", "graph", "checkpoint", "state.snapshots", "restore"],
+    "ha.contract": ["common.errors"],
+    "ha.files": ["common", "checkpoint.storage", "ha.contract"],
+    "ha.zookeeper": ["common", "checkpoint.storage", "checkpoint.store", "ha.contract"],
+    "ha": [
+        "common", "core.leadership", "graph", "checkpoint", "state.snapshots", "restore", "ha.contract",
+        "ha.files", "ha.zookeeper",
+],
     "runtime.protocol": ["common", "serde", "records", "core.alignment.barriers", "state.snapshots"],
     "runtime.transport": ["common", "runtime.protocol"],
     "runtime.job": [

@@ -155,7 +155,7 @@ def test_a_killed_driver_is_told_once_and_forgotten(tmp_path: Path) -> None:
         assert f"is gone: its driver, process {process.pid}, died" in err
         code, out, _ = headgate("list")
         assert code == 0
-        assert f"its driver, process {process.pid}, died without a word" in out
+        assert f"its driver, process {process.pid}, died without cleaning up" in out
     assert told("list") == {"jobs": []}
 
 

@@ -102,7 +102,7 @@ def test_without_the_program_it_says_what_stays(tmp_path: Path) -> None:
     folder = Path(uri.removeprefix("file://"))
     (folder / "README").write_text("mine")
     refused = cli(uri)
-    assert (refused.exit_code, "say --yes" in refused.output) == (2, True)
+    assert (refused.exit_code, "give --yes" in refused.output) == (2, True)
     ended = cli(folder / "_metadata", "--yes")
     assert ended.exit_code == 0, ended.output
     assert "'out' keeps" in ended.output

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -13,7 +12,7 @@ from rich.table import Table
 
 from headgate.cli.exit_codes import ExitCode
 from headgate.cli.terminal_tables import lines, table
-from headgate.offline.upgrade import Item, OperatorReport, UpgradeReport, Verdict, check_upgrade
+from headgate.offline.upgrade import OperatorReport, UpgradeReport, Verdict
 
 _COLORS: Final = {
     Verdict.AS_IS: "green",
@@ -35,41 +34,11 @@ _ENDS: Final = {
     Verdict.INCOMPATIBLE: "the program cannot go on from the snapshot",
 }
 
-NOT_READ: Final = "data files were not read; `headgate checkpoint verify` tells whether they are intact"
-
-
-@dataclass(frozen=True, slots=True)
-class UpgradeRequest:
-    """What the user typed.
-
-    Attributes:
-        exact: whether a conversion counts as a failure.
-    """
-
-    snapshot: str
-    program: str
-    arguments: Sequence[str] = ()
-    options: Sequence[str] = ()
-    allow_non_restored: bool = False
-    exact: bool = False
-    as_json: bool = False
-
-
-def check(request: UpgradeRequest, color: bool = False) -> tuple[str, int]:
-    """What the command prints, and the code it ends with."""
-    report = check_upgrade(
-        request.snapshot,
-        request.program,
-        request.arguments,
-        request.options,
-        allow_non_restored=request.allow_non_restored,
-    )
-    text = as_json(report) if request.as_json else render(report, color)
-    return text, exit_code(report, request.exact)
+NOT_READ: Final = "data files were not read; `headgate checkpoint verify` shows whether they are intact"
 
 
 def exit_code(report: UpgradeReport, exact: bool = False) -> ExitCode:
-    """What the shell is told; see `docs/cli-snapshots.md`."""
+    """The exit code; see `docs/cli-snapshots.md`."""
     if not report.restorable:
         return ExitCode.INCOMPATIBLE
     if exact and report.converts:
@@ -78,7 +47,7 @@ def exit_code(report: UpgradeReport, exact: bool = False) -> ExitCode:
 
 
 def as_json(report: UpgradeReport) -> str:
-    """The report for machines: its fields, with the verdict on the whole."""
+    """The report for machines: its fields, with the overall verdict."""
     plain = {"verdict": report.verdict.value, "restorable": report.restorable} | msgspec.to_builtins(report)
     return json.dumps(plain, indent=2)
 
@@ -115,8 +84,7 @@ def _compared(what: str, stored: int | None, now: int | None) -> str:
     return f"{what}: {known[0]} in the snapshot, {known[1]} in the program"
 
 
-WHY_WIDTH: Final = 48
-"""Characters of a line of reasons: these are sentences, and wrapped."""
+WHY_WIDTH: Final = 48  # characters of a line of reasons: these are sentences, and wrapped
 
 
 def _table(operators: Sequence[OperatorReport]) -> Table:
@@ -126,7 +94,9 @@ def _table(operators: Sequence[OperatorReport]) -> Table:
     for operator in operators:
         for place, item in enumerate(operator.items):
             head = _head(operator) if place == 0 else ("", "")
-            made.add_row(*head, *_row(item))
+            verdict = f"[{_COLORS[item.verdict]}]{item.verdict.value}[/]"
+            texts = [item.name, item.stored or "-", item.declared or "-"]
+            made.add_row(*head, item.part, *map(escape, texts), verdict, escape(item.why or ""))
     return made
 
 
@@ -134,9 +104,3 @@ def _head(operator: OperatorReport) -> tuple[str, str]:
     name = operator.uid if operator.name in (None, operator.uid) else f"{operator.name} ({operator.uid})"
     stored, now = ("-" if n is None else str(n) for n in (operator.parallelism_stored, operator.parallelism))
     return escape(name), now if stored == now else f"{stored} -> {now}"
-
-
-def _row(item: Item) -> tuple[str, ...]:
-    stored, declared = escape(item.stored or "-"), escape(item.declared or "-")
-    verdict = f"[{_COLORS[item.verdict]}]{item.verdict.value}[/]"
-    return item.part, escape(item.name), stored, declared, verdict, escape(item.why or "")

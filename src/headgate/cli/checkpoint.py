@@ -1,4 +1,4 @@
-"""``headgate checkpoint``: whether stored checkpoints are whole, and what in a storage nothing needs."""
+"""``headgate checkpoint``: whether stored checkpoints are intact, and what in a storage nothing needs."""
 
 from __future__ import annotations
 
@@ -8,18 +8,10 @@ from typing import Annotated
 
 import typer
 
-from headgate.cli.exit_codes import ExitCode, ending_of_look
-from headgate.cli.telling import Told, tell
+from headgate.cli.command_parameters import AsJson, DefineStorage
+from headgate.cli.exit_codes import ExitCode, Outcome, ending_of_look, print_outcome
 from headgate.common.errors import UsageError
 from headgate.common.time import duration_ms
-
-Define = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--define", "-D", metavar="KEY=VALUE", help="A setting of the storage, such as s3.endpoint."
-    ),
-]
-Json = Annotated[bool, typer.Option("--json", help="For machines: one JSON object.")]
 
 
 def verify_stored(
@@ -29,26 +21,27 @@ def verify_stored(
             metavar="PATH", help="A storage, a job's folder, a checkpoint, a savepoint or a `_metadata`."
         ),
     ],
-    define: Define = None,
-    as_json: Json = False,
+    define: DefineStorage = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Read every byte that the snapshots need, and tell what is damaged or left over."""
+    """Read every byte that the snapshots need, and report what is damaged or left over."""
 
-    def text() -> Told:
-        from headgate.cli.checkpoint_page import verified, verified_json, verify_with_progress
+    def text() -> Outcome:
+        from headgate.cli.checkpoint_page import verified, verify_with_progress
         from headgate.offline.storages import storage_options
 
         with storage_options(define or ()):
             report = verify_with_progress(path)
-        shown = verified_json(report) if as_json else verified(report)
-        return Told(shown, ExitCode.FINISHED if report.clean else ExitCode.DAMAGED)
+        facts = {"clean": report.clean, **asdict(report)}
+        shown = json.dumps(facts, indent=2) if as_json else verified(report)
+        return Outcome(shown, ExitCode.FINISHED if report.clean else ExitCode.DAMAGED)
 
-    tell(text, as_json, ending_of_look)
+    print_outcome(text, as_json, ending_of_look)
 
 
 def prune_stored(
     path: Annotated[str, typer.Argument(metavar="PATH", help="A storage or a job's folder.")],
-    yes: Annotated[bool, typer.Option("--yes", help="Delete; otherwise only tell.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Delete; otherwise only report.")] = False,
     older_than: Annotated[
         str,
         typer.Option(
@@ -57,8 +50,8 @@ def prune_stored(
             help="For files of checkpoints that may be on their way: longer than any may take.",
         ),
     ] = "1h",
-    define: Define = None,
-    as_json: Json = False,
+    define: DefineStorage = None,
+    as_json: AsJson = False,
     unlogged: Annotated[
         bool, typer.Option("--unlogged", help="Also checkpoints whose log entry may have been lost.")
     ] = False,
@@ -78,4 +71,4 @@ def prune_stored(
             found = prune(path, delete=yes, older_than_ms=age_ms, unlogged=unlogged)
         return json.dumps(asdict(found), indent=2) if as_json else pruned(found)
 
-    tell(text, as_json, ending_of_look)
+    print_outcome(text, as_json, ending_of_look)

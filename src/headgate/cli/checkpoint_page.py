@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
 from typing import Final
 
 from rich.console import Console
@@ -12,8 +10,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 from headgate.checkpoint.pruning import Orphan, Pruning
 from headgate.checkpoint.verifying import Report, verify
 
-LISTED_MAX: Final = 20
-"""Files of a kind that are listed for a person; machines get all."""
+LISTED_MAX: Final = 20  # files of a kind that are listed for a person; machines get all
 
 
 def verify_with_progress(path: str) -> Report:
@@ -27,11 +24,6 @@ def verify_with_progress(path: str) -> Report:
         return verify(
             path, lambda what, done, of: bar.update(task, description=what[-50:], completed=done, total=of)
         )
-
-
-def verified_json(report: Report) -> str:
-    """A report for machines."""
-    return json.dumps({"clean": report.clean, **asdict(report)}, indent=2)
 
 
 def verified(report: Report) -> str:
@@ -73,15 +65,15 @@ def pruned(found: Pruning) -> str:
     kept = [orphan for orphan in found.orphans if not orphan.removable]
     verb = "deleted" if found.deleted else "would be deleted"
     lines = [f"{found.place}: {len(found.removable)} files {verb}, {len(kept)} stay"]
-    lines += _listed(verb, [_told(orphan) for orphan in found.removable])
-    lines += _listed("stays", [_told(orphan) for orphan in kept])
+    lines += _listed(verb, [_text(orphan) for orphan in found.removable])
+    lines += _listed("stays", [_text(orphan) for orphan in kept])
     lines += [f"refused: {why}" for why in found.refused]
     if found.removable and not found.deleted:
-        lines.append("nothing was deleted; say --yes")
+        lines.append("nothing was deleted; give --yes")
     return "\n".join(lines)
 
 
-def _told(orphan: Orphan) -> str:
+def _text(orphan: Orphan) -> str:
     return f"{orphan.uri} ({orphan.why})"
 
 

@@ -23,18 +23,12 @@ from headgate.common.settings import options as o
 from headgate.common.settings.config import Config
 from headgate.offline.storages import storage_options
 
-_JOBS_NAMED: Final = 5
-"""Other jobs that are named at most."""
+_JOBS_NAMED: Final = 5  # other jobs that are named at most
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointsRequest:
-    """What the user typed.
-
-    Attributes:
-        path: checkpoint directory, a job's folder in it, or a checkpoint's folder; None: as configured.
-        last: show the newest that ended, in full.
-    """
+    """What the user typed; `path` is that of a storage, a job's folder or a checkpoint's folder."""
 
     path: str | None = None
     last: bool = False
@@ -95,11 +89,9 @@ def _chosen(history: History, request: CheckpointsRequest) -> CheckpointRecord |
         for record in history.records:
             if record.checkpoint == request.checkpoint:
                 return record
-        kept = (
-            f"{history.records[0].checkpoint} to {history.records[-1].checkpoint}"
-            if history.records
-            else "none"
-        )
+        kept = "none"
+        if history.records:
+            kept = f"{history.records[0].checkpoint} to {history.records[-1].checkpoint}"
         raise UsageError(
             f"checkpoint {request.checkpoint} is not in the history of job {history.job!r}; it keeps {kept}"
         )
@@ -116,12 +108,8 @@ def _remark(history: History, record: CheckpointRecord, request: CheckpointsRequ
     remarks = []
     if request.last and record.status is CheckpointStatus.FAILED:
         completed = [r.checkpoint for r in history.records if r.status is CheckpointStatus.COMPLETED]
-        last = (
-            f"the last completed one is {completed[-1]} (--id {completed[-1]})"
-            if completed
-            else "none completed"
-        )
-        remarks.append(f"the newest checkpoint failed and is shown; {last}")
+        last = f"the last completed one is {completed[-1]} (--id {completed[-1]})" if completed else ""
+        remarks.append(f"the newest checkpoint failed and is shown; {last or 'none completed'}")
     later = [r.checkpoint for r in history.records if r.checkpoint > record.checkpoint]
     if request.last and later:
         remarks.append(f"checkpoint {later[-1]} is in progress (--id {later[-1]})")
@@ -130,7 +118,7 @@ def _remark(history: History, record: CheckpointRecord, request: CheckpointsRequ
 
 def _facts(history: History, kept: KeptHistory, record: CheckpointRecord | None) -> str:
     facts = {"job": history.job, "job_name": history.job_name, "file": kept.where}
-    told = [
+    shown = [
         {
             **plain(each),
             "size": each.size,
@@ -141,8 +129,10 @@ def _facts(history: History, kept: KeptHistory, record: CheckpointRecord | None)
         for each in (history.records if record is None else [record])
     ]
     if record is None:
-        return json.dumps({**facts, "checkpoints": told}, indent=2)
-    return json.dumps({**facts, "checkpoint": told[0], "slowest_path": plain(slowest_path(record))}, indent=2)
+        return json.dumps({**facts, "checkpoints": shown}, indent=2)
+    return json.dumps(
+        {**facts, "checkpoint": shown[0], "slowest_path": plain(slowest_path(record))}, indent=2
+    )
 
 
 def _others(found: list[KeptHistory], shown: KeptHistory, request: CheckpointsRequest) -> str:

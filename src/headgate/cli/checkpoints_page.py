@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from rich.console import RenderableType
@@ -26,19 +27,18 @@ _STYLES: Final = {
     CheckpointStatus.FAILED: "red",
     CheckpointStatus.IN_PROGRESS: "yellow",
 }
-_FIGURES: Final = (
-    "acknowledged",
-    "start delay",
-    "alignment",
-    "processed",
-    "persisted",
-    "sync",
-    "async",
-    "written",
-)
+_FIGURES: Final[Mapping[str, Callable[[SubtaskRecord], str]]] = {
+    "acknowledged": lambda seen: span(seen.ack_latency_ms),
+    "start delay": lambda seen: span(seen.start_delay_ms),
+    "alignment": lambda seen: span(seen.alignment_ms),
+    "processed": lambda seen: amount(seen.bytes_processed),
+    "persisted": lambda seen: amount(seen.bytes_persisted),
+    "sync": lambda seen: span(seen.sync_ms),
+    "async": lambda seen: span(seen.async_ms),
+    "written": lambda seen: amount(seen.bytes_written),
+}
 _ALWAYS: Final = ("acknowledged", "start delay", "alignment", "sync", "async")
-_SHOWN_MS: Final = 0.05
-"""Parts of a hop that took less are left out."""
+_SHOWN_MS: Final = 0.05  # parts of a hop that took less are left out
 
 
 def overview(history: History, width: int, color: bool = False) -> str:
@@ -95,7 +95,9 @@ def _head(record: CheckpointRecord, remark: str) -> list[RenderableType]:
 
 def _subtasks(record: CheckpointRecord, path: SlowestPath) -> Table:
     """A line for each subtask; what is nothing everywhere has no column."""
-    figures = {seen.task: _figures(seen) for seen in record.subtasks}
+    figures = {
+        seen.task: {name: figure(seen) for name, figure in _FIGURES.items()} for seen in record.subtasks
+    }
     shown = [
         name
         for name in _FIGURES
@@ -109,27 +111,9 @@ def _subtasks(record: CheckpointRecord, path: SlowestPath) -> Table:
         if seen is None:
             made.add_row(mark, label, *["-"] * len(shown), "[red]not acknowledged[/]")
         else:
-            made.add_row(mark, label, *(figures[task][name] for name in shown), _notes(seen))
+            notes = [*(["unaligned"] if seen.unaligned else []), *(["finished"] if seen.finished else [])]
+            made.add_row(mark, label, *(figures[task][name] for name in shown), ", ".join(notes))
     return made
-
-
-def _figures(seen: SubtaskRecord) -> dict[str, str]:
-    values = (
-        span(seen.ack_latency_ms),
-        span(seen.start_delay_ms),
-        span(seen.alignment_ms),
-        amount(seen.bytes_processed),
-        amount(seen.bytes_persisted),
-        span(seen.sync_ms),
-        span(seen.async_ms),
-        amount(seen.bytes_written),
-    )
-    return dict(zip(_FIGURES, values, strict=True))
-
-
-def _notes(seen: SubtaskRecord) -> str:
-    notes = {"unaligned": seen.unaligned, "finished": seen.finished}
-    return ", ".join(note for note, holds in notes.items() if holds)
 
 
 def _slowest(record: CheckpointRecord) -> str:
@@ -151,8 +135,8 @@ def _hop(hop: Hop, first: bool) -> str:
         "async": hop.async_ms,
         "other": hop.other_ms,
     }
-    told = ", ".join(f"{name} {span(ms)}" for name, ms in parts.items() if ms >= _SHOWN_MS)
-    return f"{hop.label} ({told or 'at once'})"
+    shown = ", ".join(f"{name} {span(ms)}" for name, ms in parts.items() if ms >= _SHOWN_MS)
+    return f"{hop.label} ({shown or 'at once'})"
 
 
 def _text(parts: list[RenderableType], width: int, color: bool) -> str:

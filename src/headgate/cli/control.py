@@ -1,30 +1,28 @@
-"""The commands for a running job: they find it, ask its driver, and say in one line what came of it."""
+"""The commands for a running job: they find it, ask its driver, and report the outcome in one line."""
 
 from __future__ import annotations
 
 import json
 import shlex
 import sys
-from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 import typer
 from rich.console import Console
 
-from headgate.cli.exit_codes import ending_of_wait
-from headgate.cli.savepoint_formats import SavepointFormat
-from headgate.cli.telling import tell
+from headgate.cli.command_parameters import AsJson, Job, SavepointFormat, Timeout
+from headgate.cli.exit_codes import ending_of_wait, print_outcome
 from headgate.common.errors import UsageError
 
 if TYPE_CHECKING:
     from headgate.api.jobs.remote_job import RemoteJob
 
 Answer = tuple[str, dict[str, str | int]]
-"""What a person is told, and what a machine gets besides the job's id."""
+"""The line for a person, and what a machine gets besides the job's id."""
 
-Job = Annotated[str, typer.Argument(metavar="JOB", help="Its name, its id, or the beginning of its id.")]
 Directory = Annotated[
     str | None,
     typer.Option(
@@ -34,20 +32,16 @@ Directory = Annotated[
 Format = Annotated[
     SavepointFormat, typer.Option("--format", help="Parquet tables, or the backend's own files.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="For machines: one JSON object.")]
-Timeout = Annotated[
-    float | None, typer.Option("--timeout", metavar="SECONDS", min=0, help="How long to wait; else as long.")
-]
 
 _BEGINS_JSON: Final = ("{", "[")
-"""What a key that is meant as JSON begins with; a mistake in it would else be looked for as a text."""
+"""What a key that is meant as JSON begins with; else a mistake in it would make it a text."""
 
 checkpoint_app = typer.Typer(
     help="Take, and look after, the checkpoints of jobs.", no_args_is_help=True, rich_markup_mode=None
 )
 
 
-def list_jobs(as_json: Json = False) -> None:
+def list_jobs(as_json: AsJson = False) -> None:
     """List the running jobs of this user on this machine, and those whose driver died."""
 
     def text() -> str:
@@ -65,10 +59,10 @@ def list_jobs(as_json: Json = False) -> None:
                 each.job.forget()
         return shown
 
-    tell(text, as_json, ending_of_wait)
+    print_outcome(text, as_json, ending_of_wait)
 
 
-def status(job: Job, as_json: Json = False) -> None:
+def status(job: Job, as_json: AsJson = False) -> None:
     """Show a running job: its state, checkpoints and operators."""
 
     def text() -> str:
@@ -78,10 +72,10 @@ def status(job: Job, as_json: Json = False) -> None:
         found = connect(job).status()
         return json.dumps(msgspec.to_builtins(found)) if as_json else shown(found, sys.stdout.isatty())
 
-    tell(text, as_json, ending_of_wait)
+    print_outcome(text, as_json, ending_of_wait)
 
 
-def cancel(job: Job, timeout: Timeout = None, as_json: Json = False) -> None:
+def cancel(job: Job, timeout: Timeout = None, as_json: AsJson = False) -> None:
     """End a job now; its last checkpoint is kept unless the job says otherwise."""
 
     def request(found: RemoteJob) -> Answer:
@@ -99,7 +93,7 @@ def stop(
     savepoint_dir: Directory = None,
     format: Format = SavepointFormat.CANONICAL,  # noqa: A002 - the name that users know
     timeout: Timeout = None,
-    as_json: Json = False,
+    as_json: AsJson = False,
 ) -> None:
     """End a job with a savepoint; its output up to there is committed."""
 
@@ -115,7 +109,7 @@ def create_savepoint(
     savepoint_dir: Directory = None,
     format: Format = SavepointFormat.CANONICAL,  # noqa: A002 - the name that users know
     timeout: Timeout = None,
-    as_json: Json = False,
+    as_json: AsJson = False,
 ) -> None:
     """Take a savepoint of a running job, which goes on."""
 
@@ -127,7 +121,7 @@ def create_savepoint(
 
 
 @checkpoint_app.command("create")
-def create_checkpoint(job: Job, timeout: Timeout = None, as_json: Json = False) -> None:
+def create_checkpoint(job: Job, timeout: Timeout = None, as_json: AsJson = False) -> None:
     """Take a checkpoint of a running job now."""
 
     def request(found: RemoteJob) -> Answer:
@@ -144,7 +138,7 @@ def rescale(
         bool, typer.Option("--from-last", help="Where no checkpoint can be taken, the last one will do.")
     ] = False,
     timeout: Timeout = None,
-    as_json: Json = False,
+    as_json: AsJson = False,
 ) -> None:
     """Have a job go on at another parallelism."""
 
@@ -165,7 +159,7 @@ def query(
             metavar="KEY", help="JSON; other text, not beginning with { or [, is text. The text 42: '\"42\"'."
         ),
     ],
-    as_json: Json = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show what keyed state of a running job holds under a key."""
 
@@ -175,11 +169,11 @@ def query(
         found = connect(job).look(uid, state, key_typed(key))
         return json.dumps(found) if as_json else str(found["text"])
 
-    tell(text, as_json, ending_of_wait)
+    print_outcome(text, as_json, ending_of_wait)
 
 
 def key_typed(text: str) -> Hashable:
-    """The key that somebody typed: JSON, or else the text itself.
+    """The key that was typed: JSON, or else the text itself.
 
     Example:
         >>> key_typed("ada"), key_typed("42"), key_typed('"42"'), key_typed('["ada", 1]')
@@ -193,7 +187,7 @@ def key_typed(text: str) -> Hashable:
     except UsageError as error:
         if text.lstrip()[:1] in _BEGINS_JSON:
             literal = shlex.quote(json.dumps(text, ensure_ascii=False))
-            raise UsageError(f"KEY {text!r}: {error}; if it is meant as text, say {literal}") from None
+            raise UsageError(f"KEY {text!r}: {error}; if it is meant as text, give {literal}") from None
     return text
 
 
@@ -203,24 +197,15 @@ def _group() -> None:
 
 
 def _ask(job: str, waiting: str, as_json: bool, request: Callable[[RemoteJob], Answer]) -> None:
-    """Have a job do something, and tell what came of it; `{}` in what is shown meanwhile is its name."""
+    """Have a job do something, and report the outcome; `{}` in what is shown meanwhile is its name."""
 
     def text() -> str:
         from headgate.api.jobs.remote_job import connect
 
         found = connect(job)
-        with _awaiting(waiting.format(repr(found.name))):
+        what = waiting.format(repr(found.name))
+        with Console(stderr=True).status(what) if sys.stderr.isatty() else nullcontext():
             line, facts = request(found)
         return json.dumps({"job_id": found.job_id, **facts}) if as_json else line
 
-    tell(text, as_json, ending_of_wait)
-
-
-@contextmanager
-def _awaiting(what: str) -> Iterator[None]:
-    """Show a person what is waited for; a machine has no use for it."""
-    if not sys.stderr.isatty():
-        yield
-        return
-    with Console(stderr=True).status(what):
-        yield
+    print_outcome(text, as_json, ending_of_wait)

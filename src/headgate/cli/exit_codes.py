@@ -1,21 +1,21 @@
-"""How the command ends: exit codes for scripts, and what is said of an error to a person.
-
-`docs/cli-output.md` lists the codes.
-"""
+"""How a command ends: what it prints, and its exit code; `docs/cli-output.md` lists the codes."""
 
 from __future__ import annotations
 
+import json
 import os
 import site
 import sys
 import sysconfig
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Final
+from typing import Final, NamedTuple
+
+import typer
 
 from headgate.common.errors import (
     DamagedFileError,
@@ -30,6 +30,7 @@ from headgate.common.errors import (
     UserFunctionError,
 )
 from headgate.common.refusals.users_frames import users_traceback
+from headgate.display.progress_status import error_facts
 
 DEBUG_VARIABLE: Final = "HEADGATE_DEBUG"
 
@@ -38,21 +39,18 @@ _OPENING: Final = str(Path(_OURS, "checkpoint", "opening.py"))
 
 
 class ExitCode(IntEnum):
-    """What the command tells the shell; a program that calls ``sys.exit`` chooses its own."""
+    """The exit codes; a program that calls ``sys.exit`` chooses its own."""
 
     FINISHED = 0
     JOB_FAILED = 1
-    INCOMPATIBLE = 1
-    """Of `check-upgrade`: the program cannot go on from the snapshot, or would lose state."""
-    DAMAGED = 1
-    """Of `checkpoint verify`: something that a snapshot needs is missing or not intact."""
+    INCOMPATIBLE = 1  # of `check-upgrade`: the program cannot go on from the snapshot, or would lose state
+    DAMAGED = 1  # of `checkpoint verify`: something that a snapshot needs is missing or not intact
     REFUSED = 2
     USER_CODE = 3
-    NEEDS_MIGRATION = 4
-    """Of `check-upgrade --exact`: it can, but values are converted."""
+    NEEDS_MIGRATION = 4  # of `check-upgrade --exact`: it can, but values are converted
     INTERNAL = 70
     NOT_LEADING = 75
-    """Of `run`: another driver leads the job, from the start or since a moment; the job is in its hands."""
+    """Of `run`: another driver leads the job, from the start or since a moment; the job continues there."""
     HUNG_UP = 129
     INTERRUPTED = 130
     """The user cancelled the job, by Ctrl-C or by `headgate cancel`: to the job it is the same."""
@@ -76,7 +74,7 @@ class Ending:
 
 
 def ending_of(error: BaseException) -> Ending:
-    """What to say of an error, and the code to exit with.
+    """What to print of an error, and the code to exit with.
 
     Headgate's own traceback is part of it only for an error of Headgate's own, or when the environment
     variable HEADGATE_DEBUG is 1.
@@ -85,7 +83,7 @@ def ending_of(error: BaseException) -> Ending:
 
 
 def ending_without_job(error: BaseException) -> Ending:
-    """The same for commands that run no job: no job failed, the wish did."""
+    """How an error ends a command that runs no job: no job failed, only the request did."""
     if isinstance(error, OperatingError):
         hopeless = isinstance(error, DamagedFileError) or _no_such_snapshot(error)
         code = ExitCode.REFUSED if hopeless else ExitCode.JOB_FAILED
@@ -94,17 +92,16 @@ def ending_without_job(error: BaseException) -> Ending:
 
 
 def ending_of_look(error: BaseException) -> Ending:
-    """The same for commands that only read: where nothing could be read, nothing was judged or told."""
+    """How an error ends a command that only reads: where nothing could be read, nothing was judged."""
     if isinstance(error, StorageError):
         return _with_details(Ending(ExitCode.REFUSED, f"headgate: {error}"), error)
     return ending_without_job(error)
 
 
 def ending_of_wait(error: BaseException) -> Ending:
-    """The same for commands that ask a running job for something, and wait for it."""
+    """How an error ends a command that asks a running job for something, and waits for it."""
     if isinstance(error, KeyboardInterrupt):
-        text = "headgate: not waiting any more; what was asked of the job goes on"
-        return Ending(ExitCode.INTERRUPTED, text)
+        return Ending(ExitCode.INTERRUPTED, "headgate: not waiting any more; the request to the job goes on")
     if isinstance(error, TimeoutError):
         return Ending(ExitCode.JOB_FAILED, f"headgate: {error}")
     return ending_without_job(error)
@@ -120,7 +117,9 @@ def _with_details(ending: Ending, error: BaseException) -> Ending:
 def _ending_of(error: BaseException) -> Ending:
     match error:
         case SystemExit():
-            return _of_exit(error)
+            if error.code is None or isinstance(error.code, int):
+                return Ending(error.code or ExitCode.FINISHED)
+            return Ending(ExitCode.JOB_FAILED, str(error.code))
         case SignalledError():
             what = (
                 "stopped by a signal; the next driver goes on" if error.goes_on else "cancelled by a signal"
@@ -129,16 +128,16 @@ def _ending_of(error: BaseException) -> Ending:
         case KeyboardInterrupt():
             return Ending(ExitCode.INTERRUPTED, "headgate: cancelled")
         case UserFunctionError():
-            return Ending(ExitCode.USER_CODE, _of_user_function(error))
-        case UsageError():
-            return Ending(ExitCode.REFUSED, f"headgate: {error}")
+            head = f"headgate: {error.operator} raised {error.raised}\n  record:  {error.record}\n"
+            text = f"{head}  attempt: {error.attempt}\n\n{error.traceback_text.rstrip()}"
+            return Ending(ExitCode.USER_CODE, text)
         case InternalError():
             return Ending(ExitCode.INTERNAL, _please_report(str(error)))
         case FencedError():
             return Ending(ExitCode.NOT_LEADING, f"headgate: {error}")
         case JobCancelledError():
             return Ending(ExitCode.INTERRUPTED, f"headgate: {error}")
-        case StorageError() if _no_such_snapshot(error):
+        case UsageError() | StorageError() if isinstance(error, UsageError) or _no_such_snapshot(error):
             return Ending(ExitCode.REFUSED, f"headgate: {error}")
         case HeadgateError():
             return Ending(ExitCode.JOB_FAILED, f"headgate: the job failed: {error}")
@@ -159,21 +158,6 @@ def _no_such_snapshot(error: BaseException) -> bool:
     )
 
 
-def _of_exit(error: SystemExit) -> Ending:
-    if error.code is None or isinstance(error.code, int):
-        return Ending(error.code or ExitCode.FINISHED)
-    return Ending(ExitCode.JOB_FAILED, str(error.code))
-
-
-def _of_user_function(error: UserFunctionError) -> str:
-    return (
-        f"headgate: {error.operator} raised {error.raised}\n"
-        f"  record:  {error.record}\n"
-        f"  attempt: {error.attempt}\n\n"
-        f"{error.traceback_text.rstrip()}"
-    )
-
-
 def _please_report(details: str) -> str:
     return (
         "headgate: this is an error in Headgate itself; please report it with the lines below\n\n"
@@ -190,28 +174,49 @@ def _raised_by_headgate(error: BaseException) -> bool:
     executing = any(code.co_name == "execute" and code.co_filename.startswith(_OURS) for code in codes)
     if not executing:
         # Without a frame of the program's it was the command itself; a script that does not compile has none.
-        return not isinstance(error, SyntaxError) and all(_nobodys(code) for code in codes)
+        return not isinstance(error, SyntaxError) and all(
+            code.co_filename.startswith(_OURS) or _of_library(code) for code in codes
+        )
     last = next((code for code in reversed(codes) if not _of_library(code)), None)
     return last is not None and last.co_filename.startswith(_OURS)
 
 
-def _nobodys(code: CodeType) -> bool:
-    return code.co_filename.startswith(_OURS) or _of_library(code)
+def _frames(error: BaseException) -> Iterator[FrameType]:
+    return (frame for frame, _ in traceback.walk_tb(error.__traceback__))
 
 
 def _of_library(code: CodeType) -> bool:
-    file = code.co_filename
-    return not file.startswith(_OURS) and file.startswith((*_libraries(), "<frozen"))
-
-
-def _frames(error: BaseException) -> Iterator[FrameType]:
-    trace = error.__traceback__
-    while trace is not None:
-        yield trace.tb_frame
-        trace = trace.tb_next
-
-
-def _libraries() -> tuple[str, ...]:
     paths = {*sysconfig.get_paths().values(), *site.getsitepackages()}
     # A program that lies in the environment's own folder is still the user's.
-    return tuple(paths - {sys.prefix, sys.base_prefix})
+    libraries = (*(paths - {sys.prefix, sys.base_prefix}), "<frozen")
+    return not code.co_filename.startswith(_OURS) and code.co_filename.startswith(libraries)
+
+
+class Outcome(NamedTuple):
+    """What a command prints, and the code it ends with."""
+
+    text: str
+    code: int = ExitCode.FINISHED
+
+
+def print_outcome(
+    work: Callable[[], str | Outcome],
+    as_json: bool = False,
+    ending: Callable[[BaseException], Ending] = ending_of,
+) -> None:
+    """Print what a command finds, or the reason why it finds nothing, and end with its code.
+
+    With `as_json` a machine reads the standard output; it gets the error there, too.
+    """
+    try:
+        found = work()
+    except (Exception, KeyboardInterrupt) as error:
+        ended = ending(error)
+        print(ended.text, file=sys.stderr)
+        if as_json:
+            print(json.dumps({"error": error_facts(error)}))
+        raise typer.Exit(ended.code) from None
+    outcome = Outcome(found) if isinstance(found, str) else found
+    print(outcome.text)
+    if outcome.code != ExitCode.FINISHED:
+        raise typer.Exit(outcome.code)

@@ -25,11 +25,7 @@ _STYLES: Final = {"running": "green", "finished": "green", "failed": "red", "fai
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A job in the list.
-
-    Attributes:
-        state: of its status, or "gone", "silent" or "elsewhere".
-    """
+    """A job in the list; its state is that of its status, or "gone", "silent" or "elsewhere"."""
 
     job: KnownJob
     state: str
@@ -63,7 +59,7 @@ def look(known: Sequence[KnownJob]) -> list[Seen]:
 def _seen(job: KnownJob) -> Seen:
     file = job.file
     if job.exited:
-        return Seen(job, "gone", remark=f"its driver, process {file.pid}, died without a word")
+        return Seen(job, "gone", remark=f"its driver, process {file.pid}, died without cleaning up")
     if file.host != socket.gethostname() and "127.0.0.1" in file.address:
         return Seen(job, "elsewhere", remark=f"it can be asked on {file.host} only")
     try:
@@ -80,11 +76,10 @@ def listed(jobs: Sequence[Seen], color: bool = False) -> str:
     made = table(["job", "name", "state", "since (UTC)", ">parallelism", ">restarts", ">checkpoints", ""])
     for seen in jobs:
         status, file = seen.status, seen.job.file
-        figures = (
-            ("-", "-", "-")
-            if status is None
-            else (str(status.parallelism), str(status.restarts), str(status.checkpoints_completed))
-        )
+        figures = ["-", "-", "-"]
+        if status is not None:
+            numbers = (status.parallelism, status.restarts, status.checkpoints_completed)
+            figures = [str(number) for number in numbers]
         made.add_row(
             escape(file.job_id),
             escape(file.name),
@@ -102,27 +97,21 @@ def shown(status: JobStatus, color: bool = False) -> str:
     latest = "none yet" if status.latest_checkpoint is None else f"the last is {status.latest_checkpoint}"
     if status.latest_duration_ms is not None:
         latest += f", took {status.latest_duration_ms} ms"
-    told = [
-        (
-            f"job {escape(repr(status.name))} ({escape(status.job_id)}) is {_state(status.state)} "
-            f"since {moment(status.started_ms)} UTC"
-        ),
-        (
-            f"attempt {status.attempt}, {status.restarts} restarts, parallelism {status.parallelism} "
-            f"of {status.max_parallelism}"
-        ),
-        (
-            f"checkpoints: {status.checkpoints_completed} completed{failed}, {len(status.pending)} under "
-            f"way; {latest}; savepoints: {status.savepoints_completed}"
-        ),
+    job, state = f"job {escape(repr(status.name))} ({escape(status.job_id)})", _state(status.state)
+    parallelism = f"parallelism {status.parallelism} of {status.max_parallelism}"
+    completed = f"{status.checkpoints_completed} completed{failed}, {len(status.pending)} pending; {latest}"
+    texts = [
+        f"{job} is {state} since {moment(status.started_ms)} UTC",
+        f"attempt {status.attempt}, {status.restarts} restarts, {parallelism}",
+        f"checkpoints: {completed}; savepoints: {status.savepoints_completed}",
     ]
     remarks = {"last failure": status.last_failure, "last failed checkpoint": status.last_checkpoint_failure}
-    told += [f"{name}: {escape(text)}" for name, text in remarks.items() if text]
+    texts += [f"{name}: {escape(text)}" for name, text in remarks.items() if text]
     if status.repeating is not None:
-        told.append(f"[yellow]{escape(status.repeating.text)}[/]")
-    told += [f"{name.replace('_', ' ')}: {escape(address)}" for name, address in status.links.items()]
-    told += [_epochs(uid, report) for uid, report in status.sources.items()]
-    told += [_stuck(call) for call in status.stuck]
+        texts.append(f"[yellow]{escape(status.repeating.text)}[/]")
+    texts += [f"{name.replace('_', ' ')}: {escape(address)}" for name, address in status.links.items()]
+    texts += [_epochs(uid, report) for uid, report in status.sources.items()]
+    texts += [_stuck(call) for call in status.stuck]
     made = table(["operators", "uids", ">parallelism", ">records in", ">records out", ">busy", "watermark"])
     for vertex in status.vertices:
         made.add_row(
@@ -134,18 +123,17 @@ def shown(status: JobStatus, color: bool = False) -> str:
             f"{vertex.busy_ms / 1000:.1f} s",
             "-" if vertex.watermark is None else _watermark(vertex.watermark),
         )
-    return "\n".join([*(line for part in told for line in lines(part, color)), *lines(made, color)]).rstrip()
+    return "\n".join([*(line for part in texts for line in lines(part, color)), *lines(made, color)]).rstrip()
 
 
 def _epochs(uid: str, report: SourceReport) -> str:
-    if report.epoch is None:
-        told = "no epoch yet"
-    else:
-        told = f"epoch {report.epoch:,} of {report.rows:,} rows ({report.rate_per_s:,.0f} rows/s)"
+    text = "no epoch yet"
+    if report.epoch is not None:
+        text = f"epoch {report.epoch:,} of {report.rows:,} rows ({report.rate_per_s:,.0f} rows/s)"
     if report.latency_ms:
-        told += f", {report.latency_ms / 1000:.2f} s from its planning to its checkpoint"
+        text += f", {report.latency_ms / 1000:.2f} s from its planning to its checkpoint"
     waiting = f"; waits for {report.waiting}" if report.waiting else ""
-    return f"source {escape(repr(uid))}: {told}{escape(waiting)}"
+    return f"source {escape(repr(uid))}: {text}{escape(waiting)}"
 
 
 def _stuck(call: StuckCall) -> str:

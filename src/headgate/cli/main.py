@@ -1,4 +1,4 @@
-"""The command ``headgate``: its commands and their options; what they do is in the files beside it."""
+"""The command ``headgate``: its commands and their options; what they do is in other files here."""
 
 from __future__ import annotations
 
@@ -8,19 +8,37 @@ import platform
 import shutil
 import sys
 from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
-from headgate.cli import checkpoint, control, example, savepoint, usercode
-from headgate.cli.exit_codes import ending_of_look
+from headgate.cli import checkpoint, control, savepoint, usercode
+from headgate.cli.command_parameters import (
+    Arguments,
+    AsJson,
+    Brings,
+    Define,
+    Parallelism,
+    Program,
+    Requirements,
+    Snapshot,
+)
+from headgate.cli.exit_codes import Outcome, ending_of_look, print_outcome
 from headgate.cli.options_page import page
 from headgate.cli.run import RunRequest, assignments
 from headgate.cli.run import run as run_request
-from headgate.cli.telling import Told, tell
+from headgate.common.errors import UsageError
 
-PLAIN_WIDTH: Final = 160
-"""Characters of a line where the output is no terminal."""
+PLAIN_WIDTH: Final = 160  # characters of a line where the output is no terminal
+
+_COMMITS: Final = (
+    "4,668 commits of one open-source project in the order in which they arrived; each line is a JSON object "
+    "with repo, commit, author, author_ms, commit_ms (milliseconds since 1970), files, insertions, deletions"
+)
+EXAMPLES: Final = {"commits": ("commits.jsonl.gz", _COMMITS)}
+"""Name of an example: its file, and what is in it."""
 
 app = typer.Typer(
     name="headgate",
@@ -39,37 +57,13 @@ app.command("list")(control.list_jobs)
 for _command in (control.status, control.stop, control.cancel, control.rescale, control.query):
     app.command()(_command)
 
-Program = Annotated[
-    str, typer.Argument(metavar="JOB.PY", help="A script that executes a job, or defines build(env).")
-]
-Arguments = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="ARGS", help="The program's own; those that begin with a dash go behind --."),
-]
-Parallelism = Annotated[
-    int | None, typer.Option("--parallelism", "-p", min=1, help="Subtasks of operators that set none.")
-]
-Options = Annotated[
-    list[str] | None,
-    typer.Option("--define", "-D", metavar="KEY=VALUE", help="A setting; see `headgate options`."),
-]
-Brings = Annotated[
-    list[str] | None,
-    typer.Option("--with", metavar="PATH", help="A folder, archive or wheel that the program brings."),
-]
-Requirements = Annotated[
-    str | None,
-    typer.Option("--requirements", metavar="LOCKED", help="A requirements file of it, pinned with hashes."),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="For machines: one JSON object per line.")]
-
 
 @app.command()
 def run(
     program: Program,
     arguments: Arguments = None,
     parallelism: Parallelism = None,
-    define: Options = None,
+    define: Define = None,
     from_: Annotated[
         str | None,
         typer.Option("--from", metavar="CHECKPOINT", help="Begin from this snapshot, a path or URI."),
@@ -81,7 +75,7 @@ def run(
             "--ha", metavar="TYPE", help="filesystem or zookeeper: go on where this job's last driver died."
         ),
     ] = None,
-    as_json: AsJson = False,
+    as_json: Annotated[bool, typer.Option("--json", help="For machines: one JSON object per line.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show warnings and errors only.")] = False,
     allow: Annotated[
         bool,
@@ -99,15 +93,15 @@ def run(
         arguments or (),
         define or (),
         parallelism,
-        from_,
-        master,
-        as_json,
-        quiet,
-        allow,
-        ha,
         brings or (),
         requirements,
-        allow_second,
+        restore_from=from_,
+        master=master,
+        as_json=as_json,
+        quiet=quiet,
+        allow_non_restored=allow,
+        ha=ha,
+        allow_second=allow_second,
     )
     raise typer.Exit(run_request(request))
 
@@ -117,8 +111,8 @@ def plan(
     program: Program,
     arguments: Arguments = None,
     parallelism: Parallelism = None,
-    define: Options = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The plan as one JSON object.")] = False,
+    define: Define = None,
+    as_json: AsJson = False,
     brings: Brings = None,
     requirements: Requirements = None,
 ) -> None:
@@ -128,11 +122,11 @@ def plan(
         from headgate.api.jobs.plan_capture import capture
         from headgate.graph.explain import render
 
-        request = _looked_at(program, arguments, define, parallelism, brings, requirements)
-        facts = capture(program, request.arguments, assignments(request))
+        settings = _settings(define, parallelism, brings, requirements)
+        facts = capture(program, arguments or (), settings)
         return json.dumps(facts, indent=2) if as_json else render(facts)
 
-    tell(show, as_json)
+    print_outcome(show, as_json)
 
 
 @app.command()
@@ -140,31 +134,32 @@ def types(
     program: Program,
     arguments: Arguments = None,
     parallelism: Parallelism = None,
-    define: Options = None,
-    as_json: Annotated[bool, typer.Option("--json", help="For machines: one JSON object.")] = False,
+    define: Define = None,
+    as_json: AsJson = False,
     brings: Brings = None,
     requirements: Requirements = None,
 ) -> None:
     """Show the type and serializer of every stream and state; nothing is started."""
 
     def text() -> str:
-        from headgate.cli.types import show
+        from headgate.api.jobs.plan_capture import capture
+        from headgate.cli.types import render
 
-        settings = assignments(_looked_at(program, arguments, define, parallelism, brings, requirements))
-        return show(program, arguments or (), settings, as_json, sys.stdout.isatty())
+        facts = capture(program, arguments or (), _settings(define, parallelism, brings, requirements))
+        if as_json:
+            return json.dumps({"job": facts["job"], **facts["types"]}, indent=2)
+        return render(facts["job"], facts["types"], sys.stdout.isatty())
 
-    tell(text, as_json)
+    print_outcome(text, as_json)
 
 
 @app.command("check-upgrade")
 def check_upgrade(
-    snapshot: Annotated[
-        str, typer.Argument(metavar="SNAPSHOT", help="A checkpoint or savepoint, a path or URI.")
-    ],
+    snapshot: Snapshot,
     program: Program,
     arguments: Arguments = None,
     parallelism: Parallelism = None,
-    define: Options = None,
+    define: Define = None,
     allow: Annotated[
         bool,
         typer.Option("--allow-non-restored-state", help="What is only in the snapshot may be left behind."),
@@ -172,20 +167,23 @@ def check_upgrade(
     exact: Annotated[
         bool, typer.Option("--exact", help="End with code 4 when values would be converted.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="For machines: one JSON object.")] = False,
+    as_json: AsJson = False,
     brings: Brings = None,
     requirements: Requirements = None,
 ) -> None:
-    """Tell whether a changed program can go on from a snapshot; nothing is started."""
+    """Report whether a changed program can go on from a snapshot; nothing is started."""
 
-    def text() -> Told:
-        from headgate.cli.check_upgrade import UpgradeRequest, check
+    def text() -> Outcome:
+        from headgate.cli.check_upgrade import as_json as json_of
+        from headgate.cli.check_upgrade import exit_code, render
+        from headgate.offline.upgrade import check_upgrade
 
-        settings = assignments(_looked_at(program, arguments, define, parallelism, brings, requirements))
-        request = UpgradeRequest(snapshot, program, arguments or (), settings, allow, exact, as_json)
-        return Told(*check(request, sys.stdout.isatty()))
+        settings = _settings(define, parallelism, brings, requirements)
+        found = check_upgrade(snapshot, program, arguments or (), settings, allow_non_restored=allow)
+        shown = json_of(found) if as_json else render(found, sys.stdout.isatty())
+        return Outcome(shown, exit_code(found, exact))
 
-    tell(text, as_json, ending_of_look)
+    print_outcome(text, as_json, ending_of_look)
 
 
 @app.command()
@@ -203,8 +201,8 @@ def checkpoints(
         str | None,
         typer.Option("--job", metavar="NAME", help="Id or name of a job, where there are several."),
     ] = None,
-    define: Options = None,
-    as_json: Annotated[bool, typer.Option("--json", help="For machines: one JSON object.")] = False,
+    define: Define = None,
+    as_json: AsJson = False,
 ) -> None:
     """Show the checkpoints of a job, running or not, and where their time went."""
 
@@ -216,7 +214,7 @@ def checkpoints(
         width = shutil.get_terminal_size().columns if terminal else PLAIN_WIDTH
         return show(request, width, terminal)
 
-    tell(text, as_json)
+    print_outcome(text, as_json)
 
 
 @app.command()
@@ -225,11 +223,11 @@ def options(
         str | None, typer.Argument(metavar="KEY", help="An option, or the beginning of several.")
     ] = None,
 ) -> None:
-    """List the settings there are, or tell everything about one."""
-    tell(lambda: page(key, min(100, shutil.get_terminal_size().columns)))
+    """List the settings there are, or show everything about one."""
+    print_outcome(lambda: page(key, min(100, shutil.get_terminal_size().columns)))
 
 
-def _tell_version(asked: bool) -> None:
+def _show_version(asked: bool) -> None:
     if asked:
         version()
         raise typer.Exit
@@ -239,7 +237,7 @@ def _tell_version(asked: bool) -> None:
 def headgate(
     _: Annotated[
         bool,
-        typer.Option("--version", is_eager=True, callback=_tell_version, help="Tell the versions, and end."),
+        typer.Option("--version", is_eager=True, callback=_show_version, help="Show the versions, and end."),
     ] = False,
 ) -> None:
     """Exactly-once, stateful stream processing on Spark."""
@@ -247,7 +245,7 @@ def headgate(
 
 @app.command()
 def version() -> None:
-    """Tell the versions of Headgate, Python and Spark."""
+    """Show the versions of Headgate, Python and Spark."""
     print(f"headgate {importlib.metadata.version('headgate')}")
     print(f"python {platform.python_version()} ({sys.executable})")
     try:
@@ -256,23 +254,41 @@ def version() -> None:
         print("pyspark is not installed")
 
 
-app.command()(example.example)
+@app.command()
+def example(
+    name: Annotated[str, typer.Argument(metavar="NAME", help=f"One of: {', '.join(EXAMPLES)}.")],
+    folder: Annotated[Path, typer.Argument(metavar="[FOLDER]", help="Where it is put.")] = Path(),
+) -> None:
+    """Put a file of example data into a folder, the current one if none is named."""
+    print_outcome(lambda: _put_example(name, folder))
 
 
-def _looked_at(
-    program: str,
-    arguments: Sequence[str] | None,
+def _put_example(name: str, folder: Path) -> str:
+    if name not in EXAMPLES:
+        raise UsageError(f"there is no example {name!r}; expected one of: {', '.join(EXAMPLES)}")
+    file, what = EXAMPLES[name]
+    data = (resources.files("headgate.cli") / "examples" / file).read_bytes()
+    target = folder / file
+    if target.exists() and target.read_bytes() != data:
+        raise UsageError(f"{target} exists and is another file; remove it, or name another folder")
+    try:
+        target.write_bytes(data)
+    except OSError as error:
+        raise UsageError(
+            f"{target} cannot be written ({error.strerror}); name a folder that exists"
+        ) from None
+    return f"{target}: {what}"
+
+
+def _settings(
     define: Sequence[str] | None,
     parallelism: int | None,
     brings: Sequence[str] | None,
     requirements: str | None,
-) -> RunRequest:
-    """A program whose plan is asked for."""
-    return RunRequest(
-        program, arguments or (), define or (), parallelism, brings=brings or (), requirements=requirements
-    )
+) -> list[str]:
+    return assignments(RunRequest("", (), define or (), parallelism, brings or (), requirements))
 
 
 def main() -> None:
-    """What the installed command calls."""
+    """Run the installed command."""
     app()

@@ -31,25 +31,20 @@ _SIGNALS: Final = {signal.SIGTERM: ExitCode.TERMINATED, signal.SIGHUP: ExitCode.
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """What the user typed.
-
-    Attributes:
-        requirements: a locked requirements file whose wheels it brings, too.
-        allow_second: whether to begin beside a running job of its name, or one that writes to its output.
-    """
+    """What the user typed."""
 
     program: str
     arguments: Sequence[str] = ()
     options: Sequence[str] = ()
     parallelism: int | None = None
+    brings: Sequence[str] = ()
+    requirements: str | None = None  # a locked requirements file whose wheels the program brings, too
     restore_from: str | None = None
     master: str | None = None
     as_json: bool = False
     quiet: bool = False
     allow_non_restored: bool = False
     ha: str | None = None
-    brings: Sequence[str] = ()
-    requirements: str | None = None
     allow_second: bool = False
 
 
@@ -57,31 +52,26 @@ def assignments(request: RunRequest) -> list[str]:
     """All settings of the command line as ``key=value``; the named options win over ``-D``."""
     if request.as_json and request.quiet:
         raise UsageError("--json and --quiet exclude each other; give one of them")
-    found = list(request.options)
-    if request.parallelism is not None:
-        found.append(f"{o.PARALLELISM_DEFAULT.key}={request.parallelism}")
-    if request.master is not None:
-        found.append(f"{o.SPARK_MASTER.key}={request.master}")
-    if request.allow_non_restored:
-        found.append(f"{o.IGNORE_UNCLAIMED_STATE.key}=true")
-    if request.allow_second:
-        found.append(f"{o.ALLOW_SECOND.key}=true")
-    if request.ha is not None:
-        found.append(f"{o.HIGH_AVAILABILITY.key}={request.ha}")
-    if request.brings:
-        found.append(f"{USER_CODE_PATH.key}={';'.join(request.brings)}")
-    if request.requirements is not None:
-        found.append(f"{USER_CODE_REQUIREMENTS.key}={request.requirements}")
-    if request.as_json or request.quiet:
-        display = ProgressDisplay.JSON if request.as_json else ProgressDisplay.OFF
-        found.append(f"{o.PROGRESS.key}={display.value}")
+    display = ProgressDisplay.JSON if request.as_json else ProgressDisplay.OFF if request.quiet else None
+    named = {
+        o.PARALLELISM_DEFAULT.key: request.parallelism,
+        o.SPARK_MASTER.key: request.master,
+        o.IGNORE_UNCLAIMED_STATE.key: "true" if request.allow_non_restored else None,
+        o.ALLOW_SECOND.key: "true" if request.allow_second else None,
+        o.HIGH_AVAILABILITY.key: request.ha,
+        USER_CODE_PATH.key: ";".join(request.brings) or None,
+        USER_CODE_REQUIREMENTS.key: request.requirements,
+        o.PROGRESS.key: None if display is None else display.value,
+    }
+    given = [f"{key}={value}" for key, value in named.items() if value is not None]
+    found = [*request.options, *given]
     # Refused here, before the program has done anything.
     Config().with_command_line(found)
     return found
 
 
 def run(request: RunRequest) -> int:
-    """Run a program to its end; errors are told on the standard error."""
+    """Run a program to its end; errors are shown on the standard error."""
     with reserve_stdout() if request.as_json else nullcontext() as writer:
         ending = _run(request, writer)
         if ending.text:
@@ -103,14 +93,14 @@ def _run(request: RunRequest, writer: LineWriter | None) -> Ending:
 
 
 def _write_last_line(writer: LineWriter, error: BaseException) -> None:
-    """End the lines of a run that went wrong, unless its job has told so itself."""
+    """End the lines of a run that went wrong, unless its job has done so itself."""
     if writer.last_event in ("failed", "cancelled"):
         return
     line: Facts = {"time_ms": time.time_ns() // 1_000_000, "job": None}
     if isinstance(error, (KeyboardInterrupt, JobCancelledError)):
-        writer.write("cancelled", line)
+        writer.show("cancelled", line)
     else:
-        writer.write("failed", {**line, "error": error_facts(error)})
+        writer.show("failed", {**line, "error": error_facts(error)})
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""``headgate savepoint``: what is said and done about a snapshot while no job runs."""
+"""``headgate savepoint``: shows, compares, rewrites and deletes snapshots while no job runs."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from typing import Annotated
 
 import typer
 
-from headgate.cli.exit_codes import ending_of_look, ending_without_job
-from headgate.cli.savepoint_formats import SavepointFormat
-from headgate.cli.telling import tell
+from headgate.cli.command_parameters import Arguments, AsJson, DefineStorage, SavepointFormat, Snapshot
+from headgate.cli.exit_codes import ending_of_look, ending_without_job, print_outcome
 from headgate.common.errors import UsageError
 
 app = typer.Typer(
@@ -20,9 +19,6 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-Snapshot = Annotated[
-    str, typer.Argument(metavar="SNAPSHOT", help="A checkpoint or savepoint, a path or URI.")
-]
 Target = Annotated[
     str, typer.Argument(metavar="TARGET", help="A folder for the new savepoint; not there yet.")
 ]
@@ -30,17 +26,11 @@ Groups = Annotated[int, typer.Option("--max-parallelism", min=1, help="The new n
 Format = Annotated[
     SavepointFormat | None, typer.Option("--format", help="Parquet tables, or blobs; else as it was.")
 ]
-Define = Annotated[
-    list[str] | None,
-    typer.Option("--define", "-D", metavar="KEY=VALUE", help="A setting, such as s3.endpoint."),
-]
-Arguments = Annotated[list[str] | None, typer.Argument(metavar="ARGS", help="The program's own.")]
-Json = Annotated[bool, typer.Option("--json", help="For machines: one JSON object.")]
 
 
 @app.command("show")
-def show(snapshot: Snapshot, define: Define = None, as_json: Json = False) -> None:
-    """Tell what is in a checkpoint or savepoint."""
+def show(snapshot: Snapshot, define: DefineStorage = None, as_json: AsJson = False) -> None:
+    """Show what is in a checkpoint or savepoint."""
 
     def text() -> str:
         from headgate.cli.savepoint_page import render
@@ -49,17 +39,17 @@ def show(snapshot: Snapshot, define: Define = None, as_json: Json = False) -> No
         facts = describe_snapshot(snapshot, define or ())
         return json.dumps(facts, indent=2) if as_json else render(facts, sys.stdout.isatty())
 
-    tell(text, as_json, ending_of_look)
+    print_outcome(text, as_json, ending_of_look)
 
 
 @app.command("describe")
 def describe(
     snapshot: Snapshot,
     samples: Annotated[int, typer.Option("--keys", min=0, help="Keys shown of each state.")] = 10,
-    define: Define = None,
-    as_json: Json = False,
+    define: DefineStorage = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Tell what is in a checkpoint or savepoint, with the types of keys and some keys of each state."""
+    """Show what is in a checkpoint or savepoint, with the types of keys and some keys of each state."""
 
     def text() -> str:
         from headgate.cli.savepoint_page import described
@@ -68,7 +58,7 @@ def describe(
         facts = describe_with_keys(snapshot, define or (), samples)
         return json.dumps(facts, indent=2) if as_json else described(facts, sys.stdout.isatty())
 
-    tell(text, as_json, ending_of_look)
+    print_outcome(text, as_json, ending_of_look)
 
 
 @app.command("reslice")
@@ -80,9 +70,9 @@ def reslice_(
         str | None, typer.Argument(metavar="JOB.PY", help="The program, where only it can take values apart.")
     ] = None,
     arguments: Arguments = None,
-    define: Define = None,
+    define: DefineStorage = None,
     form: Format = None,
-    as_json: Json = False,
+    as_json: AsJson = False,
 ) -> None:
     """Rewrite a snapshot to another number of key groups; a program is seldom needed."""
 
@@ -91,12 +81,12 @@ def reslice_(
         from headgate.offline.migrating import reslice
 
         made = with_progress(
-            lambda told: reslice(
+            lambda progress: reslice(
                 snapshot,
                 target,
                 max_parallelism,
                 None if form is None else form.value,
-                told,
+                progress,
                 program=program,
                 arguments=arguments or (),
                 options=define or (),
@@ -104,7 +94,7 @@ def reslice_(
         )
         return rewritten(made, as_json)
 
-    tell(text, as_json, ending_without_job)
+    print_outcome(text, as_json, ending_without_job)
 
 
 @app.command("migrate")
@@ -127,9 +117,9 @@ def migrate_(
         bool | None,
         typer.Option("--spark/--no-spark", help="As a job of Spark; else from 1 GiB of keyed state on."),
     ] = None,
-    define: Define = None,
+    define: DefineStorage = None,
     form: Format = None,
-    as_json: Json = False,
+    as_json: AsJson = False,
 ) -> None:
     """Rewrite all values to the types that a program declares; keys may change, too."""
 
@@ -140,7 +130,7 @@ def migrate_(
 
         keys = new_keys(rekey or ())
         made = with_progress(
-            lambda told: migrate(
+            lambda progress: migrate(
                 snapshot,
                 target,
                 program,
@@ -150,14 +140,14 @@ def migrate_(
                 max_parallelism=max_parallelism,
                 form=None if form is None else form.value,
                 allow_non_restored=allow,
-                progress=told,
+                progress=progress,
                 inspector=INSPECTOR,
                 spark=spark,
             )
         )
         return rewritten(made, as_json)
 
-    tell(text, as_json, ending_without_job)
+    print_outcome(text, as_json, ending_without_job)
 
 
 @app.command("delete")
@@ -169,8 +159,8 @@ def delete_(
     arguments: Arguments = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     claimed: Annotated[bool, typer.Option("--claimed", help="Also one that a job has claimed.")] = False,
-    define: Define = None,
-    as_json: Json = False,
+    define: DefineStorage = None,
+    as_json: AsJson = False,
 ) -> None:
     """Delete a savepoint; with the program its output that was never published can go, too."""
 
@@ -178,20 +168,14 @@ def delete_(
         from headgate.cli.savepoint_page import deleted
         from headgate.offline.deleting import delete_savepoint
 
-        if not yes:
-            _ask(savepoint)
+        if not yes and not sys.stdin.isatty():
+            raise UsageError(f"nothing was deleted; give --yes to delete {savepoint}")
+        if not yes and not typer.confirm(f"Delete the savepoint {savepoint}?", err=True):
+            raise UsageError("nothing was deleted")
         made = delete_savepoint(savepoint, program, arguments or (), define or (), claimed=claimed)
         return json.dumps(made._asdict(), indent=2) if as_json else deleted(made)
 
-    tell(text, as_json, ending_without_job)
-
-
-def _ask(savepoint: str) -> None:
-    """A terminal is asked; a script has to say so."""
-    if not sys.stdin.isatty():
-        raise UsageError(f"nothing was deleted; say --yes to delete {savepoint}")
-    if not typer.confirm(f"Delete the savepoint {savepoint}?", err=True):
-        raise UsageError("nothing was deleted")
+    print_outcome(text, as_json, ending_without_job)
 
 
 @app.command("diff")
@@ -204,24 +188,23 @@ def diff_(
     samples: Annotated[
         int, typer.Option("--samples", min=0, help="Keys shown of each kind of change, for each state.")
     ] = 5,
-    define: Define = None,
-    as_json: Json = False,
+    define: DefineStorage = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Tell which keys of each state were changed, added and removed between two snapshots."""
+    """Report which keys of each state were changed, added and removed between two snapshots."""
 
     def text() -> str:
-        from headgate.cli.savepoint_diff_page import as_json as json_of
-        from headgate.cli.savepoint_diff_page import render
+        from headgate.cli.savepoint_page import differences, differences_json
         from headgate.stateprocessor.diff import compare
 
         found = compare(before, after, state, samples, define or ())
-        return json_of(found) if as_json else render(found)
+        return differences_json(found) if as_json else differences(found)
 
-    tell(text, as_json, ending_of_look)
+    print_outcome(text, as_json, ending_of_look)
 
 
 def new_keys(texts: Sequence[str]) -> dict[str, str]:
-    """What stands behind ``--rekey``.
+    """Uid -> function of the texts of ``--rekey``.
 
     Example:
         >>> new_keys(["count=without_region"])

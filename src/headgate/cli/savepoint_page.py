@@ -1,10 +1,12 @@
-"""What ``headgate savepoint`` shows: a snapshot's content, a new savepoint, and how far its making is."""
+"""What ``headgate savepoint`` shows: contents of snapshots, differences, new savepoints, progress."""
 
 from __future__ import annotations
 
 import datetime as dt
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from rich.console import Console
 from rich.markup import escape
@@ -17,6 +19,14 @@ from headgate.offline.rewriting import Progress as Told
 from headgate.offline.rewriting import Rewritten
 from headgate.offline.snapshot_pages import OperatorFacts, SnapshotFacts
 
+if TYPE_CHECKING:
+    from headgate.stateprocessor.diff import Sample, StateDifference
+
+V = TypeVar("V")
+
+_SIGNS: Final = {"changed": "~", "added": "+", "removed": "-"}
+_WIDEST: Final = 100
+
 
 def render(facts: SnapshotFacts, color: bool = False) -> str:
     """What `describe_snapshot` gave, as text."""
@@ -24,7 +34,7 @@ def render(facts: SnapshotFacts, color: bool = False) -> str:
     form = "" if facts["format"] is None else f" ({facts['format']})"
     what = f"{facts['kind']}{form} {facts['checkpoint']}"
     shown = [
-        f"{what} of job {facts['job_name']!r} ({facts['job']}), drawn {moment}",
+        f"{what} of job {facts['job_name']!r} ({facts['job']}), taken {moment}",
         f"{facts['max_parallelism']} key groups, {facts['size']:,} bytes of state: {facts['uri']}",
     ]
     shown += [f"made from {facts['origin']}"] if facts["origin"] else []
@@ -54,11 +64,8 @@ def _table(operators: Sequence[OperatorFacts]) -> Table:
     for operator in operators:
         rows = [(state["name"], state["type"], state["entries"]) for state in operator["states"]]
         rows += [(name, "list", count) for name, count in operator["lists"].items()]
-        rows += (
-            [("prepared output", "committables", operator["committables"])]
-            if operator["committables"]
-            else []
-        )
+        if operator["committables"]:
+            rows.append(("prepared output", "committables", operator["committables"]))
         subtasks = operator["parallelism"]
         head = (escape(operator["uid"]), "-" if subtasks is None else str(subtasks), f"{operator['size']:,}")
         for place, (name, type_, entries) in enumerate(rows or [("-", "-", None)]):
@@ -68,7 +75,7 @@ def _table(operators: Sequence[OperatorFacts]) -> Table:
 
 
 def rewritten(made: Rewritten, as_json: bool = False) -> str:
-    """What is said of a new savepoint."""
+    """The report on a new savepoint."""
     if as_json:
         return json.dumps(made._asdict(), indent=2)
     lines = [f"wrote and verified {made.uri}: {made.max_parallelism} key groups, {made.entries:,} entries"]
@@ -77,7 +84,7 @@ def rewritten(made: Rewritten, as_json: bool = False) -> str:
 
 
 def deleted(made: Deleted) -> str:
-    """What is said of a savepoint that is gone.
+    """The report on a deleted savepoint.
 
     Example:
         >>> print(deleted(Deleted("file:///sp/a", 3, [], {"out": 2}, [])))
@@ -105,3 +112,53 @@ def with_progress(work: Callable[[Told | None], Rewritten]) -> Rewritten:
         return work(
             lambda what, done, of: bar.update(task, description=what, completed=done, total=max(1, of))
         )
+
+
+def differences(found: Sequence[StateDifference]) -> str:
+    """All states as text.
+
+    Example:
+        >>> from headgate.stateprocessor.diff import Sample, StateDifference
+        >>> one = StateDifference("counts", "count", ("value[int]", "value[int]"), same=3, changed=1)
+        >>> one.samples.append(Sample("changed", "'ada'", 1, 2))
+        >>> print(differences([one]))
+        counts/count  value[int]: 1 changed, 0 added, 0 removed, 3 the same
+          ~ 'ada': 1 -> 2
+    """
+    if not found:
+        return "neither snapshot has keyed state"
+    lines = [line for one in found for line in _of_state(one)]
+    if not any(one.differs for one in found):
+        lines.append("the keyed state of both is the same")
+    return "\n".join(lines)
+
+
+def _of_state(one: StateDifference) -> list[str]:
+    before, after = one.types
+    types = (before or after or "") if before == after or None in one.types else f"{before} -> {after}"
+    head = f"{one.uid}/{one.state}  {types}: "
+    if one.unread is not None:
+        return [head + one.unread]
+    counts = f"{one.changed:,} changed, {one.added:,} added, {one.removed:,} removed, {one.same:,} the same"
+    return [head + counts, *map(_sample, one.samples)]
+
+
+def _sample(sample: Sample) -> str:
+    shown = {
+        "changed": f": {_text(sample.before)} -> {_text(sample.after)}",
+        "added": f": {_text(sample.after)}",
+        "removed": f": {_text(sample.before)}",
+    }
+    timer = sample.before is None and sample.after is None
+    return f"  {_SIGNS[sample.change]} {sample.key}{'' if timer else shown[sample.change]}"
+
+
+def _text(value: V) -> str:
+    text = json.dumps(value, default=str, ensure_ascii=False)
+    return text if len(text) <= _WIDEST else text[: _WIDEST - 3] + "..."
+
+
+def differences_json(found: Sequence[StateDifference]) -> str:
+    """All states for machines."""
+    facts = {"same": not any(one.differs for one in found), "states": [asdict(one) for one in found]}
+    return json.dumps(facts, default=str, indent=2)

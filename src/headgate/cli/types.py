@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Final, TypedDict
 
 from rich.markup import escape
 from rich.table import Table
 
-from headgate.api.jobs.plan_capture import capture
 from headgate.cli.terminal_tables import lines, table
 
 
 class KeysRow(TypedDict):
-    """The keys of an operator; `type` is None where the program does not tell it, and `why` says so."""
+    """The keys of an operator; `type` is None where the program does not declare it, for the reason `why`."""
 
     operator: str
     uid: str
@@ -38,7 +36,7 @@ class StreamRow(TypedDict):
 
 
 class StateRow(TypedDict):
-    """A state; `refused` tells why it has no serializer, `risk` what a change of its class may do."""
+    """A state; `refused` is why it has no serializer, `risk` what a change of its class may do."""
 
     operator: str
     uid: str
@@ -53,7 +51,7 @@ class StateRow(TypedDict):
 
 
 class TypesFacts(TypedDict):
-    """What a captured plan tells of types."""
+    """The types of a captured plan."""
 
     streams: list[StreamRow]
     states: list[StateRow]
@@ -76,16 +74,6 @@ _FOOT: Final = (
     "self-describing holds plain values; records that are not plain travel as pickle between workers, and no "
     "checkpoint stores them"
 )
-
-
-def show(
-    program: str, arguments: Sequence[str], options: Sequence[str], as_json: bool = False, color: bool = False
-) -> str:
-    """What the command prints; the job is planned in a process of its own and not started."""
-    facts = capture(program, arguments, options)
-    if as_json:
-        return json.dumps({"job": facts["job"], **facts["types"]}, indent=2)
-    return render(facts["job"], facts["types"], color)
 
 
 def render(job: str, types: TypesFacts, color: bool = False) -> str:

@@ -12,9 +12,11 @@ from typing import Annotated, Final, TypedDict
 import typer
 from rich.markup import escape
 
-from headgate.cli.telling import tell
+from headgate.cli.command_parameters import AsJson, Requirements
+from headgate.cli.exit_codes import print_outcome
 from headgate.cli.terminal_tables import lines, table
-from headgate.common.errors import ConfigError, InternalError, UsageError
+from headgate.common.errors import InternalError, UsageError
+from headgate.common.settings.config import assigned
 
 # In a process of its own: to see whether the framework has a part of a package, Python imports the package.
 _CHILD: Final = (
@@ -22,6 +24,7 @@ _CHILD: Final = (
     "from headgate.usercode.explaining import child_main; child_main()"
 )
 _ANSWER: Final = "headgate-usercode: "
+_EXAMPLE: Final = "-D classloader.native-modules=process"
 _COLORS: Final = {"user": "green", "dependency layer": "cyan", "framework": "yellow"}
 
 
@@ -70,36 +73,20 @@ def explain(
         list[str] | None,
         typer.Option("--with", metavar="PATH", help="A folder, archive or wheel that the job brings."),
     ] = None,
-    requirements: Annotated[
-        str | None,
-        typer.Option("--requirements", metavar="LOCKED", help="A requirements file, pinned with hashes."),
-    ] = None,
+    requirements: Requirements = None,
     define: Annotated[
         list[str] | None,
         typer.Option("--define", "-D", metavar="KEY=VALUE", help="A setting of how user code is loaded."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="For machines: one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Tell which copy of a module a name means in a job, from which file, and why; nothing is started."""
+    """Report which copy of a module a name means in a job, from which file, and why; nothing is started."""
 
     def text() -> str:
-        found = asked(program, modules, others or (), requirements, settings_of(define or ()))
+        found = asked(program, modules, others or (), requirements, assigned(define or (), _EXAMPLE))
         return json.dumps(found, indent=2) if as_json else render(found, sys.stdout.isatty())
 
-    tell(text, as_json)
-
-
-def settings_of(define: Sequence[str]) -> dict[str, str]:
-    """The texts behind `-D`; of two for one key the last wins."""
-    settings = {}
-    for assignment in define:
-        key, equals, value = assignment.partition("=")
-        if not equals:
-            raise ConfigError(
-                f"-D got {assignment!r}; expected key=value, such as -D classloader.native-modules=process"
-            )
-        settings[key.strip()] = value
-    return settings
+    print_outcome(text, as_json)
 
 
 def asked(
@@ -109,7 +96,7 @@ def asked(
     requirements: str | None,
     settings: Mapping[str, str],
 ) -> ExplainedFacts:
-    """The explanation, from a process of its own."""
+    """The explanation, made in a process of its own."""
     request = {
         "program": program,
         "modules": list(modules),
@@ -127,11 +114,11 @@ def asked(
     )
     lines = [line for line in ended.stdout.splitlines() if line.startswith(_ANSWER)]
     if not lines:
-        raise InternalError(f"no explanation came, and the process said: {ended.stderr.strip()[-2_000:]}")
-    said = json.loads(lines[-1].removeprefix(_ANSWER))
-    if "refused" in said:
-        raise UsageError(said["refused"])
-    found: ExplainedFacts = said["explanation"]
+        raise InternalError(f"no explanation came, and the process printed: {ended.stderr.strip()[-2_000:]}")
+    answer = json.loads(lines[-1].removeprefix(_ANSWER))
+    if "refused" in answer:
+        raise UsageError(answer["refused"])
+    found: ExplainedFacts = answer["explanation"]
     return found
 
 
@@ -140,18 +127,15 @@ def render(found: ExplainedFacts, color: bool = False) -> str:
     native = any(row["native"] for row in found["modules"])
     made = table(["module", "copy", "file", "why", *(["compiled parts run"] if native else [])])
     for row in found["modules"]:
-        made.add_row(*_row(row), *([escape(_native(row["native"]))] if native else []))
+        copy = f"[{_COLORS[row['copy']]}]{row['copy']}[/]"
+        cells = [escape(row["module"]), copy, escape(row["file"] or "-"), escape(row["reason"])]
+        made.add_row(*cells, *([escape(_native(row["native"]))] if native else []))
     notes = [f"warning: {warning}" for warning in found["warnings"]]
     if found["isolated"]:
         notes.insert(0, f"the program is isolated: {found['isolated']}")
     if found["own_processes"]:
         notes.insert(0, "the job needs worker processes of its own")
     return "\n".join([*lines(made, color), *([""] if notes else []), *notes])
-
-
-def _row(row: ModuleFacts) -> list[str]:
-    copy = f"[{_COLORS[row['copy']]}]{row['copy']}[/]"
-    return [escape(row["module"]), copy, escape(row["file"] or "-"), escape(row["reason"])]
 
 
 def _native(placed: Sequence[PackageFacts]) -> str:

@@ -23,8 +23,7 @@ class FormatConfig:
     checksum: str = "crc32"  # of sections and frames
 
 
-CURRENT: Final = FormatConfig()
-"""What this version writes."""
+CURRENT: Final = FormatConfig()  # what this version writes
 
 
 def fingerprint(config: FormatConfig = CURRENT) -> str:

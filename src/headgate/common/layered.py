@@ -87,7 +87,10 @@ class LayeredTable(Generic[K, V]):
             return (), next(self._tickets)
         self._deltas = [delta for delta in self._deltas if delta]
         if len(self._deltas) > LAYERS_MAX:
-            self._join_deltas()
+            joined: dict[K, V] = {}
+            for delta in self._deltas:  # left as they are: snapshots read them
+                joined |= delta
+            self._deltas = [joined]
         layers = (self._base, *self._deltas)
         self._deltas.append({})
         ticket = next(self._tickets)
@@ -130,12 +133,6 @@ class LayeredTable(Generic[K, V]):
         self.entries, self._view = entries, view
         if self.on_change is not None:
             self.on_change(entries)
-
-    def _join_deltas(self) -> None:
-        joined: dict[K, V] = {}
-        for delta in self._deltas:  # left as they are: snapshots read them
-            joined |= delta
-        self._deltas = [joined]
 
 
 class _View(MutableMapping[K, V]):

@@ -46,13 +46,13 @@ class Disk(Protocol):
     """
 
     def create(self, name: str, parts: Iterable[bytes | memoryview]) -> None:
-        """Write a whole file durably, replacing an older one only when the new one is complete.
+        """Write a file durably, replacing an older one only when the new one is complete.
 
         The parts are asked for once and in order, so they need not be in memory together.
         """
 
     def create_if_absent(self, name: str, data: bytes) -> bool:
-        """Write a whole small file durably unless the name exists; False when it does."""
+        """Write a small file durably unless the name exists; False when it does."""
 
     def read(self, name: str) -> bytes:
         """All bytes of a file; FileNotFoundError when there is none."""

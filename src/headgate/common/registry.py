@@ -11,7 +11,7 @@ import difflib
 import importlib
 from collections.abc import Mapping
 from enum import StrEnum
-from importlib.metadata import EntryPoints, entry_points
+from importlib.metadata import entry_points
 from typing import Any, Final
 
 from headgate.common.errors import InternalError, UsageError
@@ -92,15 +92,11 @@ def load(kind: Kind, name: str) -> Any:
 
 def names(kind: Kind) -> list[str]:
     """Sorted names of all there are, built in or added by other distributions."""
-    return sorted({*BUILT_IN[kind], *(point.name for point in _entry_points(kind))})
-
-
-def _entry_points(kind: Kind) -> EntryPoints:
-    return entry_points(group=kind.group)
+    return sorted({*BUILT_IN[kind], *(point.name for point in entry_points(group=kind.group))})
 
 
 def _from_entry_points(kind: Kind, name: str) -> str:
-    targets = sorted({point.value for point in _entry_points(kind) if point.name == name})
+    targets = sorted({point.value for point in entry_points(group=kind.group) if point.name == name})
     if len(targets) > 1:
         raise UsageError(
             f"{kind.value} {name!r} is claimed by {' and '.join(targets)}; "

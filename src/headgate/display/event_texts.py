@@ -6,8 +6,7 @@ from typing import Final, Protocol, TypedDict
 
 from headgate.display.progress_status import ErrorFacts, JobStatus, error_line
 
-END_EVENTS: Final = frozenset({"finished", "failed", "cancelled"})
-"""A job's last event is one of these."""
+END_EVENTS: Final = frozenset({"finished", "failed", "cancelled"})  # a job's last event is one of these
 
 
 class Facts(TypedDict, total=False):
@@ -68,7 +67,8 @@ def sentence(event: str, facts: Facts) -> str | None:
             return f"goes on with {facts['slots']} worker{'s' if facts['slots'] != 1 else ''}"
         case "restarting":
             wait = facts["restart_in_ms"] / 1000
-            return f"attempt {facts['attempt']} failed, restarting in {wait:.1f} s: {_error_line(facts)}"
+            why = "" if facts["error"] is None else error_line(facts["error"])
+            return f"attempt {facts['attempt']} failed, restarting in {wait:.1f} s: {why}"
         case "same-failure":
             return facts["text"]
         case "note":
@@ -106,10 +106,6 @@ def phrases(status: JobStatus, now_ms: int, width: int | None = None) -> list[st
     if "age" in kept:
         kept["checkpoint"] += f" {kept.pop('age')}"
     return list(kept.values())
-
-
-def _error_line(facts: Facts) -> str:
-    return "" if facts["error"] is None else error_line(facts["error"])
 
 
 def _totals_text(facts: Facts) -> str:

@@ -14,8 +14,7 @@ from typing import Final, Protocol, TextIO
 from headgate.common.files.durable import clock
 from headgate.common.refusals.cells import running_shell
 
-CELL_LINES: Final = 20
-"""How many lines a cell of a notebook shows: the last ones."""
+CELL_LINES: Final = 20  # how many lines a cell of a notebook shows: the last ones
 CELL_EVERY_S: Final = 0.5
 
 
@@ -31,10 +30,10 @@ class PrintedLines(Protocol):
     """Shows lines; called by one thread."""
 
     def show(self, lines: list[str], left_out: int) -> None:
-        """Lines came, each behind its place, and so many before them were left out."""
+        """Show lines, each after its place; so many before them were left out."""
 
     def close(self) -> None:
-        """None comes any more."""
+        """Show what is left: no more lines come."""
 
 
 class CellOutput(Protocol):
@@ -84,18 +83,33 @@ class TerminalLines:
             stream.write("".join(f"{line}\n" for line in lines))
             stream.flush()
         except (OSError, ValueError):
-            return  # the terminal is gone; that is no reason for a job to fail
+            return  # without its terminal a job goes on
 
     def close(self) -> None:
         """See :class:`PrintedLines`."""
 
 
-class CellLines:
-    """Keeps one output of a cell current: the last lines, and how many there were."""
+class Cell:
+    """One output of a notebook's cell, which is replaced by each later one."""
 
     def __init__(self, display: ShowsInCell) -> None:
         self._display = display
-        self._handle: CellOutput | None = None
+        self._output: CellOutput | None = None
+
+    def show(self, text: str) -> None:
+        """Show a text in place of the last one."""
+        data = {"text/plain": text, "text/html": f"<pre>{escape(text)}</pre>"}
+        if self._output is None:
+            self._output = self._display(data, raw=True, display_id=True)
+        else:
+            self._output.update(data, raw=True)
+
+
+class CellLines:
+    """Keeps one output of a cell current: the last lines, and their number."""
+
+    def __init__(self, display: ShowsInCell) -> None:
+        self._cell = Cell(display)
         self._last: deque[str] = deque(maxlen=CELL_LINES)
         self._count, self._shown, self._shown_at = 0, 0, 0.0
 
@@ -104,28 +118,19 @@ class CellLines:
         self._last.extend(lines)
         self._count += len(lines) + left_out
         if clock.monotonic() - self._shown_at >= CELL_EVERY_S:
-            self._draw()
+            self._update()
 
     def close(self) -> None:
         """See :class:`PrintedLines`."""
         if self._shown != self._count:
-            self._draw()
+            self._update()
 
-    def _draw(self) -> None:
+    def _update(self) -> None:
         self._shown, self._shown_at = self._count, clock.monotonic()
-        data = self.forms()
-        if self._handle is None:
-            self._handle = self._display(data, raw=True, display_id=True)
-        else:
-            self._handle.update(data, raw=True)
-
-    def forms(self) -> dict[str, str]:
-        """The output as it is now, by type."""
         lines = [line[:500] for line in self._last]
         if self._count > len(lines):
             lines.insert(0, f"{self._count:,} lines printed; the last {len(lines)}:")
-        text = "\n".join(lines)
-        return {"text/plain": text, "text/html": f"<pre>{escape(text)}</pre>"}
+        self._cell.show("\n".join(lines))
 
 
 def _terminal() -> TextIO | None:

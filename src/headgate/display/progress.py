@@ -1,6 +1,6 @@
-"""Shows a running job to whoever started it: chooses the display, and tells it what happens.
+"""Shows a running job to the user who started it: chooses the display, and sends it events.
 
-A display never disturbs the job: one that can no longer write falls silent.
+A display never disturbs the job: one that can no longer write is dropped.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from headgate.api.jobs.executor_contract import RepeatingFailure
 from headgate.common.errors import HeadgateError
 from headgate.common.ports import Clock
 from headgate.common.process.system import SystemClock
+from headgate.common.refusals.cells import with_cell_names
 from headgate.common.settings import options as o
 from headgate.common.settings.config import Config
 from headgate.common.settings.options import ProgressDisplay
-from headgate.display.event_texts import Display, Facts, phrases, sentence
-from headgate.display.printed import notebook_display
+from headgate.display.event_texts import END_EVENTS, Display, Facts, phrases, sentence
+from headgate.display.printed import Cell, ShowsInCell, notebook_display
 from headgate.display.progress_status import JobStatus, error_facts
 from headgate.graph.logical import SourceNode
 from headgate.graph.physical import PhysicalPlan
@@ -29,8 +30,8 @@ from headgate.runtime.protocol.messages import Counters
 PROGRESS_EVERY_MS: Final = 900
 """Least time between two ``progress`` events: a little below the second between two heartbeats."""
 
-PLAIN_EVERY_MS: Final = 5_000
-"""Least time between two lines of progress where there is no terminal."""
+PLAIN_EVERY_MS: Final = 5_000  # least time between two lines of progress where there is no terminal
+LASTING_MAX: Final = 8  # how many lines about restarts and the like are kept: the last ones
 
 _LOG: Final = logging.getLogger("headgate.job")
 
@@ -45,18 +46,18 @@ class Narrator(JobListener):
 
     def gang_submitted(self, gang: int, slots: int) -> None:
         """See :class:`JobListener`."""
-        self._tell("submitted", gang=gang, slots=slots)
+        self._show("submitted", gang=gang, slots=slots)
 
     def deploying(self, attempt: int, checkpoint: int | None) -> None:
         """See :class:`JobListener`."""
         self.status.deploying(attempt)
-        self._tell("deploying", attempt=attempt, checkpoint=checkpoint)
+        self._show("deploying", attempt=attempt, checkpoint=checkpoint)
 
     def running(self, attempt: int) -> None:
         """See :class:`JobListener`."""
         self._progress_at_ms = self._clock.monotonic_ms()
         self.status.running(self._progress_at_ms)
-        self._tell("running", attempt=attempt)
+        self._show("running", attempt=attempt)
 
     def progress(self, counters: Sequence[Counters]) -> None:
         """See :class:`JobListener`."""
@@ -69,21 +70,21 @@ class Narrator(JobListener):
             facts = self._totals()
             facts["records_in_attempt"] = None if self.status.records is None else self.status.records_attempt
             facts["records_per_second"] = None if rate is None else round(rate, 1)
-            self._tell("progress", **facts)
+            self._show("progress", **facts)
 
     def checkpoint_completed(self, checkpoint: int, took_ms: int) -> None:
         """See :class:`JobListener`."""
         self.status.checkpoint_completed(checkpoint, took_ms, self._clock.monotonic_ms())
-        self._tell("checkpoint", checkpoint=checkpoint, took_ms=took_ms, checkpoints=self.status.checkpoints)
+        self._show("checkpoint", checkpoint=checkpoint, took_ms=took_ms, checkpoints=self.status.checkpoints)
 
     def savepoint_completed(self, checkpoint: int, uri: str, took_ms: int) -> None:
         """See :class:`JobListener`."""
-        self._tell("savepoint", checkpoint=checkpoint, uri=uri, took_ms=took_ms)
+        self._show("savepoint", checkpoint=checkpoint, uri=uri, took_ms=took_ms)
 
     def rescaled(self, plan: PhysicalPlan) -> None:
         """See :class:`JobListener`."""
         self.status.rescaled(_sources(plan))
-        self._tell("rescaled", slots=plan.slots)
+        self._show("rescaled", slots=plan.slots)
 
     def failed(self, attempt: int, error: HeadgateError, restart_in_ms: int | None) -> None:
         """See :class:`JobListener`."""
@@ -98,17 +99,12 @@ class Narrator(JobListener):
         self._restarting(attempt, error, 0)
 
     def _restarting(self, attempt: int, error: HeadgateError, restart_in_ms: int) -> None:
-        self._tell(
-            "restarting",
-            attempt=attempt,
-            restart_in_ms=restart_in_ms,
-            restarts=self.status.restarts,
-            error=error_facts(error),
-        )
+        restarts, facts = self.status.restarts, error_facts(error)
+        self._show("restarting", attempt=attempt, restart_in_ms=restart_in_ms, restarts=restarts, error=facts)
 
     def repeats(self, failure: RepeatingFailure) -> None:
         """See :class:`JobListener`."""
-        self._tell(
+        self._show(
             "same-failure",
             operator=failure.operator,
             kind=failure.kind,
@@ -120,7 +116,7 @@ class Narrator(JobListener):
 
     def note(self, text: str) -> None:
         """See :class:`JobListener`."""
-        self._tell("note", text=text)
+        self._show("note", text=text)
 
     def ended(self, state: str) -> None:
         """See :class:`JobListener`."""
@@ -129,7 +125,7 @@ class Narrator(JobListener):
         facts["duration_ms"] = self.status.duration_ms(self._clock.monotonic_ms())
         if state == "failed":
             facts["error"] = None if self.status.error is None else error_facts(self.status.error)
-        self._tell(state, **facts)
+        self._show(state, **facts)
 
     def _totals(self) -> Facts:
         status = self.status
@@ -142,13 +138,13 @@ class Narrator(JobListener):
             "longest_step_ms": round(status.longest_step_ms, 1),
         }
 
-    def _tell(self, event: str, **facts: Unpack[Facts]) -> None:
+    def _show(self, event: str, **facts: Unpack[Facts]) -> None:
         if self._display is None:
             return
         try:
             self._display.show(event, {"time_ms": self._clock.now_ms(), "job": self.status.name, **facts})
         except (OSError, ValueError) as error:
-            # The terminal or pipe is gone; that is no reason for a job to fail.
+            # The terminal or pipe was closed; that is no reason for a job to fail.
             self._display = None
             _LOG.warning("job %s is no longer shown: %s", self.status.name, error)
 
@@ -188,44 +184,55 @@ class PlainDisplay:
             sys.stderr.flush()
 
 
+class CellDisplay:
+    """Shows a job in the cell of a notebook: one output kept current, at last with the job's end."""
+
+    def __init__(self, status: JobStatus, clock: Clock, display: ShowsInCell) -> None:
+        self._status, self._clock, self._cell = status, clock, Cell(display)
+        self._lasting: list[str] = []
+
+    def show(self, event: str, facts: Facts) -> None:
+        """See :class:`headgate.display.event_texts.Display`."""
+        if event in ("restarting", "same-failure", "note") or event in END_EVENTS:
+            self._lasting = [*self._lasting, sentence(event, facts) or event][-LASTING_MAX:]
+        lines = list(self._lasting)
+        if event not in END_EVENTS:
+            lines.append("  ".join(phrases(self._status, self._clock.monotonic_ms())))
+        self._cell.show(with_cell_names("\n".join(f"{self._status.name}: {line}" for line in lines)))
+
+
 def listener_for(
     config: Config, job_name: str, plan: PhysicalPlan | None = None, clock: Clock | None = None
 ) -> JobListener:
-    """The listener that shows a job as ``headgate.progress`` says.
+    """The listener that shows a job as ``headgate.progress`` asks.
 
-    Without `plan`, which tells which vertices read records, no record counts are shown.
+    Without `plan`, which shows which vertices read records, there are no record counts.
     """
     clock = clock or SystemClock()
     sources = None if plan is None else _sources(plan)
     status = JobStatus(job_name, sources, clock.monotonic_ms())
-    return Narrator(status, _display(_resolve(config.get(o.PROGRESS)), status, clock), clock)
+    return Narrator(status, _display(config.get(o.PROGRESS), status, clock), clock)
 
 
 def _sources(plan: PhysicalPlan) -> frozenset[int]:
     return frozenset(vertex.id for vertex in plan.vertices if isinstance(vertex.chain[0], SourceNode))
 
 
-def _resolve(chosen: ProgressDisplay) -> ProgressDisplay:
-    if chosen is not ProgressDisplay.AUTO:
-        return chosen
-    terminal = sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-    return ProgressDisplay.LIVE if terminal else ProgressDisplay.PLAIN
-
-
 def _display(chosen: ProgressDisplay, status: JobStatus, clock: Clock) -> Display:
-    # Imported where chosen: a job in a script without a terminal needs no drawing library.
+    if chosen is ProgressDisplay.AUTO:
+        terminal = sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        chosen = ProgressDisplay.LIVE if terminal else ProgressDisplay.PLAIN
+    # Imported where chosen: a job in a script without a terminal needs no `rich`.
     if chosen is ProgressDisplay.LIVE:
         from headgate.display.progress_live import LiveDisplay
 
         return LiveDisplay(status, clock)
     if chosen is ProgressDisplay.JSON:
-        from headgate.display.progress_json import JsonDisplay, line_writer
+        from headgate.display.progress_json import line_writer
 
-        return JsonDisplay(line_writer())
+        return line_writer()
     if chosen is ProgressDisplay.OFF:
         return WarningsDisplay()
     if (display := notebook_display()) is not None:
-        from headgate.display.progress_cell import CellDisplay
-
         return CellDisplay(status, clock, display)
     return PlainDisplay(status, clock)

@@ -22,38 +22,23 @@ _LOG: Final = logging.getLogger("headgate.job")
 
 
 class LineWriter:
-    """Writes objects as lines, each whole and at once.
-
-    Attributes:
-        last_event: the ``event`` of the last line; None before the first.
-    """
+    """Shows each event as a line, at once; `last_event` is that of the last line, None before the first."""
 
     def __init__(self, stream: TextIO) -> None:
-        self._stream, self._unread = stream, False
+        self._stream, self._dropped = stream, False
         self.last_event: str | None = None
 
-    def write(self, event: str, facts: Facts) -> None:
-        """Write one line; when nobody reads any more, this and all later ones go nowhere."""
+    def show(self, event: str, facts: Facts) -> None:
+        """Write one line; once the reader has closed the stream, this and all later ones are dropped."""
         self.last_event = event
-        if self._unread:
+        if self._dropped:
             return
         try:
             self._stream.write(json.dumps({"event": event, **facts}) + "\n")
             self._stream.flush()
         except (OSError, ValueError) as error:
-            self._unread = True
+            self._dropped = True
             _LOG.warning("nobody reads the JSON lines any more (%s); the job goes on without them", error)
-
-
-class JsonDisplay:
-    """Shows every event as a line; see :class:`headgate.display.event_texts.Display`."""
-
-    def __init__(self, writer: LineWriter) -> None:
-        self._writer = writer
-
-    def show(self, event: str, facts: Facts) -> None:
-        """Write the event."""
-        self._writer.write(event, facts)
 
 
 _reserved: LineWriter | None = None
@@ -66,7 +51,7 @@ def line_writer() -> LineWriter:
 
 @contextmanager
 def reserve_stdout() -> Iterator[LineWriter]:
-    """Keep the standard output for JSON lines; what anybody else prints there goes to the standard error.
+    """Keep the standard output for JSON lines; what other code prints there goes to the standard error.
 
     Where the two are files of the process, they are exchanged below Python, so that processes started
     meanwhile do not write between the lines either.
@@ -102,7 +87,7 @@ def _own_stream(stdout: TextIO, exchange: bool) -> Iterator[TextIO]:
     try:
         yield stream
     finally:
-        with suppress(OSError):  # what was still buffered for a reader that is gone
+        with suppress(OSError):  # what was still buffered for a reader that has exited
             stream.close()
         with suppress(OSError):
             stdout.flush()

@@ -21,10 +21,8 @@ from headgate.display.event_texts import END_EVENTS, Facts, phrases, sentence
 from headgate.display.progress_status import JobStatus
 
 REFRESH_PER_SECOND: Final = 2
-NAME_LENGTH_MIN: Final = 8
-"""Of a long name of a job so much stays on a narrow terminal."""
-LINE_LENGTH_MIN: Final = 60
-"""So much of the rest is shown rather than a whole long name."""
+NAME_LENGTH_MIN: Final = 8  # how much of a long job name stays on a narrow terminal
+LINE_LENGTH_MIN: Final = 60  # how much of the rest is shown rather than a complete long name
 
 _STYLES: Final = {
     "running": "green",
@@ -47,7 +45,7 @@ class LiveDisplay:
         self._status, self._clock = status, clock
         self._console = console or Console(stderr=True, highlight=False)
         self._live: Live | None = None
-        self._take_back: Callable[[], None] | None = None
+        self._forget_at_exit: Callable[[], None] | None = None
         self._above: dict[str, AboveTheLine] = {}
 
     def show(self, event: str, facts: Facts) -> None:
@@ -61,7 +59,7 @@ class LiveDisplay:
 
     def line(self) -> Text:
         """The line as it is now."""
-        # Beside the name, of which something is shown in any case.
+        # Next to the name, of which something is shown in any case.
         width, name = self._console.width, self._status.name
         room = max(width - cell_len(name) - 2, min(width - NAME_LENGTH_MIN - 2, LINE_LENGTH_MIN))
         state, *rest = phrases(self._status, self._clock.monotonic_ms(), room)
@@ -87,16 +85,16 @@ class LiveDisplay:
             redirect_stderr=False,
         )
         self._live.start()
-        # Output of the program is drawn on the standard error only if it would show on a terminal
-        # anyway: a redirected stream stays the program's own.
+        # Output of the program goes to the standard error only if it would show on a terminal anyway: a
+        # redirected stream stays the program's own.
         for name in ("stdout", "stderr"):
             stream = getattr(sys, name)
-            drawn = stream is None or isinstance(stream, AboveTheLine)
-            if not drawn and self._console.is_terminal and stream.isatty():
+            shown = stream is None or isinstance(stream, AboveTheLine)
+            if not shown and self._console.is_terminal and stream.isatty():
                 self._above[name] = AboveTheLine(stream, self._console)
                 setattr(sys, name, self._above[name])
         # A program that ends without the job's end must not leave a terminal without its cursor.
-        self._take_back = at_exit(self._end)
+        self._forget_at_exit = at_exit(self._end)
 
     def _end(self) -> None:
         for name, stream in self._above.items():
@@ -107,8 +105,8 @@ class LiveDisplay:
         live, self._live = self._live, None
         if live is not None:
             live.stop()
-        if self._take_back is not None:
-            self._take_back()
+        if self._forget_at_exit is not None:
+            self._forget_at_exit()
 
     def _lasting(self, event: str, facts: Facts) -> None:
         text = Text()
@@ -118,7 +116,7 @@ class LiveDisplay:
 
 
 class AboveTheLine(io.TextIOBase):
-    """A stream of the terminal while a line is kept current on it: whole lines appear above that line.
+    """A stream of the terminal while a line is kept current on it: complete lines appear above that line.
 
     A line that is longer than the terminal is wide is left to the terminal to wrap, so that it can be
     copied as what it is.

@@ -1,6 +1,6 @@
 """The numbers that describe a running job to a person: rate, totals, the age of the last checkpoint.
 
-Written by the job master's thread, read by a display's: every field is one value that is replaced whole.
+Written by the job master's thread, read by a display's: every field is one value that is replaced as a whole.
 It shows nothing and reads no clock.
 """
 
@@ -13,8 +13,7 @@ from typing import Final, TypedDict
 from headgate.common.errors import HeadgateError, UserFunctionError
 from headgate.runtime.protocol.messages import Counters
 
-RATE_WINDOW_MS: Final = 5_000
-"""Records per second are counted over this time."""
+RATE_WINDOW_MS: Final = 5_000  # records per second are counted over this time
 
 _SAMPLE_GAP_MS: Final = 200
 _SHOWN_LENGTH: Final = 2_000
@@ -23,26 +22,17 @@ _SHOWN_LENGTH: Final = 2_000
 class JobStatus:
     """One job as far as it is known now; times are the monotonic clock's.
 
-    Args:
-        sources: numbers of the vertices that begin with a source; None when nobody told, then there
-            are no record counts.
-
-    Attributes:
-        state: "starting", "deploying", "running", "restarting", "failing", "finished", "failed" or
-            "cancelled".
-        attempt: the present deployment, 0 before the first.
-        records_attempt: records that the sources read in this attempt.
-        skipped_attempt: bad records that they skipped in this attempt.
-        longest_step_ms: the longest time for which a worker's loop was held up by one step, in all
-            attempts; work of blocking functions does not hold it up.
-        error: the last failure.
+    `sources` are the numbers of the vertices that begin with a source; where it is None there are no record
+    counts.
     """
 
     def __init__(self, name: str, sources: Collection[int] | None, now_ms: int) -> None:
-        self.name, self.state, self.attempt = name, "starting", 0
+        self.name, self.attempt = name, 0  # 0 before the first deployment
+        # Also "deploying", "running", "restarting", "failing", "finished", "failed" or "cancelled".
+        self.state = "starting"
         self.restarts = self.checkpoints = 0
-        self.records_attempt = self.skipped_attempt = 0
-        self.longest_step_ms = 0.0
+        self.records_attempt = self.skipped_attempt = 0  # what the sources read and skipped in this attempt
+        self.longest_step_ms = 0.0  # for which one step held up a worker's loop, in all attempts
         self.checkpoint: int | None = None
         self.checkpoint_at_ms = self.checkpoint_took_ms = 0
         self.error: HeadgateError | None = None
@@ -66,11 +56,9 @@ class JobStatus:
         return now_ms - self._began_ms
 
     def rate(self, now_ms: int) -> float | None:
-        """Records per second that the sources read lately; None when nothing was heard lately."""
+        """Records per second that the sources read lately; None without a recent report."""
         rate = self._rate
         return None if rate is None or now_ms - rate[0] > RATE_WINDOW_MS else rate[1]
-
-    # -- what happens
 
     def deploying(self, attempt: int) -> None:
         """An attempt begins; its counts begin at zero."""
@@ -116,7 +104,7 @@ class JobStatus:
         self.checkpoints += 1
 
     def failed(self, error: HeadgateError, another: bool) -> None:
-        """The attempt failed; `another` says whether one follows."""
+        """The attempt failed; `another` is whether one follows."""
         self.error, self.state = error, "restarting" if another else "failing"
         self._rate = None
 

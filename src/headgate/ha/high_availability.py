@@ -1,4 +1,4 @@
-"""A driver that may die: finds its job by name, waits until it leads, and goes on where the job was.
+"""A driver that may die: it finds its job by name, waits until it leads, and goes on where the job was.
 
 A job's id is made of its name and of how often it was brought to its end before. So a driver that is
 started again has the id, and thereby the checkpoints, of the one that died; and a job that is run once
@@ -39,10 +39,9 @@ LEADERS: Final = ".headgate-leaders"
 """Folder of elections below the checkpoint storage; no job's id begins with a dot."""
 
 END_PAUSES_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0)
-"""How long to wait before the end of a job is recorded once more; a lost right ends it sooner."""
+"""Pauses between attempts to record the end of a job; lost leadership ends them sooner."""
 
-BEGIN_PAUSE_S: Final = 1.0
-"""How long to wait before a leader tries once more to begin its job."""
+BEGIN_PAUSE_S: Final = 1.0  # how long to wait before a leader tries once more to begin its job
 
 T = TypeVar("T")
 
@@ -61,9 +60,8 @@ class LedJob:
 class HighAvailability:
     """This driver's part in the high availability of one job; see :func:`open_leadership`.
 
-    Args:
-        forgets: whether a store is of no use to anybody when its job has ended; one beside the checkpoints
-            stays, because it says which of them are complete.
+    `forgets` is whether the store is of no use when its job has ended; one on the checkpoints' disk stays,
+    because it records which of them are complete.
     """
 
     def __init__(
@@ -79,18 +77,18 @@ class HighAvailability:
         self._name, self._cluster, self._standby = name, cluster, standby
         self._leadership, self._stores, self._close = leadership, stores, close
         self._forgets = forgets
+        # `require` is to be called before every commit of a sink, too.
+        self.require = leadership.require
+        self.on_lost, self.on_doubt = leadership.on_lost, leadership.on_doubt
         self._store: LedStore | None = None
 
     def wait(
         self, waiting: Callable[[str], None], given_up: Callable[[], bool] | None = None
     ) -> LedJob | None:
-        """Block until this driver leads.
+        """Block until this driver leads; None when the former leader has brought the job to its end.
 
         `waiting` is called, in words, whenever who is waited for changes; `given_up` is asked again and
-        again.
-
-        Returns:
-            the job; None when the driver that led has brought it to its end meanwhile.
+        again. Raises FencedError where another driver leads and this one does not stand by, or was given up.
         """
         won = self._leadership.wait(waiting, standby=self._standby, given_up=given_up)
         if won is None:
@@ -99,26 +97,15 @@ class HighAvailability:
         self._store = LedStore(self._stores(job), self._leadership)
         return LedJob(job, self._store)
 
-    def require(self) -> None:
-        """Make sure that a commit may begin now; to be asked before every commit of a sink, too."""
-        self._leadership.require()
-
-    def on_lost(self, listener: Callable[[FencedError], None]) -> None:
-        """Have `listener` called once, from another thread, when this driver does not lead any more."""
-        self._leadership.on_lost(listener)
-
-    def on_told(self, listener: Callable[[str], None]) -> None:
-        """Have `listener` told, from another thread, when the right is in doubt and when it is sure again."""
-        self._leadership.on_told(listener)
-
     def patiently(
-        self, work: Callable[[], T], told: Callable[[str], None], given_up: Callable[[], bool] | None = None
+        self, work: Callable[[], T], report: Callable[[str], None], given_up: Callable[[], bool] | None = None
     ) -> T:
-        """What the leader does before its job begins: tried again while the storage fails and it leads.
+        """Do what the leader does before its job begins; repeat it while the storage fails and it leads.
 
-        `work` may be repeated; `told` is called, in words, whenever what fails changes.
+        `work` may be repeated; `report` is called, in words, whenever the failure changes. Raises FencedError
+        where another driver may lead, StorageError where repeating is of no use or it was given up.
         """
-        said = ""
+        reported = ""
         while True:
             try:
                 return work()
@@ -126,18 +113,18 @@ class HighAvailability:
                 if not _of_the_disk(error) or (given_up is not None and given_up()):
                     raise
                 text = f"job {self._name!r} cannot begin yet, and tries again: {error}"
-            if text != said:
-                said = text
-                told(text)
-            with suppress(StorageError):  # nobody knows at this moment
+            if text != reported:
+                reported = text
+                report(text)
+            with suppress(StorageError):  # it may lead or not at this moment
                 self.require()
             clock.sleep(BEGIN_PAUSE_S)
 
     def end(self) -> None:
-        """Record that the job is over, by its own end or by the user's word: the next run begins anew.
+        """Record that the job has ended, by itself or by the user's request: the next run begins anew.
 
         To be called before its last completed checkpoint is deleted. A failure is no end: a driver that is
-        started again goes on from that one.
+        started again goes on from that checkpoint.
         """
         self._leadership.end()
 
@@ -148,7 +135,7 @@ class HighAvailability:
         this run, and finds nothing left to do.
         """
         if ended and self._recorded() and self._forgets and self._store is not None:
-            with suppress(OperatingError):  # then handles stay that nobody asks for
+            with suppress(OperatingError):  # then handles stay that no driver asks for
                 self._store.forget()
         self._leadership.close()
         self._close()
@@ -184,9 +171,8 @@ def open_leadership(
 ) -> HighAvailability | None:
     """This driver's part in the high availability of a job.
 
-    Returns:
-        None where `high-availability.type` is none or there are no checkpoints: the job then is one of its
-        own, with an id that nobody else has.
+    None where `high-availability.type` is none or there are no checkpoints: the job then is one of its
+    own, with an id that no other job has.
     """
     kind, cluster = config.get(o.HIGH_AVAILABILITY), config.get(o.HA_CLUSTER_ID)
     if kind is o.HighAvailabilityType.NONE or disk is None:
@@ -194,7 +180,7 @@ def open_leadership(
     if isinstance(disk, OfThisProcess):
         raise ConfigError(
             f"{o.HIGH_AVAILABILITY.key}={kind.value} needs checkpoints that outlive a driver, but "
-            f"{o.CHECKPOINTING_DIR.key} is {disk.describe()}, which is gone with it; name a folder or an "
+            f"{o.CHECKPOINTING_DIR.key} is {disk.describe()}, which is lost with it; name a folder or an "
             "object store that all drivers reach, or drop the first"
         )
     standby, key = config.get(o.HA_STANDBY), election_key(job_name, cluster)
@@ -202,10 +188,14 @@ def open_leadership(
         election = FileElection(disk, f"{LEADERS}/{key}", clock, config.get(o.HA_LEASE))
         leadership = Leadership(job_name, election, clock)
 
-        def log_of(job: JobId) -> CompletedCheckpointStore:
-            return CompletedCheckpointLog(disk, log_folder(job))
-
-        return HighAvailability(job_name, cluster, standby, leadership, log_of, lambda: None)
+        return HighAvailability(
+            job_name,
+            cluster,
+            standby,
+            leadership,
+            lambda job: CompletedCheckpointLog(disk, log_folder(job)),
+            lambda: None,
+        )
     return _on_zookeeper(config, job_name, key, clock)
 
 
@@ -223,11 +213,15 @@ def _on_zookeeper(config: Config, job_name: str, key: str, clock: Clock) -> High
         nodes.on_disconnect(leadership.suspended)
         close = opened.pop_all().close
 
-    def handles_of(job: JobId) -> CompletedCheckpointStore:
-        return ZooKeeperCheckpointStore(nodes, f"{root}/jobs/{job}")
-
-    standby = config.get(o.HA_STANDBY)
-    return HighAvailability(job_name, cluster, standby, leadership, handles_of, close, forgets=True)
+    return HighAvailability(
+        job_name,
+        cluster,
+        config.get(o.HA_STANDBY),
+        leadership,
+        lambda job: ZooKeeperCheckpointStore(nodes, f"{root}/jobs/{job}"),
+        close,
+        forgets=True,
+    )
 
 
 def where_to_begin(
@@ -238,13 +232,10 @@ def where_to_begin(
 ) -> RestorePoint | None:
     """Where a driver that leads begins: at the last completed checkpoint of its job, if there is one.
 
-    Args:
-        service: of the job's checkpoints, claimed.
-        explicit: opens the checkpoint or savepoint that the user named. It counts for a job that has
-            completed none yet: a driver that is started again by machine is given the same command line
-            each time, when what it names may be gone.
-        disks: opens the disk of a savepoint that the job was stopped with.
-        fell_back: leave to begin at an older one when the last is damaged; see :func:`latest_point`.
+    The checkpoint or savepoint that the user named (`explicit` opens it) counts for a job that has completed
+    none yet: a driver that is started again by machine is given the same command line each time, when what
+    it names may be removed. `disks` opens the disk of a savepoint that the job was stopped with; with
+    `fell_back` an older one is taken when the last is damaged (:func:`latest_point`).
     """
     return latest_point(service, disks, fell_back) or explicit()
 

@@ -1,6 +1,6 @@
-"""Leading a job: waits for the right, proves it again and again, and says at once when it is lost.
+"""Leading a job: waits for the right, proves it again and again, and reports at once when it is lost.
 
-The shell around `core.leadership` and an election (`ha.election`). Two threads: one proves and may
+The shell around `core.leadership` and an election (`ha.contract`). Two threads: one proves and may
 wait for a disk or a server, the other watches the time and waits for nothing else.
 """
 
@@ -18,7 +18,7 @@ from headgate.common.errors import FencedError, StorageError
 from headgate.common.ids import CheckpointId
 from headgate.common.ports import Clock
 from headgate.core.leadership import LeadershipState, LeadershipTerm
-from headgate.ha.election import Candidacy, Election, OustedError
+from headgate.ha.contract.election import Candidacy, Election, LostLeadershipError
 
 PROOFS_PER_LEASE: Final = 8
 """How often in a lease the right is proved: some proofs may fail before a commit has to wait."""
@@ -26,8 +26,7 @@ PROOFS_PER_LEASE: Final = 8
 LEASES_WITHOUT_STANDBY: Final = 2
 """How long a driver that does not stand by waits: in that time it notices a leader that has just died."""
 
-CLOSE_S: Final = 5.0
-"""How long the end waits for a proof that is under way."""
+CLOSE_S: Final = 5.0  # how long the end waits for a pending proof
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -47,8 +46,8 @@ class Leadership:
         self._threads: list[threading.Thread] = []
         self._listeners: list[Callable[[FencedError], None]] = []
         self._error: FencedError | None = None
-        self._say: Callable[[str], None] = _LOG.warning
-        self._doubt, self._told = "", False
+        self._report: Callable[[str], None] = _LOG.warning
+        self._doubt, self._doubted = "", False
 
     def wait(
         self,
@@ -57,29 +56,26 @@ class Leadership:
         standby: bool = True,
         given_up: Callable[[], bool] | None = None,
     ) -> Candidacy | None:
-        """Block until this driver leads.
+        """Block until this driver leads; None when the former leader has brought the job to its end.
 
-        `waiting` is called, in words, whenever who is waited for changes. Without `standby` it stops soon
-        where another driver leads and is alive.
-
-        Returns:
-            how it was won; None when the driver that led has brought the job to its end meanwhile.
+        `waiting` is called, in words, whenever who is waited for changes. Raises FencedError where another
+        driver leads and is alive, and this one does not `standby`, or was given up.
         """
-        began_ms, told = self._clock.monotonic_ms(), ""
+        began_ms, reported = self._clock.monotonic_ms(), ""
         while True:
             try:
                 seen = self._election.campaign()
                 text = f"waiting as standby: job {self._name!r} is led by {seen.leader}"
             except (StorageError, OSError) as error:
-                if not told:
+                if not reported:
                     raise
                 seen, text = Candidacy(None), f"waiting as standby: {error}"
             if seen.ended:
                 return None
             if seen.won_ms is not None and self._granted(seen.won_ms):
                 return seen
-            if text != told:
-                told = text
+            if text != reported:
+                reported = text
                 waiting(text)
             if given_up is not None and given_up():
                 raise FencedError(
@@ -95,7 +91,11 @@ class Leadership:
             self._closing.wait(self._pause_s)
 
     def require(self) -> None:
-        """Make sure that a commit may begin now."""
+        """Make sure that a commit may begin now.
+
+        Raises FencedError where the right is lost for good, StorageError where that is unknown at this
+        moment: nothing was done, and later it may be possible.
+        """
         with self._changed:
             now_ms = self._clock.monotonic_ms()
             if self._term.may_commit(now_ms):
@@ -109,10 +109,10 @@ class Leadership:
             "nothing was committed, and it is tried again with the next checkpoint"
         )
 
-    def on_told(self, listener: Callable[[str], None]) -> None:
-        """Have `listener` told, from another thread, when the lease is over and when it is regained."""
+    def on_doubt(self, listener: Callable[[str], None]) -> None:
+        """Have `listener` called, from another thread, when the lease has expired and when it is regained."""
         with self._changed:
-            self._say = listener
+            self._report = listener
 
     def on_lost(self, listener: Callable[[FencedError], None]) -> None:
         """Have `listener` called once, from another thread, when the right is lost; it must not block."""
@@ -130,9 +130,9 @@ class Leadership:
             self._changed.notify_all()
 
     def end(self) -> None:
-        """Record that the job is over: no other driver goes on with this run; again it does nothing.
+        """Record that the job has ended: no other driver goes on with this run; again it does nothing.
 
-        To be called before the last that another driver would go on from is let go of.
+        To be called before the last checkpoint that another driver would go on from is released.
         """
         self.require()
         if not self._asking.acquire(timeout=self._patience_s):
@@ -144,7 +144,7 @@ class Leadership:
             if not self._ended:
                 self._election.end()
                 self._ended = True
-        except OustedError as error:
+        except LostLeadershipError as error:
             raise self._lost(str(error)) from error
         finally:
             self._asking.release()
@@ -180,44 +180,44 @@ class Leadership:
 
     def _prove_once(self) -> LeadershipState:
         sent_ms = self._clock.monotonic_ms()
-        why, ousted, again = "", False, None
+        why, lost, again = "", False, None
         try:
             with self._asking:
                 if self._term.state is not LeadershipState.LAPSED:
                     self._election.renew()
                 elif not self._ended:  # else another run is the next driver's
                     again = self._election.regain()
-        except OustedError as error:
-            why, ousted = str(error), True
+        except LostLeadershipError as error:
+            why, lost = str(error), True
         except Exception as error:  # whatever it was: the right was not proved
             why = str(error)
         with self._changed:
             if again is None or again.won_ms is None:
-                self._heard(sent_ms, why, ousted)
+                self._answered(sent_ms, why, lost)
             else:
                 self._term.granted(again.won_ms, self._clock.monotonic_ms())
             self._doubt = why
-            self._tell_changes()
+            self._report_changes()
             self._changed.notify_all()
             return self._term.state
 
-    def _tell_changes(self) -> None:
-        """Say once that the lease is over, and why, and once that this driver leads again."""
+    def _report_changes(self) -> None:
+        """Report once that the lease has expired, and why, and once that this driver leads again."""
         state = self._term.state
-        if state is LeadershipState.LAPSED and not self._told:
-            self._told = True
-            self._say(
+        if state is LeadershipState.LAPSED and not self._doubted:
+            self._doubted = True
+            self._report(
                 f"this driver cannot prove that it leads job {self._name!r}: "
                 f"{self._doubt or 'no proof has come in time'}; nothing is committed, and it tries to lead "
                 "again as long as no other driver does"
             )
-        elif state is LeadershipState.LEADER and self._told:
-            self._told = False
-            self._say(f"this driver leads job {self._name!r} again")
+        elif state is LeadershipState.LEADER and self._doubted:
+            self._doubted = False
+            self._report(f"this driver leads job {self._name!r} again")
 
-    def _heard(self, sent_ms: int, why: str, ousted: bool) -> None:
+    def _answered(self, sent_ms: int, why: str, lost: bool) -> None:
         now_ms = self._clock.monotonic_ms()
-        if ousted:
+        if lost:
             if self._term.expired(why):
                 self._lost(why)
         elif why:
@@ -231,7 +231,7 @@ class Leadership:
                 now_ms = self._clock.monotonic_ms()
                 if self._term.tick(now_ms):
                     break
-                self._tell_changes()
+                self._report_changes()
                 due_ms = self._term.next_wakeup()
                 self._changed.wait(None if due_ms is None else (due_ms - now_ms) / 1000)
             if self._closing.is_set():
@@ -242,7 +242,7 @@ class Leadership:
             listener(error)
 
     def _lost(self, why: str) -> FencedError:
-        """What ended this leadership, said once and for all."""
+        """What ended this leadership; the first reason stays."""
         if self._error is None:
             doubt = self._doubt if self._doubt not in ("", why) else ""
             reason = why or "its right to lead could not be proved for a whole lease"
@@ -272,7 +272,7 @@ class LedStore:
         return self._store.generation()
 
     def forget(self) -> None:
-        """The job has ended under this driver: remove every completed checkpoint from the store."""
+        """Remove every completed checkpoint from the store, as the job has ended under this driver."""
         if self._permit is not None:
             self.close(self._permit, terminal=True)
 

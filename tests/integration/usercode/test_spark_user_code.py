@@ -100,6 +100,6 @@ def test_files_are_given_to_spark_once(
 
 def test_the_worker_side_loads_nothing_that_a_job_may_bring() -> None:
     """Else the job's own could not take its place any more."""
-    look = "import headgate.deploy.spark.user_code.tasks, pyspark.worker, sys; print(*sys.modules)"
+    look = "import headgate.deploy.spark.user_code.opening_code, pyspark.worker, sys; print(*sys.modules)"
     said = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
     assert {"numpy", "pandas", "pyarrow", "polars"}.isdisjoint(said.stdout.split())

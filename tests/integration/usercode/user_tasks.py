@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from headgate.deploy.spark.user_code.opening_code import OpenedCode, this_process
+from headgate.deploy.spark.user_code.beginning_code import in_workers_of
+from headgate.deploy.spark.user_code.opening_code import OpenedCode, task_function, this_process
 from headgate.deploy.spark.user_code.orders import ShippedCode
-from headgate.deploy.spark.user_code.own_workers import in_workers_of
 from headgate.deploy.spark.user_code.running_jobs import UserCodeJobs
-from headgate.deploy.spark.user_code.tasks import task_function
 
 
 def program(folder: Path, text: str, **more: str) -> Path:

@@ -162,8 +162,8 @@ def test_the_search_finds_planted_faults(fault: str, monkeypatch: pytest.MonkeyP
 def plant(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Break one rule of the store on ZooKeeper."""
     if fault == "no settling":
-        monkeypatch.setattr(ZooKeeperCheckpointStore, "_settled_at_once", lambda self, permit, error: False)
-        monkeypatch.setattr(ZooKeeperCheckpointStore, "_settle", lambda self, permit: None)
+        monkeypatch.setattr(ZooKeeperCheckpointStore, "_resolved_at_once", lambda self, permit, error: False)
+        monkeypatch.setattr(ZooKeeperCheckpointStore, "_resolve", lambda self, permit: None)
         return
     change = TreeNodes.change
 

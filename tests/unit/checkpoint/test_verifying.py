@@ -343,7 +343,7 @@ def test_prune_says_what_it_would_do_and_does_it_with_yes(storage: Path) -> None
     code, text = command("prune", str(storage))
     assert code == 0
     assert "1 files would be deleted, 1 stay" in text
-    assert "say --yes" in text
+    assert "give --yes" in text
     assert (storage / old).exists()
     code, text = command("prune", str(storage), "--yes", "--older-than", "1h", "--json")
     assert json.loads(text)["deleted"] == 1

@@ -14,12 +14,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from headgate.common.files.occupants import Occupancy, Occupant, occupants_of, this_driver_as
+from headgate.common.files.job_files import Occupancy, Occupant, occupants_of, this_driver_as
 
 ENTERING = """
 import sys, time
 from pathlib import Path
-from headgate.common.files.occupants import Occupancy, this_driver_as
+from headgate.common.files.job_files import Occupancy, this_driver_as
 Occupancy(Path(sys.argv[1]), this_driver_as("other-1", "other")).enter(lambda others: None)
 if sys.argv[2] == "forks":
     import os

@@ -60,12 +60,12 @@ def test_the_control_address_is_reachable_from_other_machines() -> None:
     """On a cluster the driver listens where Spark's driver does, unless the user chose an address."""
     key = "headgate.network.bind-host"
     spark = {"spark.driver.host": "driver.local"}
-    ours, name = reachable(job(), spark)
+    ours, name = reachable(job(), spark.get)
     assert (ours.config.texts(), name) == ({key: "driver.local"}, "driver.local")
-    ours, name = reachable(job(), {**spark, "spark.driver.bindAddress": "10.0.0.1"})
+    ours, name = reachable(job(), {**spark, "spark.driver.bindAddress": "10.0.0.1"}.get)
     assert (ours.config.texts(), name) == ({key: "10.0.0.1"}, "driver.local")
     mine = replace(job(), name="j", config=Config().with_program({key: "0.0.0.0"}))
-    assert reachable(mine, spark) == (mine, None)
+    assert reachable(mine, spark.get) == (mine, None)
 
 
 def test_workers_call_the_driver_by_the_name_that_spark_gives_it() -> None:

@@ -12,8 +12,8 @@ import pytest
 from headgate.common.errors import InternalError, UsageError
 from headgate.common.settings.loader_options import DependencyLayer, NativeModules
 from headgate.deploy.spark.user_code import planning
-from headgate.deploy.spark.user_code.orders import Limits, UserCodeOptions
-from headgate.deploy.spark.user_code.own_workers import VARIABLE, OtherEnvironment, in_workers_of
+from headgate.deploy.spark.user_code.beginning_code import OtherEnvironment, in_workers_of
+from headgate.deploy.spark.user_code.orders import VARIABLE, Limits, UserCodeOptions
 from headgate.deploy.spark.user_code.planning import check_supported, planned
 from headgate.deploy.spark.user_code.running_jobs import UserCodeJobs
 from headgate.usercode.bundle.artifacts import Artifact

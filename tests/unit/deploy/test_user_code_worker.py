@@ -13,9 +13,8 @@ from test_user_code_planning import package
 from headgate.common.errors import InternalError
 from headgate.deploy.spark.user_code import own_process
 from headgate.deploy.spark.user_code.arriving import Arrived, cache_of_executor, check_framework
-from headgate.deploy.spark.user_code.orders import FrameworkPackage, Linked, ProcessEnvironment
+from headgate.deploy.spark.user_code.orders import VARIABLE, FrameworkPackage, Linked, ProcessEnvironment
 from headgate.deploy.spark.user_code.own_process import behind_standard_library, enter
-from headgate.deploy.spark.user_code.own_workers import VARIABLE
 from headgate.usercode.bundle.artifacts import Artifact
 from headgate.usercode.bundle.cache import ArtifactCache
 from headgate.usercode.errors import NativeModuleConflictError, UserCodeLoadError

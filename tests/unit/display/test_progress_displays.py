@@ -21,7 +21,7 @@ from headgate.common.errors import OperatingError, UserFunctionError
 from headgate.common.settings.config import Config
 from headgate.display import progress, progress_json
 from headgate.display.progress import Narrator, PlainDisplay, WarningsDisplay, listener_for
-from headgate.display.progress_json import JsonDisplay, LineWriter, reserve_stdout
+from headgate.display.progress_json import LineWriter, reserve_stdout
 from headgate.display.progress_live import LiveDisplay
 from headgate.display.progress_status import RATE_WINDOW_MS, JobStatus, error_facts
 from headgate.runtime.protocol.messages import Counters
@@ -282,7 +282,7 @@ def test_json_lines(clock: HandClock, status: JobStatus) -> None:
     """Every event is one object on one line, and the writer knows the last one."""
     stream = io.StringIO()
     writer = LineWriter(stream)
-    play(Narrator(status, JsonDisplay(writer), clock), clock)
+    play(Narrator(status, writer, clock), clock)
     lines = [json.loads(line) for line in stream.getvalue().splitlines()]
     assert len(lines) == 11
     assert writer.last_event == lines[-1]["event"] == "finished"
@@ -295,8 +295,8 @@ def test_json_lines_without_a_reader_do_not_end_the_job(caplog: pytest.LogCaptur
     os.close(read)
     stream = os.fdopen(write, "w")
     writer = LineWriter(stream)
-    writer.write("submitted", {})
-    writer.write("running", {})
+    writer.show("submitted", {})
+    writer.show("running", {})
     with suppress(BrokenPipeError):
         stream.close()
     assert len(caplog.records) == 1
@@ -309,7 +309,7 @@ def test_a_reserved_standard_output_holds_lines_only() -> None:
         "import os; from headgate.display.progress_json import reserve_stdout\n"
         "print('before')\n"
         "with reserve_stdout() as writer:\n"
-        "    print('mine'); os.system('echo child'); writer.write('running', {})\n"
+        "    print('mine'); os.system('echo child'); writer.show('running', {})\n"
         "print('after')\n"
     )
     search = os.pathsep.join(path for path in sys.path if path)
@@ -324,7 +324,7 @@ def test_a_standard_output_that_is_no_file_is_reserved_too(capsys: pytest.Captur
     """A stream that somebody put in place of the standard output gets the lines and no prints."""
     with reserve_stdout() as writer:
         print("mine")
-        writer.write("running", {})
+        writer.show("running", {})
         assert progress_json.line_writer() is writer
     assert progress_json.line_writer() is not writer
     assert capsys.readouterr() == ('{"event": "running"}\n', "mine\n")
@@ -401,7 +401,7 @@ def test_long_lines_stay_whole_above_the_line(
         ("auto", False, PlainDisplay),
         ("live", False, LiveDisplay),
         ("plain", True, PlainDisplay),
-        ("json", True, JsonDisplay),
+        ("json", True, LineWriter),
         ("off", True, WarningsDisplay),
     ],
 )

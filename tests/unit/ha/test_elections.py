@@ -13,7 +13,7 @@ from headgate.checkpoint.storage.local import LocalDisk
 from headgate.checkpoint.storage.storage_contract import UnsureWriteError
 from headgate.common.errors import StorageError
 from headgate.core.leadership import LeadershipState, LeadershipTerm
-from headgate.ha.election import Candidacy, OustedError
+from headgate.ha.contract.election import Candidacy, LostLeadershipError
 from headgate.ha.files.file_election import FileElection
 from headgate.ha.zookeeper.zookeeper_election import ZooKeeperElection
 
@@ -144,7 +144,7 @@ class Driver:
         sent = self.clock.monotonic_ms()
         try:
             self.election.renew()
-        except OustedError:
+        except LostLeadershipError:
             self.term.expired()
         except StorageError:
             self.term.suspended(self.clock.monotonic_ms())
@@ -164,7 +164,7 @@ class Driver:
     def _regain(self) -> None:
         try:
             seen = self.election.regain()
-        except OustedError:
+        except LostLeadershipError:
             self.term.expired()
         except StorageError:
             return
@@ -285,7 +285,7 @@ def test_planted_faults_of_elections_are_found(
         lapsed = FileElection._lapsed
 
         def impatient(self, term, beat, looked_ms):
-            self._lease_ms = LEASE // 4
+            self.lease_ms = LEASE // 4
             return lapsed(self, term, beat, looked_ms)
 
         monkeypatch.setattr(FileElection, "_lapsed", impatient)
@@ -446,7 +446,7 @@ def test_a_session_that_has_expired_ends_no_job() -> None:
     won = second.step()
     assert won is not None
     assert won.won_ms is not None
-    with pytest.raises(OustedError, match="expired"):
+    with pytest.raises(LostLeadershipError, match="expired"):
         first.election.end()
     second.election.resign()
     again = shared.driver().step()

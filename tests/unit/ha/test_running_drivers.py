@@ -16,7 +16,7 @@ from headgate.common.files.job_files import JobFile, PublishedJob, jobs_folder
 from headgate.common.settings.config import Config
 from headgate.ha.files.file_election import FileElection
 from headgate.ha.high_availability import LEADERS, election_key, job_id
-from headgate.ha.running_drivers import LOOKS_PER_LEASE, refuse_running
+from headgate.ha.second_jobs import LOOKS_PER_LEASE, refuse_running
 from headgate.state.snapshots import CheckpointMetadata
 
 NAME = "clicks"

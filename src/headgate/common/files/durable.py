@@ -147,15 +147,12 @@ def sync(path: FilePath) -> None:
 def remove_folder(folder: FilePath) -> None:
     """Remove a folder and all that is in it, links but not their targets; what cannot be removed stays."""
     with suppress(OSError):
-        for entry in list(_listed(folder)):
+        with os.scandir(folder) as entries:
+            found = list(entries)
+        for entry in found:
             if entry.is_dir(follow_symlinks=False):
                 remove_folder(entry.path)
             else:
                 with suppress(OSError):
                     system.unlink(entry.path)
         system.rmdir(folder)
-
-
-def _listed(folder: FilePath) -> list[os.DirEntry[str]]:
-    with os.scandir(folder) as entries:
-        return list(entries)

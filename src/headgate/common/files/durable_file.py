@@ -36,8 +36,7 @@ TEMPORARY_PREFIX: Final = ".tmp-"
 Part = bytes | memoryview
 
 _BUFFER_BYTES: Final = 1 << 16
-_TRIES_MAX: Final = 16
-"""How often a folder is made again when another process removes it because it is empty."""
+_TRIES_MAX: Final = 16  # how often a folder is made again when another process removes it because it is empty
 
 
 class UnsyncedNameError(OSError):

@@ -89,10 +89,6 @@ def _hash_float(key: float) -> int:
     return (bits ^ (bits >> 32)) & _MASK
 
 
-def _hash_str(key: str) -> int:
-    return crc32(key.encode("utf-8", "surrogatepass"))
-
-
 def _hash_tuple(key: tuple[Key, ...]) -> int:
     total = 1
     for element in key:
@@ -109,22 +105,14 @@ def _hash_datetime(key: dt.datetime) -> int:
     return _hash_int(micros)
 
 
-def _hash_date(key: dt.date) -> int:
-    return (key.toordinal() - _EPOCH_DAY) & _MASK
-
-
-def _hash_uuid(key: uuid.UUID) -> int:
-    return crc32(key.bytes)
-
-
 _HASHERS: Final[dict[type, Callable[[Any], int]]] = {
     int: _hash_int,
     bool: _hash_int,
-    str: _hash_str,
+    str: lambda key: crc32(key.encode("utf-8", "surrogatepass")),
     bytes: crc32,
     float: _hash_float,
     tuple: _hash_tuple,
     dt.datetime: _hash_datetime,
-    dt.date: _hash_date,
-    uuid.UUID: _hash_uuid,
+    dt.date: lambda key: (key.toordinal() - _EPOCH_DAY) & _MASK,
+    uuid.UUID: lambda key: crc32(key.bytes),
 }

@@ -30,19 +30,15 @@ from headgate.common.plain_data import Plain
 Shape: TypeAlias = "type | tuple[Shape, ...]"
 """A key's exact class; of a tuple, the shapes of its elements. The class `tuple` stands for any tuple."""
 
-_FOUND_AS: Final[tuple[tuple[type, frozenset[type]], ...]] = (
-    (bool, frozenset({bool, int})),
-    (int, frozenset({bool, int})),
-    (float, frozenset({bool, int, float})),
-    (str, frozenset({str})),
-    (bytes, frozenset({bytes})),
-    (dt.datetime, frozenset({dt.datetime})),
-    (dt.date, frozenset({dt.date})),
-    (UUID, frozenset({UUID})),
-)
+_FOUND_AS: Final[dict[type, frozenset[type]]] = {
+    bool: frozenset({bool, int}),
+    int: frozenset({bool, int}),
+    float: frozenset({bool, int, float}),
+    **{cls: frozenset({cls}) for cls in (str, bytes, dt.datetime, dt.date, UUID)},
+}
 """A declared type -> the classes of keys that may be equal to one of its. A `datetime` equals no `date`."""
 
-_CLASSES: Final[tuple[type, ...]] = (*(cls for cls, _ in _FOUND_AS), tuple)
+_CLASSES: Final[tuple[type, ...]] = (*_FOUND_AS, tuple)
 _STORED_AS: Final = {cls.__name__: cls for cls in _CLASSES}
 
 KEYS_READ: Final = 1_000_000
@@ -147,7 +143,7 @@ def _fits_class(shape: Shape, declared: type) -> bool:
     if issubclass(declared, tuple):
         fields = _fields_of(declared)
         return isinstance(shape, tuple) or shape is tuple if fields is None else _fits_tuple(shape, fields)
-    for cls, found in _FOUND_AS:
+    for cls, found in _FOUND_AS.items():
         if issubclass(declared, cls):
             return shape in found
     return True

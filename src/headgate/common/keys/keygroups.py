@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-MAX_PARALLELISM_LIMIT: Final = 1 << 15
-"""Most key groups that a job can have; a key group fits into 16 bits."""
+MAX_PARALLELISM_LIMIT: Final = 1 << 15  # most key groups that a job can have; a key group fits into 16 bits
 
 DEFAULT_MAX_PARALLELISM_MIN: Final = 1 << 7
 """Fewest key groups that a job gets unless its program sets a number."""

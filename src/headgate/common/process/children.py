@@ -21,8 +21,7 @@ from typing import Final, NoReturn, ParamSpec, Protocol, TypeVar
 
 T = TypeVar("T")
 
-EXIT_CAME_BACK: Final = 1
-"""Exit code of a child that returned from the function that made it."""
+EXIT_CAME_BACK: Final = 1  # exit code of a child that returned from the function that made it
 
 
 class HasDescriptor(Protocol):
@@ -79,7 +78,7 @@ def _resources() -> list[HasDescriptor]:
     return [resource for each in list(_hidden) if (resource := each()) is not None]
 
 
-def closed_behind_us() -> int:
+def descriptors_closed() -> int:
     """How many hidden descriptors other code of this process has closed, or reused."""
     closed = 0
     for resource in _resources():
@@ -155,8 +154,7 @@ class OwnProcess:
             if os.getpid() != self.pid:
                 end_child(error)
             raise
-        if os.getpid() != self.pid:
-            end_child(None)
+        self.end_if_child()
         return result
 
     def end_if_child(self) -> None:
@@ -173,7 +171,11 @@ def end_child(error: BaseException | None) -> NoReturn:
     code = EXIT_CAME_BACK
     with suppress(Exception):
         if isinstance(error, SystemExit):
-            code = _exit_code(error.code)
+            given = 0 if error.code is None else error.code
+            if isinstance(given, int):
+                code = given & 0xFF
+            else:
+                sys.stderr.write(f"{given}\n")
         elif error is not None:
             traceback.print_exception(error)
         else:
@@ -188,23 +190,19 @@ def end_child(error: BaseException | None) -> NoReturn:
     os._exit(code)
 
 
-def _exit_code(given: str | int | None) -> int:
-    if given is None:
-        return 0
-    if isinstance(given, int):
-        return given & 0xFF
-    sys.stderr.write(f"{given}\n")
-    return 1
-
-
-def at_exit(action: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> Callable[[], None]:
-    """Call `action` at the end of this process, and of no child; gives what revokes that."""
+def _unless_child(action: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> Callable[[], None]:
     own = OwnProcess()
 
     def end() -> None:
         if own.is_here:
             action(*arguments, **named)
 
+    return end
+
+
+def at_exit(action: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> Callable[[], None]:
+    """Call `action` at the end of this process, and of no child; gives what revokes that."""
+    end = _unless_child(action, *arguments, **named)
     atexit.register(end)
     return lambda: atexit.unregister(end)
 
@@ -213,10 +211,4 @@ def when_forgotten(
     owner: T_owner, action: Callable[P, T], *arguments: P.args, **named: P.kwargs
 ) -> weakref.finalize[[], T_owner]:
     """`weakref.finalize`, but children clean up nothing."""
-    own = OwnProcess()
-
-    def end() -> None:
-        if own.is_here:
-            action(*arguments, **named)
-
-    return weakref.finalize(owner, end)
+    return weakref.finalize(owner, _unless_child(action, *arguments, **named))

@@ -11,9 +11,7 @@ try:
     import resource
 except ImportError:  # no such limits on this system
     resource = None  # type: ignore[assignment]
-
-Limits = Mapping[str, tuple[int, int]]
-"""Name -> soft and hard limit."""
+Limits = Mapping[str, tuple[int, int]]  # name -> soft and hard limit
 
 NAMES: Final = tuple(f"RLIMIT_{name}" for name in ("FSIZE", "NOFILE", "AS", "DATA", "STACK", "CPU", "NPROC"))
 _MEANT: Final = {errno.EFBIG: "RLIMIT_FSIZE", errno.EMFILE: "RLIMIT_NOFILE", errno.ENOMEM: "RLIMIT_AS"}

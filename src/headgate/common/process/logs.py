@@ -22,8 +22,7 @@ from typing_extensions import override
 from headgate.common.plain_data import Json
 from headgate.common.refusals.texts import shortened
 
-_QUIET: Final = ("py4j",)
-"""Libraries that log too much at INFO."""
+_QUIET: Final = ("py4j",)  # libraries that log too much at INFO
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +103,8 @@ class PlainFormatter(logging.Formatter):
         context: TaskContext = getattr(record, "headgate_task", _NOTHING)
         fields = "".join(f"{name}={value} " for name, value in asdict(context).items() if value is not None)
         message = shortened(record.getMessage())
-        text = f"{_when(record)} {record.levelname} {fields}{record.name}: {message}"
+        time = datetime.fromtimestamp(record.created).astimezone().isoformat(" ", "milliseconds")
+        text = f"{time} {record.levelname} {fields}{record.name}: {message}"
         return "\n".join([text, *_details(self, record)])
 
 
@@ -166,10 +166,6 @@ def remove_logging() -> None:
     root = logging.getLogger()
     for handler in [handler for handler in root.handlers if isinstance(handler, _StderrHandler)]:
         root.removeHandler(handler)
-
-
-def _when(record: logging.LogRecord) -> str:
-    return datetime.fromtimestamp(record.created).astimezone().isoformat(sep=" ", timespec="milliseconds")
 
 
 def _details(formatter: logging.Formatter, record: logging.LogRecord) -> list[str]:

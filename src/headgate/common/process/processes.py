@@ -11,8 +11,7 @@ from headgate.common.files.durable import read_bytes
 
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 _CGROUPS: Final = Path("/sys/fs/cgroup")
-_ENDED: Final = (b"Z", b"X")
-"""States of a process that has ended and that its parent has not waited for."""
+_ENDED: Final = (b"Z", b"X")  # states of a process that has ended and that its parent has not waited for
 
 
 def process_lives(pid: int) -> bool:

@@ -1,4 +1,4 @@
-"""Where Python looks for the framework's modules, whoever asks."""
+"""Where Python looks for the framework's modules."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class BackgroundThread:
         self._call, self._process = call or _call, OwnProcess()
         self._permissions = permissions_in_use()
         self._queue: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
 
     def submit(self, work: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
@@ -68,20 +68,17 @@ class BackgroundThread:
         self._queue.put(None)
         self._thread.join()
 
-    def _run(self) -> None:
-        with permissions_of_job(self._permissions):
-            self._work()
-
     def _work(self) -> None:
-        while (item := self._queue.get()) is not None:
-            work, done = item
-            try:
-                result, failure = self._process.call(self._call, work), None
-            except BaseException as error:
-                result, failure = None, error
-            done(result, failure)
-            # Results may hold large buffers; an idle thread must not keep them alive.
-            item = work = done = result = failure = None  # type: ignore[assignment]
+        with permissions_of_job(self._permissions):
+            while (item := self._queue.get()) is not None:
+                work, done = item
+                try:
+                    result, failure = self._process.call(self._call, work), None
+                except BaseException as error:
+                    result, failure = None, error
+                done(result, failure)
+                # Results may hold large buffers; an idle thread must not keep them alive.
+                item = work = done = result = failure = None  # type: ignore[assignment]
 
 
 def _call(work: Callable[[], T]) -> T:

@@ -153,7 +153,10 @@ def _kind(hint: Any) -> Kind | None:
     if hint is None or hint is type(None):
         return _NOTHING
     if isinstance(hint, TypeVar):
-        return None if hint.__bound__ is None else _kind(_resolved(hint.__bound__))
+        bound = hint.__bound__
+        return (
+            None if bound is None else _kind(collections.abc.Callable if "Callable" in str(bound) else bound)
+        )
     if isinstance(hint, typing.NewType):
         return _kind(hint.__supertype__)
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
@@ -164,10 +167,6 @@ def _kind(hint: Any) -> Kind | None:
     if origin is Literal:
         return Kind(lambda value: value in arguments, " or ".join(map(repr, arguments)))
     return _of_class(origin or hint, arguments)
-
-
-def _resolved(hint: Any) -> Any:
-    return collections.abc.Callable if "Callable" in str(hint) else hint
 
 
 def _of_class(cls: Any, arguments: tuple[Hint, ...]) -> Kind | None:
@@ -182,7 +181,8 @@ def _of_class(cls: Any, arguments: tuple[Hint, ...]) -> Kind | None:
     ours = isinstance(cls, type) and cls.__module__.startswith("headgate")
     if not ours or cls is _Unknown or getattr(cls, "_is_protocol", False):
         return None
-    return Kind(lambda value: isinstance(value, cls), f"{_article(cls.__name__)} {cls.__name__}")
+    article = "an" if cls.__name__[0] in "AEIOU" else "a"
+    return Kind(lambda value: isinstance(value, cls), f"{article} {cls.__name__}")
 
 
 def _one_of(kinds: list[Kind]) -> Kind:
@@ -203,11 +203,9 @@ def _mapping(keys: Kind | None) -> Kind:
 
 
 def _series(cls: Any, elements: Kind | None) -> Kind:
-    text_too = elements is None
-
     def fits(value: object) -> bool:
         if isinstance(value, (str, bytes)):
-            return text_too
+            return elements is None
         if isinstance(value, type) or not (hasattr(value, "__iter__") or hasattr(value, "__getitem__")):
             return False
         if elements is None or not isinstance(value, (list, tuple, set, frozenset)):
@@ -218,10 +216,6 @@ def _series(cls: Any, elements: Kind | None) -> Kind:
     return Kind(
         fits, kind + (f" with {elements.words} as elements" if elements is not None else ""), plain=True
     )
-
-
-def _article(word: str) -> str:
-    return "an" if word[0] in "AEIOU" else "a"
 
 
 def _is_bool(value: object) -> bool:

@@ -146,10 +146,9 @@ class _Checked(Generic[P, R]):
 
     def __init__(self, verb: str, function: Callable[P, R], *, own: bool) -> None:
         self._verb, self._function, self._own = verb, function, own
-        self._parameters: Parameters | None = None
 
     def __call__(self, *given: P.args, **named: P.kwargs) -> R:
-        wrong = self._kinds().wrong(given, named)
+        wrong = self._parameters.wrong(given, named)
         if wrong is None:
             try:
                 return self._function(*given, **named)
@@ -170,42 +169,31 @@ class _Checked(Generic[P, R]):
                 raise
             except Exception:  # noqa: S110 - the error below explains more
                 pass
-        line = calling_line()
-        raise PlanError(f"{self._verb}(){f' ({line})' if line else ''} {wrong.text}")
+        raise self._refusal(wrong.text)
 
-    def _kinds(self) -> Parameters:
-        if self._parameters is None:
-            from headgate.common.refusals.argument_types import parameters_of
+    @functools.cached_property
+    def _parameters(self) -> Parameters:
+        from headgate.common.refusals.argument_types import parameters_of
 
-            self._parameters = parameters_of(self._function)
-        return self._parameters
+        return parameters_of(self._function)
 
     def _misfit(self, given: Sequence[object], named: Mapping[str, object]) -> PlanError | None:
-        return _refusal(self._verb, self._function, given, named, own=self._own)
+        """What is wrong with a call; None: its arguments fit."""
+        import inspect
 
+        try:
+            parameters = list(inspect.signature(self._function).parameters.values())[self._own :]
+        except (TypeError, ValueError):  # something built in without a signature
+            return None
+        wrong = _wrong(parameters, given[self._own :], named)
+        if wrong is None:
+            return None
+        takes = _listed([p.name for p in parameters if p.kind is not p.VAR_KEYWORD]) or "no arguments"
+        return self._refusal(wrong + (f" It takes {takes}" if wrong.endswith("?") else f"; it takes {takes}"))
 
-def _refusal(
-    verb: str,
-    function: Callable[P, R],
-    given: Sequence[object],
-    named: Mapping[str, object],
-    *,
-    own: bool = False,
-) -> PlanError | None:
-    """What is wrong with a call; None: its arguments fit."""
-    import inspect
-
-    try:
-        parameters = list(inspect.signature(function).parameters.values())[own:]
-    except (TypeError, ValueError):  # something built in without a signature
-        return None
-    wrong = _wrong(parameters, given[own:], named)
-    if wrong is None:
-        return None
-    line = calling_line()
-    takes = _listed([p.name for p in parameters if p.kind is not p.VAR_KEYWORD]) or "no arguments"
-    also = f" It takes {takes}" if wrong.endswith("?") else f"; it takes {takes}"
-    return PlanError(f"{verb}(){f' ({line})' if line else ''} {wrong}{also}")
+    def _refusal(self, wrong: str) -> PlanError:
+        line = calling_line()
+        return PlanError(f"{self._verb}(){f' ({line})' if line else ''} {wrong}")
 
 
 def _wrong(parameters: list[Parameter], given: Sequence[object], named: Mapping[str, object]) -> str | None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-TEXT_CHARS_MAX: Final = 64 * 1024
-"""Longest text in an error, a message or a log line."""
+TEXT_CHARS_MAX: Final = 64 * 1024  # longest text in an error, a message or a log line
 
 _HEAD_SHARE: Final = 4
 

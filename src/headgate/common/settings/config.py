@@ -128,7 +128,10 @@ class Config:
             option = OPTIONS.get(key)
             if option is None:
                 raise _unknown(key, origin, OPTIONS)
-            parsed = _parsed(option, value, origin)
+            try:
+                parsed = option.kind.parse(value)
+            except ValueError as error:
+                raise ConfigError(f"option {key} ({origin.text}) is {value!r}; {error}") from None
             if self.origin(option) <= origin:
                 settings[key] = Setting(parsed, origin)
         return Config(settings)
@@ -143,13 +146,6 @@ def assigned(assignments: Iterable[str], example: str) -> dict[str, str]:
             raise ConfigError(f"-D got {assignment!r}; expected key=value, such as {example}")
         values[key.strip()] = value
     return values
-
-
-def _parsed(option: ConfigOption[T], value: object, origin: Origin) -> T:
-    try:
-        return option.kind.parse(value)
-    except ValueError as error:
-        raise ConfigError(f"option {option.key} ({origin.text}) is {value!r}; {error}") from None
 
 
 def _unknown(key: str, origin: Origin, known: Iterable[str]) -> ConfigError:

@@ -30,8 +30,7 @@ LEAKED_BYTES_MAX: Final = 256 << 20
 class Isolation(Enum):
     """`headgate.user-code.apart`: whether the modules of a program get a namespace of their own."""
 
-    AUTO = "auto"
-    """Where something could clash; `usercode.isolation` decides."""
+    AUTO = "auto"  # where something could clash; `usercode.isolation` decides
     ALWAYS = "true"
     NEVER = "false"
 
@@ -128,7 +127,7 @@ USER_CODE_PATH: Final = ConfigOption[tuple[str, ...]](
     "headgate.user-code.path",
     PATHS,
     (),
-    "What a program brings beside the modules in its own folder: folders, archives, wheels, in order of "
+    "What a program brings besides the modules in its own folder: folders, archives, wheels, in order of "
     "search; `--with` of the command line.",
 )
 USER_CODE_REQUIREMENTS: Final = optional_text(
@@ -207,8 +206,7 @@ JVM_RESOLVE_ORDER: Final = choice(
     "The same for JVM jars, for the whole application: child-first sets Spark's userClassPathFirst.",
 )
 
-BEGINNINGS: Final = ("headgate.user-code.", "classloader.")
-"""Of the keys of all options of this file."""
+BEGINNINGS: Final = ("headgate.user-code.", "classloader.")  # of the keys of all options of this file
 LOADER_OPTIONS: Final[Mapping[str, ConfigOption[Any]]] = {
     option.key: option
     for option in list(globals().values())

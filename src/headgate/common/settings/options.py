@@ -29,23 +29,19 @@ from headgate.common.settings.config_option import (
 from headgate.common.settings.state_options import *  # noqa: F403 - all options can be had from here
 from headgate.common.time import HOURS, MINUTES, SECONDS
 
-PARALLELISM_MAX: Final = 32_768
-"""The largest max parallelism: key groups are counted in 15 bits."""
+PARALLELISM_MAX: Final = 32_768  # the largest max parallelism: key groups are counted in 15 bits
 
 
 class HighAvailabilityType(StrEnum):
     """What decides which driver leads a job, and where its completed checkpoints are listed."""
 
-    NONE = "none"
-    """Nothing: every start is a job of its own."""
-    FILESYSTEM = "filesystem"
-    """The checkpoint storage."""
+    NONE = "none"  # nothing: every start is a job of its own
+    FILESYSTEM = "filesystem"  # the checkpoint storage
     ZOOKEEPER = "zookeeper"
-    """ZooKeeper."""
 
 
 class ProgressDisplay(StrEnum):
-    """How a running job is shown to whoever started it."""
+    """How a running job is shown to the user who started it."""
 
     AUTO = "auto"
     LIVE = "live"
@@ -143,7 +139,7 @@ SAME_FAILURE_ACTION: Final = choice(
     "restart-strategy.same-failure-limit.action",
     SameFailureAction.REPORT,
     "What follows when the same failure (operator, exception, line of the program) came three times since "
-    "the same checkpoint: report says so and goes on as the restart strategy has it; fail ends the job.",
+    "the same checkpoint: report shows it and goes on as the restart strategy has it; fail ends the job.",
 )
 
 # --- dataflow
@@ -241,7 +237,7 @@ HA_LEASE: Final = ConfigOption(
     "high-availability.lease",
     Duration(low_ms=400),
     15 * SECONDS,
-    "With filesystem: a leader that showed no sign of life for this long is replaced; the same in all.",
+    "With filesystem: a leader that renewed no file for this long is replaced; the same in all.",
 )
 HA_ZOOKEEPER_QUORUM: Final = optional_text(
     "high-availability.zookeeper.quorum", "ZooKeeper's servers as host:port, separated by commas."
@@ -302,7 +298,7 @@ RESCALE_TIMEOUT: Final = ConfigOption(
 SPARK_STAGING_DIR: Final = optional_text(
     "headgate.spark.staging-dir",
     "Folder for rows on their way between Spark and the dataflow, which the driver and all workers reach "
-    "under the same path; by default beside the checkpoints.",
+    "under the same path; by default next to the checkpoints.",
 )
 REDEPLOY_TIMEOUT: Final = ConfigOption(
     "headgate.spark.redeploy-timeout",
@@ -354,14 +350,11 @@ PROGRESS: Final = choice(
 )
 
 
-def _collected() -> Mapping[str, ConfigOption[Any]]:
-    found: dict[str, ConfigOption[Any]] = {}
-    for names in (vars(state_options), globals(), vars(loader_options)):
-        for option in names.values():
-            if isinstance(option, ConfigOption):
-                assert found.setdefault(option.key, option) is option, f"{option.key} is defined twice"
-    return MappingProxyType(found)
-
-
-OPTIONS: Final = _collected()
+OPTIONS: Final[Mapping[str, ConfigOption[Any]]] = MappingProxyType(
+    {
+        option.key: option
+        for option in (*vars(state_options).values(), *globals().values(), *vars(loader_options).values())
+        if isinstance(option, ConfigOption)
+    }
+)
 """Every option by its key, in the order of these files."""

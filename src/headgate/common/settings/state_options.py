@@ -33,59 +33,45 @@ class CheckpointingMode(StrEnum):
 class ClaimMode(StrEnum):
     """Whose the snapshot is that a job begins from."""
 
-    NO_CLAIM = "NO_CLAIM"
-    """The user's: it is never changed, and the job's first checkpoint is full."""
-    CLAIM = "CLAIM"
-    """The job's: it may be built upon, and is deleted when it is not needed any more."""
+    NO_CLAIM = "NO_CLAIM"  # the user's: it is never changed, and the job's first checkpoint is full
+    CLAIM = "CLAIM"  # the job's: it may be built upon, and is deleted when it is not needed any more
 
 
 class ExternalizedRetention(StrEnum):
     """Which completed checkpoints outlive their job; savepoints always do."""
 
-    DELETE_ON_CANCELLATION = "DELETE_ON_CANCELLATION"
-    """Those of a failed job."""
-    RETAIN_ON_CANCELLATION = "RETAIN_ON_CANCELLATION"
-    """Those of a failed and of a cancelled job."""
-    NO_EXTERNALIZED_CHECKPOINTS = "NO_EXTERNALIZED_CHECKPOINTS"
-    """None."""
+    DELETE_ON_CANCELLATION = "DELETE_ON_CANCELLATION"  # those of a failed job
+    RETAIN_ON_CANCELLATION = "RETAIN_ON_CANCELLATION"  # those of a failed and of a cancelled job
+    NO_EXTERNALIZED_CHECKPOINTS = "NO_EXTERNALIZED_CHECKPOINTS"  # none
 
 
 class OlderSnapshot(StrEnum):
     """What a job does that begins from a snapshot when sinks have committed more than it knows of."""
 
-    REFUSE = "refuse"
-    """It does not begin."""
-    TAKE_BACK = "take-back"
-    """Sinks remove what was committed after the snapshot."""
-    NEW_LINEAGE = "new-lineage"
-    """Output goes on beside what was committed, and can be told from it."""
+    REFUSE = "refuse"  # it does not begin
+    TAKE_BACK = "take-back"  # sinks remove what was committed after the snapshot
+    NEW_LINEAGE = "new-lineage"  # output goes on next to what was committed, and is distinguishable from it
 
 
 class StateBackendType(StrEnum):
     """Where keyed state lives between checkpoints."""
 
-    HASHMAP = "hashmap"
-    """Python objects: fastest, bounded by memory."""
-    ROCKSDB = "rocksdb"
-    """RocksDB on the worker's local disk."""
+    HASHMAP = "hashmap"  # Python objects: fastest, bounded by memory
+    ROCKSDB = "rocksdb"  # RocksDB on the worker's local disk
 
 
 class TimerService(StrEnum):
-    """Where timers live beside state in RocksDB."""
+    """Where timers live when state is in RocksDB."""
 
-    HEAP = "heap"
-    """In memory, all of them."""
-    ROCKSDB = "rocksdb"
-    """In RocksDB, and only the next ones in memory too."""
+    HEAP = "heap"  # in memory, all of them
+    ROCKSDB = "rocksdb"  # in RocksDB, and only the next ones in memory too
 
 
 class StateMigration(StrEnum):
     """When stored values become values of the types that the program declares now."""
 
-    LAZY = "lazy"
-    """When they are read, and beside the processing."""
-    EAGER = "eager"
-    """All of them, before processing begins."""
+    LAZY = "lazy"  # when they are read, and in the background
+    EAGER = "eager"  # all of them, before processing begins
 
 
 # --- checkpoints, savepoints and restores
@@ -118,7 +104,7 @@ CHECKPOINTING_MAX_CONCURRENT: Final = ConfigOption(
     "execution.checkpointing.max-concurrent-checkpoints",
     Integer(1),
     1,
-    "How many checkpoints may be under way at the same time.",
+    "How many checkpoints may be pending at the same time.",
 )
 CHECKPOINTING_DIR: Final = optional_text(
     "execution.checkpointing.dir",
@@ -150,37 +136,37 @@ OLDER_SNAPSHOT: Final = choice(
     "execution.sinks.older-snapshot",
     OlderSnapshot.REFUSE,
     "What a job does that begins from a snapshot when a sink has committed more than the snapshot knows of: "
-    "refuse to begin, take-back what was committed after it, or go on in a new-lineage beside it.",
+    "refuse to begin, take-back what was committed after it, or go on in a new-lineage next to it.",
 )
 CLAIM_MODE: Final = choice(
     "execution.state-recovery.claim-mode",
     ClaimMode.NO_CLAIM,
-    "Whose the snapshot is that a job is told to begin from: with NO_CLAIM it is never touched, and the "
+    "Whose the snapshot is that a job begins from: with NO_CLAIM it is never changed, and the "
     "first checkpoint is full; with CLAIM the job owns it, may build upon it, and deletes it when newer "
     "checkpoints have replaced it.",
 )
 ALLOW_SECOND: Final = flag(
     "execution.allow-second",
     False,
-    "Whether a job begins beside a running one of its name on the same storage, or in the same output.",
+    "Whether a job begins next to a running one of its name on the same storage, or in the same output.",
 )
 FALLBACK_TO_OLDER: Final = flag(
     "execution.state-recovery.fallback-to-older",
     False,
     "Whether a restore from a log of completed checkpoints reads the newest in full first and, when it is "
-    "damaged, takes the next older one; execution.sinks.older-snapshot says what becomes of output that was "
+    "damaged, takes the next older one; execution.sinks.older-snapshot decides on output that was "
     "committed since.",
 )
 SAVEPOINT_DIR: Final = optional_text(
     "execution.checkpointing.savepoint-dir",
-    "Directory or URI that driver and workers both reach, for savepoints of which nobody says where they go.",
+    "Directory or URI that driver and workers both reach, for savepoints that are requested without a place.",
 )
 EXTERNALIZED_RETENTION: Final = ConfigOption[ExternalizedRetention | None](
     "execution.checkpointing.externalized-checkpoint-retention",
     OptionalKind(Choice(ExternalizedRetention), word="unset"),
     None,
     "Whose last completed checkpoints are kept when the job is over: DELETE_ON_CANCELLATION those of a "
-    "failed job, RETAIN_ON_CANCELLATION those of a cancelled one too, NO_EXTERNALIZED_CHECKPOINTS nobody's; "
+    "failed job, RETAIN_ON_CANCELLATION those of a cancelled one too, NO_EXTERNALIZED_CHECKPOINTS none; "
     "unset keeps them however the job ended.",
 )
 UNALIGNED: Final = flag(
@@ -288,13 +274,13 @@ ROCKSDB_TIMERS: Final = choice(
 ROCKSDB_MIGRATION: Final = choice(
     "state.backend.rocksdb.migration",
     StateMigration.LAZY,
-    "When values in RocksDB's files that are of an older type are rewritten: beside the processing, or all "
-    "of them before it begins.",
+    "When values in RocksDB's files that are of an older type are rewritten: in the background, or all "
+    "of them before processing begins.",
 )
 CHANGELOG: Final = flag(
     "state.changelog.enabled",
     False,
-    "Whether a checkpoint of keyed state holds what changed since the last complete one, behind a base that "
+    "Whether a checkpoint of keyed state holds what changed since the last complete one, after a base that "
     "is written now and then: short checkpoints for a longer restore.",
 )
 CHANGELOG_MATERIALIZE_INTERVAL: Final = ConfigOption(

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from headgate.api.jobs.executor_contract import JobResult, JobSpec
 from headgate.checkpoint.storage.settings import storage_settings
 from headgate.common.files.permissions import permissions_of_job
 from headgate.common.settings import options as o
 from headgate.connectors.dataframe import DataFrameConnector
-from headgate.deploy.spark.epochs import check_epochs, epochs_ready
 from headgate.deploy.spark.gang import SparkGang
 from headgate.deploy.spark.interrupts import ending_cleanly
 from headgate.deploy.spark.session import acquire, master_of
@@ -19,7 +19,7 @@ from headgate.deploy.spark.settings import is_local
 from headgate.deploy.spark.shipped_code import ship
 from headgate.deploy.spark.slots import Need, holding, wait_for_slots
 from headgate.deploy.spark.staging import check_restorable, connectors_of, staged
-from headgate.deploy.spark.streams import check_streams, streams_ready
+from headgate.deploy.spark.streams import check_epochs, check_streams, epochs_ready, streams_ready
 from headgate.runtime.driver.driver import GangContext, run_job
 from headgate.runtime.job.listener import JobListener
 from headgate.runtime.transport.sockets import Endpoint, parse_address
@@ -27,13 +27,9 @@ from headgate.runtime.transport.sockets import Endpoint, parse_address
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-    from headgate.deploy.spark.user_code.orders import ShippedCode
-
 
 class SparkExecutor:
-    """Runs jobs on Spark, and reports to the listener; the default one shows what the option for progress
-    asks for.
-    """
+    """Runs jobs on Spark, and reports to the listener; by default to the one of `headgate.progress`."""
 
     def __init__(self, listener: JobListener | None = None) -> None:
         self._listener = listener
@@ -56,7 +52,7 @@ class SparkExecutor:
         local = is_local(master)
         come_s = None if local else job.config.get(o.SLOTS_TIMEOUT) / 1000
         available = wait_for_slots(context, need, come_s or 0.0)
-        job, advertised = (job, None) if local else reachable(job, context.getConf())
+        job, advertised = (job, None) if local else reachable(job, context.getConf().get)
         if not local and job.config.get(o.SHIP_CODE):
             _ship(context, job)
 
@@ -65,7 +61,11 @@ class SparkExecutor:
                 streams.make_ready(gang.worker.job)
             if inputs is not None:
                 inputs.make_ready(gang.worker.job, gang.restored)
-            code = _begun(context, job, gang.worker.job, scope)
+            code = None
+            if job.user_code is not None:
+                from headgate.deploy.spark.user_code.beginning_code import begun
+
+                code = begun(context, job.config, job.user_code, gang.worker.job, scope)
             made = SparkGang(context, known_as(gang, advertised), job.name, hold, come_s, code)
             scope.callback(made.close)
             return made
@@ -80,14 +80,12 @@ class SparkExecutor:
         ):
             if inputs is not None:
                 job = dataclasses.replace(job, begins=inputs.begins)
-            return run_job(job, make_gang, self._listener_of(job))
+            listener = self._listener
+            if listener is None:
+                from headgate.display.progress import listener_for
 
-    def _listener_of(self, job: JobSpec) -> JobListener:
-        if self._listener is not None:
-            return self._listener
-        from headgate.display.progress import listener_for
-
-        return listener_for(job.config, job.name, job.plan)
+                listener = listener_for(job.config, job.name, job.plan)
+            return run_job(job, make_gang, listener)
 
 
 def _ship(context: SparkContext, job: JobSpec) -> None:
@@ -101,32 +99,16 @@ def _ship(context: SparkContext, job: JobSpec) -> None:
         ship(context)
 
 
-def _begun(context: SparkContext, job: JobSpec, job_id: str, scope: ExitStack) -> ShippedCode | None:
-    """The code of an isolated program, on its way; None where the program is plain."""
-    if job.user_code is None:
-        return None
-    from headgate.deploy.spark.user_code.beginning_code import begun
-
-    return begun(context, job.config, job.user_code, job_id, scope)
-
-
-class Settings(Protocol):
-    """What is asked of a `SparkConf`."""
-
-    def get(self, key: str) -> str | None:
-        """A setting, or None."""
-
-
-def reachable(job: JobSpec, conf: Settings) -> tuple[JobSpec, str | None]:
+def reachable(job: JobSpec, setting: Callable[[str], str | None]) -> tuple[JobSpec, str | None]:
     """Have the driver listen where workers on other machines reach it, as they reach Spark's own driver.
 
-    Returns:
-        The job, and the name by which workers call the driver; None where the user chose the address.
+    Gives the job, and the name by which workers call the driver; None where the user chose the address.
+    `setting` gives one of Spark's.
     """
-    host = conf.get("spark.driver.host")
+    host = setting("spark.driver.host")
     if host is None or job.config.is_set(o.BIND_HOST):
         return job, None
-    bind = conf.get("spark.driver.bindAddress") or host
+    bind = setting("spark.driver.bindAddress") or host
     config = job.config.with_program({o.BIND_HOST.key: bind.strip("[]")})
     return dataclasses.replace(job, config=config), host.strip("[]")
 

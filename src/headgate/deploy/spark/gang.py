@@ -40,10 +40,8 @@ class _Running:
 class SparkGang:
     """Implements `common.ports.Gang`.
 
-    Args:
-        executors_come_s: how long executors that were lost may take to be replaced; None in local mode,
-            where workers are on the driver's machine.
-        code: of an isolated program; None: the program's modules are among everything else.
+    `executors_come_s` is how long executors that were lost may take to be replaced; None in local mode, where
+    workers are on the driver's machine. `code` is that of an isolated program.
     """
 
     def __init__(
@@ -73,7 +71,7 @@ class SparkGang:
         thread.start()
 
     def refusal(self, slots: int) -> str | None:
-        """See `runtime.rescaling.KnowsSlots`: what Spark has at this moment counts."""
+        """Why a rescale to so many slots is refused: what Spark has at this moment counts."""
         return self._hold.refusal(slots, task_slots(self._spark))
 
     def cancel(self, gang: int) -> None:
@@ -82,12 +80,12 @@ class SparkGang:
         if running is None or not running.thread.is_alive():
             return
         running.given_up.set()
-        # Also jobs that the thread is only about to submit. A JVM that is gone has no workers left.
+        # Also jobs that the thread is only about to submit. A JVM that has exited has no workers left.
         with contextlib.suppress(Exception):
             self._spark._jsc.sc().cancelJobGroupAndFutureJobs(running.group)
 
     def close(self) -> None:
-        """Cancel what still runs and wait until Spark has let go of it."""
+        """Cancel what still runs and wait until Spark has ended it."""
         deadline = clock.monotonic() + _LEAVE_S
         for gang in self._running:
             self.cancel(gang)

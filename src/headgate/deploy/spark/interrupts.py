@@ -25,34 +25,25 @@ class Terminated(TerminatedError):
 
 @contextmanager
 def ending_cleanly() -> Iterator[None]:
-    """While the body runs, Ctrl-C and SIGTERM let it end what it has started."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before: dict[signal.Signals, Handler] = {}
-    if _is_default(signal.getsignal(signal.SIGINT)):
-        # PySpark's own handler would first cancel every Spark job, the gang among them.
-        before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.default_int_handler)
-    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        before[signal.SIGTERM] = signal.signal(signal.SIGTERM, _terminate)
-    try:
-        yield
-    except Terminated:
-        raise SystemExit(128 + signal.SIGTERM) from None
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    """While the body runs, Ctrl-C and SIGTERM let it end what it has started.
+
+    After SIGTERM it raises SystemExit with the exit code that a shell shows for it: what the program has to
+    clean up at its exit is done, which the signal by itself would skip.
+    """
+    # PySpark's own handler would first cancel every Spark job, the gang among them.
+    with _handling(signal.default_int_handler, _terminate):
+        try:
+            yield
+        except Terminated:
+            raise SystemExit(128 + signal.SIGTERM) from None
 
 
 @contextmanager
 def deferring_interrupts() -> Iterator[None]:
     """Keep Ctrl-C and SIGTERM back until the body has ended; the second one comes through at once.
 
-    For the seconds in which Spark's JVM starts: interrupted half-way, nobody would own it.
+    For the seconds in which Spark's JVM starts: interrupted half-way, it would have no owner.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
     came: list[int] = []
 
     def remember(number: int, _: FrameType | None) -> None:
@@ -60,20 +51,28 @@ def deferring_interrupts() -> Iterator[None]:
             raise KeyboardInterrupt
         came.append(number)
 
+    with _handling(remember, remember):
+        yield
+    if signal.SIGTERM in came:
+        raise SystemExit(128 + signal.SIGTERM)
+    if came:
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def _handling(interrupt: Handler, terminate: Handler) -> Iterator[None]:
+    """Handle the two signals in the main thread, unless the program handles them itself."""
     before: dict[signal.Signals, Handler] = {}
-    if _is_default(signal.getsignal(signal.SIGINT)):
-        before[signal.SIGINT] = signal.signal(signal.SIGINT, remember)
-    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        before[signal.SIGTERM] = signal.signal(signal.SIGTERM, remember)
+    if threading.current_thread() is threading.main_thread():
+        if _is_default(signal.getsignal(signal.SIGINT)):
+            before[signal.SIGINT] = signal.signal(signal.SIGINT, interrupt)
+        if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            before[signal.SIGTERM] = signal.signal(signal.SIGTERM, terminate)
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    if signal.SIGTERM in came:
-        raise SystemExit(128 + signal.SIGTERM)
-    if came:
-        raise KeyboardInterrupt
 
 
 def _terminate(_number: int, _frame: FrameType | None) -> None:

@@ -1,4 +1,4 @@
-"""Is there a Java that Spark can run on? Said in one line, with the fix, before Spark is started."""
+"""Is there a Java that Spark can run on? Answered before Spark is started, in one line with the fix."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ from typing import Final
 
 from headgate.common.errors import UsageError
 
-VERSIONS: Final = (17, 21)
-"""What Spark 4 supports."""
+VERSIONS: Final = (17, 21)  # what Spark 4 supports
 
 _FIX: Final = (
     "install it (Debian, Ubuntu: sudo apt-get install openjdk-17-jre-headless; macOS: brew install "
     "openjdk@17) or point JAVA_HOME at one"
 )
 _RELEASE: Final = re.compile(r'^JAVA_VERSION="([^"]+)"', re.MULTILINE)
-_SAID: Final = re.compile(r'version "([^"]+)"')
+_VERSION: Final = re.compile(r'version "([^"]+)"')
 _ANSWER_S: Final = 20
 
 
@@ -31,9 +30,9 @@ def check_java(environment: Mapping[str, str] | None = None) -> None:
     if java is None:
         where = f"{variables['JAVA_HOME']}/bin" if variables.get("JAVA_HOME") else "the PATH"
         raise UsageError(f"Spark needs Java 17 or 21, and there is no Java in {where}; {_FIX}")
-    said = _version_text(java)
-    if major_version(said) not in VERSIONS:
-        raise UsageError(f"Spark needs Java 17 or 21, and {str(java)!r} is {said or 'no Java'}; {_FIX}")
+    version = _version_text(java)
+    if major_version(version) not in VERSIONS:
+        raise UsageError(f"Spark needs Java 17 or 21, and {str(java)!r} is {version or 'no Java'}; {_FIX}")
 
 
 def find_java(variables: Mapping[str, str]) -> Path | None:
@@ -57,7 +56,7 @@ def major_version(text: str) -> int:
 
 
 def _version_text(java: Path) -> str:
-    # The file beside the program spares the start of a JVM.
+    # The file next to the program spares the start of a JVM.
     try:
         release = (java.resolve().parent.parent / "release").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -70,5 +69,5 @@ def _version_text(java: Path) -> str:
             )
         except (OSError, subprocess.TimeoutExpired):
             return ""
-        found = _SAID.search(asked.stderr + asked.stdout)
+        found = _VERSION.search(asked.stderr + asked.stdout)
     return "" if found is None else found[1]

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import subprocess
+import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
@@ -25,7 +27,6 @@ from headgate.common.settings.config import Config
 from headgate.common.settings.loader_options import JVM_RESOLVE_ORDER, ResolveOrder
 from headgate.deploy.spark.interrupts import deferring_interrupts
 from headgate.deploy.spark.java import check_java
-from headgate.deploy.spark.jvm_output import forwarded_output
 from headgate.deploy.spark.reasons import shortened
 from headgate.deploy.spark.settings import (
     CHILD_FIRST,
@@ -34,7 +35,7 @@ from headgate.deploy.spark.settings import (
     logging_properties,
     master_for,
     session_settings,
-    settings_behind_submit,
+    settings_after_submit,
     submit_settings,
 )
 from headgate.deploy.spark.slots import held
@@ -45,22 +46,20 @@ if TYPE_CHECKING:
 
 _JVM_ENDS_S: Final = 10.0
 
+NOISE: Final = "WARNING: Using incubator modules: jdk.incubator.vector"
+"""The one line that Spark's JVM prints at every start."""
+
 
 @dataclass(slots=True)
 class _Own:
-    """What was opened here.
-
-    Attributes:
-        lent: whether the program has a DataFrame of it, so that it must not be closed early.
-    """
+    """Spark that was opened here; it must not be closed early once it is `lent`: a DataFrame is used."""
 
     context: SparkContext
     lent: bool = False
 
 
 _own: _Own | None = None
-_opening: Final = threading.Lock()
-"""Held while Spark is opened: jobs may begin at the same time."""
+_opening: Final = threading.Lock()  # held while Spark is opened: jobs may begin at the same time
 
 
 def acquire(given: SparkSession | None, name: str, config: Config, slots: int) -> SparkContext:
@@ -93,7 +92,7 @@ def _acquired(given: SparkSession | None, name: str, config: Config, slots: int)
 def session(slots: int = 3, name: str = "headgate") -> SparkSession:
     """Spark as a job opens it that finds none, for programs that read from it before their job begins.
 
-    It starts fast, tells little, and is there until the process ends. Where the process has a session
+    It starts fast, logs little, and is there until the process ends. Where the process has a session
     already, that one is given.
 
     Args:
@@ -124,7 +123,7 @@ def master_of(context: SparkContext) -> str:
 
 
 def lend() -> None:
-    """The program got a DataFrame: Spark opened here stays open to the end of the process."""
+    """Keep Spark that was opened here open to the end of the process: the program got a DataFrame of it."""
     if _own is not None:
         _own.lent = True
 
@@ -178,16 +177,13 @@ def check_jvm_order(context: SparkContext, config: Config) -> None:
 
 def check_interpreter(workers: str) -> None:
     """Refuse a local session whose workers run another Python than this program."""
-    import shutil
-    import sys
-
     found = shutil.which(workers)
     if found is not None and Path(found).absolute() == Path(sys.executable).absolute():
         return
     asked = [found or workers, "-c", "import sys; print(sys.prefix, *sys.version_info[:2])"]
     with contextlib.suppress(OSError):
-        said = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=20)  # noqa: S603
-        if said.stdout.strip() == f"{sys.prefix} {sys.version_info[0]} {sys.version_info[1]}":
+        answer = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=20)  # noqa: S603
+        if answer.stdout.strip() == f"{sys.prefix} {sys.version_info[0]} {sys.version_info[1]}":
             return
     raise UsageError(
         f"the Spark session starts its workers with {workers!r}, and this program runs with "
@@ -226,7 +222,7 @@ def _open(name: str, config: Config, slots: int) -> SparkContext:
         settings = session_settings(name, master, submitted, str(log_file))
         if config.get(JVM_RESOLVE_ORDER) is ResolveOrder.CHILD_FIRST:
             settings = dict.fromkeys(CHILD_FIRST, "true") | settings
-        with _environment(launch_environment(os.environ, is_local(master))), _told(master):
+        with _environment(launch_environment(os.environ, is_local(master))), _explained(master):
             conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
             if SparkContext._gateway is None:
                 _start_jvm(conf)
@@ -239,15 +235,15 @@ def _open_submitted() -> SparkContext:
 
     SparkContext._ensure_initialized()
     conf = SparkConf()  # with what was submitted
-    conf.setAll(list(settings_behind_submit(conf.contains).items()))
-    with deferring_interrupts(), _told(conf.get("spark.master") or ""):
+    conf.setAll(list(settings_after_submit(conf.contains).items()))
+    with deferring_interrupts(), _explained(conf.get("spark.master") or ""):
         context = SparkContext(conf=conf)
     check_suitable(context)
     return context
 
 
 @contextmanager
-def _told(master: str) -> Iterator[None]:
+def _explained(master: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
@@ -258,13 +254,39 @@ def _told(master: str) -> Iterator[None]:
 
 
 def _start_jvm(conf: SparkConf) -> None:
-    """As PySpark itself does it, but with the output in our hands."""
+    """Start it as PySpark does, but with its output forwarded."""
     from pyspark import SparkContext
     from pyspark.java_gateway import launch_gateway
 
     with forwarded_output() as output:
         gateway = launch_gateway(conf, {"stderr": output})  # type: ignore[no-untyped-call]
     SparkContext._ensure_initialized(gateway=gateway)
+
+
+@contextmanager
+def forwarded_output() -> Iterator[int]:
+    """Give a file descriptor for the output of Spark's JVM and Python workers, open until the body ends.
+
+    Each line goes to `sys.stderr`, so that a progress display can keep its line below it.
+    """
+    reading, writing = os.pipe()
+    thread = threading.Thread(target=_forward, args=(reading,), name="headgate-jvm-output", daemon=True)
+    thread.start()
+    try:
+        yield writing
+    finally:
+        os.close(writing)
+
+
+def _forward(reading: int) -> None:
+    with open(reading, encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            if line.rstrip("\n") == NOISE:
+                continue
+            # The terminal, or the interpreter itself, may be on its way out.
+            with contextlib.suppress(Exception):
+                sys.stderr.write(line)
+                sys.stderr.flush()
 
 
 @contextmanager
@@ -282,7 +304,7 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 def _end() -> None:
-    """Stop Spark, end the JVM if this process has started it, and wait until it is gone."""
+    """Stop Spark, end the JVM if this process has started it, and wait until it has exited."""
     from pyspark import SparkContext
 
     own, gateway = _own, SparkContext._gateway

@@ -16,13 +16,12 @@ LOOPBACK: Final = "127.0.0.1"
 JVM_FLAGS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 """The JVM schedules and waits: it should start fast rather than run fast, and leave no file behind."""
 
-LOCAL: Final = "local"
-"""The master that means: as many slots on this machine as the job needs."""
+LOCAL: Final = "local"  # the master that means: as many slots on this machine as the job needs
 
 _FIXED: Final = {
     "spark.ui.showConsoleProgress": "false",
     "spark.scheduler.mode": "FAIR",
-    # Failover is the job master's: a task is never tried again behind its back.
+    # Failover is the job master's: Spark must not repeat a task.
     "spark.task.maxFailures": "1",
     # From the cancel of a task to the SIGKILL of its worker.
     "spark.python.task.killTimeout": "500ms",
@@ -52,7 +51,7 @@ The level itself is WARN because Spark announces with two lines that it changes 
 """
 
 _SILENT: Final = (
-    # These tell with pages of stack that a worker died or was cancelled; the job master tells it in one line.
+    # These log pages of stack when a worker died or was cancelled; the job master reports it in one line.
     "org.apache.spark.executor.Executor",
     "org.apache.spark.scheduler.TaskSetManager",
     "org.apache.spark.scheduler.TaskSchedulerImpl",
@@ -130,11 +129,11 @@ def session_settings(name: str, master: str, submitted: Mapping[str, str], log_f
     return settings | dict(submitted)
 
 
-def settings_behind_submit(has: Callable[[str], bool]) -> dict[str, str]:
+def settings_after_submit(has: Callable[[str], bool]) -> dict[str, str]:
     """The settings that a JVM started by spark-submit gets from here; what was submitted wins.
 
     Example:
-        >>> sorted(settings_behind_submit({"spark.python.task.killTimeout"}.__contains__))[0]
+        >>> sorted(settings_after_submit({"spark.python.task.killTimeout"}.__contains__))[0]
         'spark.scheduler.barrier.maxConcurrentTasksCheck.interval'
     """
     names = ("spark.python.task.killTimeout", "spark.scheduler.barrier.maxConcurrentTasksCheck.interval")

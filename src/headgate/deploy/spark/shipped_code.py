@@ -60,7 +60,7 @@ def ship(context: SparkContext) -> None:
 
 
 def installed_roots(more: Iterable[Path] = ()) -> tuple[Path, ...]:
-    """Folders of what every machine brings along by itself."""
+    """Folders of what every machine has installed by itself."""
     paths = sysconfig.get_paths()
     roots = [paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib", "scripts")]
     # A virtual environment's standard library is that of the Python it was made with.
@@ -69,9 +69,7 @@ def installed_roots(more: Iterable[Path] = ()) -> tuple[Path, ...]:
 
 
 def collect(modules: Mapping[str, ModuleType], installed: Iterable[Path]) -> dict[str, Path]:
-    """Name in the archive -> file, of Headgate and of the program's own modules; modules below `installed`
-    stay here.
-    """
+    """Name in the archive -> file, of Headgate and of the program's modules not below `installed`."""
     installed = tuple(installed)
     found = dict(_below(_HEADGATE))
     for top in _tops(modules, installed):

@@ -28,14 +28,10 @@ _lock: Final = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """How many slots a job takes.
-
-    Attributes:
-        reserved: for Spark's own tasks beside the gang.
-    """
+    """How many slots a job takes."""
 
     gang: int
-    reserved: int
+    reserved: int  # for Spark's own tasks that run at the same time as the gang
 
     @property
     def total(self) -> int:
@@ -112,13 +108,13 @@ def await_return(
     context: SparkContext, hold: Hold, gang: int, within_s: float, given_up: threading.Event
 ) -> None:
     """Wait until executors that were lost are replaced, or `given_up` is set; fails after `within_s`."""
-    deadline, told = clock.monotonic() + within_s, False
+    deadline, logged = clock.monotonic() + within_s, False
     while (shortage := hold.shortage(gang, task_slots(context))) is not None:
         if clock.monotonic() >= deadline:
             raise OperatingError(shortage)
-        if not told:
+        if not logged:
             _LOG.warning("%s; waiting %g s", shortage, within_s)
-            told = True
+            logged = True
         if given_up.wait(_POLL_S):
             return
 
@@ -157,12 +153,9 @@ parallelism from 2 to 1"
     else:
         mend = f"give the application more cores or executors ({more} slots in all)"
     if left >= 1:
-        near = 2 * left >= need.gang
-        mend += (
-            f", or lower the parallelism from {need.gang} to {left}"
-            if near
-            else (f"; as it is, Spark has room for a parallelism of {left} in place of {need.gang}")
-        )
+        lower = f", or lower the parallelism from {need.gang} to {left}"
+        room = f"; as it is, Spark has room for a parallelism of {left} in place of {need.gang}"
+        mend += lower if 2 * left >= need.gang else room
     elif need.reserved and available - taken >= need.gang:
         mend += f", or set {RESERVED_SLOTS.key}=0"
     return f"the job needs {needs}, and Spark at {master} {has}; {mend}"

@@ -1,8 +1,8 @@
-"""Folders for the DataFrames that go into a job and come out of it, and who removes them when.
+"""Folders for the DataFrames that go into a job and come out of it, and when they are removed.
 
-Input is staged once, when this driver leads the job and no snapshot says where its rows lie already. It
+Input is staged once, when this driver leads the job and no snapshot has its rows staged already. It
 belongs to the job like a checkpoint does: a driver that dies leaves it, and the next one goes on in it.
-Output belongs to the program, and goes with its process.
+Output belongs to the program, and is removed with its process.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import secrets
 import shutil
 import tempfile
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -49,7 +49,7 @@ def connectors_of(job: JobSpec) -> dict[str, DataFrameConnector]:
 
 
 def check_restorable(job: JobSpec, connectors: Mapping[str, DataFrameConnector]) -> None:
-    """Refuse a snapshot with positions in staged rows that are gone, before Spark is started for it."""
+    """Refuse a snapshot with positions in removed staged rows, before Spark is started for it."""
     led = job.config.get(o.HIGH_AVAILABILITY) is not o.HighAvailabilityType.NONE
     if job.restore_from is None or led or job.config.get(o.FALLBACK_TO_OLDER):
         return  # which snapshot it will be is not known yet; it is looked at when it is
@@ -60,7 +60,7 @@ def check_restorable(job: JobSpec, connectors: Mapping[str, DataFrameConnector])
 
 
 def check_positions(checkpoint: CheckpointMetadata, sources: Mapping[str, DataFrameSource]) -> None:
-    """That the rows which a snapshot has not read yet are still there."""
+    """Make sure that the rows which a snapshot has not read yet are still there."""
     for uid in sources:
         position = checkpoint.enumerators.get(uid)
         all_read = len(checkpoint.finished.get(uid, ())) >= checkpoint.parallelism.get(uid, 1)
@@ -84,7 +84,7 @@ class Inputs:
         self._control: JobControl | None = None
 
     def begins(self, control: JobControl) -> None:
-        """The job can be asked how it does."""
+        """Take the control of the job, which is asked for its status at the end."""
         self._control = control
         if self._job.begins is not None:
             self._job.begins(control)
@@ -103,7 +103,7 @@ class Inputs:
                 source.prepare(sql_session(self._job.spark), str(folder))
 
     def put_away(self, error: BaseException | None) -> None:
-        """The driver leaves the job: remove what nobody will ask for."""
+        """Remove what no snapshot needs, as the driver leaves the job."""
         if self._folder is None:
             return
         status = self._status()
@@ -126,13 +126,13 @@ class Inputs:
             return True
         if settings.storage is None or status.state == JobEnd.FINISHED.value:
             return False
-        if self._goes_on(status, error):
+        if self._continues_elsewhere(status, error):
             return True
         end = JobEnd.CANCELLED if status.state == JobEnd.CANCELLED.value else JobEnd.FAILED
         any_left = self._restored is not None or status.checkpoints_completed
         return bool(any_left) and end not in settings.checkpoints.retention
 
-    def _goes_on(self, status: JobStatus, error: BaseException | None) -> bool:
+    def _continues_elsewhere(self, status: JobStatus, error: BaseException | None) -> bool:
         """Whether another driver has the job now, or may have it."""
         if isinstance(error, FencedError) or (isinstance(error, TerminatedError) and error.goes_on):
             return True
@@ -147,19 +147,16 @@ class Inputs:
         return [Path(Staged.of(position).folder) for position in positions if position is not None]
 
     def _status(self) -> JobStatus | None:
-        if self._control is None:
-            return None
-        try:
-            return self._control.status()
-        except OperatingError:
-            return None
+        with suppress(OperatingError):
+            return None if self._control is None else self._control.status()
+        return None
 
 
 @contextmanager
 def staged(
     job: JobSpec, connectors: Mapping[str, DataFrameConnector], local: bool
 ) -> Iterator[Inputs | None]:
-    """Make the outputs ready, give what makes the inputs ready, and clean up behind the job."""
+    """Make the outputs ready, give what makes the inputs ready, and clean up after the job."""
     if not connectors:
         yield None
         return
@@ -176,7 +173,7 @@ def staged(
 
 @contextmanager
 def outputs_ready(job: JobSpec, outputs: list[DataFrameConnector], root: Path) -> Iterator[None]:
-    """Folders for what the program gets: they stay until the process ends, or go at once if the job fails."""
+    """Make folders for what the program gets; they stay until the process ends, or the job fails."""
     if not outputs:
         yield
         return
@@ -210,7 +207,5 @@ def staging_root(job: JobSpec, local: bool) -> Path:
 
 
 def _remove_if_empty(folder: Path) -> None:
-    try:
+    with suppress(OSError):
         folder.rmdir()
-    except OSError:
-        return

@@ -1,4 +1,4 @@
-"""Folders and checks for jobs that read streaming DataFrames, and the end of their queries behind the job."""
+"""Folders and checks for jobs that read streaming DataFrames, or hand epochs to Spark."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ from headgate.api.jobs.executor_contract import JobSpec
 from headgate.common.errors import UsageError
 from headgate.common.settings import options as o
 from headgate.connectors.dataframe import DataFrameConnector, StreamSource
+from headgate.connectors.dataframe.staged_files import TO_SPARK
+from headgate.connectors.dataframe.to_spark import SparkSink
 from headgate.deploy.spark.session import sql_session
 from headgate.deploy.spark.staging import FOLDER, staging_root
 
 LOGS: Final = ".headgate-streams"
-"""Below the staging root: ``<line>/<query>``, each query's own log, for drivers to come."""
+"""Below the staging root: ``<lineage>/<query>``, each query's own log, for later drivers."""
 
 EPOCHS: Final = ".epochs"
 """Below a job's own folder of staged rows: ``<token of a driver>/<number of a source>/<query>-<epoch>``."""
@@ -35,16 +37,20 @@ def check_streams(job: JobSpec, connectors: Mapping[str, DataFrameConnector]) ->
     """Refuse a job in which a streaming DataFrame could not flow."""
     for uid in streams_of(connectors):
         if job.config.get(o.RESERVED_SLOTS) < 1:
-            raise UsageError(
-                f"source {uid!r} is fed by tasks of Spark, and {o.RESERVED_SLOTS.key} is 0, so that none "
-                "could run beside the workers; set it to 1 or more"
-            )
+            raise _no_slot(f"source {uid!r} is fed by")
         if job.config.get(o.CHECKPOINTING_INTERVAL) is None:
             raise UsageError(
                 f"source {uid!r} reads a streaming DataFrame, of which Spark plans the next epoch when a "
                 "checkpoint holds the last, and the job has no periodic checkpoints; call "
                 "env.checkpoints(every=...)"
             )
+
+
+def _no_slot(what: str) -> UsageError:
+    return UsageError(
+        f"{what} tasks of Spark, and {o.RESERVED_SLOTS.key} is 0, so that none could run beside the workers; "
+        "set it to 1 or more"
+    )
 
 
 class Streams:
@@ -55,7 +61,7 @@ class Streams:
         self._folder: Path | None = None
 
     def make_ready(self, job_id: str) -> None:
-        """Tell the sources where to stage. This driver leads the job, and no worker runs yet."""
+        """Set where the sources stage. This driver leads the job, and no worker runs yet."""
         lasts = self._root != Path(tempfile.gettempdir())
         self._folder = self._folder_of(job_id) if lasts else self._root / f"{FOLDER}-{secrets.token_hex(6)}"
         for number, source in enumerate(self._sources):
@@ -63,20 +69,19 @@ class Streams:
             source.prepare(sql_session(self._job.spark), str(self._folder / str(number)))
 
     def put_away(self) -> None:
-        """The driver leaves the job: stop the queries, remove what they have staged."""
+        """Stop the queries and remove what they have staged, as the driver leaves the job."""
         for source in self._sources:
             source.finish()
         if self._folder is None:
             return
         shutil.rmtree(self._folder, ignore_errors=True)
-        with suppress(OSError):  # as far up as nothing else is there
+        with suppress(OSError):  # up to the first folder with something else in it
             for parent in itertools.takewhile(lambda each: each != self._root, self._folder.parents):
                 parent.rmdir()
 
     def _folder_of(self, job_id: str) -> Path:
-        """A folder of this driver's own, the only one of the job."""
         of_job = self._root / FOLDER / quote(job_id, safe="") / EPOCHS
-        # No snapshot refers to staged epochs: what a driver that died has left is of no use to anybody.
+        # No snapshot refers to staged epochs: what a driver that died has left is of no use.
         shutil.rmtree(of_job, ignore_errors=True)
         return of_job / secrets.token_hex(6)
 
@@ -85,7 +90,7 @@ class Streams:
 def streams_ready(
     job: JobSpec, connectors: Mapping[str, DataFrameConnector], local: bool
 ) -> Iterator[Streams | None]:
-    """Give what tells the sources where to stage, and clean up behind the job."""
+    """Give what sets where the sources stage, and clean up after the job."""
     sources = streams_of(connectors)
     if not sources:
         yield None
@@ -95,3 +100,30 @@ def streams_ready(
         yield streams
     finally:
         streams.put_away()
+
+
+def check_epochs(job: JobSpec, connectors: Mapping[str, DataFrameConnector]) -> None:
+    """Refuse a job whose epochs Spark could never write."""
+    for uid, sink in connectors.items():
+        if isinstance(sink, SparkSink) and job.config.get(o.RESERVED_SLOTS) < 1:
+            raise _no_slot(f"sink {uid!r} is written by")
+
+
+@contextmanager
+def epochs_ready(job: JobSpec, connectors: Mapping[str, DataFrameConnector], local: bool) -> Iterator[None]:
+    """Set where the sinks stage."""
+    sinks = [part for part in connectors.values() if isinstance(part, SparkSink)]
+    if not sinks:
+        yield
+        return
+    root = staging_root(job, local)
+    # Without checkpoints no later run goes on from this one, or needs what it had staged.
+    lasts = root != Path(tempfile.gettempdir())
+    folder = root / (TO_SPARK if lasts else f"{TO_SPARK}-{secrets.token_hex(6)}")
+    try:
+        for sink in sinks:
+            sink.prepare(sql_session(job.spark), str(folder))
+        yield
+    finally:
+        if not lasts:
+            shutil.rmtree(folder, ignore_errors=True)

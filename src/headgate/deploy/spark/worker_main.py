@@ -7,19 +7,28 @@ each. Workers find each other through the job master. A task's one row is the nu
 from __future__ import annotations
 
 import dataclasses
+import os
 import pickle
 import socket
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, Protocol
 
+from headgate.common.errors import OperatingError
 from headgate.common.ports import UserCode
+from headgate.common.process.children import hide_open_sockets
+from headgate.common.process.limits import changes, limits_of, restore
 from headgate.common.process.same_interpreter import SAME_INTERPRETER
-from headgate.deploy.spark.spoiled import unspoiled
 from headgate.runtime.transport.sockets import parse_address
 from headgate.runtime.worker.worker_process import WorkerSpec, limit_threads, run_worker
 
 if TYPE_CHECKING:
-    from headgate.deploy.spark.user_code.tasks import Body
+    from headgate.deploy.spark.user_code.opening_code import Body
+
+SPARKS_OWN: Final = "PYSPARK_EXECUTOR_MEMORY_MB"
+"""Where this is set, Spark itself limits the memory of each worker."""
 
 _WILDCARDS: Final = ("0.0.0.0", "::", "")  # noqa: S104 - compared with, not bound to
 
@@ -52,7 +61,7 @@ def gang_function(worker: WorkerSpec, gang: int, several_hosts: bool) -> Callabl
 
 
 def gang_body(worker: WorkerSpec, gang: int, several_hosts: bool) -> Body[int, int]:
-    """The same for a job with code of its own, which is opened before this is called."""
+    """The body of a task of the gang for an isolated program, whose code is opened before it is called."""
     payload = pickle.dumps(worker)
 
     def headgate_worker(code: UserCode, rows: Iterable[int]) -> list[int]:
@@ -67,13 +76,13 @@ def gang_body(worker: WorkerSpec, gang: int, several_hosts: bool) -> Body[int, i
 def serve(
     slot: int, payload: bytes, gang: int, several_hosts: bool, code: UserCode = SAME_INTERPRETER
 ) -> None:
-    """Be a worker until the job lets it go."""
+    """Be a worker until the job releases it."""
     limit_threads()
     # Written by the driver and handed over by Spark, which ships code the same way.
     worker: WorkerSpec = pickle.loads(payload)  # noqa: S301
     if several_hosts and worker.bind_host not in _WILDCARDS:
         worker = dataclasses.replace(worker, bind_host=host_towards(worker.control_address))
-    with unspoiled():
+    with limits_reverted():
         run_worker(worker, gang, slot, code=code)
 
 
@@ -90,3 +99,65 @@ def host_towards(address: str) -> str:
         probe.connect(target)  # sends nothing; only the route is looked up
         found: str = probe.getsockname()[0]
     return found
+
+
+class MessageReceiver(Protocol):
+    """Spark's reader of what the JVM sends to a worker."""
+
+    get_finish_signal_from_stream: Callable[[], None]
+
+
+@contextmanager
+def limits_reverted() -> Iterator[None]:
+    """Begin a task with the limits of Spark's daemon, and end it with them (`resource.setrlimit`).
+
+    Spark's Python workers serve one job after the other: what user code does to its process must not affect
+    the next job. Where limits cannot be reverted, Spark is made not to use the process again.
+    """
+    wanted = limits_of(os.getppid())  # no user code has run in the parent
+    if os.environ.get(SPARKS_OWN):
+        wanted.pop("RLIMIT_AS", None)
+    changed = changes(limits_of(), wanted)
+    if changed and (left := restore(wanted)):
+        # What a task raises ends Spark's worker, so the next try is in another one.
+        raise OperatingError(
+            f"code of an earlier job has set limits of this Python worker ({', '.join(left)}); it ends, and "
+            "Spark starts another one"
+        )
+    _warn(changed, "an earlier job's code had set limits of this Python worker", "they were reverted")
+    sparks = hide_open_sockets()  # else a child that lives on keeps from the JVM that its worker has died
+    try:
+        yield
+    finally:
+        sparks.clear()
+        changed = changes(limits_of(), wanted)
+        if changed and restore(wanted):
+            retire()
+            _warn(changed, "user code has set limits of this Python worker", "it is not used for another job")
+        else:
+            _warn(changed, "user code has set limits of this Python worker", "they were reverted")
+
+
+def _warn(changed: list[str], what: str, then: str) -> None:
+    if changed:
+        sys.stderr.write(f"headgate: {what} ({', '.join(changed)}); {then}\n")
+
+
+def retire() -> bool:
+    """Have Spark not use this process again when its task is done; False where Spark's worker is unknown.
+
+    Spark's worker ends, and says so to the JVM, when the message that ends a task is not as expected.
+    """
+    frames = (frame.f_locals.get("message_receiver") for frame, _ in traceback.walk_stack(sys._getframe()))
+    found = (each for each in frames if hasattr(each, "get_finish_signal_from_stream"))
+    receiver: MessageReceiver | None = next(found, None)
+    if receiver is None:
+        return False
+    take = receiver.get_finish_signal_from_stream
+
+    def refuse() -> None:
+        take()
+        raise OperatingError("this Python worker is not to be used again")
+
+    receiver.get_finish_signal_from_stream = refuse
+    return True

@@ -14,31 +14,21 @@ from headgate.checkpoint.storage.storage_contract import KeepsTemporaries, Unsur
 from headgate.common.decoders import UNDECODABLE, msgpack_decoder
 from headgate.common.errors import StorageError
 from headgate.common.ports import Clock, Disk
-from headgate.ha.election import Candidacy, OustedError, this_driver
+from headgate.ha.contract.election import Candidacy, LostLeadershipError, this_driver
 
-BEAT: Final = ".beat"
-"""Ends the names of files that leaders renew."""
-
-ENDED: Final = ".ended"
-"""Ends the names of files of leaders that have brought the job to its end."""
+BEAT: Final = ".beat"  # ends the names of files that leaders renew
+ENDED: Final = ".ended"  # ends the names of the files of leaders that have brought the job to its end
 
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """The last that was heard of a leader; two that differ were left at two times.
-
-    Attributes:
-        run: how often the job had been brought to its end before.
-        released: whether it has made room.
-        term: of how many leaders it is the last.
-        count: how often it has left a sign.
-    """
+    """The last sign of life of a leader; two that differ were left at two times."""
 
     who: str
-    run: int
-    released: bool
-    term: int
-    count: int
+    run: int  # how often the job had been brought to its end before
+    released: bool  # whether it lets another driver lead
+    term: int  # the last of how many leaders it is
+    count: int  # how often it has left a sign
 
 
 class _Beat(msgspec.Struct, frozen=True):
@@ -58,10 +48,11 @@ _beats: Final = msgpack_decoder(_Beat)
 class FileElection:
     """The election on a disk that all drivers share.
 
-    Term n is the file ``<folder>/<n in 19 digits>``, created if absent by whoever wins it. Its leader
-    rewrites ``<n>.beat`` again and again. Whoever has seen the same beat for a whole lease by its own clock
-    may try to win term n + 1. Clocks of different machines are never compared. ``<n>.ended`` says that the
-    job was brought to its end in this term: a file of its own, which no late beat can overwrite.
+    Term n is the file ``<folder>/<n in 19 digits>``, created if absent by the driver that wins it. Its leader
+    rewrites ``<n>.beat`` again and again. A driver that has seen the same beat for a complete lease by its
+    own clock may try to win term n + 1. Clocks of different machines are never compared.
+    ``<n>.ended`` records that the job was brought to its end in this term: a file of its own, which no late
+    beat can overwrite.
     """
 
     def __init__(
@@ -74,7 +65,10 @@ class FileElection:
         who: str = "",
     ) -> None:
         self._disk, self._folder, self._clock = disk, folder, clock
-        self._lease_ms = lease_ms
+        self.lease_ms = lease_ms
+        # For clocks that run at different speeds, and for the way of a commit.
+        self.margin_ms = lease_ms // 3
+        self.regains = True  # as long as no later term is another's: the driver that takes over creates one
         self._beat = _Beat(token(16).hex(), who or this_driver())
         self._term = self._highest = 0
         self._seen: tuple[int, bytes | None] | None = None
@@ -82,23 +76,8 @@ class FileElection:
         self._watched_a_leader = False
         self._unfinished: tuple[int, list[str]] = 0, []
 
-    @property
-    def lease_ms(self) -> int:
-        """How long a standby waits without seeing a change."""
-        return self._lease_ms
-
-    @property
-    def margin_ms(self) -> int:
-        """A third: for clocks that run at different speeds, and for the way of a commit."""
-        return self._lease_ms // 3
-
-    @property
-    def regains(self) -> bool:
-        """As long as no later term is another's: whoever takes over creates one."""
-        return True
-
     def leader(self) -> Sign | None:
-        """The last sign of a leader, whoever looks; None where there has been none."""
+        """The last sign of a leader; None where there has been none."""
         term = max(self._terms(), default=0)
         beat = self._read(term) if term else None
         return None if beat is None else Sign(beat.who, beat.run, beat.released, term, beat.count)
@@ -110,34 +89,26 @@ class FileElection:
         beat = self._read(last) if last else None
         if last and not self._lapsed(last, beat, looked_ms):
             return Candidacy(None, _leader(beat))
-        ended = last > 0 and self._has_ended(last)
+        ended = last > 0 and self._read_file(self._name(last) + ENDED) is not None
         if ended and self._watched_a_leader:
-            self._make_room_for_next(last, beat)
+            self._release_for_next(last, beat)
             return Candidacy(None, _leader(beat), ended=True)
         run = 0 if beat is None else beat.run + ended
         self._beat = msgspec.structs.replace(self._beat, run=run)
-        if not self._win(last + 1):
-            return Candidacy(None)
-        self._term = last + 1
-        self._clean_up()
-        return Candidacy(looked_ms, self._beat.who, run=run)
+        return self._try_to_win(last + 1, looked_ms)
 
     def regain(self) -> Candidacy:
-        """Win the term behind the own one: of all who try one creates it, and no term is won twice.
+        """Win the term after the own one: of all who try one creates it, and no term is won twice.
 
         There is no beat of another to be waited for. A standby that sees the new term waits a lease from
         then on, so what is granted counts from before the look, as ever. Who cannot rewrite the own beat
         wins no term either: where a disk takes new files and nothing else, each term would hold the standby
-        up for another lease, and nobody would lead.
+        up for another lease, and no driver would lead.
         """
         looked_ms = self._clock.monotonic_ms()
         last = self._last_if_own()
         self._write_beat()
-        if not self._win(last + 1):
-            return Candidacy(None)
-        self._term = last + 1
-        self._clean_up()
-        return Candidacy(looked_ms, self._beat.who, run=self._beat.run)
+        return self._try_to_win(last + 1, looked_ms)
 
     def _last(self) -> int:
         """The last term there is; 0 where there was none."""
@@ -157,39 +128,38 @@ class FileElection:
             raise StorageError(f"{self._disk.describe(self._name(self._term))} was followed by a late write")
 
     def _last_if_own(self) -> int:
-        """The last term, if that is one that this driver has won, or has tried to."""
+        """The last term, if this driver has won it, or has tried to."""
         last = self._last()
         if last == self._term:
             return last
         beat = self._read(last)
         if beat is not None and beat.token == self._beat.token:
-            return last  # created by a write of which nobody knew whether it had succeeded
-        raise OustedError(
+            return last  # created by a write whose outcome was unknown
+        raise LostLeadershipError(
             f"{_leader(beat)} has taken over in term {last} of {self._disk.describe(self._folder)}"
         )
 
     def end(self) -> None:
-        """Write the file that says so; in a term that was taken over nobody looks for it."""
+        """Write the file for that; in a term that was taken over no driver looks for it."""
         self._disk.create_if_absent(self._name(self._term) + ENDED, self._beat.token.encode())
 
     def resign(self) -> None:
-        """Leave a last beat that says so."""
+        """Leave a last beat that releases the term."""
         if self._term:
             self._beat = msgspec.structs.replace(self._beat, released=True)
             self._write_beat()
 
-    def _make_room_for_next(self, term: int, beat: _Beat | None) -> None:
-        """In place of a driver that died behind the end: who is started from now on wants another run."""
+    def _release_for_next(self, term: int, beat: _Beat | None) -> None:
+        """Release the term of a driver that died after the end: what starts now is another run."""
         if beat is not None and not beat.released:
             released = msgspec.structs.replace(beat, released=True)
             self._disk.create(self._name(term) + BEAT, [_encoder.encode(released)])
 
-    def _has_ended(self, term: int) -> bool:
+    def _read_file(self, name: str) -> bytes | None:
         try:
-            self._disk.read(self._name(term) + ENDED)
+            return self._disk.read(name)
         except FileNotFoundError:
-            return False
-        return True
+            return None
 
     def _lapsed(self, term: int, beat: _Beat | None, looked_ms: int) -> bool:
         """Whether the leader of the last term has given up, or has been still for a lease."""
@@ -201,29 +171,27 @@ class FileElection:
             # From now, and not from before the look: what was seen may have been written meanwhile.
             self._seen, self._seen_ms = seen, self._clock.monotonic_ms()
             return False
-        return looked_ms - self._seen_ms >= self._lease_ms
+        return looked_ms - self._seen_ms >= self.lease_ms
 
-    def _win(self, term: int) -> bool:
+    def _try_to_win(self, term: int, looked_ms: int) -> Candidacy:
         name, data = self._name(term), _encoder.encode(self._beat)
         try:
             created = self._disk.create_if_absent(name, data)
         except UnsureWriteError:
-            created = self._holds(name, data)
+            created = self._read_file(name) == data
         # In a place from which later terms were cleaned up nothing is won.
-        return created and self._last() == term
-
-    def _holds(self, name: str, data: bytes) -> bool:
-        try:
-            return self._disk.read(name) == data
-        except FileNotFoundError:
-            return False
+        if not created or self._last() != term:
+            return Candidacy(None)
+        self._term = term
+        self._clean_up()
+        return Candidacy(looked_ms, self._beat.who, run=self._beat.run)
 
     def _write_beat(self) -> None:
         self._beat = msgspec.structs.replace(self._beat, count=self._beat.count + 1)
         self._disk.create(self._name(self._term) + BEAT, [_encoder.encode(self._beat)])
 
     def _read(self, term: int) -> _Beat | None:
-        """The last word of a term's leader; None when the term was cleaned up meanwhile."""
+        """The last beat of a term's leader; None when the term was cleaned up meanwhile."""
         for name in (self._name(term) + BEAT, self._name(term)):
             try:
                 return _beats.decode(self._disk.read(name))
@@ -241,7 +209,7 @@ class FileElection:
         return [int(name) for name in names if len(name) == 19 and name.isascii() and name.isdigit()]
 
     def _clean_up(self) -> None:
-        """Remove what earlier terms left; what cannot be removed is in nobody's way."""
+        """Remove what earlier terms left, as far as that is possible."""
         own = self._name(self._term)
         with suppress(StorageError):
             for name in self._disk.list(self._folder):
@@ -252,9 +220,9 @@ class FileElection:
                 self._unfinished = self._clock.monotonic_ms(), found
 
     def _remove_unfinished(self) -> None:
-        """What was half-written when this term began, and still is a lease later, is a dead driver's."""
+        """Remove what was half-written when this term began and still is a lease later: its driver died."""
         since_ms, names = self._unfinished
-        if names and self._clock.monotonic_ms() - since_ms >= self._lease_ms:
+        if names and self._clock.monotonic_ms() - since_ms >= self.lease_ms:
             self._unfinished = since_ms, []
             with suppress(StorageError):
                 for name in names:

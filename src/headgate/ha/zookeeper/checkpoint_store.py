@@ -2,16 +2,16 @@
 
 ::
 
-    <root>/generation              number of the last claim, and whose it is
+    <root>/generation              number and token of the last claim
     <root>/owner/<token>           exists as long as that claim is the last one
     <root>/checkpoints/<19 digits> one entry for each completed checkpoint, by its id
-    <root>/checkpoints/<19 digits>/<lock>   ephemeral: who may still need it
+    <root>/checkpoints/<19 digits>/<lock>   ephemeral, of a process that may still need it
     <root>/checkpoint-id-counter   below it every id may have been used
 
 A claim is one transaction: it replaces the owner's node if the generation is still the one that was read.
 Every other change is one transaction as well, and its first part sets the owner's node at its known
 version. So a replaced job master changes nothing, whatever it believes of its session; and a change whose
-outcome is unknown is settled for good by one more write, after which it can not happen any more.
+outcome is unknown is resolved for good by one more write, after which it cannot happen any more.
 """
 
 from __future__ import annotations
@@ -33,17 +33,10 @@ from headgate.ha.zookeeper.znodes import Change, Create, Delete, RejectedError, 
 
 T = TypeVar("T")
 
-ATTEMPTS_MAX: Final = 64
-"""Rounds of one change against others that happen at the same time."""
-
-BATCH: Final = 64
-"""Handles that one transaction locks or removes; a transaction must stay below a megabyte."""
-
-MASTER_LOCK: Final = "generation-"
-"""Begins the locks of job masters; those of replaced ones protect nothing."""
-
-READER_LOCK: Final = "reader-"
-"""Begins the locks of readers, which keep a handle from being trimmed."""
+ATTEMPTS_MAX: Final = 64  # rounds of one change against others that happen at the same time
+BATCH: Final = 64  # handles that one transaction locks or removes; a transaction must stay below a megabyte
+MASTER_LOCK: Final = "generation-"  # begins the locks of job masters; those of replaced ones protect nothing
+READER_LOCK: Final = "reader-"  # begins the locks of readers, which keep a handle from being trimmed
 
 
 class _Claimant(msgspec.Struct, frozen=True):
@@ -54,7 +47,7 @@ class _Claimant(msgspec.Struct, frozen=True):
 
 
 class _Owned(NamedTuple):
-    """A claim that was the last one when we heard of it."""
+    """The own claim, with the owner's node and its last known version."""
 
     permit: CommitPermit
     node: str
@@ -77,14 +70,13 @@ class ZooKeeperCheckpointStore:
 
     def __init__(self, nodes: ZNodes, root: str, token: Callable[[int], bytes] = secrets.token_bytes) -> None:
         self._nodes, self._root, self._token = nodes, root, token
+        self._generation, self._ids = f"{root}/generation", f"{root}/checkpoint-id-counter"
         self._owned: _Owned | None = None
         self._unsure: _Unsure | None = None
         self._newest = self._counter = 0
 
-    # -- the claim -------------------------------------------------------------------------------
-
     def generation(self) -> int:
-        """Of the last claim, by whomever; 0 where the job was never claimed here."""
+        """Generation of the last claim; 0 where the job was never claimed here."""
         node = self._nodes.read(self._generation)
         return 0 if node is None else self._claimant(node.data).generation
 
@@ -97,7 +89,7 @@ class ZooKeeperCheckpointStore:
             owned = self._try_to_claim()
             if owned is not None:
                 self._owned = owned
-                with suppress(FencedError):  # replaced already: whatever the permit is used for will say so
+                with suppress(FencedError):  # replaced already: any use of the permit will fail
                     self._read_what_is_there(owned.permit)
                 return owned.permit
         raise StorageError(
@@ -106,9 +98,9 @@ class ZooKeeperCheckpointStore:
         )
 
     def check(self, permit: CommitPermit) -> None:
-        """Make sure that nobody has claimed the job since."""
-        self._settle(permit)
-        # A read could come from a server that is behind; a write cannot.
+        """Make sure that no other job master has claimed the job since."""
+        self._resolve(permit)
+        # A read could come from a server that lags; a write cannot.
         self._change(permit, [])
 
     def first_checkpoint_id(self, at_least: CheckpointId) -> CheckpointId:
@@ -116,7 +108,7 @@ class ZooKeeperCheckpointStore:
         if self._owned is None:
             raise FencedError(f"{self._where()} gives ids to its last claimant only; claim it first")
         permit = self._owned.permit
-        self._settle(permit)
+        self._resolve(permit)
         first = max(at_least, self._newest + 1, self._counter)
         self._change(permit, self._counting_to(first + IDS_AHEAD))
         self._counter = first + IDS_AHEAD
@@ -124,7 +116,7 @@ class ZooKeeperCheckpointStore:
 
     def reserve_ids(self, permit: CommitPermit, end: CheckpointId) -> None:
         """Move the counter to `end` or further."""
-        self._settle(permit)
+        self._resolve(permit)
         self._require(permit)
         if end > self._counter:
             self._change(permit, self._counting_to(end))
@@ -135,7 +127,7 @@ class ZooKeeperCheckpointStore:
 
         Generation and counter stay in any case: neither may begin anew under a name that was used.
         """
-        self._settle(permit)
+        self._resolve(permit)
         owned = self._require(permit)
         if terminal:
             self._remove(permit, self._handles())
@@ -147,15 +139,13 @@ class ZooKeeperCheckpointStore:
                 self._change(permit, [Delete(path) for path in batch])
         self._owned = self._unsure = None
 
-    # -- entries ---------------------------------------------------------------------------------
-
     def append(self, permit: CommitPermit, checkpoint: CheckpointId, metadata: str, sha256: str) -> None:
-        """Say that a checkpoint is complete; its metadata must be durable already."""
-        self._settle(permit)
+        """Record that a checkpoint is complete; its metadata must be durable already."""
+        self._resolve(permit)
         self._require(permit)
         if checkpoint <= self._newest:
             raise InternalError(
-                f"checkpoint {checkpoint} comes to {self._where()} behind checkpoint {self._newest}; ids "
+                f"checkpoint {checkpoint} comes to {self._where()} after checkpoint {self._newest}; ids "
                 "must increase"
             )
         data = encode_entry(Completed(permit.generation, "", checkpoint, metadata, sha256))
@@ -169,15 +159,15 @@ class ZooKeeperCheckpointStore:
             self._change(permit, changes)
         except UnsureWriteError as error:
             self._unsure = _Unsure(checkpoint, data)
-            if not self._settled_at_once(permit, error):
+            if not self._resolved_at_once(permit, error):
                 raise StorageError(f"{error}; it did not happen") from error
         self._newest, self._counter = checkpoint, counter
 
     def completed(self) -> list[Completed]:
         """The completed checkpoints, ordered by id, read afresh."""
         if self._owned is not None:
-            with suppress(FencedError):  # whoever was replaced may still read
-                self._settle(self._owned.permit)
+            with suppress(FencedError):  # a replaced job master may still read
+                self._resolve(self._owned.permit)
         for _ in range(ATTEMPTS_MAX):
             entries = [self._read(checkpoint) for checkpoint in self._handles()]
             found = [entry for entry in entries if entry is not None]
@@ -199,10 +189,7 @@ class ZooKeeperCheckpointStore:
 
     @contextmanager
     def reading(self, checkpoint: CheckpointId) -> Iterator[None]:
-        """Keep a completed checkpoint of this job from being trimmed meanwhile, without a claim.
-
-        The lock goes by itself when this client's session ends.
-        """
+        """Keep a completed checkpoint from being trimmed, without a claim; ends with the session."""
         lock = f"{self._handle(checkpoint)}/{READER_LOCK}{self._token(8).hex()}"
         try:
             self._nodes.change([Create(lock, ephemeral=True)])
@@ -215,8 +202,6 @@ class ZooKeeperCheckpointStore:
         finally:
             with suppress(StorageError):
                 self._nodes.change([Delete(lock)])
-
-    # -- within ----------------------------------------------------------------------------------
 
     def _try_to_claim(self) -> _Owned | None:
         """One attempt; None when another claimed in the same moment."""
@@ -235,13 +220,13 @@ class ZooKeeperCheckpointStore:
         except RejectedError:
             return None
         except UnsureWriteError:
-            # If it happens later after all, the owner is one whom nobody knows, and the next claim ends it.
+            # If it happens later after all, no process has that owner's token, and the next claim ends it.
             if self._nodes.read(owner) is None:
                 return None
         return _Owned(CommitPermit(Generation(generation), CLAIMED), owner, 0)
 
     def _read_what_is_there(self, permit: CommitPermit) -> None:
-        """Learn ids and counter, and lock all handles; nobody else can change them by now."""
+        """Read ids and counter, and lock all handles; no other process can change them by now."""
         handles = self._handles()
         for batch in _batches(handles):
             locks = [f"{self._handle(checkpoint)}/{self._lock(permit)}" for checkpoint in batch]
@@ -251,7 +236,7 @@ class ZooKeeperCheckpointStore:
         if counter is not None and not counter.data.isdigit():
             raise StorageError(
                 f"{self._nodes.describe(self._ids)} holds {counter.data[:40]!r}; expected a number: delete "
-                "the node, ids then go on behind the last completed checkpoint"
+                "the node, ids then go on after the last completed checkpoint"
             )
         self._counter = 0 if counter is None else int(counter.data)
 
@@ -271,13 +256,13 @@ class ZooKeeperCheckpointStore:
                 return
         raise StorageError(f"{self._where()} was not changed in {ATTEMPTS_MAX} attempts; try again")
 
-    def _settle(self, permit: CommitPermit) -> None:
-        """Find out what became of an entry of unknown outcome; afterwards that cannot change any more."""
+    def _resolve(self, permit: CommitPermit) -> None:
+        """Find out whether an entry of unknown outcome is there; afterwards that cannot change any more."""
         unsure = self._unsure
         if unsure is None or self._owned is None or permit is not self._owned.permit:
             return
         for _ in range(ATTEMPTS_MAX):
-            # The version first: had the entry come behind a look at it, the version would be another one.
+            # The version first: had the entry come after a look at it, the version would be another one.
             version = self._version(permit)
             self._owned = self._owned._replace(version=version)
             node = self._nodes.read(self._handle(unsure.checkpoint))
@@ -298,11 +283,11 @@ class ZooKeeperCheckpointStore:
             )
         self._unsure = None
 
-    def _settled_at_once(self, permit: CommitPermit, cause: UnsureWriteError) -> bool:
-        """Whether the entry is there after all; UnsureWriteError when that cannot be told now."""
+    def _resolved_at_once(self, permit: CommitPermit, cause: UnsureWriteError) -> bool:
+        """Whether the entry is there after all; UnsureWriteError when that is still unknown."""
         unsure = self._unsure
         try:
-            self._settle(permit)
+            self._resolve(permit)
         except FencedError:
             raise
         except StorageError as error:
@@ -330,8 +315,8 @@ class ZooKeeperCheckpointStore:
                 f"checkpoint {checkpoint} in {self._where()} is still read from ({', '.join(readers)}); it "
                 "is removed when the reader is through"
             )
-        gone = [] if self._nodes.read(handle) is None else [Delete(handle)]
-        return [*(Delete(f"{handle}/{lock}") for lock in locks), *gone]
+        last = [] if self._nodes.read(handle) is None else [Delete(handle)]
+        return [*(Delete(f"{handle}/{lock}") for lock in locks), *last]
 
     def _counting_to(self, value: int) -> list[Change]:
         data = str(value).encode()
@@ -340,7 +325,7 @@ class ZooKeeperCheckpointStore:
         return [SetData(self._ids, data)]
 
     def _version(self, permit: CommitPermit) -> int:
-        """The version of our own node; FencedError when it is gone."""
+        """The version of our own node; FencedError when it was removed."""
         owned = self._require(permit)
         node = self._nodes.read(owned.node)
         if node is None:
@@ -387,14 +372,6 @@ class ZooKeeperCheckpointStore:
                 f"{self._nodes.describe(self._generation)} is damaged: {error}; stop all job masters of this "
                 "job and delete the node"
             ) from error
-
-    @property
-    def _generation(self) -> str:
-        return f"{self._root}/generation"
-
-    @property
-    def _ids(self) -> str:
-        return f"{self._root}/checkpoint-id-counter"
 
     def _handle(self, checkpoint: int) -> str:
         return f"{self._root}/checkpoints/{checkpoint:019d}"

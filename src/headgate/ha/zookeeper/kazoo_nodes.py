@@ -1,4 +1,4 @@
-"""The door to ZooKeeper, by `kazoo`; the only file that imports it, and only when it is used."""
+"""The port to ZooKeeper, by `kazoo`; the only file that imports it, and only when it is used."""
 
 from __future__ import annotations
 
@@ -16,11 +16,8 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 P = ParamSpec("P")
 
-RECONNECT_S_MAX: Final = 1.0
-"""Longest pause between two attempts to connect again."""
-
-CLOSE_S: Final = 2.0
-"""How long the end of a session may take where no server answers."""
+RECONNECT_S_MAX: Final = 1.0  # longest pause between two attempts to connect again
+CLOSE_S: Final = 2.0  # how long the end of a session may take where no server answers
 
 
 class _Answer(Protocol[T_co]):
@@ -33,9 +30,8 @@ class _Answer(Protocol[T_co]):
 class KazooNodes:
     """A session with a ZooKeeper; it connects again by itself, and begins a new session where one expired.
 
-    Args:
-        session_timeout_ms: for how long the server is asked to keep the session alive in silence.
-        connection_timeout_ms: how long to wait for a first connection, and for each answer.
+    For `session_timeout_ms` the server is asked to keep the session alive in silence; `connection_timeout_ms`
+    is how long to wait for a first connection, and for each answer.
     """
 
     def __init__(self, quorum: str, session_timeout_ms: int, connection_timeout_ms: int) -> None:
@@ -62,21 +58,16 @@ class KazooNodes:
                 f"high-availability.zookeeper.quorum is {quorum!r}, which cannot be read ({error}); expected "
                 "host:port, or several separated by commas"
             ) from error
-        self._client.logger.setLevel(logging.ERROR)  # what it has to say is told by our own errors
+        self._client.logger.setLevel(logging.ERROR)  # our own errors report what it would log
         self._causes = {
             self._errors.NoNodeError: Cause.NO_NODE,
             self._errors.NodeExistsError: Cause.NODE_EXISTS,
             self._errors.BadVersionError: Cause.BAD_VERSION,
             self._errors.NotEmptyError: Cause.NOT_EMPTY,
         }
-        self._session_ms, self._closed = session_timeout_ms, False
+        self.session_ms, self._closed = session_timeout_ms, False
         self._note_agreed_timeout()
         self._start()
-
-    @property
-    def session_ms(self) -> int:
-        """How long the session outlives silence, as agreed with the server, in milliseconds."""
-        return self._session_ms
 
     @property
     def session(self) -> tuple[int, bytes] | None:
@@ -140,7 +131,7 @@ class KazooNodes:
         return f"zookeeper://{self._quorum}{path}"
 
     def close(self) -> None:
-        """End the session: its ephemeral nodes go now, or by its timeout where no server answers."""
+        """End the session: its ephemeral nodes are removed now, or by its timeout where no server answers."""
         self._closed = True
 
         def end() -> None:
@@ -162,14 +153,14 @@ class KazooNodes:
             ) from error
 
     def _note_agreed_timeout(self) -> None:
-        """Listen in on the client's handshake: it keeps what the server granted to itself."""
+        """Observe the client's handshake, as it does not publish what the server granted."""
 
         def listened_to(invoke: Callable[P, T]) -> Callable[P, T]:
             def invoked(*args: P.args, **named: P.kwargs) -> T:
                 answer = invoke(*args, **named)
                 agreed_ms = getattr(answer[0], "time_out", 0) if isinstance(answer, tuple) else 0
                 if agreed_ms > 0:
-                    self._session_ms = agreed_ms
+                    self.session_ms = agreed_ms
                 return answer
 
             return invoked
@@ -194,7 +185,7 @@ class KazooNodes:
                 raise self._failed(what, error) from error
 
     def _refuse_rejected(self, changes: Sequence[Change], results: Sequence[str | bool | Exception]) -> None:
-        # Of a refused transaction the changes before the culprit say "rolled back", those behind it
+        # Of a refused transaction the changes before the culprit are "rolled back", those after it are a
         # "runtime inconsistency".
         consequences = (self._errors.RolledBackError, self._errors.RuntimeInconsistency)
         wrong = [(i, result) for i, result in enumerate(results) if isinstance(result, Exception)]

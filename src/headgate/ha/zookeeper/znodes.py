@@ -1,8 +1,8 @@
-"""The door to ZooKeeper: the few things that stores and elections ask of its tree of nodes.
+"""The port to ZooKeeper: the few things that stores and elections ask of its tree of nodes.
 
-Every change is one transaction, carried out whole or not at all. What a failed one may leave behind is
-told by the error: `RejectedError` and a plain StorageError changed nothing, an UnsureWriteError may have
-changed everything, and may even do so later.
+Every change is one transaction, carried out as a whole or not at all. Its error shows what a failed one may
+leave: `RejectedError` and a plain StorageError changed nothing, an UnsureWriteError may have changed
+everything, and may even do so later.
 """
 
 from __future__ import annotations
@@ -17,31 +17,21 @@ from headgate.common.errors import StorageError
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Make a node; its parent must be there.
+    """Make a node; its parent must be there."""
 
-    Attributes:
-        path: its name; the server adds ten digits to it where `sequential`.
-        ephemeral: it goes when the session of this client ends.
-        sequential: its name ends in a number above that of every sibling before it.
-    """
-
-    path: str
+    path: str  # the server adds ten digits to it where `sequential`
     data: bytes = b""
-    ephemeral: bool = False
-    sequential: bool = False
+    ephemeral: bool = False  # the server removes it when the session of this client ends
+    sequential: bool = False  # its name ends in a number above that of every sibling before it
 
 
 @dataclass(frozen=True, slots=True)
 class SetData:
-    """Replace what a node holds; its version grows by one.
-
-    Attributes:
-        version: that it must have; None for any.
-    """
+    """Replace what a node holds; its version grows by one."""
 
     path: str
     data: bytes
-    version: int | None = None
+    version: int | None = None  # that it must have; None for any
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +46,7 @@ Change = Create | SetData | Delete
 
 @dataclass(frozen=True, slots=True)
 class ZNode:
-    """A node as it was read.
-
-    Attributes:
-        version: how often it was set.
-    """
+    """A node as it was read; `version` is how often it was set."""
 
     data: bytes
     version: int
@@ -76,12 +62,7 @@ class Cause(Enum):
 
 
 class RejectedError(StorageError):
-    """The server refused a transaction; nothing was changed.
-
-    Attributes:
-        index: which of its changes was refused first.
-        cause: why.
-    """
+    """The server refused a transaction, `index` being the first change that it refused; nothing changed."""
 
     def __init__(self, message: str, index: int, cause: Cause) -> None:
         super().__init__(message, index, cause)
@@ -104,11 +85,7 @@ class ZNodes(Protocol):
         """Sorted names of a node's children; empty when there is no such node."""
 
     def change(self, changes: Sequence[Change]) -> list[str]:
-        """Carry out all changes, or none.
-
-        Returns:
-            for each change the path of its node.
-        """
+        """Carry out all changes, or none; gives for each the path of its node."""
 
     def ensure(self, path: str) -> None:
         """Make a node and its parents where they are missing."""
@@ -124,4 +101,4 @@ class ZNodes(Protocol):
         """A node's URI, for messages."""
 
     def close(self) -> None:
-        """End the session: its ephemeral nodes go."""
+        """End the session; the server removes its ephemeral nodes."""

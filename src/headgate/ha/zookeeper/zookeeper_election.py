@@ -9,11 +9,11 @@ from typing import Final
 from headgate.checkpoint.storage.storage_contract import UnsureWriteError
 from headgate.common.errors import StorageError
 from headgate.common.ports import Clock
-from headgate.ha.election import Candidacy, OustedError, this_driver
+from headgate.ha.contract.election import Candidacy, LostLeadershipError, this_driver
 from headgate.ha.zookeeper.znodes import Create, Delete, RejectedError, SetData, ZNodes
 
 UNTOLD: Final = " untold"
-"""After the number of ended runs in ZooKeeper: the driver that ended the last one has not left yet."""
+"""Stored after the number of ended runs: the driver that ended the last one has not left yet."""
 
 
 class ZooKeeperElection:
@@ -31,7 +31,10 @@ class ZooKeeperElection:
         who: str = "",
     ) -> None:
         self._nodes, self._folder, self._clock, self._token = nodes, folder, clock, token
-        self._lease_ms = nodes.session_ms
+        self.lease_ms = nodes.session_ms
+        # Besides the way of a commit it covers what a server had not yet sent to its leader.
+        self.margin_ms = self.lease_ms // 2
+        self.regains = False  # a session that has ended does not come back
         self._who = (who or this_driver()).encode()
         self._name = ""
         self._own = ""
@@ -39,35 +42,20 @@ class ZooKeeperElection:
         self._led_run = 0
         self._ended = False
 
-    @property
-    def lease_ms(self) -> int:
-        """The session's timeout."""
-        return self._lease_ms
-
-    @property
-    def margin_ms(self) -> int:
-        """A half: besides the way of a commit it covers what a server had not yet told its leader."""
-        return self._lease_ms // 2
-
-    @property
-    def regains(self) -> bool:
-        """Never: a session that has ended is over."""
-        return False
-
     def regain(self) -> Candidacy:
-        """Nothing can be won in a session that has ended."""
-        raise OustedError(f"the session with {self._nodes.describe(self._folder)} has expired")
+        """Raise LostLeadershipError: nothing can be won in a session that has ended."""
+        raise self._expired()
 
     def campaign(self) -> Candidacy:
-        """Take part, and look whether everybody before has gone."""
+        """Take part, and look whether all candidates before this one have left."""
         if self._first_run is None:
             self._nodes.ensure(self._folder)
         if not self._own and not self._enter():
             return Candidacy(None)
         sent_ms = self._clock.monotonic_ms()
-        if not self._touch():
+        if not self._prove():
             return Candidacy(None)
-        # Behind the write no server is so far behind that it would not know of an end before.
+        # After the write no server lags so far that it would not know of an end before.
         self._first_run = self._run()[0] if self._first_run is None else self._first_run
         first = min(self._nodes.children(self._folder), key=_number, default="")
         if f"{self._folder}/{first}" != self._own:
@@ -75,7 +63,7 @@ class ZooKeeperElection:
             return Candidacy(None, "another driver" if node is None else node.data.decode(errors="replace"))
         run, untold = self._run()
         if untold:
-            # Whoever ended the job died before it could leave; who is started from now on wants another run.
+            # The driver that ended the job died before it could leave; what starts now is another run.
             self._nodes.change([SetData(self._own, self._who), SetData(self._folder, str(run).encode())])
         if untold or run != self._first_run:
             return Candidacy(None, ended=True)
@@ -84,28 +72,28 @@ class ZooKeeperElection:
 
     def renew(self) -> None:
         """Write to the own node."""
-        if not self._touch():
-            raise OustedError(f"the session with {self._nodes.describe(self._folder)} has expired")
-        if self._nodes.session_ms < self._lease_ms:
+        if not self._prove():
+            raise self._expired()
+        if self._nodes.session_ms < self.lease_ms:
             raise StorageError(
                 f"{self._nodes.describe(self._folder)} keeps sessions for {self._nodes.session_ms} ms now, "
-                f"instead of {self._lease_ms} ms; give all its servers one maxSessionTimeout"
+                f"instead of {self.lease_ms} ms; give all its servers one maxSessionTimeout"
             )
 
     def end(self) -> None:
         """Count it, as long as the own node is there: an answer that comes late counts only until then."""
-        over = f"{self._led_run + 1}{UNTOLD}".encode()  # of one run the same, however often it is written
+        ended = f"{self._led_run + 1}{UNTOLD}".encode()  # of one run the same, however often it is written
         try:
-            self._nodes.change([SetData(self._own, self._who), SetData(self._folder, over)])
+            self._nodes.change([SetData(self._own, self._who), SetData(self._folder, ended)])
         except RejectedError as error:
-            raise OustedError(f"the session with {self._nodes.describe(self._folder)} has expired") from error
+            raise self._expired() from error
         self._ended = True
 
     def resign(self) -> None:
         """Remove the own node."""
         if self._own:
-            told = [SetData(self._folder, str(self._led_run + 1).encode())] if self._ended else []
-            self._nodes.change([*told, Delete(self._own)])
+            counted = [SetData(self._folder, str(self._led_run + 1).encode())] if self._ended else []
+            self._nodes.change([*counted, Delete(self._own)])
             self._own = ""
 
     def _enter(self) -> bool:
@@ -122,14 +110,17 @@ class ZooKeeperElection:
         self._own = f"{self._folder}/{min(mine, key=_number)}"
         return True
 
-    def _touch(self) -> bool:
-        """Prove that the own node is there; False when it is gone."""
+    def _prove(self) -> bool:
+        """Prove that the own node is there; False when it is not."""
         try:
             self._nodes.change([SetData(self._own, self._who)])
         except RejectedError:
             self._own = self._name = ""
             return False
         return True
+
+    def _expired(self) -> LostLeadershipError:
+        return LostLeadershipError(f"the session with {self._nodes.describe(self._folder)} has expired")
 
     def _run(self) -> tuple[int, bool]:
         """How often the job has ended, and whether the driver that ended it last has not left yet."""

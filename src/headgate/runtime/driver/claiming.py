@@ -13,7 +13,7 @@ from headgate.common.ids import JobId
 from headgate.common.ports import Disk
 from headgate.common.settings import options as o
 from headgate.common.settings.config import Config
-from headgate.ha.running_drivers import refuse_running
+from headgate.ha.second_jobs import refuse_running
 from headgate.restore.point import RestorePoint
 
 

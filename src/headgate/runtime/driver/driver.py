@@ -182,7 +182,7 @@ class _Driver:
         if self._leading is not None:
             note = self._statistics.note
             self._leading.on_lost(lambda error: self._mailbox.post(lambda: master.fenced(error)))
-            self._leading.on_told(lambda text: self._mailbox.post(lambda: note(text)))
+            self._leading.on_doubt(lambda text: self._mailbox.post(lambda: note(text)))
         self._submitted = master
         self._process.call(master.submit)
         try:

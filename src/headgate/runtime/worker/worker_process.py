@@ -20,7 +20,7 @@ from headgate.checkpoint.storage.settings import StorageSettings, use_storage_se
 from headgate.checkpoint.storage.uris import disks_with
 from headgate.common.ids import JobId
 from headgate.common.ports import NoProbe, Probe, UserCode
-from headgate.common.process.children import closed_behind_us
+from headgate.common.process.children import descriptors_closed
 from headgate.common.process.logs import set_up_logging
 from headgate.common.process.processes import resident_bytes
 from headgate.common.process.same_interpreter import SAME_INTERPRETER
@@ -228,7 +228,7 @@ class _Process:
                 self._give_up(f"the job master was silent for {self._spec.lease_ms} ms", unheard=True)
             elif self._spec.dies_with_parent and os.getppid() != self._parent:
                 self._give_up("its parent process ended", unheard=True)
-            elif self._box is not None and closed_behind_us():
+            elif self._box is not None and descriptors_closed():
                 self._give_up("its files and connections cannot be used any more")
             else:
                 self._send_heartbeat()
@@ -247,7 +247,7 @@ class _Process:
         def ended(what: threading.ExceptHookArgs) -> None:
             if what.thread is None or not what.thread.name.startswith("headgate-"):
                 before(what)
-            elif closed_behind_us():
+            elif descriptors_closed():
                 self._give_up("its files and connections cannot be used any more")
             elif not self._abandoned:
                 before(what)
@@ -262,7 +262,7 @@ class _Process:
         """End this process; `unheard`: whoever would read the reason is gone."""
         if self._box is not None:
             self._giving_up.acquire()  # for good: whoever comes later has nothing to add
-            closed = closed_behind_us()
+            closed = descriptors_closed()
             if unheard and not closed:
                 self._box.remove()
             if closed:

@@ -7,7 +7,7 @@ from typing_extensions import override
 from headgate.common.errors import FencedError
 from headgate.common.ports import Clock
 from headgate.core.leadership import LeadershipState
-from headgate.ha.election import Candidacy, Election
+from headgate.ha.contract.election import Candidacy, Election
 from headgate.ha.leading import PROOFS_PER_LEASE, Leadership
 
 

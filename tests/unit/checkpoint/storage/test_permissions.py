@@ -19,8 +19,7 @@ import headgate as hg
 from headgate.checkpoint.local_copies import LocalCopies, remove_abandoned_copies
 from headgate.checkpoint.storage.settings import storage_settings, use_storage_settings
 from headgate.checkpoint.storage.uris import open_disk
-from headgate.common.files.job_files import JobFile, PublishedJob
-from headgate.common.files.occupants import Occupancy, this_driver_as
+from headgate.common.files.job_files import JobFile, Occupancy, PublishedJob, this_driver_as
 from headgate.common.files.permissions import Permissions, make_folder, own_folder, use_permissions
 from headgate.common.ids import JobId
 from headgate.common.settings.config import Config

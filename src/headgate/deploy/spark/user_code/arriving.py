@@ -17,18 +17,14 @@ from headgate.usercode.errors import UserCodeLoadError
 from headgate.usercode.native.distributions import installed_in
 
 LOCAL_FOLDERS: Final = "SPARK_LOCAL_DIRS"
-"""Spark tells each Python worker the executor's folders, which go with the executor."""
+"""Spark's variable with the executor's folders, which are removed with the executor."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """A bundle on this machine.
+    """A bundle on this machine."""
 
-    Attributes:
-        places: each artifact and the folder that is its entry of the path, in order of search.
-    """
-
-    places: tuple[tuple[Artifact, Path], ...]
+    places: tuple[tuple[Artifact, Path], ...]  # each artifact and its folder on the path, in order of search
     leases: tuple[Leased, ...]
 
     def paths(self, digests: Iterable[str] | None = None, without: Iterable[str] = ()) -> tuple[str, ...]:
@@ -43,7 +39,7 @@ class Arrived:
         )
 
     def release(self) -> None:
-        """The folders may go, once nobody else uses them."""
+        """Let the cache remove the folders, once no other task uses them."""
         for lease in self.leases:
             lease.release()
 

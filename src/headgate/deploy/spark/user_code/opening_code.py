@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import importlib
 import logging
-from collections.abc import Callable, Iterator
+import pickle
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -18,10 +19,9 @@ from headgate.common.process.same_interpreter import SameInterpreter
 from headgate.common.process.search_path import framework_path
 from headgate.deploy.spark.user_code import own_process
 from headgate.deploy.spark.user_code.arriving import Arrived, arrived, cache_of_executor, check_framework
-from headgate.deploy.spark.user_code.layers import Layers
 from headgate.deploy.spark.user_code.orders import LiveJobs, ShippedCode
 from headgate.usercode.bundle.cache import ArtifactCache
-from headgate.usercode.errors import NoIsolationError, UserCodeLoadError
+from headgate.usercode.errors import NativeModuleConflictError, NoIsolationError, UserCodeLoadError
 from headgate.usercode.exhaustion import end_process, is_failed_import, on_load_failure
 from headgate.usercode.leaked_modules import LeakedModules
 from headgate.usercode.loaders import Artifacts, Lease, UserCodeLoaders
@@ -29,6 +29,7 @@ from headgate.usercode.namespaces.code import NamespaceCode
 from headgate.usercode.namespaces.loader import Namespace
 from headgate.usercode.namespaces.process_setup import install
 
+R = TypeVar("R")
 T = TypeVar("T")
 
 _log = logging.getLogger("headgate.usercode")
@@ -99,11 +100,15 @@ def loading(job: str, fatal: bool) -> Iterator[None]:
 
 
 def _out_of_memory(error: Exception, job: str, fatal: bool) -> None:
-    """The same for what a function of the job's has raised, if it was an import that failed."""
+    """End this process or raise, as `loading` does, where a function of the job failed to import."""
     if is_failed_import(error):
         replaced = on_load_failure(error, job, fatal)
         if replaced is not None:
             raise replaced from None
+
+
+Body = Callable[[OpenedCode | OpenedAlone, Iterable[R]], Iterable[T]]
+"""The framework's part of a task: called with the opened code and the rows of its partition."""
 
 
 @dataclass(slots=True)
@@ -115,12 +120,40 @@ class _Kept:
     arrived: Arrived | None
 
 
-class WorkerProcess:
-    """What this process has of user code.
+class Layers:
+    """Dependency layers: packages that stay in this process after their jobs, as they cannot be unloaded.
 
-    Attributes:
-        leaked: modules of closed namespaces that are still in memory.
+    Compiled modules are neither unloaded nor loaded twice. So the installed packages of a job that has some
+    lie in a namespace of their own below the job's, under a key of their content, and the next job with the
+    same ones finds them loaded.
     """
+
+    def __init__(self) -> None:
+        self._namespaces: dict[str, tuple[Namespace, Arrived]] = {}
+
+    def has(self, key: str) -> bool:
+        """Whether a layer is there."""
+        return key in self._namespaces
+
+    def of(self, code: ShippedCode, arrived: Arrived) -> Namespace | None:
+        """The layer below a job's namespace, made when it is the first; None when the job needs none."""
+        if not code.layer:
+            return None
+        if code.layer in self._namespaces:
+            return self._namespaces[code.layer][0]
+        if len(self._namespaces) >= code.limits.layers:
+            raise NativeModuleConflictError(
+                f"job {code.job!r} needs a layer of compiled packages, and this process holds "
+                f"{len(self._namespaces)} of other jobs, as many as classloader.max-layers-per-process "
+                "allows; run it in a process of its own (classloader.native-modules=process)"
+            )
+        namespace = Namespace(f"layer {code.layer[:8]}", arrived.paths(code.layered), code.settings)
+        self._namespaces[code.layer] = (namespace, arrived)
+        return namespace
+
+
+class WorkerProcess:
+    """User code of this process; `leaked` are modules of closed namespaces that are still in memory."""
 
     def __init__(self, cache: ArtifactCache) -> None:
         self._cache = cache
@@ -133,14 +166,17 @@ class WorkerProcess:
 
     @property
     def jobs(self) -> tuple[str, ...]:
-        """Those whose namespace is open."""
+        """The jobs whose namespace is open."""
         return self._loaders.jobs
 
     def lease(self, code: ShippedCode, live: LiveJobs) -> Lease:
         """A job's namespace for one task; namespaces of jobs that have ended are closed first."""
         self.leaked.release_s = code.limits.release_ms / 1000
-        self._close_over(live)
-        self._end_if_full(code)
+        self._close_ended(live)
+        if (full := self.leaked.exceeded(code.limits.leaks)) is not None:
+            if code.limits.fatal:
+                end_process(full)
+            _log.error("%s", full)
         kept = self._kept.get(code.job)
         if kept is None:
             kept = self._kept[code.job] = self._first(code, live.epoch_of(code.job))
@@ -158,22 +194,14 @@ class WorkerProcess:
                 came.release()
         return OpenedAlone(code)
 
-    def _close_over(self, live: LiveJobs) -> None:
-        over = live.over({job: kept.began for job, kept in self._kept.items()}, self._epoch)
+    def _close_ended(self, live: LiveJobs) -> None:
+        ended = live.over({job: kept.began for job, kept in self._kept.items()}, self._epoch)
         self._epoch = max(self._epoch, live.epoch)
-        for job in over:
+        for job in ended:
             kept = self._kept.pop(job)
             kept.lease.release()
             if kept.arrived is not None:
                 kept.arrived.release()
-
-    def _end_if_full(self, code: ShippedCode) -> None:
-        why = self.leaked.exceeded(code.limits.leaks)
-        if why is None:
-            return
-        if code.limits.fatal:
-            end_process(why)
-        _log.error("%s", why)
 
     def _first(self, code: ShippedCode, began: int) -> _Kept:
         came = arrived(code, self._cache)
@@ -208,7 +236,7 @@ _process: WorkerProcess | None = None
 
 
 def this_process() -> WorkerProcess:
-    """Give the one of this process, made after the fork of Spark's daemon."""
+    """User code of this process; made after the fork of Spark's daemon."""
     global _process
     if _process is None:
         _process = WorkerProcess(cache_of_executor())
@@ -226,3 +254,36 @@ def opened(code: ShippedCode, live: LiveJobs) -> Iterator[OpenedCode | OpenedAlo
         yield OpenedCode(code, lease)
     finally:
         lease.release()
+
+
+def task_function(
+    code: ShippedCode, live: LiveJobs, body: Body[R, T]
+) -> Callable[[Iterable[R]], Iterator[T]]:
+    """A function for `mapPartitions` that opens a job's code and runs `body` with it.
+
+    It travels by value and knows only plain values: the import path, and in a worker of the job's own its
+    packages, are in place before anything else is imported.
+    """
+    import cloudpickle
+
+    order, payload, paths = pickle.dumps((code, live)), cloudpickle.dumps(body), tuple(framework_path())
+
+    def headgate_user_task(rows: Iterable[R]) -> Iterator[T]:
+        import sys
+
+        sys.path.extend(path for path in paths if path not in sys.path)
+        from headgate.deploy.spark.user_code.opening_code import run_task
+
+        made: Iterator[T] = run_task(order, payload, rows)
+        yield from made
+
+    return headgate_user_task
+
+
+def run_task(order: bytes, payload: bytes, rows: Iterable[R]) -> Iterator[T]:
+    """In the worker: what the body gives, with the job's code opened as long as that takes."""
+    # Both were written by the driver and handed over by Spark, which ships code the same way.
+    code, live = pickle.loads(order)  # noqa: S301
+    with opened(code, live) as user_code:
+        body: Body[R, T] = pickle.loads(payload)  # noqa: S301
+        yield from body(user_code, rows)

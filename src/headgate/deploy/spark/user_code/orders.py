@@ -1,8 +1,7 @@
-"""What travels from the driver to tasks: plain values that say all about a job's user code and hold none."""
+"""What travels from the driver to tasks: plain values that describe a job's user code and hold none."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -12,19 +11,18 @@ from headgate.usercode.exhaustion import LoaderBounds
 from headgate.usercode.namespaces.loader import NamespaceSettings
 from headgate.usercode.settings import UserCodeSettings
 
+VARIABLE: Final = "HEADGATE_USER_ENVIRONMENT"
+"""Environment variable of workers of a job's own: the key of its `ProcessEnvironment`."""
+
 LAYERS_MAX: Final = 2
 ENVIRONMENTS_MAX: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a worker process bears.
+    """What a worker process bears."""
 
-    Attributes:
-        fatal: `classloader.fail-on-metaspace-oom-error`: exhaustion ends the process, not only the task.
-    """
-
-    fatal: bool = True
+    fatal: bool = True  # `classloader.fail-on-metaspace-oom-error`: exhaustion ends the process, not the task
     leaks: LoaderBounds = field(default_factory=LoaderBounds)
     layers: int = LAYERS_MAX
     release_ms: int = 0
@@ -32,11 +30,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class UserCodeOptions:
-    """What a job and its cluster say about user code.
-
-    Attributes:
-        namespaces: whether the interpreter allows them; without, every job has workers of its own.
-    """
+    """What a job and its cluster set for user code."""
 
     namespace: NamespaceSettings = field(default_factory=NamespaceSettings)
     native: NativeModules = NativeModules.AUTO
@@ -44,7 +38,7 @@ class UserCodeOptions:
     limits: Limits = field(default_factory=Limits)
     environments: int = ENVIRONMENTS_MAX
     layer: DependencyLayer = DependencyLayer.NATIVE
-    namespaces: bool = True
+    namespaces: bool = True  # whether the interpreter allows them; else every job has workers of its own
 
 
 def options_of(settings: UserCodeSettings, namespaces: bool = True) -> UserCodeOptions:
@@ -64,36 +58,25 @@ def options_of(settings: UserCodeSettings, namespaces: bool = True) -> UserCodeO
 
 @dataclass(frozen=True, slots=True)
 class Linked:
-    """A distribution that takes the framework's place in workers of a job's own.
-
-    Attributes:
-        contents: hash of its record.
-        entries: its files and folders there.
-        compiled: whether it has compiled parts; others are there because such a one needs them.
-    """
+    """A distribution that takes the framework's place in workers of a job's own."""
 
     name: str
     version: str
-    contents: str
+    contents: str  # hash of its record
     digest: str
     inside: str
-    entries: tuple[str, ...]
+    entries: tuple[str, ...]  # its files and folders there
     modules: tuple[str, ...]
-    compiled: bool
+    compiled: bool  # whether it has compiled parts; others are there because such a one needs them
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessEnvironment:
-    """What distinguishes workers of a job's own from all others.
+    """What distinguishes workers of a job's own from all others."""
 
-    Attributes:
-        key: hash of what is linked: jobs with equal packages share workers.
-        whole: all of the job's code is in the framework's process, and no namespace is opened.
-    """
-
-    key: str
+    key: str  # hash of what is linked: jobs with equal packages share workers
     linked: tuple[Linked, ...]
-    whole: bool = False
+    whole: bool = False  # all of the job's code is in the framework's process, and no namespace is opened
 
     @property
     def modules(self) -> frozenset[str]:
@@ -112,26 +95,17 @@ class FrameworkPackage:
 
 @dataclass(frozen=True, slots=True)
 class ShippedCode:
-    """A job's user code, on its way.
-
-    Attributes:
-        key: hash of all that makes its loader: equal keys, equal loaders.
-        files: their names in Spark's folder of files, in the bundle's order.
-        layered: digests of artifacts that lie in the dependency layer.
-        layer: hash of all that makes that layer, which jobs share; empty when there is none.
-        framework: packages for which the worker must have what the driver has.
-        environment: of workers of the job's own; None when it runs in Spark's ordinary ones.
-    """
+    """A job's user code, on its way."""
 
     job: str
-    key: str
+    key: str  # hash of all that makes its loader: equal keys, equal loaders
     bundle: UserBundle
-    files: tuple[str, ...]
+    files: tuple[str, ...]  # their names in Spark's folder of files, in the bundle's order
     settings: NamespaceSettings
-    layered: frozenset[str] = frozenset()
-    layer: str = ""
-    framework: tuple[FrameworkPackage, ...] = ()
-    environment: ProcessEnvironment | None = None
+    layered: frozenset[str] = frozenset()  # digests of artifacts that lie in the dependency layer
+    layer: str = ""  # hash of all that makes that layer, which jobs share; empty when there is none
+    framework: tuple[FrameworkPackage, ...] = ()  # those that the worker must have as the driver has them
+    environment: ProcessEnvironment | None = None  # of workers of the job's own; None: Spark's ordinary ones
     limits: Limits = field(default_factory=Limits)
     warnings: tuple[str, ...] = ()
     data_plane: tuple[str, ...] = DATA_PLANE
@@ -141,9 +115,8 @@ class ShippedCode:
 class LiveJobs:
     """Which jobs with user code an application runs; the only way for a worker to learn that one has ended.
 
-    Attributes:
-        epoch: grows with each job that begins or ends; a set that is older than one seen before says nothing.
-        begun: each job that runs and the epoch in which it began: one of the same id may come again.
+    `epoch` grows with each job that begins or ends; a set that is older than one seen before has no meaning.
+    `begun` has each job that runs and the epoch in which it began: one of the same id may come again.
 
     Example:
         >>> live = LiveJobs(7, (("a", 2), ("b", 7)))
@@ -155,10 +128,7 @@ class LiveJobs:
     begun: tuple[tuple[str, int], ...]
 
     def over(self, open_: dict[str, int], seen: int) -> tuple[str, ...]:
-        """Give those jobs that a worker has open and that have ended.
-
-        `open_` has the epoch in which each began; `seen` is the newest epoch that the worker has seen.
-        """
+        """The jobs of `open_` (job -> epoch of its begin) that have ended; `seen` is the newest epoch."""
         if self.epoch < seen:
             return ()
         return tuple(job for job, epoch in open_.items() if (job, epoch) not in self.begun)
@@ -166,8 +136,3 @@ class LiveJobs:
     def epoch_of(self, job: str) -> int:
         """When a job began; the set's own epoch for one that it does not name."""
         return next((epoch for name, epoch in self.begun if name == job), self.epoch)
-
-
-def live_jobs(epoch: int, begun: Iterable[tuple[str, int]]) -> LiveJobs:
-    """In a fixed order, so that equal sets are equal bytes."""
-    return LiveJobs(epoch, tuple(sorted(begun)))

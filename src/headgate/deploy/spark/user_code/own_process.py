@@ -21,8 +21,7 @@ from pathlib import Path
 
 from headgate.common.errors import InternalError
 from headgate.deploy.spark.user_code.arriving import Arrived
-from headgate.deploy.spark.user_code.orders import ProcessEnvironment
-from headgate.deploy.spark.user_code.own_workers import VARIABLE
+from headgate.deploy.spark.user_code.orders import VARIABLE, ProcessEnvironment
 from headgate.usercode.bundle.cache import ArtifactCache, Leased
 from headgate.usercode.errors import NativeModuleConflictError
 from headgate.usercode.namespaces.loader import NamespaceSettings
@@ -39,11 +38,7 @@ def enter(
     cache: ArtifactCache,
     settings: NamespaceSettings,
 ) -> bool:
-    """Put a job's packages in place, the first time in this process.
-
-    Returns:
-        Whether `arrived` must be kept as long as the process lives.
-    """
+    """Put a job's packages in place, the first time in this process; gives whether `arrived` must be kept."""
     named = os.environ.get(VARIABLE)
     if named != (None if environment is None else environment.key):
         raise InternalError(f"a task for packages {environment} came to a worker for {named}")
@@ -52,7 +47,8 @@ def enter(
     loaded = environment.modules & sys.modules.keys()
     _refuse_loaded(environment, loaded)
     if environment.whole:
-        _put_all_in_place(arrived, settings)
+        if both := ProcessOrder(arrived.paths(), settings).put_in_place():
+            _log.warning("of the job's modules these are the framework's, as it has loaded them: %s", both)
         _entered[environment.key] = (None, arrived)
         return True
     leased = cache.lease(environment.key, lambda folder: _link(environment, arrived, folder))
@@ -69,16 +65,17 @@ def _put_on_path(folder: Path, modules: Set[str]) -> None:
     sys.path.insert(behind_standard_library(list(sys.path)), str(folder))
     importlib.invalidate_caches()
     try:
-        _check_found(modules, folder)
+        for module in sorted(modules):
+            spec = PathFinder.find_spec(module)
+            places = [] if spec is None else [spec.origin or "", *(spec.submodule_search_locations or ())]
+            if not any(place.startswith(str(folder)) for place in places):
+                raise NativeModuleConflictError(
+                    f"the job's {module} would not be used in a worker of the job's own: {places} come first "
+                    "on the import path; remove them from PYTHONPATH and spark.executorEnv.PYTHONPATH"
+                )
     except NativeModuleConflictError:
         sys.path.remove(str(folder))
         raise
-
-
-def _put_all_in_place(arrived: Arrived, settings: NamespaceSettings) -> None:
-    both = ProcessOrder(arrived.paths(), settings).put_in_place()
-    if both:
-        _log.warning("of the job's modules these are the framework's, as it has loaded them: %s", both)
 
 
 def _refuse_loaded(environment: ProcessEnvironment, loaded: Set[str]) -> None:
@@ -98,14 +95,3 @@ def _link(environment: ProcessEnvironment, arrived: Arrived, folder: Path) -> No
             link = folder / entry
             if not link.is_symlink():  # a folder that two distributions share
                 link.symlink_to(homes[one.digest, one.inside] / entry)
-
-
-def _check_found(modules: Set[str], folder: Path) -> None:
-    for module in sorted(modules):
-        spec = PathFinder.find_spec(module)
-        places = [] if spec is None else [spec.origin or "", *(spec.submodule_search_locations or ())]
-        if not any(place.startswith(str(folder)) for place in places):
-            raise NativeModuleConflictError(
-                f"the job's {module} would not be used in a worker of the job's own: {places} come first on "
-                "the import path; remove them from PYTHONPATH and spark.executorEnv.PYTHONPATH"
-            )

@@ -35,11 +35,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 
 @dataclass(frozen=True, slots=True)
 class UserCodePlan:
-    """What was decided.
-
-    Attributes:
-        stays: of those, the ones with compiled parts that no other layer of the process may load.
-    """
+    """What was decided; `stays` are artifacts with compiled parts, which only one layer may load."""
 
     identical: frozenset[str] = frozenset()
     layered: frozenset[str] = frozenset()
@@ -58,10 +54,8 @@ def planned(located: Located, options: UserCodeOptions, crowded: bool = False) -
     job_packages, home = _job_packages(located)
     if not options.namespaces:
         return _whole(job_packages, home, located, options)
-    if (
-        not any(one.is_native for one in job_packages.values())
-        and options.layer is not DependencyLayer.ALWAYS
-    ):
+    native = any(one.is_native for one in job_packages.values())
+    if not native and options.layer is not DependencyLayer.ALWAYS:
         return UserCodePlan()
     found = plan(job_packages, framework_packages(), options.native, options.data_plane)
     if crowded and options.native is NativeModules.AUTO:
@@ -71,7 +65,7 @@ def planned(located: Located, options: UserCodeOptions, crowded: bool = False) -
         check_supported({one.name: one.version for one in environment.linked}, _requirements())
     return UserCodePlan(
         found.identical | (frozenset() if environment is None else environment.modules),
-        _layered(found, home, options.layer),
+        frozenset(one.digest for one in home.values()) if found.is_layered(options.layer) else frozenset(),
         frozenset(home[one.name].digest for one in found.placements if one.place is Place.LAYER),
         tuple(_of_framework(found)),
         environment,
@@ -134,12 +128,6 @@ def _job_packages(located: Located) -> tuple[dict[str, Installed], dict[str, Art
             if name not in job_packages:
                 job_packages[name], home[name] = one, artifact
     return job_packages, home
-
-
-def _layered(found: NativePlan, home: Mapping[str, Artifact], layer: DependencyLayer) -> frozenset[str]:
-    if not found.is_layered(layer):
-        return frozenset()
-    return frozenset(artifact.digest for artifact in home.values())
 
 
 def _of_framework(found: NativePlan) -> Iterator[FrameworkPackage]:

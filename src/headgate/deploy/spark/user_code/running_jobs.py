@@ -15,7 +15,6 @@ from headgate.deploy.spark.user_code.orders import (
     ProcessEnvironment,
     ShippedCode,
     UserCodeOptions,
-    live_jobs,
 )
 from headgate.deploy.spark.user_code.planning import UserCodePlan, planned
 from headgate.deploy.spark.user_code.shipped_files import folder_of, ship_files
@@ -32,7 +31,7 @@ STANDARD: Final = UserCodeOptions()
 
 
 class UserCodeJobs:
-    """Of one application. Any thread may call."""
+    """The jobs of one application. Any thread may call."""
 
     def __init__(self, context: SparkContext) -> None:
         self._context = context
@@ -58,9 +57,10 @@ class UserCodeJobs:
             return dataclasses.replace(code, files=names)
 
     def live(self) -> LiveJobs:
-        """Give what is sent along with the next task."""
+        """The jobs that run, to be sent along with the next task."""
         with self._lock:
-            return live_jobs(self._epoch, ((job, epoch) for job, (epoch, _) in self._begun.items()))
+            begun = [(job, epoch) for job, (epoch, _) in self._begun.items()]
+            return LiveJobs(self._epoch, tuple(sorted(begun)))  # equal sets are equal bytes
 
     def end(self, job: str) -> None:
         """End a job; workers close its namespace with their next task of another one."""
@@ -161,13 +161,8 @@ def key_of(
     """
     artifacts = tuple(one for one in bundle.artifacts if not of_layer or one.digest in layered)
     parts = [UserBundle(artifacts, bundle.abi).key, settings.order.value, str(settings.check_leaked)]
-    parts += [
-        *settings.patterns.patterns,
-        "identical",
-        *sorted(settings.identical),
-        "layered",
-        *sorted(layered),
-    ]
+    parts += [*settings.patterns.patterns, "identical", *sorted(settings.identical)]
+    parts += ["layered", *sorted(layered)]
     return sha256("\n".join(parts).encode()).hexdigest()[:32]
 
 
@@ -176,6 +171,6 @@ _lock: Final = threading.Lock()
 
 
 def jobs_of(context: SparkContext) -> UserCodeJobs:
-    """Those of an application, the same for all who ask."""
+    """The jobs of an application, the same object for all callers."""
     with _lock:
         return _of_application.setdefault(context.applicationId, UserCodeJobs(context))

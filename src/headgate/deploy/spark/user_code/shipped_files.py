@@ -1,4 +1,4 @@
-"""Files of user code given to Spark: under names that say their content, once for each application.
+"""Files of user code given to Spark: under names made of their content, once for each application.
 
 `addFile` and never `addPyFile`: the latter puts files on the import path of every worker of the application,
 where they are the framework's and all other jobs'.
@@ -37,15 +37,13 @@ def shipped_name(name: str, digest: str) -> str:
 
 
 def ship_files(context: SparkContext, bundle: UserBundle, files: Sequence[Path]) -> tuple[str, ...]:
-    """Hand a bundle's files to Spark, which brings them to every executor that runs a task; gives the names
-    that they have in Spark's folder of files.
-    """
+    """Hand a bundle's files to Spark, which brings them to every executor; gives their names there."""
     names = tuple(shipped_name(one.name, one.digest) for one in bundle.artifacts)
     folder = folder_of(context)
     for name, file in zip(names, files, strict=True):
         with _lock:
             if (context.applicationId, name) not in _added:
-                context.addFile(str(_beside(file, folder / name)))
+                context.addFile(str(_named(file, folder / name)))
                 _added.add((context.applicationId, name))
     return names
 
@@ -57,8 +55,8 @@ def folder_of(context: SparkContext) -> Path:
     return folder
 
 
-def _beside(file: Path, target: Path) -> Path:
-    """The same file under another name; a copy only where no link can be."""
+def _named(file: Path, target: Path) -> Path:
+    """Give a file another name; it is copied only where no link can be made."""
     if not target.exists():
         with contextlib.suppress(OSError):
             os.link(file, target)
