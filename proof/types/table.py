@@ -22,16 +22,16 @@ Cells = dict[tuple[str, str, str, str], Outcome]
 _HEAD: Final = """# Types that a program defines
 
 A program's own types may be records, parts of them, and what state holds, wherever the program defines
-them: in the script itself, in a module beside it, in a cell of a notebook, in a package that it brings.
+them: in the script itself, in a module next to it, in a cell of a notebook, in a package that it brings.
 Records go from process to process by their fields, as state does, where a type is declared: by `schema=`,
 or by the annotation of the function that gives them.
 
-What the tables say was seen, and no more: each row is a job on real worker processes that puts a type of
+The tables show what was seen, and no more: each row is a job on real worker processes that puts a type of
 its kind to every use, and compares what comes out with what went in, in value and in class. `make
-types-matrix` runs them all again and writes this page; a test compares each row with what is said here.
+types-matrix` runs them all again and writes this page; a test compares each row with this page.
 The three uses on the right need Spark; thirteen jobs exercise them.
 
-The column `interpreter` says whether the program was [isolated](user-code.md): what brings packages
+The column `interpreter` shows whether the program was [isolated](user-code.md): what brings packages
 (`--requirements`) always is, what Python has loaded itself (`python job.py`, a notebook) never, and of the
 other places each kind of type was isolated in one, by `headgate.user-code.apart=true`.
 
@@ -39,7 +39,7 @@ other places each kind of type was isolated in one, by `headgate.user-code.apart
 | --- | --- |
 | + | works |
 | a number | is refused before the job starts, in the sentence of that number below |
-| **fails** | is a fault of ours |
+| **fails** | is a fault of Headgate |
 | · | no job has tried it |
 
 """
