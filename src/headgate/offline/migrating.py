@@ -192,15 +192,17 @@ Inspector = Callable[[MigrationRequest, Sequence[Node], PhysicalPlan, Config], A
 
 def inspector(engine_of: EngineOf) -> Inspector:
     """Return a function that answers an inspection of `api.jobs.plan_capture` by rewriting the snapshot."""
-    return lambda request, _nodes, plan, config: _inspected(request, plan, config, engine_of)
+    return lambda request, _nodes, plan, config: answered(
+        config, lambda: _rewritten(request, plan, config, engine_of)
+    )
 
 
 inspect: Final = inspector(lambda *_: None)
 
 
-def _inspected(
+def _rewritten(
     request: MigrationRequest, plan: PhysicalPlan, config: Config, engine_of: EngineOf
-) -> Answer[Rewritten]:
+) -> Rewritten:
     file, calls = Path(request["progress"]), count()
 
     def progress(what: str, done: int, of: int) -> None:
@@ -208,20 +210,14 @@ def _inspected(
         if next(calls) % _CALLS_PER_REPORT == 0:
             replace(file, [json.dumps([what, done, of]).encode()], durable=False)
 
-    def rewritten() -> Rewritten:
-        functions = _functions(request["rekey"], plan)
-        snapshot = request["snapshot"]
-        metadata = open_checkpoint(snapshot)[1]
-        change = Migration(
-            metadata, plan, functions, request["max_parallelism"], request["allow_non_restored"]
-        )
-        engine = engine_of(request, metadata, config)
-        try:
-            return rewrite(snapshot, request["target"], change, request["form"], progress, engine)
-        except RecursionError as error:
-            raise UsageError(f"the snapshot cannot be rewritten ({error})") from None
-
-    return answered(config, rewritten)
+    functions, snapshot = _functions(request["rekey"], plan), request["snapshot"]
+    metadata = open_checkpoint(snapshot)[1]
+    change = Migration(metadata, plan, functions, request["max_parallelism"], request["allow_non_restored"])
+    engine = engine_of(request, metadata, config)
+    try:
+        return rewrite(snapshot, request["target"], change, request["form"], progress, engine)
+    except RecursionError as error:
+        raise UsageError(f"the snapshot cannot be rewritten ({error})") from None
 
 
 def _functions(names: Mapping[str, str], plan: PhysicalPlan) -> dict[str, Rekey]:
