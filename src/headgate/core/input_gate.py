@@ -1,7 +1,7 @@
 """Which element a subtask reads next: round-robin over channels that have something and may be read.
 
 The gate holds the queues and knows which channels are blocked; what an element means is its
-reader's business. Availability is a property that the reader can ask, so nobody waits busily.
+reader's business. Availability is a property that the reader can ask, so it never waits busily.
 
 Nothing is read before every channel has delivered a first element, and first elements that are no
 records are read before those that are. A channel that will never carry a record says so at once;

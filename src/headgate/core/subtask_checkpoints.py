@@ -22,7 +22,7 @@ _SETTLED_MAX: Final = 128  # checkpoints whose end is remembered, so that a seco
 class Verdict(Enum):
     """What to do about a checkpoint whose barriers are there, or that a source is to begin."""
 
-    DRAW = "draw"  # broadcast the barrier and take the snapshot
+    TAKE = "take"  # broadcast the barrier and take the snapshot
     CANCEL = "cancel"  # it was aborted before: broadcast a cancellation marker instead of the barrier
     SKIP = "skip"  # it is not newer than the last one: do nothing
 
@@ -43,20 +43,20 @@ class SubtaskCheckpoints:
         >>> checkpoints.aborted(1)
         Abort(cancel_running=False, notify_operators=False)
         >>> checkpoints.admit(1), checkpoints.admit(1), checkpoints.admit(2)
-        (<Verdict.CANCEL: 'cancel'>, <Verdict.SKIP: 'skip'>, <Verdict.DRAW: 'draw'>)
-        >>> checkpoints.drawn(2)
+        (<Verdict.CANCEL: 'cancel'>, <Verdict.SKIP: 'skip'>, <Verdict.TAKE: 'take'>)
+        >>> checkpoints.taken(2)
         >>> checkpoints.finished(2)
         True
     """
 
-    __slots__ = ("_drawing", "_last", "_remembered", "_running", "_settled", "_void")
+    __slots__ = ("_last", "_remembered", "_running", "_settled", "_taking", "_void")
 
     def __init__(self) -> None:
         self._last = 0
         self._remembered: set[int] = set()
         self._running: set[int] = set()
-        self._drawing: int | None = None
-        self._void = False  # whether the one being drawn was aborted meanwhile
+        self._taking: int | None = None
+        self._void = False  # whether the one being taken was aborted meanwhile
         self._settled: deque[int] = deque(maxlen=_SETTLED_MAX)
 
     @property
@@ -82,26 +82,26 @@ class SubtaskCheckpoints:
         self._pass(checkpoint)
         if aborted:
             return Verdict.CANCEL
-        self._drawing, self._void = checkpoint, False
-        return Verdict.DRAW
+        self._taking, self._void = checkpoint, False
+        return Verdict.TAKE
 
-    def drawn(self, checkpoint: int) -> None:
-        """The synchronous part is done, the asynchronous one runs; call it once after DRAW."""
-        if checkpoint != self._drawing:
+    def taken(self, checkpoint: int) -> None:
+        """The synchronous part is done, the asynchronous one runs; call it once after TAKE."""
+        if checkpoint != self._taking:
             raise InternalError(
-                f"checkpoint {checkpoint} was drawn, expected {self._drawing} as the one admitted last; "
+                f"checkpoint {checkpoint} was taken, expected {self._taking} as the one admitted last; "
                 f"{self._facts()}"
             )
-        self._drawing = None
+        self._taking = None
         if not self._void:
             self._running.add(checkpoint)
 
     def finished(self, checkpoint: int) -> bool:
-        """The asynchronous part ended, with a result or an error; call it at most once after `drawn`.
+        """The asynchronous part ended, with a result or an error; call it at most once after `taken`.
 
         True: acknowledge or decline it. False: it was aborted meanwhile, release its files.
         """
-        if checkpoint > self._last or checkpoint == self._drawing or checkpoint in self._settled:
+        if checkpoint > self._last or checkpoint == self._taking or checkpoint in self._settled:
             raise InternalError(f"checkpoint {checkpoint} ended without running; {self._facts()}")
         self._settled.append(checkpoint)
         wanted = checkpoint in self._running
@@ -113,7 +113,7 @@ class SubtaskCheckpoints:
         if checkpoint > self._last:
             self._remember(checkpoint)
             return Abort(cancel_running=False, notify_operators=False)
-        if checkpoint == self._drawing:
+        if checkpoint == self._taking:
             self._void = True
         running = checkpoint in self._running
         self._running.discard(checkpoint)
@@ -123,13 +123,13 @@ class SubtaskCheckpoints:
         """`checkpoint` is in the log: nothing of it and of older ones is waited for any more."""
         self._pass(max(checkpoint, self._last))
         self._running = {other for other in self._running if other > checkpoint}
-        if self._drawing is not None and self._drawing <= checkpoint:
+        if self._taking is not None and self._taking <= checkpoint:
             self._void = True
 
     def describe(self) -> tuple[Hashable, ...]:
         """The complete state as plain values, for traces and searches."""
         known = (tuple(sorted(self._remembered)), tuple(sorted(self._running)), tuple(self._settled))
-        return (self._last, *known, self._drawing, self._void)
+        return (self._last, *known, self._taking, self._void)
 
     def _pass(self, checkpoint: int) -> None:
         # Whatever is not newer can only be skipped from now on, so there is nothing to remember of it.

@@ -1,7 +1,7 @@
 """Event time of a subtask with several inputs: the least of its active channels, never falling.
 
 An idle channel does not hold the others back. When all are idle, event time stands still. This
-tells the time; it does not fire timers.
+computes the time; it does not fire timers.
 """
 
 from __future__ import annotations

@@ -20,18 +20,18 @@ NOTICE = Abort(cancel_running=False, notify_operators=True)
 STOP = Abort(cancel_running=True, notify_operators=True)
 
 
-def drawn(*ids: int) -> SubtaskCheckpoints:
+def taken(*ids: int) -> SubtaskCheckpoints:
     """A subtask whose asynchronous parts of `ids` run."""
     checkpoints = SubtaskCheckpoints()
     for checkpoint in ids:
-        assert checkpoints.admit(checkpoint) is Verdict.DRAW
-        checkpoints.drawn(checkpoint)
+        assert checkpoints.admit(checkpoint) is Verdict.TAKE
+        checkpoints.taken(checkpoint)
     return checkpoints
 
 
 def test_sk2_abort_during_the_asynchronous_part() -> None:
     """sK2, during: the running part is cancelled and nothing is remembered."""
-    checkpoints = drawn(1)
+    checkpoints = taken(1)
     assert checkpoints.running == {1}
     assert checkpoints.aborted(1) == STOP
     assert (checkpoints.running, checkpoints.remembered) == (set(), set())
@@ -40,35 +40,35 @@ def test_sk2_abort_during_the_asynchronous_part() -> None:
 
 def test_sk2_abort_after_the_asynchronous_part() -> None:
     """sK2, after: operators get the notice, nothing is remembered and nothing cancelled."""
-    checkpoints = drawn(1)
+    checkpoints = taken(1)
     assert checkpoints.finished(1) is True
     assert checkpoints.aborted(1) == NOTICE
     assert (checkpoints.running, checkpoints.remembered) == (set(), set())
 
 
 def test_sk3_abort_before_the_checkpoint_began() -> None:
-    """sK3: 1 is aborted before its barriers are there; it is cancelled downstream, and 2 is drawn."""
+    """sK3: 1 is aborted before its barriers are there; it is cancelled downstream, and 2 is taken."""
     checkpoints = SubtaskCheckpoints()
     assert checkpoints.aborted(1) == NOTHING
     assert checkpoints.remembered == {1}
     assert checkpoints.admit(1) is Verdict.CANCEL
     assert (checkpoints.running, checkpoints.remembered) == (set(), set())
-    assert checkpoints.admit(2) is Verdict.DRAW
+    assert checkpoints.admit(2) is Verdict.TAKE
 
 
 def test_sk3_abort_between_the_two_parts_leaks_nothing() -> None:
-    """sK3: what is aborted while it is being drawn runs to its end unheard, and its files are released."""
+    """sK3: what is aborted while it is being taken runs to its end unheard, and its files are released."""
     checkpoints = SubtaskCheckpoints()
     checkpoints.admit(1)
     assert checkpoints.aborted(1) == NOTICE
-    checkpoints.drawn(1)
+    checkpoints.taken(1)
     assert (checkpoints.running, checkpoints.remembered) == (set(), set())
     assert checkpoints.finished(1) is False
 
 
 def test_sk3_abort_the_old_one_and_start_a_new_one() -> None:
     """sK3: 42 is aborted while 43 runs; 42 ends as given up, 43 is acknowledged."""
-    checkpoints = drawn(42, 43)
+    checkpoints = taken(42, 43)
     assert checkpoints.aborted(42) == STOP
     assert checkpoints.finished(42) is False
     assert checkpoints.running == {43}
@@ -77,10 +77,10 @@ def test_sk3_abort_the_old_one_and_start_a_new_one() -> None:
 
 def test_b8_only_newer_checkpoints_are_drawn() -> None:
     """B8: one that is not newer than the last is skipped, also when it was told aborted."""
-    checkpoints = drawn(5)
+    checkpoints = taken(5)
     assert checkpoints.aborted(4) == NOTICE
     assert checkpoints.remembered == set(), "4 can not come any more"
-    assert [checkpoints.admit(n) for n in (4, 5, 6)] == [Verdict.SKIP, Verdict.SKIP, Verdict.DRAW]
+    assert [checkpoints.admit(n) for n in (4, 5, 6)] == [Verdict.SKIP, Verdict.SKIP, Verdict.TAKE]
 
 
 def test_b8_being_newer_is_asked_before_being_aborted() -> None:
@@ -88,21 +88,21 @@ def test_b8_being_newer_is_asked_before_being_aborted() -> None:
     checkpoints = SubtaskCheckpoints()
     for checkpoint in (1, 2, 4):
         checkpoints.aborted(checkpoint)
-    assert checkpoints.admit(3) is Verdict.DRAW
+    assert checkpoints.admit(3) is Verdict.TAKE
     assert checkpoints.remembered == {4}
     assert [checkpoints.admit(n) for n in (2, 4)] == [Verdict.SKIP, Verdict.CANCEL]
 
 
 def test_b9_a_second_word_about_an_abort_changes_nothing() -> None:
     """B9: a newer barrier aborts first, and the job master says it again."""
-    checkpoints = drawn(1)
+    checkpoints = taken(1)
     assert [checkpoints.aborted(1), checkpoints.aborted(1)] == [STOP, NOTICE]
     assert checkpoints.finished(1) is False
 
 
 def test_completion_ends_what_is_older() -> None:
-    """Ids up to the completed one are neither remembered, nor running, nor drawn any more."""
-    checkpoints = drawn(1, 2, 3)
+    """Ids up to the completed one are neither remembered, nor running, nor taken any more."""
+    checkpoints = taken(1, 2, 3)
     assert checkpoints.finished(2) is True
     checkpoints.aborted(4)
     checkpoints.complete(2)
@@ -118,14 +118,14 @@ def test_completion_of_a_newer_one_ends_what_is_being_drawn() -> None:
     checkpoints = SubtaskCheckpoints()
     checkpoints.admit(1)
     checkpoints.complete(2)
-    checkpoints.drawn(1)
+    checkpoints.taken(1)
     assert checkpoints.running == set()
     assert checkpoints.finished(1) is False
 
 
 def test_an_old_completion_does_not_bring_old_checkpoints_back() -> None:
     """The newest id stays the newest."""
-    checkpoints = drawn(7)
+    checkpoints = taken(7)
     checkpoints.complete(3)
     assert (checkpoints.last, checkpoints.running) == (7, {7})
     assert checkpoints.admit(5) is Verdict.SKIP
@@ -143,7 +143,7 @@ def test_the_memory_of_aborts_is_bounded() -> None:
 
 def test_views_cannot_be_changed() -> None:
     """What is looked at stays as it was."""
-    checkpoints = drawn(1)
+    checkpoints = taken(1)
     before = checkpoints.running
     checkpoints.finished(1)
     assert before == {1}
@@ -154,21 +154,21 @@ def test_views_cannot_be_changed() -> None:
 @pytest.mark.parametrize("wrong", [1, 3], ids=["older", "newer"])
 def test_only_what_was_admitted_is_drawn(wrong: int) -> None:
     """A snapshot that nobody admitted is a programming error."""
-    checkpoints = drawn(1)
+    checkpoints = taken(1)
     checkpoints.admit(2)
-    with pytest.raises(InternalError, match=f"checkpoint {wrong} was drawn, expected 2"):
-        checkpoints.drawn(wrong)
+    with pytest.raises(InternalError, match=f"checkpoint {wrong} was taken, expected 2"):
+        checkpoints.taken(wrong)
 
 
 def test_nothing_is_drawn_twice() -> None:
     """One snapshot per admission."""
-    with pytest.raises(InternalError, match="checkpoint 1 was drawn, expected None"):
-        drawn(1).drawn(1)
+    with pytest.raises(InternalError, match="checkpoint 1 was taken, expected None"):
+        taken(1).taken(1)
 
 
 def test_an_end_without_a_beginning_is_refused() -> None:
     """A second end would release the files of an acknowledged checkpoint."""
-    checkpoints = drawn(1)
+    checkpoints = taken(1)
     checkpoints.finished(1)
     checkpoints.admit(2)
     for checkpoint in (1, 2, 3):
@@ -185,8 +185,8 @@ IDS = (1, 2, 3)
 class World:
     """What happened outside: the truth that the machine's answers are held against."""
 
-    drawing: int | None = None
-    drawn: tuple[int, ...] = ()
+    taking: int | None = None
+    taken: tuple[int, ...] = ()
     asynchronous: frozenset[int] = frozenset()
     acknowledged: frozenset[int] = frozenset()
     aborted: frozenset[int] = frozenset()
@@ -196,8 +196,8 @@ class World:
 
     def moves(self) -> Iterator[str]:
         """What may happen next: late barriers, repeated aborts, cancelled parts that end or never do."""
-        if self.drawing is not None:
-            yield f"drawn {self.drawing}"
+        if self.taking is not None:
+            yield f"taken {self.taking}"
         else:
             yield from (f"admit {n}" for n in IDS)
         yield from (f"finished {n}" for n in sorted(self.asynchronous))
@@ -213,9 +213,9 @@ def follow(core: SubtaskCheckpoints, world: World, move: str) -> World:
     n = int(text)
     if kind == "admit":
         world = admitted(core.admit(n), world, n)
-    elif kind == "drawn":
-        core.drawn(n)
-        world = replace(world, drawing=None, drawn=(*world.drawn, n), asynchronous=world.asynchronous | {n})
+    elif kind == "taken":
+        core.taken(n)
+        world = replace(world, taking=None, taken=(*world.taken, n), asynchronous=world.asynchronous | {n})
     elif kind == "finished":
         wanted = core.finished(n)
         assert n not in world.acknowledged, "acknowledged at most once"
@@ -228,7 +228,7 @@ def follow(core: SubtaskCheckpoints, world: World, move: str) -> World:
         runs = n in world.asynchronous and n not in world.aborted and n > world.complete
         assert answer.cancel_running is runs, "cancelled exactly while it runs"
         assert n not in world.cancelled or not answer.cancel_running, "cancelled at most once"
-        assert answer.notify_operators or n not in world.drawn, "who drew it hears of the abort"
+        assert answer.notify_operators or n not in world.taken, "who drew it hears of the abort"
         hit = frozenset({n}) if answer.cancel_running else frozenset()
         world = replace(world, aborted=world.aborted | {n}, cancelled=world.cancelled | hit)
     else:
@@ -243,10 +243,10 @@ def admitted(verdict: Verdict, world: World, n: int) -> World:
     if n <= world.newest:
         assert verdict is Verdict.SKIP, "not newer than the last one"
         return world
-    expected = Verdict.CANCEL if n in world.aborted else Verdict.DRAW
-    assert verdict is expected, "an aborted one is cancelled, any other drawn"
-    assert n not in world.drawn, "drawn at most once"
-    return replace(world, newest=n, drawing=n if verdict is Verdict.DRAW else None)
+    expected = Verdict.CANCEL if n in world.aborted else Verdict.TAKE
+    assert verdict is expected, "an aborted one is cancelled, any other taken"
+    assert n not in world.taken, "taken at most once"
+    return replace(world, newest=n, taking=n if verdict is Verdict.TAKE else None)
 
 
 def check_memory(core: SubtaskCheckpoints, world: World) -> None:
@@ -287,8 +287,8 @@ class ForgetsToLook(SubtaskCheckpoints):
     def admit(self, checkpoint: int) -> Verdict:
         verdict = super().admit(checkpoint)
         if verdict is Verdict.CANCEL:
-            self._drawing = checkpoint
-            return Verdict.DRAW
+            self._taking = checkpoint
+            return Verdict.TAKE
         return verdict
 
 

@@ -198,9 +198,9 @@ class CheckpointedInputGate(Generic[E]):
         """
         if self._completed_by is not None or not self.handler.pending:
             return self._completed_by
-        behind = [c for c in self._open if self._arrived[c] < self._current]
-        behind = behind or [c for c in self._open if self._read[c] < self._current]
-        return behind[0] if len(behind) == 1 else None
+        late = [c for c in self._open if self._arrived[c] < self._current]
+        late = late or [c for c in self._open if self._read[c] < self._current]
+        return late[0] if len(late) == 1 else None
 
     def queued(self, channel: int) -> int:
         """How many elements wait on a channel."""

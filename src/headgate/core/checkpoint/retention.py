@@ -100,7 +100,7 @@ class Retention:
         """
         if end is JobEnd.SUSPENDED or end not in discards:
             return ()
-        gone = tuple(checkpoint for checkpoint, mine in self._completed.items() if mine)
-        for checkpoint in gone:
+        discarded = tuple(checkpoint for checkpoint, mine in self._completed.items() if mine)
+        for checkpoint in discarded:
             del self._completed[checkpoint]
-        return gone
+        return discarded

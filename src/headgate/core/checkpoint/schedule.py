@@ -68,7 +68,7 @@ class PeriodicSchedule:
         if self._late_ms is None or self._period_ms is None:
             return
         due_ms, self._late_ms = self._late_ms + self._period_ms, None
-        # A fixed rate, unless this one had to wait a whole period: then the rate begins anew.
+        # A fixed rate, unless this one had to wait for a full period: then the rate begins anew.
         self._due_ms = due_ms if due_ms > now_ms else now_ms + self._period_ms
 
     def describe(self) -> tuple[Hashable, ...]:

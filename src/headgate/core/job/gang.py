@@ -5,7 +5,7 @@
     asked      of                           until                      then
     STOP       a usable gang                the redeploy timeout       DIE
     LEAVE      a usable gang                10 s                       DIE
-    DIE        any gang, once               15 s                       it is taken for gone
+    DIE        any gang, once               15 s                       it is taken for exited
 
 A gang that was asked to leave or to die is asked for nothing milder any more, and for the same thing once.
 """
@@ -26,12 +26,12 @@ def submit(job: Job) -> e.SubmitGang:
 
 
 def register(job: Job, event: v.Registered, now_ms: int) -> e.AdmitWorker | e.CloseLink:
-    """A worker is there: of a free slot of the present gang, or a stranger."""
+    """A worker registers: the one of a free slot of the present gang, or an unknown sender."""
     gang = job.gang
     fits = gang is not None and gang.number == event.gang and 0 <= event.slot < gang.slots
     free = gang is not None and event.slot not in gang.registered and not gang.lost
     if gang is None or not fits or not free or gang.asked is not Asked.NOTHING:
-        job.take(Row.STRANGER, f"link {event.link}")
+        job.take(Row.UNKNOWN_SENDER, f"link {event.link}")
         return e.CloseLink(event.link)
     job.take(Row.REGISTERED, f"slot {event.slot}")
     gang.registered[event.slot] = event.link
@@ -96,14 +96,14 @@ def cancel(job: Job, now_ms: int) -> list[e.Effect]:
 
 
 def overdue(job: Job, now_ms: int) -> list[e.Effect]:
-    """What the gang was asked for has taken too long: cancel it, or take it for gone."""
+    """What the gang was asked for has taken too long: cancel it, or take it for exited."""
     gang = job.gang
     if gang is None or gang.due_ms is None or now_ms < gang.due_ms:
         return []
     if gang.asked is not Asked.DIE:
         job.take(Row.OVERDUE, f"gang {gang.number} was to {gang.asked.name.lower()}")
         return cancel(job, now_ms)
-    job.take(Row.TAKEN_FOR_GONE, f"gang {gang.number}")
+    job.take(Row.TAKEN_FOR_EXITED, f"gang {gang.number}")
     exited(job)
     return []
 

@@ -251,8 +251,8 @@ def _settled(job: Job, effects: Effects) -> Effects:
         job.work = Work.FIND
         effects.append(e.FindPoint())
     outcome = job.outcome
-    gone = job.gang is None and job.storage is not Storage.STORING
-    if outcome is not None and job.phase is Phase.LEAVING and gone:
+    left = job.gang is None and job.storage is not Storage.STORING
+    if outcome is not None and job.phase is Phase.LEAVING and left:
         job.take(Row.ENDED, outcome.kind.value)
         effects += [e.EndCheckpoints(_how(job, outcome)), e.Report(e.Ended(outcome.kind))]
     return effects

@@ -57,16 +57,16 @@ class Row(Enum):
     LATE_FAILURE = "late failure"
     HOPELESS = "late failure, no restart helps"
     OVERDUE = "gang overdue"
-    TAKEN_FOR_GONE = "cancelled gang overdue"
+    TAKEN_FOR_EXITED = "cancelled gang overdue"
     PAUSED = "pause over"
     DONE = "final or stop committed"
     CANCELLED = "cancelled"
     LOST_LEADERSHIP = "fenced"
     CANCELLED_AGAIN = "cancelled while leaving"
     FENCED_LEAVING = "fenced while leaving"
-    ENDED = "all gone"
+    ENDED = "all exited"
     LATE_WORK = "background work ended"
-    STRANGER = "stranger registered"
+    UNKNOWN_SENDER = "unknown sender registered"
     BEAT = "heartbeat"
     STANDSTILL = "a loop stands still, or turns again"
     RESCALE_STEP = "step of a rescale"
@@ -167,7 +167,7 @@ ROWS: Final[dict[Row, Line]] = {
         ("AdoptPlan", "LetLeave", "CancelGang", "Report"),
     ),
     Row.QUIET: Line(
-        (Phase.QUIESCING,), Phase.RESTORING, "pause over, storage quiet, gang gone or idle", ("FindPoint",)
+        (Phase.QUIESCING,), Phase.RESTORING, "pause over, storage quiet, gang exited or idle", ("FindPoint",)
     ),
     Row.IDLE: Line((Phase.QUIESCING,), None, "Idle, nothing left behind"),
     Row.SPOILED: Line(
@@ -190,8 +190,8 @@ ROWS: Final[dict[Row, Line]] = {
     Row.OVERDUE: Line(
         (*BETWEEN, Phase.LEAVING), None, "the gang did not stop or leave in time", ("CancelGang",)
     ),
-    Row.TAKEN_FOR_GONE: Line(
-        (*BETWEEN, Phase.LEAVING), None, "the cancelled gang was not reported gone in time"
+    Row.TAKEN_FOR_EXITED: Line(
+        (*BETWEEN, Phase.LEAVING), None, "the cancelled gang was not reported to have exited in time"
     ),
     Row.PAUSED: Line((Phase.QUIESCING,), None, "the restart delay is over"),
     Row.DONE: Line(
@@ -209,10 +209,10 @@ ROWS: Final[dict[Row, Line]] = {
         (Phase.LEAVING,), None, "Fenced: the outcome stays, checkpoints too", ("InterruptCommits",)
     ),
     Row.ENDED: Line(
-        (Phase.LEAVING,), Phase.OVER, "gang gone, nothing is being stored", ("EndCheckpoints", "Report")
+        (Phase.LEAVING,), Phase.OVER, "gang exited, nothing is being stored", ("EndCheckpoints", "Report")
     ),
     Row.LATE_WORK: Line((Phase.LEAVING, Phase.OVER), None, "PointFound, PointCommitted, PointFailed"),
-    Row.STRANGER: Line(tuple(Phase), None, "Registered of another gang, or twice", ("CloseLink",)),
+    Row.UNKNOWN_SENDER: Line(tuple(Phase), None, "Registered of another gang, or twice", ("CloseLink",)),
     Row.BEAT: Line(_GANG, None, "Beat of a worker that is not lost", ("AnswerBeat",)),
     Row.STANDSTILL: Line(_GANG, None, "no progress for the heartbeat timeout; progress again", ("Report",)),
     Row.RESCALE_STEP: Line(

@@ -42,7 +42,7 @@ def _of_the_attempt(job: Job) -> dict[str, bool]:
 def _of_the_gang(job: Job) -> dict[str, bool]:
     phase, gang = job.phase, job.gang
     if gang is None:
-        return {"what lives has a gang": phase not in LIVE, "nobody is watched": not job.monitor.watched}
+        return {"what lives has a gang": phase not in LIVE, "no worker is watched": not job.monitor.watched}
     slots = set(range(gang.slots))
     waits = job.pause_until_ms is not None or job.storage is not Storage.QUIET
     return {
@@ -63,7 +63,7 @@ def _of_the_gang(job: Job) -> dict[str, bool]:
         or job.gang_is_idle
         or gang.asked >= Asked.LEAVE,
         "leaving waits for the gang": phase is not Phase.LEAVING or gang.asked >= Asked.LEAVE,
-        "over means that the gang is gone": phase is not Phase.OVER,
+        "over means that the gang has exited": phase is not Phase.OVER,
     }
 
 
@@ -83,7 +83,7 @@ def _of_the_rest(job: Job) -> dict[str, bool]:
         "who leaves has an outcome": leaving == (outcome is not None),
         "who leaves changes no parallelism": not leaving or rescale is None,
         "an adopted plan does not run yet": not job.adopted or adopting,
-        "an adopted plan can be put back": job.adopted
+        "an adopted plan can be reverted": job.adopted
         == (rescale is not None and rescale.before is not None),
         "an adopted plan's time runs once workers are asked for": not job.adopted
         or due == (phase in (Phase.STARTING, Phase.DEPLOYING)),

@@ -227,7 +227,7 @@ def step(node: Node, case: Case, move: Move) -> Node:
         effects = core.handle(event, now)
     allowed = {name for row in core.rows for name in ROWS[row].effects}
     assert {type(effect).__name__ for effect in effects} <= allowed, "the table allows every effect"
-    if Row.TAKEN_FOR_GONE in core.rows:
+    if Row.TAKEN_FOR_EXITED in core.rows:
         assert world.gang_is == "cancelled", "only a cancelled gang is taken for gone"
         world = replace(world, gang=0, slots=0, gang_is="gone", links=frozenset())
     world = absorb(world, effects)

@@ -65,7 +65,7 @@ class _Routes:
         return _json(self._job.shown_plan())
 
     async def state(self, request: Request) -> Response:
-        # A slash in a uid comes as %2F, which only the raw path tells from one between two names.
+        # A slash in a uid comes as %2F, which only in the raw path differs from one between two names.
         parts = request.scope["raw_path"].decode("latin-1").split("/")[3:]
         if len(parts) != 2:
             raise HTTPException(404)

@@ -57,8 +57,8 @@ class Committers:
         commit wait for :meth:`settle`. What `others`, checkpoints of other jobs of the lineage, hold stays:
         they may be restored, too.
 
-        A UsageError: sinks have committed more than `restored` knows of, and the job is not to go on. An
-        OperatingError: a sink cannot tell now, or could not take back all of it.
+        A UsageError means that sinks have committed more than `restored` knows of, and the job is not to go
+        on; an OperatingError that a sink does not know now, or could not take back all of it.
         """
         if not self._begun:
             self._begin(restored)

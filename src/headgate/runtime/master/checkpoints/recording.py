@@ -120,7 +120,7 @@ class CheckpointHistory:
     def write_if_due(self) -> None:
         """Have the records written unless that was done a moment ago, or stood in a checkpoint's way.
 
-        A checkpoint that has been pending for longer is slow already, and somebody may be looking at it.
+        A checkpoint that has been pending for longer is slow already, and a user may be looking at it.
         """
         now = self._clock.monotonic_ms()
         if not self._changed or now - self._written_at_ms < WRITE_EVERY_MS:

@@ -91,7 +91,7 @@ class SnapshotTaker:
         verdict = self._machine.admit(barrier.checkpoint)
         if verdict is Verdict.CANCEL:
             self._outputs.cancel(CancelMarker(barrier.checkpoint))
-        if verdict is not Verdict.DRAW:
+        if verdict is not Verdict.TAKE:
             return
         self._give_up_older()
         began = self._clock.precise_ms()
@@ -112,7 +112,7 @@ class SnapshotTaker:
             capture=capture,
             savepoint=barrier.savepoint,
         )
-        self._machine.drawn(barrier.checkpoint)
+        self._machine.taken(barrier.checkpoint)
         self._reports.probe.reached("snapshot.drawn")
         self._finishing.begin(taken)
         self._seal_if_complete()
