@@ -55,10 +55,10 @@ from headgate.core.job.state import (
     PointId,
     Storage,
     Work,
-    new_job,
-    no_fingerprint,
 )
-from headgate.core.job.table import Phase, Row
+from headgate.core.job.table import MOVES, Phase, Row
+from headgate.core.liveness import HeartbeatMonitor
+from headgate.core.machine import Machine
 from headgate.core.restart_strategies import RestartStrategy
 from headgate.core.same_failures import Fingerprint, SameFailures
 
@@ -79,9 +79,12 @@ class JobMachine(Questions):
         limits: JobLimits,
         strategy: RestartStrategy,
         same: SameFailures | None = None,
-        fingerprint_of: Callable[[Loss], Fingerprint | None] = no_fingerprint,
+        fingerprint_of: Callable[[Loss], Fingerprint | None] = lambda _loss: None,
     ) -> None:
-        super().__init__(new_job(name, plan, limits, strategy, same, fingerprint_of))
+        life, beat_ms = Machine(f"job {name}", Phase.CREATED, MOVES), limits.heartbeat_ms
+        monitor = HeartbeatMonitor[int](beat_ms, stuck_ms=beat_ms)
+        same = same or SameFailures(None)
+        super().__init__(Job(life, limits, strategy, same, monitor, fingerprint_of, plan))
 
     def handle(self, event: v.Event, now_ms: int) -> Effects:
         """Something happened."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import Final, TypeAlias
 
-from headgate.core.job.table import MOVES, Phase, Row
+from headgate.core.job.table import Phase, Row
 from headgate.core.liveness import HeartbeatMonitor
 from headgate.core.machine import Machine
 from headgate.core.restart_strategies import RestartStrategy
@@ -247,29 +247,3 @@ class Job:
         if gang is None or attempt is None or not gang.usable or gang.slots != self.plan.slots:
             return False
         return attempt.gang == gang.number and attempt.idle == set(gang.registered)
-
-
-def no_fingerprint(_loss: Loss) -> Fingerprint | None:
-    """Nothing distinguishes one lost worker from another."""
-    return None
-
-
-def new_job(
-    name: str,
-    plan: Plan,
-    limits: JobLimits,
-    strategy: RestartStrategy,
-    same: SameFailures | None = None,
-    fingerprint_of: Callable[[Loss], Fingerprint | None] = no_fingerprint,
-) -> Job:
-    """A job that was not submitted yet."""
-    beat = limits.heartbeat_ms
-    return Job(
-        life=Machine(f"job {name}", Phase.CREATED, MOVES),
-        limits=limits,
-        strategy=strategy,
-        same=same or SameFailures(None),
-        monitor=HeartbeatMonitor(beat, stuck_ms=beat),
-        fingerprint_of=fingerprint_of,
-        plan=plan,
-    )
