@@ -19,8 +19,8 @@ from headgate.testing.mini_cluster import MiniCluster
 
 FORMATS = {
     # what is called here -> the module and name that hold the number which is written now
-    "metadata": ("headgate.checkpoint.metadata.v1", "VERSION"),
-    "metadata of savepoints": ("headgate.checkpoint.metadata.v2", "VERSION"),
+    "metadata": ("headgate.checkpoint.metadata.metadata_bytes", "OF_CHECKPOINTS"),
+    "metadata of savepoints": ("headgate.checkpoint.metadata.metadata_bytes", "OF_SAVEPOINTS"),
     "log": ("headgate.checkpoint.store.entries", "VERSION"),
     "keyed state": ("headgate.state.heap.heap_blob", "VERSION"),
     "operator state": ("headgate.state.operator_blob", "VERSION"),
@@ -28,12 +28,17 @@ FORMATS = {
     "values in RocksDB": ("headgate.state.rocksdb.value_layout", "VERSIONED_VALUES"),
     "maps in RocksDB": ("headgate.state.rocksdb.map_layout", "MAP_ENTRIES"),
     "timers in RocksDB": ("headgate.state.rocksdb.timer_sections", "TIMERS"),
-    "serializers' snapshots": ("headgate.serde.snapshots.snapshot_writing", "FORM_VERSION"),
+    "serializers' snapshots": ("headgate.serde.snapshots.snapshot_views", "FORM_VERSION"),
     "tables of state": ("headgate.state.canonical.table_layout", "VERSION"),
 }
 
 
-FORMERLY = {"values in RocksDB": ("headgate.state.rocksdb.native_files", "VALUE_FORMAT")}
+FORMERLY = {
+    "metadata": ("headgate.checkpoint.metadata.v1", "VERSION"),
+    "metadata of savepoints": ("headgate.checkpoint.metadata.v2", "VERSION"),
+    "serializers' snapshots": ("headgate.serde.snapshots.snapshot_writing", "FORM_VERSION"),
+    "values in RocksDB": ("headgate.state.rocksdb.native_files", "VALUE_FORMAT"),
+}
 """Where older code has them."""
 
 

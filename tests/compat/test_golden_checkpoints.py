@@ -32,7 +32,10 @@ ELSEWHERE = {
     "metadata of savepoints": golden.DATA / "savepoints",
 }
 """Formats that no job writes; their folders are named after the number alone."""
-NUMBERED = {"VERSION", "FORMAT_VERSION", "FORM_VERSION", "VERSIONED_VALUES", "MAP_ENTRIES", "TIMERS"}
+NUMBERED = {
+    "VERSION", "FORMAT_VERSION", "FORM_VERSION", "OF_CHECKPOINTS", "OF_SAVEPOINTS", "VERSIONED_VALUES",
+    "MAP_ENTRIES", "TIMERS",
+}  # fmt: skip
 """What modules call the number of a format of theirs."""
 SOURCE = golden.ROOT / "src" / "headgate"
 

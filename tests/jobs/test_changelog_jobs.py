@@ -10,7 +10,7 @@ import pytest
 from mini_jobs import RESTART_AT_ONCE, TINY, Halting, environment, json_lines, running_counts
 
 import headgate as hg
-from headgate.checkpoint.opening import referenced_ranges
+from headgate.checkpoint.opening import load_metadata, referenced_ranges, verify_files
 from headgate.checkpoint.service import CheckpointService
 from headgate.checkpoint.storage.local import LocalDisk
 from headgate.common.ids import JobId
@@ -114,8 +114,8 @@ def logged(storage: Path) -> int:
     service = CheckpointService(disk, JobId(job.name))
     needed: set[str] = set()
     for entry in service.completed():
-        metadata = service.load(entry.metadata)
-        service.verify(metadata)
+        metadata = load_metadata(service.disk, entry.metadata)
+        verify_files(service.disk, metadata)
         needed |= {entry.metadata, *(item.file for item in referenced_ranges(metadata))}
     assert {name for name in disk.list(job.name) if "/chk-" in name} == needed
     return max(len(state.keyed.log) for state in metadata.operators["all"] if state.keyed is not None)

@@ -13,7 +13,7 @@ from test_rocksdb_jobs import Everything, assert_exactly_what_is_needed
 
 import headgate as hg
 from headgate.checkpoint.opening import open_checkpoint, referenced_ranges
-from headgate.checkpoint.ownership import DEED
+from headgate.checkpoint.ownership import RECORD
 from headgate.checkpoint.storage.local import LocalDisk
 from headgate.checkpoint.store.log import CompletedCheckpointLog
 from headgate.checkpoint.verifying import verify
@@ -126,7 +126,7 @@ def test_a_claimed_checkpoint_of_another_storage_is_deleted_with_its_log_entry(t
     report = verify(str(old))
     assert report.clean
     assert report.orphans == left_over  # of a checkpoint that was on its way when the old job failed
-    assert not (tmp_path / "new" / result.job_id / DEED).exists()
+    assert not (tmp_path / "new" / result.job_id / RECORD).exists()
     assert verify(str(tmp_path / "new")).clean
     assert_exactly_what_is_needed(tmp_path / "new")
     check_output(tmp_path)
@@ -186,11 +186,11 @@ def test_a_driver_that_ends_before_it_deletes_leaves_that_to_the_next(tmp_path: 
     probe = {"headgate.probe": f"{__name__}:NothingGoes"}
     second = program(**CLAIM, **probe).execute("everything", restore_from=uri).job_id
     assert verify(uri).clean
-    assert (tmp_path / "checkpoints" / second / DEED).exists()
+    assert (tmp_path / "checkpoints" / second / RECORD).exists()
     third = program(**CLAIM).execute("everything", restore_from=str(tmp_path / "checkpoints" / second))
     assert third.job_id == second
     assert contents(Path(unquote(urlsplit(uri).path))) == {}
-    assert not (tmp_path / "checkpoints" / second / DEED).exists()
+    assert not (tmp_path / "checkpoints" / second / RECORD).exists()
     assert verify(str(tmp_path / "checkpoints")).clean
     found = sorted((line["word"], line["n"]) for line in json_lines(tmp_path / "out"))
     assert found == running_counts(WORDS[:40])

@@ -1,4 +1,1 @@
-"""The I/O around checkpoints: storage, metadata, the log of completed ones, who may delete what.
-
-What is decided about checkpoints stands in `core/checkpoint`.
-"""
+"""The I/O of checkpoints: storage, metadata, log, deletion. Decisions are made in `core/checkpoint`."""

@@ -10,8 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Final
 
-from headgate.checkpoint.copied_disk import best_of
-from headgate.checkpoint.local_copies import CopyFolder
+from headgate.checkpoint.local_copies import CopyFolder, best_of
 from headgate.checkpoint.storage.storage_contract import RandomAccess
 from headgate.common.errors import DamagedFileError, StorageError
 from headgate.common.files.durable import crc32 as crc32_of
@@ -21,21 +20,16 @@ from headgate.common.files.permissions import Permissions
 from headgate.common.ports import Disk
 from headgate.state.snapshots import FileRange, Inline, StateHandle
 
-INLINE_MAX: Final = 20_480
-"""Bytes up to which state goes into the metadata rather than into a file of its own."""
-
-PIECE_BYTES: Final = 4 << 20
-"""What is read of a large file at a time."""
+PIECE_BYTES: Final = 4 << 20  # read of a large file at a time
 
 Part = bytes | memoryview
 
 
 class DataFileWriter:
-    """Writes the data files of one worker; safe to use from the thread that works beside the loop."""
+    """Writes the data files of one worker; used by the loop and by the thread that writes snapshots."""
 
-    def __init__(self, disk: Disk, inline_max: int = INLINE_MAX) -> None:
+    def __init__(self, disk: Disk) -> None:
         self._disk = disk
-        self._inline_max = inline_max
 
     def write(self, name: str, parts: Iterable[Part]) -> FileRange:
         """Write one durable file that is one section."""
@@ -47,15 +41,9 @@ class DataFileWriter:
         self._disk.create(name, _measured(name, sections, ranges))
         return ranges
 
-    def write_or_inline(self, name: str, parts: Sequence[Part]) -> StateHandle:
-        """A handle to bytes: in the metadata when they are few, else in a durable file."""
-        if sum(memoryview(part).nbytes for part in parts) <= self._inline_max:
-            return Inline(b"".join(parts))
-        return self.write(name, parts)
-
 
 def _measured(name: str, sections: Iterable[Iterable[Part]], ranges: list[FileRange]) -> Iterator[Part]:
-    """The parts as they are; on the way `ranges` becomes what they are."""
+    """Yield the parts of all sections; fill `ranges` with where each section lies and its checksum."""
     offset = 0
     for parts in sections:
         crc32 = length = 0
@@ -70,11 +58,9 @@ def _measured(name: str, sections: Iterable[Iterable[Part]], ranges: list[FileRa
 def little_of(
     limit: int | None, sections: Sequence[Iterable[Part]]
 ) -> tuple[list[Iterable[Part]] | None, list[list[Part]]]:
-    """The sections, if they hold more than `limit` bytes; else None, and the parts of each.
+    """Return the sections if they hold more than `limit` bytes; else None, and the parts of each.
 
-    No more is read than it takes to know.
-
-    A `limit` of None calls everything little, one below 0 nothing.
+    Reads no more than it takes to know. A `limit` of None calls everything little, one below 0 nothing.
 
     Example:
         >>> little_of(3, [[b"ab"], [b"c"]])
@@ -96,11 +82,7 @@ def little_of(
 
 
 def read_handle(disk: Disk, handle: StateHandle) -> bytes:
-    """The bytes of a handle, verified.
-
-    Raises:
-        DamagedFileError: the file is missing, too short, or its bytes changed; the message names it and them.
-    """
+    """Return the verified bytes of a handle; a DamagedFileError names the file and the wrong bytes."""
     if isinstance(handle, Inline):
         return handle.data
     return best_of(disk, handle, lambda source: _read(source, handle))
@@ -124,11 +106,7 @@ def _read(disk: Disk, handle: FileRange) -> bytes:
 
 
 def verified_pieces(disk: Disk, handle: StateHandle) -> Iterator[bytes]:
-    """The bytes of a handle in order, a piece at a time; they may be trusted once all have been read.
-
-    Raises:
-        DamagedFileError: the file is missing, too short, or its bytes changed; the message names it and them.
-    """
+    """Yield the bytes of a handle in order, a piece at a time; trust them only once all have been read."""
     if isinstance(handle, Inline) or not isinstance(disk, RandomAccess):
         yield read_handle(disk, handle)
         return
@@ -156,10 +134,7 @@ def verify_handle(disk: Disk, handle: StateHandle) -> None:
 
 
 def copy_handle(disk: Disk, handle: StateHandle, target: Path) -> None:
-    """Make the bytes of a handle a local file, which is there only once they were verified.
-
-    It is not to be changed in place: it may be one and the same with a local copy.
-    """
+    """Make the verified bytes of a handle a local file; it may be a local copy: never change it in place."""
     if isinstance(handle, Inline):
         _copy(disk, handle, target)
     else:
@@ -194,32 +169,38 @@ def _linked(copies: CopyFolder, handle: FileRange, target: Path) -> bool:
 
 
 class StoredBytes:
-    """The bytes of a handle, readable in parts; verified as a whole when it is made.
+    """The bytes of a handle, readable in parts; unless not `verified`, all are verified when it is made.
 
-    Attributes:
-        begins: where in it the first of them is.
+    `where` names their file for messages, and `begins` is the place of the first one in it.
     """
 
-    def __init__(self, disk: Disk, handle: StateHandle) -> None:
+    def __init__(self, disk: Disk, handle: StateHandle, *, verified: bool = True) -> None:
+        self.where, self.begins = where_of(disk, handle), 0
         self._disk: RandomAccess | None = None
-        self.where, self.begins = "state in the metadata", 0
         if isinstance(handle, Inline):
             self._data, self.size = handle.data, len(handle.data)
+            return
+        self._handle, self.size, self.begins = handle, handle.length, handle.offset
+        if isinstance(disk, RandomAccess) and not verified:
+            self._disk = disk
         else:
-            self._handle, self.size = handle, handle.length
-            self.where, self.begins = disk.describe(handle.file), handle.offset
             self._disk, self._data = best_of(disk, handle, lambda source: _opened(source, handle))
 
     def read(self, offset: int, length: int) -> bytes:
-        """`length` bytes from `offset`; fewer only where they end."""
+        """Return `length` bytes from `offset`; fewer only where they end."""
         if self._disk is None:
             return self._data[offset : offset + length]
         rest = max(0, min(length, self.size - offset))
         return self._disk.read_range(self._handle.file, self._handle.offset + offset, rest)
 
 
+def where_of(disk: Disk, handle: StateHandle) -> str:
+    """Return what messages call the file of a handle."""
+    return "state in the metadata" if isinstance(handle, Inline) else disk.describe(handle.file)
+
+
 def _opened(disk: Disk, handle: FileRange) -> tuple[RandomAccess | None, bytes]:
-    """Once verified, the bytes of a small handle, or the disk from which a large one is read in parts."""
+    """Verify a handle; return the bytes of a small one, or the disk to read a large one from in parts."""
     if not isinstance(disk, RandomAccess) or handle.length <= PIECE_BYTES:
         return None, _read(disk, handle)
     verify_handle(disk, handle)

@@ -1,10 +1,6 @@
-"""Where the history of a job's checkpoints is kept: one small file that is replaced as a whole.
+"""The history of a job's checkpoints: `<job>/history/checkpoints.json`, a small file replaced at each write.
 
-::
-
-    <job>/history/checkpoints.json
-
-It stands outside the folders of the checkpoints, so nothing that deletes or counts these sees it. It
+It lies outside the folders of the checkpoints, so nothing that deletes or counts these sees it. It
 serves diagnosis only: no job depends on it, and a damaged one is begun anew.
 """
 
@@ -27,46 +23,26 @@ from headgate.common.ids import JobId
 from headgate.common.plain_data import Json
 from headgate.common.ports import Disk
 from headgate.core.checkpoint.failures import CheckpointFailureReason
-from headgate.core.checkpoint.history import CheckpointRecord, CheckpointStatus, SubtaskRecord
-from headgate.core.checkpoint.slowest import Hop, SlowestPath, amount, slowest_path, span
+from headgate.core.checkpoint.history import CheckpointRecord as CheckpointRecord
+from headgate.core.checkpoint.history import CheckpointStatus as CheckpointStatus
+from headgate.core.checkpoint.history import SubtaskRecord as SubtaskRecord
+from headgate.core.checkpoint.slowest import Hop as Hop
+from headgate.core.checkpoint.slowest import SlowestPath as SlowestPath
+from headgate.core.checkpoint.slowest import amount as amount
+from headgate.core.checkpoint.slowest import slowest_path as slowest_path
+from headgate.core.checkpoint.slowest import span as span
 
-# The readers of a history need what is in it; they find it here.
-__all__ = [
-    "FOLDER",
-    "FORMAT_VERSION",
-    "RECORDS_MAX",
-    "CheckpointRecord",
-    "CheckpointStatus",
-    "History",
-    "HistoryFile",
-    "Hop",
-    "KeptHistory",
-    "SlowestPath",
-    "SubtaskRecord",
-    "amount",
-    "decode_history",
-    "encode_history",
-    "find_histories",
-    "history_name",
-    "plain",
-    "read_history",
-    "slowest_path",
-    "span",
-]
-
-FOLDER: Final = "history"
 FORMAT_VERSION: Final = 1
-RECORDS_MAX: Final = 50
-"""Checkpoints that are kept: the newest."""
+RECORDS_MAX: Final = 50  # only the newest checkpoints are kept
 
-_FILE: Final = "checkpoints.json"
-_INSIDE: Final = f"{FOLDER}/{_FILE}"
+_FOLDER: Final = "history"
+_INSIDE: Final = f"{_FOLDER}/checkpoints.json"
 _LOG: Final = logging.getLogger("headgate.checkpoints")
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The file as a whole."""
+    """The content of the file."""
 
     job: str
     job_name: str
@@ -84,28 +60,23 @@ _versions: Final = json_decoder(_Version)
 
 
 def history_name(job: JobId) -> str:
-    """The file of a job's history.
-
-    Example:
-        >>> history_name(JobId("streaks"))
-        'streaks/history/checkpoints.json'
-    """
+    """Return the name of the file of a job's history."""
     return f"{job_folder(job)}/{_INSIDE}"
 
 
 def encode_history(history: History) -> bytes:
-    """The bytes of the file."""
+    """Return the bytes of the file."""
     return msgspec.json.encode(history)
 
 
 def plain(value: CheckpointRecord | SlowestPath | History) -> dict[str, Json]:
-    """A record, a path or a history as dicts and lists, for JSON."""
+    """Return a record, a path or a history as dicts and lists, for JSON."""
     found: dict[str, Json] = msgspec.to_builtins(value)
     return found
 
 
 def decode_history(data: bytes, where: str) -> History:
-    """The history in `data`."""
+    """Return the history in `data`, the bytes of the file `where`."""
     try:
         version = _versions.decode(data).format_version
         if version == FORMAT_VERSION:
@@ -124,11 +95,9 @@ def decode_history(data: bytes, where: str) -> History:
 class HistoryFile:
     """The history of one job, for its job master; used by one background thread only.
 
-    What an earlier job master of the same job left is taken over at the first write.
-
-    Args:
-        completed: ids of the checkpoints in the log, asked for once: what was under way when an earlier
-            job master ended is complete if the log holds it.
+    The first write takes over what an earlier job master of the same job left. `completed` gives the ids of
+    the checkpoints in the log and is called once: a checkpoint that was pending when the earlier job master
+    ended is complete if the log holds it.
     """
 
     def __init__(
@@ -139,7 +108,7 @@ class HistoryFile:
         self._earlier: dict[int, CheckpointRecord] | None = None
 
     def write(self, records: Iterable[CheckpointRecord]) -> None:
-        """Replace the file by what was there before this job master, and `records`."""
+        """Replace the file by `records` and what the file held before this job master."""
         if self._earlier is None:
             self._earlier = {record.checkpoint: record for record in self._load()}
         kept = self._earlier | {record.checkpoint: record for record in records}
@@ -161,7 +130,7 @@ class HistoryFile:
 
 
 def _settled(record: CheckpointRecord, logged: bool) -> CheckpointRecord:
-    """What became of a checkpoint of a job master that has ended."""
+    """The record of an earlier job master's checkpoint, with its final status."""
     if logged and record.status is not CheckpointStatus.COMPLETED:
         return replace(record, status=CheckpointStatus.COMPLETED, reason=None, detail="")
     if record.status is CheckpointStatus.IN_PROGRESS:
@@ -173,7 +142,7 @@ def _settled(record: CheckpointRecord, logged: bool) -> CheckpointRecord:
 
 @dataclass(frozen=True, slots=True)
 class KeptHistory:
-    """Where a history is."""
+    """The place of a history."""
 
     disk: Disk
     name: str
@@ -181,13 +150,13 @@ class KeptHistory:
 
     @property
     def where(self) -> str:
-        """The path of a local file, the URI of any other."""
+        """The path of a local file, or the URI of any other."""
         uri = self.disk.describe(self.name)
         return local_path(uri) if scheme_of(uri) == "file" else uri
 
 
 def find_histories(uri: str) -> list[KeptHistory]:
-    """The histories below a path, that of the job that wrote last first.
+    """Return the histories below a path, beginning with the job that wrote last.
 
     `uri` is a checkpoint directory, a job's folder, or a checkpoint's folder.
     """
@@ -198,9 +167,7 @@ def find_histories(uri: str) -> list[KeptHistory]:
             f"{shown} does not exist; give the checkpoint directory of a job, or the job's folder in it"
         )
     above, folder = split_uri(disk.describe(), 1)
-    found = _in_job(disk, folder) or _in_job(open_disk(above), split_uri(above, 1)[1])
-    if not found:
-        found = _in_storage(disk)
+    found = _in_job(disk, folder) or _in_job(open_disk(above), split_uri(above, 1)[1]) or _in_storage(disk)
     if not found:
         raise StorageError(
             f"{shown} holds no history of checkpoints (expected <job>/{_INSIDE}); a job writes it as soon as "
@@ -210,7 +177,7 @@ def find_histories(uri: str) -> list[KeptHistory]:
 
 
 def read_history(kept: KeptHistory) -> History:
-    """A history that :func:`find_histories` found."""
+    """Read a history that :func:`find_histories` found."""
     try:
         data = kept.disk.read(kept.name)
     except FileNotFoundError:
@@ -219,7 +186,7 @@ def read_history(kept: KeptHistory) -> History:
 
 
 def _in_job(disk: Disk, job: str) -> list[KeptHistory]:
-    return [KeptHistory(disk, _INSIDE, job)] if _INSIDE in disk.list(FOLDER) else []
+    return [KeptHistory(disk, _INSIDE, job)] if _INSIDE in disk.list(_FOLDER) else []
 
 
 def _in_storage(disk: Disk) -> list[KeptHistory]:
@@ -229,7 +196,7 @@ def _in_storage(disk: Disk) -> list[KeptHistory]:
 
 
 def _written_ms(kept: KeptHistory) -> int:
-    """When a history was written last; where the storage does not tell, when its last checkpoint began."""
+    """When a history was last written; where the storage does not tell, when its last checkpoint began."""
     try:
         if isinstance(kept.disk, TellsAge):
             return kept.disk.modified_ms(kept.name)

@@ -1,12 +1,12 @@
-"""A checkpoint that another job restores stays until that job has one of its own, whoever else wants it gone.
+"""Keeps a checkpoint that another job restores until that job has a checkpoint of its own.
 
 ::
 
     <job>/in-use/<checkpoint>-<token>    rewritten again and again by the driver that restores
 
-Who restores writes its file and looks **then** whether the checkpoint is still in the log; who deletes takes
-the entry out of the log and looks **then** for such files. So one of the two sees the other. A file that does
-not change for long is of a driver that died; how long is told by the clock of whoever looks.
+The restoring driver writes its file and checks **then** whether the checkpoint is still in the log; a driver
+that deletes takes the entry out of the log and looks **then** for such files. So one of the two sees the
+other. A file that does not change for long is of a driver that died; the reader measures by its own clock.
 """
 
 from __future__ import annotations
@@ -16,18 +16,15 @@ from contextlib import suppress
 from typing import Final
 
 from headgate.checkpoint.layout import job_folder, log_folder, metadata_name
-from headgate.checkpoint.metadata.metadata_bytes import decode_metadata
-from headgate.checkpoint.opening import referenced_ranges
+from headgate.checkpoint.metadata.metadata_bytes import read_metadata
+from headgate.checkpoint.opening import referenced_files
 from headgate.checkpoint.store.log import CompletedCheckpointLog
 from headgate.common.errors import StorageError, UsageError
 from headgate.common.ids import CheckpointId, JobId
 from headgate.common.ports import Clock, Disk
 
-IN_USE: Final = "in-use"
-"""Folder in that of a job."""
-
-EXPIRES_MS: Final = 150_000
-"""Without a change for so long nobody restores any more."""
+IN_USE: Final = "in-use"  # folder in that of a job
+EXPIRES_MS: Final = 150_000  # a file that has not changed for so long is of a driver that died
 
 
 class InUse:
@@ -39,14 +36,15 @@ class InUse:
         self._count = 0
 
     def begin(self) -> None:
-        """From here on it stays. One that no log names may be half deleted: read all of it behind this.
+        """Keep the checkpoint from now on; a UsageError says that it has just been deleted.
 
-        Raises:
-            UsageError: it has just been deleted.
+        A checkpoint that no log names may be half deleted: read all of it after this call.
         """
         was_logged = self._is_logged()
         self.renew()
-        if (was_logged and not self._is_logged()) or not self._is_there():
+        name = metadata_name(self._job, self._checkpoint)
+        is_there = name in self._disk.list(name.rpartition("/")[0])
+        if (was_logged and not self._is_logged()) or not is_there:
             self.end()
             raise UsageError(
                 f"checkpoint {self._checkpoint} of job {self._job!r} has just been deleted, so that job "
@@ -54,29 +52,24 @@ class InUse:
             )
 
     def renew(self) -> None:
-        """It is still in use."""
+        """Show that the checkpoint is still in use."""
         self._count += 1
         self._disk.create(self._name, [str(self._count).encode()])
 
     def end(self) -> None:
-        """It is not needed any more."""
-        with suppress(StorageError):  # then it stays a while
+        """Allow to delete the checkpoint."""
+        with suppress(StorageError):  # then it stays until the file expires
             self._disk.delete(self._name)
 
     def _is_logged(self) -> bool:
         logged = CompletedCheckpointLog(self._disk, log_folder(self._job)).completed()
         return any(entry.checkpoint == self._checkpoint for entry in logged)
 
-    def _is_there(self) -> bool:
-        name = metadata_name(self._job, self._checkpoint)
-        return name in self._disk.list(name.rpartition("/")[0])
-
 
 class Users:
-    """Which checkpoints of a job others restore, for whoever deletes.
+    """The checkpoints of a job that other jobs restore, for the driver that deletes checkpoints.
 
-    Args:
-        clock: tells how long a file has not changed; None believes every file.
+    `clock` measures how long a file has not changed; with None every file counts.
     """
 
     def __init__(self, disk: Disk, job: JobId, clock: Clock | None) -> None:
@@ -84,7 +77,7 @@ class Users:
         self._seen: dict[str, tuple[bytes, int]] = {}
 
     def checkpoints(self) -> set[CheckpointId]:
-        """Ids of those in use now."""
+        """Return the ids of those in use now."""
         found = set()
         for name in self._disk.list(f"{job_folder(self._job)}/{IN_USE}"):
             number = name.rpartition("/")[2].partition("-")[0]
@@ -93,13 +86,12 @@ class Users:
         return found
 
     def files(self, checkpoints: Iterable[CheckpointId]) -> set[str]:
-        """All files of checkpoints, as far as their metadata can be read."""
+        """Return all files of checkpoints, as far as their metadata can be read."""
         names: set[str] = set()
         for checkpoint in checkpoints:
             name = metadata_name(self._job, checkpoint)
             with suppress(StorageError, FileNotFoundError):
-                metadata = decode_metadata(self._disk.read(name), self._disk.describe(name))
-                names |= {name, *(item.file for item in referenced_ranges(metadata))}
+                names |= {name, *referenced_files(read_metadata(self._disk, name))}
         return names
 
     def _lives(self, name: str) -> bool:
@@ -113,8 +105,7 @@ class Users:
         before, since_ms = self._seen.get(name, (b"", now_ms))
         if data != before:
             self._seen[name] = data, now_ms
-            return True
-        if now_ms - since_ms < EXPIRES_MS:
-            return True
-        self._disk.delete(name)
-        return False
+        elif now_ms - since_ms >= EXPIRES_MS:
+            self._disk.delete(name)
+            return False
+        return True

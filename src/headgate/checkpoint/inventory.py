@@ -1,77 +1,67 @@
-"""What lies below a place in checkpoint storage: jobs, single snapshots, and whose each file is.
+"""What lies below a place in checkpoint storage: jobs, single snapshots, and checkpoints without a log entry.
 
-Nothing is decoded but names, so this works on whatever state the storage is in.
+:func:`look_at` decodes nothing but names, so it works on a storage in any state.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
+from typing import Final, Literal, NamedTuple
 
-from headgate.checkpoint.layout import LOG, METADATA, checkpoint_number
+from headgate.checkpoint.layout import LOG, METADATA, checkpoint_number, checkpoint_of
+from headgate.checkpoint.metadata.metadata_bytes import read_metadata
+from headgate.checkpoint.opening import referenced_files, verify_files
 from headgate.checkpoint.storage.storage_contract import KeepsTemporaries
 from headgate.checkpoint.storage.uris import open_disk
-from headgate.common.errors import UsageError
+from headgate.checkpoint.store.entries import Completed
+from headgate.common.errors import StorageError, UsageError
 from headgate.common.ids import JobId
 from headgate.common.ports import Disk
+from headgate.state.snapshots import CheckpointMetadata
 
 _LOG_NAME: Final = 19
 
 
-@dataclass(frozen=True, slots=True)
-class JobFiles:
-    """The files of one job.
-
-    Attributes:
-        names: all finished files, from the root.
-        temporaries: unfinished files of killed writers, from the root.
-    """
+class JobFiles(NamedTuple):
+    """The files of one job; all names are relative to the root of the storage."""
 
     disk: Disk
     job: JobId
     names: frozenset[str]
-    temporaries: tuple[str, ...]
+    temporaries: tuple[str, ...]  # unfinished files of killed writers
 
     @property
     def has_log(self) -> bool:
-        """Whether a log of completed checkpoints lies beside the checkpoints."""
+        """Whether a log of completed checkpoints lies next to the checkpoints."""
         return any(name.startswith(f"{self.job}/{LOG}/") for name in self.names)
 
     def log_names(self) -> list[str]:
-        """Files of log entries, oldest first."""
+        """Return the files of log entries, oldest first."""
         prefix = f"{self.job}/{LOG}/"
         return sorted(
             name for name in self.names if name.startswith(prefix) and len(name) == len(prefix) + _LOG_NAME
         )
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotFiles:
+class SnapshotFiles(NamedTuple):
     """One checkpoint or savepoint, named by itself."""
 
     disk: Disk
     names: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """What is below a URI.
-
-    Attributes:
-        kind: "storage", "job" or "snapshot".
-    """
+class Place(NamedTuple):
+    """What is below a URI."""
 
     uri: str
-    kind: str
+    kind: Literal["storage", "job", "snapshot"]
     jobs: tuple[JobFiles, ...] = ()
     snapshots: tuple[SnapshotFiles, ...] = ()
 
 
 def look_at(uri: str) -> Place:
-    """Find out what a URI names.
-
-    `uri` is that of a storage root, a job's folder, a checkpoint's or savepoint's, or its `_metadata`.
-    """
+    """Find out what a URI names: a storage root, the folder of a job or snapshot, or its `_metadata`."""
     disk = open_disk(uri)
     above, _, last = disk.describe().rstrip("/").rpartition("/")
     if last == METADATA:
@@ -88,7 +78,7 @@ def look_at(uri: str) -> Place:
 
 
 def job_files(root: Disk, job: JobId) -> JobFiles:
-    """The files of a job, listed afresh."""
+    """List the files of a job."""
     unfinished = tuple(root.temporaries(job)) if isinstance(root, KeepsTemporaries) else ()
     return JobFiles(root, job, frozenset(root.list(job)), unfinished)
 
@@ -120,7 +110,7 @@ def _storage(disk: Disk, names: frozenset[str]) -> Place:
     )
 
 
-def _is_job(below: set[str] | frozenset[str]) -> bool:
+def _is_job(below: AbstractSet[str]) -> bool:
     return any(_of_job(*name.partition("/")) for name in below)
 
 
@@ -128,3 +118,51 @@ def _of_job(top: str, _: str, rest: str) -> bool:
     if top == LOG:
         return len(rest) == _LOG_NAME and rest.isdigit()
     return bool(rest) and checkpoint_number(top) is not None
+
+
+# -- checkpoints without a log entry
+
+
+def newer_than_log(files: JobFiles, logged: Iterable[Completed]) -> dict[str, CheckpointMetadata]:
+    """Return the checkpoints that may have lost their log entry, by the name of their metadata.
+
+    They are newer than all that their job's log names, and yet have metadata. Metadata is written first, then
+    the log entry, and then output is committed. So such a checkpoint was either about to be complete when its
+    driver died, and then nothing needs it; or its entry was lost, and then it is the only one that fits the
+    output that was committed. The storage does not show which.
+    """
+    newest = max((entry.checkpoint for entry in logged), default=0)
+    found = {}
+    for name in sorted(files.names):
+        checkpoint = checkpoint_of(name, files.job)
+        if name.rpartition("/")[2] != METADATA or checkpoint is None or checkpoint <= newest:
+            continue
+        try:
+            found[name] = read_metadata(files.disk, name)
+        except (StorageError, FileNotFoundError):
+            continue  # it cannot be restored
+    return found
+
+
+def names_needed(found: dict[str, CheckpointMetadata]) -> set[str]:
+    """Return all files of such checkpoints."""
+    return {*found, *(name for metadata in found.values() for name in referenced_files(metadata))}
+
+
+def is_whole(files: JobFiles, metadata: CheckpointMetadata) -> bool:
+    """Whether a checkpoint could be restored; reads all of it."""
+    try:
+        verify_files(files.disk, metadata)
+    except (StorageError, FileNotFoundError):
+        return False
+    return True
+
+
+def what_to_do(folder: str, checkpoint: int, newest: int) -> str:
+    """Say what a person has to know of such a checkpoint."""
+    return (
+        f"checkpoint {checkpoint} is newer than the newest in the log ({newest}): either its driver died "
+        "just before it was complete, or its log entry was lost, and then output was committed up to it; "
+        f"where output of checkpoint {checkpoint} is published (files named ...-c{checkpoint}...), begin "
+        f"from it, by --from {folder}"
+    )

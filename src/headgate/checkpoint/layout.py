@@ -30,7 +30,7 @@ _JOB: Final = re.compile(r"(?![.])[A-Za-z0-9._-]{1,200}")
 
 
 def job_folder(job: JobId) -> str:
-    """The job's folder."""
+    """Return the folder of a job."""
     if not _JOB.fullmatch(job):
         raise StorageError(
             f"job id {job!r} cannot name a folder; expected up to 200 letters, digits, '.', '_' and '-', "
@@ -40,48 +40,32 @@ def job_folder(job: JobId) -> str:
 
 
 def checkpoint_folder(job: JobId, checkpoint: CheckpointId) -> str:
-    """The folder of one checkpoint.
-
-    Example:
-        >>> checkpoint_folder(JobId("streaks"), CheckpointId(7))
-        'streaks/chk-7'
-    """
+    """Return the folder of one checkpoint."""
     return f"{job_folder(job)}/chk-{checkpoint}"
 
 
 def metadata_name(job: JobId, checkpoint: CheckpointId) -> str:
-    """The file that describes a whole checkpoint."""
+    """Return the name of the file that describes all of a checkpoint."""
     return f"{checkpoint_folder(job, checkpoint)}/{METADATA}"
 
 
 def data_file_name(
     job: JobId, checkpoint: CheckpointId, generation: Generation, attempt: AttemptId, task: SubtaskId
 ) -> str:
-    """A name for one task's data that no other generation, attempt or task uses.
+    """Return a name for one task's data that no other generation, attempt or task uses.
 
-    So whatever a forgotten worker still writes can never replace a file that counts.
-
-    Example:
-        >>> from headgate.common.ids import SubtaskIndex, VertexId
-        >>> task = SubtaskId(VertexId(2), SubtaskIndex(0))
-        >>> data_file_name(JobId("streaks"), CheckpointId(7), Generation(1), AttemptId(3), task)
-        'streaks/chk-7/g1-a3-v2-s0'
+    So what a replaced worker still writes can never replace a file that counts.
     """
     return f"{checkpoint_folder(job, checkpoint)}/g{generation}-a{attempt}-v{task.vertex}-s{task.subtask}"
 
 
 def log_folder(job: JobId) -> str:
-    """The folder of the log."""
+    """Return the folder of the log."""
     return f"{job_folder(job)}/{LOG}"
 
 
 def checkpoint_of(name: str, job: JobId) -> CheckpointId | None:
-    """Which checkpoint's folder a file is in; None for any other file.
-
-    Example:
-        >>> checkpoint_of("streaks/chk-7/_metadata", JobId("streaks"))
-        7
-    """
+    """Return the checkpoint in whose folder a file is; None for any other file."""
     folder, _, rest = name.removeprefix(f"{job}/").partition("/")
     match = _CHECKPOINT.fullmatch(folder)
     if match is None or not rest or not name.startswith(f"{job}/"):
@@ -90,9 +74,14 @@ def checkpoint_of(name: str, job: JobId) -> CheckpointId | None:
 
 
 def checkpoint_number(folder: str) -> CheckpointId | None:
-    """The id in a folder's own name such as ``chk-7``; None when it is no checkpoint's folder."""
+    """Return the id in a folder's own name such as ``chk-7``; None when it is no checkpoint's folder."""
     match = _CHECKPOINT.fullmatch(folder)
     return CheckpointId(int(match[1])) if match else None
+
+
+def metadata_first(name: str) -> tuple[bool, str]:
+    """Return a key that sorts metadata to the front: a half-deleted checkpoint must not look complete."""
+    return name.rpartition("/")[2] != METADATA, name
 
 
 TIMERS_FOLDER: Final = "timers"
@@ -100,7 +89,7 @@ _TIMERS_STATE: Final = "timers:all"
 
 
 def as_folder(name: str) -> str:
-    """The name of an operator or state as a folder's: readable, one level deep, never hidden from tools.
+    """Return the name of an operator or state as a folder's: readable, one level, never hidden from tools.
 
     Example:
         >>> as_folder("last_visit"), as_folder("count#ttl"), as_folder("_a/b=c")
@@ -111,19 +100,14 @@ def as_folder(name: str) -> str:
 
 
 def from_folder(folder: str) -> str:
-    """The counterpart of :func:`as_folder`.
-
-    Example:
-        >>> from_folder("%5Fa%2Fb%3Dc")
-        '_a/b=c'
-    """
+    """Return the name that :func:`as_folder` made a folder of."""
     return unquote(folder, errors="surrogatepass")
 
 
 def table_name(uid: str, state: str, subtask: int) -> str:
-    """Where a savepoint of the canonical format has a state of one subtask.
+    """Return where a savepoint of the canonical format has a state of one subtask.
 
-    `state` is its name, or `state.canonical.layout.TIMERS` for all timers.
+    `state` is its name, or `timers:all` for all timers.
 
     Example:
         >>> table_name("streaks", "count", 1), table_name("streaks", "timers:all", 0)
@@ -140,11 +124,5 @@ def table_name(uid: str, state: str, subtask: int) -> str:
 
 
 def savepoint_data_name(task: SubtaskId, number: str) -> str:
-    """A name for what one task stores in a savepoint besides tables.
-
-    Example:
-        >>> from headgate.common.ids import SubtaskIndex, VertexId
-        >>> savepoint_data_name(SubtaskId(VertexId(2), SubtaskIndex(0)), "1")
-        'data/v2-s0-1'
-    """
+    """Return a name for what one task stores in a savepoint besides tables."""
     return f"data/v{task.vertex}-s{task.subtask}-{number}"

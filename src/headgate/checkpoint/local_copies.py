@@ -1,13 +1,13 @@
 """Copies of checkpoint files on the disk of the machine that wrote them: made on the way, used at a restore.
 
-A copy is never needed and never trusted: it is read only after its length and checksum were compared with
-what the checkpoint says, and whatever is wrong with it leads back to the storage. So nothing is flushed
-here, and no error of the local disk reaches a checkpoint.
+A copy is never needed and never trusted: a restore verifies its length and checksum against the checkpoint,
+and reads the storage where they differ. So nothing is flushed here, and no error of the local disk reaches
+a checkpoint.
 
 ::
 
-    <folder>/headgate-copies-<host>-<job>/processes/<process id>-<slot>    who uses it
-    <folder>/headgate-copies-<host>-<job>/slot-<n>/<name in the storage>   what the worker of a slot wrote
+    <folder>/headgate-copies-<host>-<job>/processes/<process id>-<slot>    a process that uses the folder
+    <folder>/headgate-copies-<host>-<job>/slot-<n>/<name in the storage>   a file of the worker of a slot
 """
 
 from __future__ import annotations
@@ -16,32 +16,36 @@ import logging
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from threading import Lock
+from typing import Final, TypeVar
 
 from headgate.checkpoint.layout import checkpoint_of, job_folder
 from headgate.checkpoint.storage.local import LocalDisk
+from headgate.common.errors import StorageError
 from headgate.common.files.durable import link, remove_folder, replace, touch, unlink
 from headgate.common.files.durable_file import NewFile, temporary_beside
 from headgate.common.files.permissions import Permissions, make_folder, own_folder
 from headgate.common.files.stored_paths import inside
 from headgate.common.ids import JobId
+from headgate.common.ports import Disk
 from headgate.common.process.processes import process_lives
 from headgate.state.snapshots import FileRange
 
 _LOG: Final = logging.getLogger(__name__)
 _MARKER: Final = re.compile(r"([0-9]+)-[0-9]+")
 
+T = TypeVar("T")
 Part = bytes | memoryview
 
 
 class CopyFolder(LocalDisk):
-    """What one slot keeps, to be read as a disk."""
+    """The copies of one slot, to be read as a disk."""
 
     def whole_file(self, handle: FileRange) -> Path | None:
-        """The file, where it is the handle's bytes and nothing else."""
+        """Return the path of the file if it holds the handle's bytes and nothing else."""
         path = self._path(handle.file)
         return path if handle.offset == 0 and path.stat().st_size == handle.length else None
 
@@ -65,7 +69,7 @@ class LocalCopies:
             self._own.delete(name)
 
     def find(self, name: str) -> CopyFolder | None:
-        """Who has a copy of a file: this slot, or another of the machine."""
+        """Return the folder that has a copy of a file: that of this slot, or of another of the machine."""
         for folder in (self._own.root, *sorted(self._folder.glob("slot-*"))):
             if inside(folder, name, "a local copy").is_file():
                 return CopyFolder(folder)
@@ -73,7 +77,7 @@ class LocalCopies:
 
     @contextmanager
     def copying(self, name: str, source: Path | None) -> Iterator[_Copy]:
-        """A copy in the making; it is there when the block ends well, unless the local disk refused.
+        """Make a copy, which exists when the block ends well, unless the local disk refused.
 
         `source` is a local file with the same bytes that never changes; it is linked where that is possible.
         """
@@ -88,16 +92,16 @@ class LocalCopies:
             self.refer(checkpoint, name)
 
     def refer(self, checkpoint: int, name: str) -> None:
-        """A checkpoint refers to a file, which is wanted for as long as that is the newest or newer."""
+        """Keep the file for a checkpoint, as long as that is the newest complete one or newer."""
         self._referred.setdefault(checkpoint, set()).add(name)
 
     def delete(self, name: str) -> None:
-        """The file is not wanted any more, as its checkpoint was given up."""
+        """Delete the copy of a file whose checkpoint was given up."""
         with suppress(OSError):
             unlink(inside(self._own.root, name, "a local copy"), missing_ok=True)
 
     def completed(self, checkpoint: int) -> None:
-        """`checkpoint` is the newest complete one: what neither it nor a later one refers to goes."""
+        """Delete the copies that neither `checkpoint`, the newest complete one, nor a later one refers to."""
         for older in [number for number in self._referred if number < checkpoint]:
             del self._referred[older]
         wanted = set[str]().union(*self._referred.values())
@@ -107,7 +111,7 @@ class LocalCopies:
                 self._own.delete(name)
 
     def remove(self) -> None:
-        """The job is over; the last worker of the machine takes everything with it."""
+        """Delete the copies of a job that has ended; the last worker of the machine deletes the folder."""
         remove_folder(self._own.root)
         with suppress(OSError):
             unlink(self._marker, missing_ok=True)
@@ -116,7 +120,7 @@ class LocalCopies:
 
     def _sign_in(self) -> None:
         for attempt in range(3):
-            # Somebody may take the folder for abandoned as long as no process has signed in.
+            # Another process may take the folder for abandoned as long as no process has signed in.
             try:
                 self._folder.parent.mkdir(parents=True, exist_ok=True)
                 own_folder(self._folder)
@@ -129,7 +133,7 @@ class LocalCopies:
                 return
 
     def _note(self, copy: _Copy) -> None:
-        """One line when the local disk begins to refuse, and one when it takes files again."""
+        """Log when the local disk begins to refuse, and when it takes files again."""
         if copy.error is not None and not self._refused:
             _LOG.warning(
                 "no local copy of %s (%s); checkpoints go on, and a restore reads the storage",
@@ -141,7 +145,7 @@ class LocalCopies:
 
 
 class _Copy:
-    """One file in the making. The first error of the local disk ends it quietly."""
+    """A copy that is being written; the first error of the local disk ends it without raising."""
 
     def __init__(self, path: Path, source: Path | None) -> None:
         self.path = path
@@ -156,14 +160,14 @@ class _Copy:
             self.error = error
 
     def of(self, parts: Iterable[Part]) -> Iterator[Part]:
-        """The parts as they are, each written on its way."""
+        """Yield the parts as they are, and write each on its way."""
         for part in parts:
             if self._file is not None:
                 self._write(self._file, part)
             yield part
 
     def keep(self) -> None:
-        """All parts have passed: give the copy its name."""
+        """Give the copy its name, after all parts have passed."""
         if self.error is None:
             try:
                 if self._file is not None:
@@ -173,7 +177,7 @@ class _Copy:
                 self.error = error
 
     def drop(self) -> None:
-        """Leave nothing but a copy that was kept."""
+        """Delete the copy unless it was kept."""
         file, self._file = self._file, None
         with suppress(OSError):
             if file is not None:
@@ -198,23 +202,22 @@ def _linked(source: Path, target: Path) -> bool:
 
 
 def remove_abandoned_copies(root: Path, host: str, mine: Path) -> list[Path]:
-    """Remove the copies of jobs of which no process lives on this machine; gives what was found.
+    """Remove the copies of jobs other than `mine` that have no process on this machine; return their folders.
 
-    A job that is between two gangs loses them too, and restores from the storage.
-
-    Copies of the job `mine` stay.
+    A job that is between two gangs loses its copies too, and restores from the storage.
     """
-    found: list[Path] = []
-    for folder in sorted(root.glob(f"headgate-copies-{host}-*")):
-        if folder == mine or not _is_ours(folder) or _living(folder):
-            continue
+    found = [
+        folder
+        for folder in sorted(root.glob(f"headgate-copies-{host}-*"))
+        if folder != mine and _is_ours(folder) and not _living(folder)
+    ]
+    for folder in found:
         remove_folder(folder)
-        found.append(folder)
     return found
 
 
 def _is_ours(folder: Path) -> bool:
-    """Whether a folder in a place for everybody is this user's, and no link of somebody's to it."""
+    """Whether a folder in a shared place belongs to this user, and is no link of another user's."""
     try:
         found = folder.lstat()
     except OSError:
@@ -223,6 +226,93 @@ def _is_ours(folder: Path) -> bool:
 
 
 def _living(folder: Path) -> bool:
-    """Whether a process that uses a job's folder lives."""
+    """Whether a process that uses a job's folder is running."""
     markers = [_MARKER.fullmatch(marker.name) for marker in folder.glob("processes/*")]
     return any(match is not None and process_lives(int(match[1])) for match in markers)
+
+
+# -- a storage with copies of its files nearby
+
+
+class _Delegating:
+    """Implements `common.ports.Disk` by the storage itself."""
+
+    def __init__(self, disk: Disk, copies: LocalCopies) -> None:
+        self.disk, self.copies = disk, copies
+
+    def create(self, name: str, parts: Iterable[bytes | memoryview]) -> None:
+        self.disk.create(name, parts)
+
+    def create_if_absent(self, name: str, data: bytes) -> bool:
+        return self.disk.create_if_absent(name, data)
+
+    def read(self, name: str) -> bytes:
+        return self.disk.read(name)
+
+    def list(self, prefix: str) -> Sequence[str]:
+        return self.disk.list(prefix)
+
+    def delete(self, name: str) -> None:
+        self.disk.delete(name)
+
+    def describe(self, name: str = "") -> str:
+        return self.disk.describe(name)
+
+
+class BackedUpDisk(_Delegating):
+    """Copies what is written on the way; the storage alone decides whether it was written.
+
+    `source` is a local file with all the bytes of the next file to be written.
+    """
+
+    def __init__(self, disk: Disk, copies: LocalCopies, source: Path | None = None) -> None:
+        super().__init__(disk, copies)
+        self._source = source
+
+    def linking(self, source: Path) -> BackedUpDisk:
+        """Return a disk for writing one file whose bytes lie in a local file that never changes."""
+        return BackedUpDisk(self.disk, self.copies, source)
+
+    def create(self, name: str, parts: Iterable[bytes | memoryview]) -> None:
+        """See `common.ports.Disk`."""
+        with self.copies.copying(name, self._source) as copy:
+            self.disk.create(name, copy.of(parts))
+
+    def delete(self, name: str) -> None:
+        """See `common.ports.Disk`."""
+        self.copies.delete(name)
+        self.disk.delete(name)
+
+
+class NearbyDisk(_Delegating):
+    """Reads from a local copy where there is an intact one, and counts the bytes from each place."""
+
+    def __init__(self, disk: Disk, copies: LocalCopies) -> None:
+        super().__init__(disk, copies)
+        self.bytes_local = self.bytes_remote = 0
+        self._lock = Lock()
+
+    def best(self, handle: FileRange, read: Callable[[Disk], T]) -> T:
+        """Return what `read` makes of a disk that has a handle's bytes; `read` verifies them."""
+        try:
+            copy = self.copies.find(handle.file)
+            if copy is not None:
+                found = read(copy)
+                self._count(local=handle.length)
+                return found
+        except (StorageError, OSError) as error:
+            why = str(error).partition(";")[0]  # the advice is for readers without another copy
+            _LOG.warning("a local copy is not used, the storage is read instead: %s", why)
+        found = read(self.disk)
+        self._count(remote=handle.length)
+        return found
+
+    def _count(self, local: int = 0, remote: int = 0) -> None:
+        with self._lock:  # subtasks with a thread of their own restore concurrently
+            self.bytes_local += local
+            self.bytes_remote += remote
+
+
+def best_of(disk: Disk, handle: FileRange, read: Callable[[Disk], T]) -> T:
+    """Return what `read` makes of the nearest disk that has a handle's bytes."""
+    return disk.best(handle, read) if isinstance(disk, NearbyDisk) else read(disk)

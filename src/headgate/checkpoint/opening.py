@@ -1,10 +1,9 @@
-"""Reads a checkpoint or savepoint back by whatever a person or a log points at: file, folder, or job.
+"""Opens a checkpoint or savepoint by what a person or a log points at: a file, a folder, or a job.
 
 The file names in a checkpoint are relative to the storage root, two folders above its `_metadata`; those in a
 savepoint to the folder of its `_metadata`, which can therefore be moved and copied.
 
-One that is damaged is refused, with the next older one that is whole: every byte of that was read before it
-is named.
+A damaged one is refused, and the error names the next older one that is complete, after reading all of that.
 """
 
 from __future__ import annotations
@@ -27,9 +26,15 @@ from headgate.common.format_config import differences
 from headgate.common.ports import Disk
 from headgate.state.snapshots import CheckpointMetadata, FileRange, InFlightStream
 
+SAVEPOINT: Final = "savepoint"  # the kind of metadata whose file names are relative to its own folder
+VERIFYING_THREADS: Final = 8  # that read concurrently where a job verifies a snapshot before it begins
+
+Disks = Callable[[str], Disk]
+"""Opens the disk below a URI."""
+
 
 def referenced_ranges(metadata: CheckpointMetadata) -> Iterator[FileRange]:
-    """Every piece of a file that a checkpoint needs."""
+    """Yield every piece of a file that a checkpoint needs."""
     for subtasks in metadata.operators.values():
         for state in subtasks:
             yield from (handle for handle in state.handles() if isinstance(handle, FileRange))
@@ -37,46 +42,33 @@ def referenced_ranges(metadata: CheckpointMetadata) -> Iterator[FileRange]:
         yield from in_flight_ranges(stream)
 
 
+def referenced_files(metadata: CheckpointMetadata) -> set[str]:
+    """Return the names of all files that a checkpoint needs, without its metadata."""
+    return {item.file for item in referenced_ranges(metadata)}
+
+
 def in_flight_ranges(stream: InFlightStream) -> Iterator[FileRange]:
-    """Every piece of a file that holds records in flight."""
+    """Yield every piece of a file that holds records in flight."""
     for part in stream.parts:
         if isinstance(part.handle, FileRange):
             yield part.handle
 
 
-SAVEPOINT: Final = "savepoint"
-"""The kind of metadata whose file names are relative to its own folder."""
-
-VERIFYING_THREADS: Final = 8
-"""That read at the same time where a job verifies a snapshot before it begins."""
-
-Disks = Callable[[str], Disk]
-
-
 def open_checkpoint(
-    uri: str,
-    fell_back: Callable[[str], None] | None = None,
-    *,
-    whole: bool = False,
-    disks: Disks = open_disk,
+    uri: str, fell_back: Callable[[str], None] | None = None, *, whole: bool = False, disks: Disks = open_disk
 ) -> tuple[Disk, CheckpointMetadata]:
-    """A checkpoint or savepoint anywhere, with the disk that its file names refer to.
+    """Open any checkpoint or savepoint; return its metadata and the disk that its file names refer to.
 
-    Args:
-        uri: path or URI of a checkpoint's or savepoint's folder, of its `_metadata`, or of a job's folder
-            (the latest that its log says is complete).
-        fell_back: of a job's folder, leave to take an older one; see :func:`open_logged`.
-        whole: whether every byte of it is read first.
-        disks: opens the disk below a URI.
-
-    Raises:
-        DamagedFileError: it is damaged; says which bytes of which file, and which older one is whole.
+    `uri` is the path or URI of its folder, of its `_metadata`, or of a job's folder, which stands for the
+    latest checkpoint that the job's log names. With `whole` every byte of it is verified first. `fell_back`
+    is for a job's folder; see :func:`open_logged`. A DamagedFileError says which bytes of which file are
+    wrong, and which older checkpoint is complete.
     """
     disk = disks(uri)
-    above, last = _cut(disk.describe())
+    above, last = _split(disk.describe())
     if last == METADATA:
         disk = disks(above)
-        above, last = _cut(above)
+        above, last = _split(above)
     try:
         data = disk.read(METADATA)
     except FileNotFoundError:
@@ -91,18 +83,18 @@ def open_checkpoint(
 
 
 def _named(disk: Disk, data: bytes, above: str, last: str, disks: Disks) -> tuple[Disk, CheckpointMetadata]:
-    """What the metadata of a folder belongs to; a checkpoint's names begin two folders above."""
+    """Open the folder of a snapshot; a checkpoint's file names begin two folders above it."""
     metadata = decode_metadata(data, disk.describe(METADATA))
     if metadata.kind != SAVEPOINT:
-        root, job = _cut(above)
+        root, job = _split(above)
         disk = disks(root)
         return disk, load_metadata(disk, f"{job}/{last}/{METADATA}")
     _check(disk, metadata, disk.describe(METADATA))
     return disk, metadata
 
 
-def _cut(place: str) -> tuple[str, str]:
-    """The URI of the folder above, and the last name."""
+def _split(place: str) -> tuple[str, str]:
+    """Return the URI of the folder above, and the last name."""
     above, _, last = place.rstrip("/").rpartition("/")
     return f"{above}/" if above.endswith("/") else above, unquote(last)
 
@@ -110,27 +102,14 @@ def _cut(place: str) -> tuple[str, str]:
 def _latest(
     disk: Disk, above: str, fell_back: Callable[[str], None] | None, disks: Disks, *, whole: bool
 ) -> tuple[Disk, CheckpointMetadata]:
-    """What is latest in a job's folder."""
+    """Open the latest checkpoint of a job's folder."""
     try:
         completed = CompletedCheckpointLog(disk, LOG).completed()
     except DamagedFileError as error:
-        raise damaged_log(error, disks(above), f"{_cut(disk.describe())[1]}/{LOG}") from error
+        raise damaged_log(error, disks(above), f"{_split(disk.describe())[1]}/{LOG}") from error
     if not completed:
         raise _nothing_in(disk.describe())
     return open_logged(disks(above), completed, disks, fell_back, whole=whole)
-
-
-def load_named(disk: Disk, name: str) -> CheckpointMetadata:
-    """A checkpoint by name below the disk's root; see :func:`open_checkpoint`."""
-    name = name.removeprefix(disk.describe()).strip("/")
-    if name.rpartition("/")[2] == METADATA:
-        return load_metadata(disk, name)
-    if f"{name}/{METADATA}" in disk.list(name):
-        return load_metadata(disk, f"{name}/{METADATA}")
-    completed = CompletedCheckpointLog(disk, f"{name}/{LOG}").completed()
-    if not completed:
-        raise _nothing_in(disk.describe(name))
-    return load_logged(disk, completed)
 
 
 def _nothing_in(where: str) -> StorageError:
@@ -148,15 +127,11 @@ def open_logged(
     *,
     whole: bool = False,
 ) -> tuple[Disk, CheckpointMetadata]:
-    """The last entry of a log, with the disk that its file names refer to: a savepoint's may be elsewhere.
+    """Open the last entry of a log, with the disk that its file names refer to: a savepoint has its own.
 
-    Args:
-        disk: the storage that the log is in.
-        completed: its entries, at least one.
-        disks: opens the disk of a savepoint that is elsewhere.
-        fell_back: leave to take an older entry when one is damaged, for which every byte of it is read
-            first; told in words each time. One that cannot be read at the moment is not passed over.
-        whole: whether every byte is read in any case.
+    `disk` is the storage of the log. `fell_back` allows to take an older entry when one is damaged, and is
+    called with a sentence about each; every byte of an entry is verified then, as with `whole`. An entry that
+    cannot be read at the moment is not skipped.
     """
     for place in range(len(completed) - 1, -1, -1):
         try:
@@ -187,9 +162,9 @@ def _open_entry(disk: Disk, entry: Completed, disks: Disks) -> tuple[Disk, Check
 
 
 def offer(disk: Disk, older: Sequence[Completed], disks: Disks = open_disk) -> str:
-    """Which older checkpoint can be restored, in words.
+    """Say which older checkpoint can be restored; `older` are entries, the newest first.
 
-    `older` are entries, the newest first; one without a digest was found by its name.
+    An entry without a digest was found by its name.
     """
     for entry in older:
         try:
@@ -203,14 +178,14 @@ def offer(disk: Disk, older: Sequence[Completed], disks: Disks = open_disk) -> s
 
 
 def offer_beside(above: str, last: str, disks: Disks = open_disk) -> str:
-    """Which checkpoint of the same job is older than one and can be restored, in words.
+    """Say which older checkpoint of the same job can be restored, for the folder `last` of one below `above`.
 
-    `last` is the name of the checkpoint's folder below `above`; another folder is a savepoint's.
+    A folder whose name is not that of a checkpoint is a savepoint's.
     """
     number = checkpoint_number(last)
     if number is None:
         return "a savepoint stands by itself: begin from another one, or from a checkpoint of its job"
-    root, job = _cut(above)
+    root, job = _split(above)
     try:
         disk = disks(root)
         logged = readable_entries(disk, f"{job}/{LOG}") or _by_folders(disk, job)
@@ -220,19 +195,19 @@ def offer_beside(above: str, last: str, disks: Disks = open_disk) -> str:
 
 
 def damaged_log(error: DamagedFileError, disk: Disk, folder: str) -> DamagedFileError:
-    """What is told of a damaged entry: which checkpoint of another entry can be restored."""
+    """Return the error for a damaged log entry: it names the checkpoint of another entry to restore."""
     return _with(error, offer(disk, readable_entries(disk, folder)[::-1]))
 
 
 def _by_folders(disk: Disk, job: str) -> list[Completed]:
-    """Checkpoints with metadata where the log is somewhere else, oldest first."""
+    """The checkpoints with metadata, oldest first, for a job whose log is on another storage."""
     folders = {name.rpartition("/")[0] for name in disk.list(job) if name.rpartition("/")[2] == METADATA}
     numbers = sorted(n for folder in folders if (n := checkpoint_number(folder.rpartition("/")[2])))
     return [Completed(0, "", number, f"{job}/chk-{number}/{METADATA}", "") for number in numbers]
 
 
 def _uri_of(disk: Disk, entry: Completed) -> str:
-    """What a checkpoint is restored by."""
+    """What `--from` takes for a checkpoint."""
     name = entry.metadata.removesuffix(f"/{METADATA}")
     return name if is_outside(name) else disk.describe(name)
 
@@ -244,16 +219,8 @@ def _with(error: DamagedFileError, offered: str) -> DamagedFileError:
 # -- one checkpoint --------------------------------------------------------------------------------
 
 
-def load_logged(disk: Disk, completed: list[Completed]) -> CheckpointMetadata:
-    """The last entry of a log; see :func:`open_logged`."""
-    return open_logged(disk, completed)[1]
-
-
 def load_metadata(disk: Disk, name: str, sha256: str | None = None) -> CheckpointMetadata:
-    """Metadata from its file, after all cheap checks.
-
-    `sha256` is what the log says of the file, when it was found through the log.
-    """
+    """Read metadata after all cheap checks; `sha256` is its digest in the log, if it was found there."""
     where = disk.describe(name)
     try:
         data = disk.read(name)
@@ -272,7 +239,7 @@ def load_metadata(disk: Disk, name: str, sha256: str | None = None) -> Checkpoin
 
 
 def _check(disk: Disk, metadata: CheckpointMetadata, where: str) -> None:
-    """That its format is this program's, and its files are there."""
+    """Check that its format is this program's, and that its files exist."""
     wrong = differences(metadata.format_fingerprint)
     if wrong:
         raise StorageError(
@@ -286,7 +253,7 @@ def _check(disk: Disk, metadata: CheckpointMetadata, where: str) -> None:
 
 
 def verify_files(disk: Disk, metadata: CheckpointMetadata, threads: int = 1) -> None:
-    """Read everything that a checkpoint refers to and compare checksums."""
+    """Read everything that a checkpoint refers to, and compare checksums."""
     ranges: Iterable[FileRange] = dict.fromkeys(referenced_ranges(metadata))
     if threads == 1:
         for item in ranges:

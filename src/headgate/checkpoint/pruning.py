@@ -2,9 +2,9 @@
 
 The proof (decision 0148 has it in full): what a new checkpoint refers to is new, or the newest complete one
 refers to it already. So a file in the folder of a checkpoint that is not newer than the newest complete one,
-to which no entry of the log leads, is needed by nobody and never will be. A file of a *newer* folder may
-belong to a checkpoint on its way, which no look at the storage can tell; it goes only when it has been there
-longer than any checkpoint may take, by the clock of the storage itself.
+to which no entry of the log leads, is not needed and never will be. A file of a *newer* folder may belong to
+a pending checkpoint, which the storage does not show; it is deleted only when it has existed longer than any
+checkpoint may take, by the clock of the storage itself.
 """
 
 from __future__ import annotations
@@ -14,33 +14,36 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from headgate.checkpoint.inventory import JobFiles, job_files, look_at
-from headgate.checkpoint.layout import METADATA, checkpoint_of, log_folder
-from headgate.checkpoint.metadata.metadata_bytes import decode_metadata
-from headgate.checkpoint.opening import referenced_ranges
+from headgate.checkpoint.inventory import (
+    JobFiles,
+    job_files,
+    look_at,
+    names_needed,
+    newer_than_log,
+    what_to_do,
+)
+from headgate.checkpoint.layout import METADATA, checkpoint_of, log_folder, metadata_first
+from headgate.checkpoint.metadata.metadata_bytes import read_metadata
+from headgate.checkpoint.opening import referenced_files
 from headgate.checkpoint.savepoints import is_outside
 from headgate.checkpoint.storage.storage_contract import TellsAge
 from headgate.checkpoint.store.entries import Completed, decode_entry
 from headgate.checkpoint.store.log import CompletedCheckpointLog
-from headgate.checkpoint.unlogged import names_needed, newer_than_log, what_to_do
 from headgate.common.errors import StorageError, UsageError
 from headgate.common.ids import JobId
 from headgate.common.ports import Disk
 from headgate.state.snapshots import CheckpointMetadata
 
-OLDER_THAN_MS: Final = 3_600_000
-"""How long a file of a possibly pending checkpoint must have been there; six times the default timeout."""
+OLDER_THAN_MS: Final = 3_600_000  # older files belong to no pending checkpoint: six default timeouts
 
 _AGE_PROBE: Final = ".headgate-probe/age-"
 
 
 @dataclass(frozen=True, slots=True)
 class Orphan:
-    """A file that nothing refers to.
+    """A file that nothing refers to; `removable` if it is proven that nothing ever will.
 
-    Attributes:
-        removable: whether it is proven that nothing will refer to it.
-        why: the proof, or what is missing for it.
+    `why` is the proof, or what is missing for it.
     """
 
     job: JobId
@@ -52,20 +55,16 @@ class Orphan:
 
 @dataclass(frozen=True, slots=True)
 class Pruning:
-    """What was, or would be, deleted.
-
-    Attributes:
-        refused: why the files of a job were left alone, one sentence for each.
-    """
+    """What was, or would be, deleted."""
 
     place: str
     orphans: tuple[Orphan, ...]
-    refused: tuple[str, ...]
+    refused: tuple[str, ...]  # a sentence for each job whose files were left alone
     deleted: int = 0
 
     @property
     def removable(self) -> tuple[Orphan, ...]:
-        """Those that are proven."""
+        """The orphans that may be deleted."""
         return tuple(orphan for orphan in self.orphans if orphan.removable)
 
 
@@ -74,12 +73,10 @@ def prune(
 ) -> Pruning:
     """Find what nothing refers to, and delete what is proven.
 
-    Savepoints, logs, histories, files of people, and jobs whose log is not beside their checkpoints are
-    never touched.
-
-    Files of checkpoints that may be on their way are deleted once they are `older_than_ms`, which is longer
-    than any may take. With `unlogged`, checkpoints that may have lost their log entry are left over, too; see
-    `checkpoint.unlogged`.
+    Savepoints, logs, histories, files of people, and jobs whose log is not next to their checkpoints are
+    never changed. Files of possibly pending checkpoints are deleted once they are older than
+    `older_than_ms`, which is longer than any checkpoint may take. With `unlogged`, checkpoints that may have
+    lost their log entry count as orphans, too; see `inventory.newer_than_log`.
     """
     place = look_at(uri)
     if place.kind == "snapshot":
@@ -91,12 +88,11 @@ def prune(
             orphans += _orphans(job.disk, job.job, older_than_ms, unlogged)
         except StorageError as error:
             refused.append(f"job {job.job!r} was left alone: {error}")
-    gone = [orphan for orphan in orphans if orphan.removable] if delete else []
+    deleted = [orphan for orphan in orphans if orphan.removable] if delete else []
     disks = {job.job: job.disk for job in place.jobs}
-    # Metadata first: a half-deleted checkpoint must not look whole.
-    for orphan in sorted(gone, key=lambda each: (each.name.rpartition("/")[2] != METADATA, each.name)):
+    for orphan in sorted(deleted, key=lambda each: metadata_first(each.name)):
         disks[orphan.job].delete(orphan.name)
-    return Pruning(place.uri, tuple(orphans), tuple(refused), len(gone))
+    return Pruning(place.uri, tuple(orphans), tuple(refused), len(deleted))
 
 
 def _orphans(disk: Disk, job: JobId, older_than_ms: int, unlogged: bool) -> Iterable[Orphan]:
@@ -113,7 +109,8 @@ def _orphans(disk: Disk, job: JobId, older_than_ms: int, unlogged: bool) -> Iter
     age = _Age(disk, older_than_ms)
     perhaps = {} if unlogged else newer_than_log(files, before)
     kept = names_needed(perhaps)
-    judged = [_judged(files, name, newest, age) for name in _candidates(files, needed | kept)]
+    names = sorted((files.names - needed - kept).union(files.temporaries))
+    judged = [_judged(files, name, newest, age) for name in names if checkpoint_of(name, job) is not None]
     return [*judged, *_perhaps_complete(files, perhaps, newest)]
 
 
@@ -122,11 +119,6 @@ def _perhaps_complete(files: JobFiles, found: dict[str, CheckpointMetadata], new
         uri = files.disk.describe(name)
         why = what_to_do(uri.removesuffix(f"/{METADATA}"), metadata.checkpoint, newest)
         yield Orphan(files.job, name, uri, False, f"{why}; otherwise --unlogged deletes it")
-
-
-def _candidates(files: JobFiles, needed: set[str]) -> list[str]:
-    names = [*(files.names - needed), *files.temporaries]
-    return sorted(name for name in names if checkpoint_of(name, files.job) is not None)
 
 
 def _judged(files: JobFiles, name: str, newest: int, age: _Age) -> Orphan:
@@ -139,7 +131,7 @@ def _judged(files: JobFiles, name: str, newest: int, age: _Age) -> Orphan:
 
 
 def _entries(files: JobFiles) -> list[Completed]:
-    """Every completed checkpoint that a file of the log names, also where the log has a gap behind it."""
+    """Every completed checkpoint that a file of the log names, also before a gap in the log."""
     found = []
     for name in files.log_names():
         try:
@@ -156,20 +148,19 @@ def _needed(disk: Disk, log: CompletedCheckpointLog, entries: Iterable[Completed
     for entry in (*entries, *log.completed()):
         if is_outside(entry.metadata) or entry.metadata in needed:
             continue
-        where = disk.describe(entry.metadata)
         try:
-            data = disk.read(entry.metadata)
+            needed |= {entry.metadata, *referenced_files(read_metadata(disk, entry.metadata))}
         except FileNotFoundError:
             if all(each.checkpoint != entry.checkpoint for each in log.completed()):
                 continue  # retired by a running job
-            raise StorageError(f"{where} is missing although its log names it") from None
-        metadata = decode_metadata(data, where)
-        needed |= {entry.metadata, *(item.file for item in referenced_ranges(metadata))}
+            raise StorageError(
+                f"{disk.describe(entry.metadata)} is missing although its log names it"
+            ) from None
     return needed
 
 
 class _Age:
-    """How long files have been there, by the clock of the storage, which a new file tells."""
+    """How long files have existed, by the clock of the storage, which is read off a new file."""
 
     def __init__(self, disk: Disk, older_than_ms: int) -> None:
         self._disk, self._older_than_ms = disk, older_than_ms

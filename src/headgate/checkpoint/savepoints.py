@@ -1,4 +1,4 @@
-"""The folder of one savepoint: prepared before the trigger, whole with its metadata, removed when it failed.
+"""The folder of one savepoint: prepared before the trigger, complete with its metadata, removed on a failure.
 
 ::
 
@@ -6,7 +6,7 @@
     <target>/savepoint-.../<everything that the metadata names>
 
 Nothing in it refers outside, and nothing outside refers to its files; only the log of a job may name
-the metadata of a savepoint that ended it. Who removes a finished savepoint is a person.
+the metadata of a savepoint that ended it. Only a person removes a finished savepoint.
 """
 
 from __future__ import annotations
@@ -25,41 +25,35 @@ from headgate.common.ids import JobId
 from headgate.common.ports import Disk
 from headgate.state.snapshots import CheckpointMetadata
 
-TOKEN_BYTES: Final = 6
-"""Randomness in the name of a savepoint's folder."""
+TOKEN_BYTES: Final = 6  # random part of the name of a savepoint's folder
 
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 @dataclass(frozen=True, slots=True)
 class SavepointFolder:
-    """One savepoint on its disk.
-
-    Attributes:
-        disk: of the folder that holds savepoints.
-        name: of this one's folder, below that.
-    """
+    """One savepoint: the folder `name` on the disk of all savepoints."""
 
     disk: Disk
     name: str
 
     @property
     def uri(self) -> str:
-        """What the savepoint is restored by."""
+        """The URI that the savepoint is restored by."""
         return self.disk.describe(self.name)
 
     @property
     def metadata_uri(self) -> str:
-        """What a log calls it by."""
+        """The name of the savepoint in a log."""
         return self.disk.describe(f"{self.name}/{METADATA}")
 
     def write(self, metadata: CheckpointMetadata) -> str:
-        """Make the savepoint whole; gives the digest of its metadata."""
+        """Complete the savepoint; return the digest of its metadata."""
         data = encode_metadata(metadata)
         try:
             created = self.disk.create_if_absent(f"{self.name}/{METADATA}", data)
         except UnsureWriteError as error:
-            # Nobody was told of it yet, so it does not count, whether or not it is there.
+            # It was not reported yet, so it does not count, whether or not it is there.
             raise StorageError(str(error)) from error
         if not created:
             raise StorageError(f"{self.metadata_uri} exists already; take the savepoint again")
@@ -76,40 +70,22 @@ class SavepointFolder:
 
 
 def prepare(disk: Disk, job: JobId, token: bytes) -> SavepointFolder:
-    """A place for a new savepoint, once it is clear that files can be written there.
-
-    Example:
-        >>> import tempfile
-        >>> from headgate.checkpoint.storage.local import LocalDisk
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     prepare(LocalDisk(folder), JobId("streaks-20260101-120000-a1b2c3"), bytes(6)).name
-        'savepoint-a1b2c3-000000000000'
-    """
+    """Return a folder for a new savepoint, after checking that files can be written there."""
     reachability.probe(disk)
     return SavepointFolder(disk, f"savepoint-{job[-6:]}-{token.hex()}")
 
 
 def folder_of(metadata: str) -> str:
-    """The URI of a savepoint's folder, by the metadata that a log names.
-
-    Example:
-        >>> folder_of("file:///backup/savepoint-x/_metadata")
-        'file:///backup/savepoint-x'
-    """
+    """Return the URI of a savepoint's folder, by the metadata that a log names."""
     folder, _, name = metadata.rpartition("/")
     if name != METADATA:
         raise StrayPathError(
             f"a log of checkpoints names {metadata!r:.500} as the metadata of a savepoint; expected "
-            f"<its folder>/{METADATA}; the log was written by somebody else or is damaged"
+            f"<its folder>/{METADATA}; the log was written by another program or is damaged"
         )
     return folder
 
 
 def is_outside(name: str) -> bool:
-    """Whether the metadata that a log names is a savepoint's, somewhere else than the job's own files.
-
-    Example:
-        >>> is_outside("streaks/chk-7/_metadata"), is_outside("file:///backup/savepoint-x/_metadata")
-        (False, True)
-    """
+    """Whether the metadata that a log names is a savepoint's, somewhere else than the job's own files."""
     return _SCHEME.match(name) is not None

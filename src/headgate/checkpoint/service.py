@@ -1,4 +1,4 @@
-"""Carries out the coordinator's storage effects for one job: store, retire, discard, load, sweep.
+"""Carries out the coordinator's storage effects for one job: store, retire, discard, sweep.
 
 It decides nothing about when. All methods block and belong to one thread. What is written in which
 order, so that a crash between any two steps leaves nothing half-visible:
@@ -6,8 +6,8 @@ order, so that a crash between any two steps leaves nothing half-visible:
 * store: data files (by workers), metadata, log entry;
 * retire: log entries, metadata, data files; then a snapshot that the job claimed, the same way.
 
-Which files a checkpoint shares with others is counted by `core.checkpoint.shared_state`, made anew from the
-log by each job master. `docs/checkpoint-ownership.md` tells who may delete what.
+`core.checkpoint.shared_state`, which each job master makes anew from the log, counts the files that
+checkpoints share. `docs/checkpoint-ownership.md` says who may delete what.
 """
 
 from __future__ import annotations
@@ -17,31 +17,24 @@ from collections.abc import Iterable
 from typing import Final
 
 from headgate.checkpoint.in_use import Users
-from headgate.checkpoint.inventory import JobFiles
+from headgate.checkpoint.inventory import JobFiles, names_needed, newer_than_log
 from headgate.checkpoint.layout import (
-    METADATA,
     checkpoint_folder,
     checkpoint_of,
     job_folder,
     log_folder,
+    metadata_first,
     metadata_name,
 )
-from headgate.checkpoint.metadata.metadata_bytes import decode_metadata, encode_metadata
-from headgate.checkpoint.opening import (
-    in_flight_ranges,
-    load_logged,
-    load_named,
-    referenced_ranges,
-    verify_files,
-)
-from headgate.checkpoint.ownership import DEED, Deed, Disks, decode_deed, encode_deed, release
+from headgate.checkpoint.metadata.metadata_bytes import encode_metadata, read_metadata
+from headgate.checkpoint.opening import Disks, in_flight_ranges, referenced_files
+from headgate.checkpoint.ownership import RECORD, ClaimRecord, decode_record, encode_record, release
 from headgate.checkpoint.savepoints import is_outside
 from headgate.checkpoint.storage.storage_contract import KeepsTemporaries, UnsureWriteError
 from headgate.checkpoint.storage.uris import open_disk
 from headgate.checkpoint.store.entries import Completed, digest
 from headgate.checkpoint.store.log import CompletedCheckpointLog
 from headgate.checkpoint.store.store_contract import CommitPermit, CompletedCheckpointStore
-from headgate.checkpoint.unlogged import is_there, names_needed, newer_than_log
 from headgate.common.errors import InternalError, StorageError, UsageError
 from headgate.common.ids import CheckpointId, JobId
 from headgate.common.ports import Clock, Disk, NoProbe, Probe
@@ -62,10 +55,9 @@ def may_be_published(error: BaseException) -> bool:
 class CheckpointService:
     """The checkpoints of one job on one disk.
 
-    Args:
-        probe: told of "checkpoint.metadata-written" and "checkpoint.logged".
-        log: which checkpoints are complete, and who may add to them; files beside the checkpoints by default.
-        clock: tells who restores one of the checkpoints no more; see `checkpoint.in_use`.
+    `log` holds the complete checkpoints and decides who may add to them; by default it is files next to the
+    checkpoints. `clock` measures how long other jobs have not renewed their use of one; see
+    `checkpoint.in_use`. The `probe` reaches "checkpoint.metadata-written", ".logged" and ".trimmed".
     """
 
     def __init__(
@@ -77,9 +69,8 @@ class CheckpointService:
         disks: Disks = open_disk,
         clock: Clock | None = None,
     ) -> None:
-        self.disk = disk
+        self.disk, self.job = disk, job
         self._users = Users(disk, job, clock)
-        self.job = job
         self._probe: Probe = probe if probe is not None else NoProbe()
         self._log = CompletedCheckpointLog(disk, log_folder(job)) if log is None else log
         self._disks = disks
@@ -89,13 +80,13 @@ class CheckpointService:
         self._spared: set[str] = set()
         self._written: set[int] = set()
         self._log_emptied = False
-        self._deed: Deed | None = None
-        self._deed_name = f"{job_folder(job)}/{DEED}"
+        self._record: ClaimRecord | None = None
+        self._record_name = f"{job_folder(job)}/{RECORD}"
 
     def claim(self) -> CommitPermit:
         """Take the job over from every earlier job master."""
         left = self._left_here()
-        # In this order: whoever has left something had claimed before.
+        # In this order: a job master that has left something had claimed before.
         if left is not None and self._log.generation() == 0:
             raise UsageError(
                 f"{self.disk.describe(job_folder(self.job))} holds {left!r} of job {self.job!r}, and the "
@@ -107,7 +98,7 @@ class CheckpointService:
         return self._log.claim()
 
     def _left_here(self) -> str | None:
-        """A file that job masters of this job have left: of a checkpoint, or of a log of them."""
+        """A file that job masters of this job have left: of a checkpoint, or of their log."""
         folder, log = job_folder(self.job), log_folder(self.job)
         for name in self.disk.list(folder):
             is_entry = name.startswith(f"{log}/") and name.rpartition("/")[2].isdigit()
@@ -120,14 +111,11 @@ class CheckpointService:
         self._log.check(permit)
 
     def completed(self) -> list[Completed]:
-        """What the log holds, oldest first, read afresh."""
+        """Return what the log holds, oldest first, read afresh."""
         return self._log.completed()
 
     def next_checkpoint_id(self) -> CheckpointId:
-        """An id above every one that left a trace: in the log, or as a folder of an aborted checkpoint.
-
-        Ask after :meth:`claim`.
-        """
+        """Return an id above all in the log and of aborted checkpoints' folders; call after :meth:`claim`."""
         folders = (checkpoint_of(name, self.job) for name in self.disk.list(job_folder(self.job)))
         used = [checkpoint for checkpoint in folders if checkpoint is not None]
         if (claimed := self.claimed()) is not None:
@@ -135,18 +123,22 @@ class CheckpointService:
         return self._log.first_checkpoint_id(CheckpointId(max(used, default=0) + 1))
 
     def reserve_ids(self, permit: CommitPermit, end: CheckpointId) -> None:
-        """No other job master will use an id below `end`, also of checkpoints that leave no trace."""
+        """Keep other job masters from using ids below `end`, also of checkpoints that leave no trace."""
         self._log.reserve_ids(permit, end)
 
-    def own(self, deed: Deed) -> None:
-        """The job owns a snapshot from elsewhere: it counts as this job's oldest checkpoint from here on."""
-        self.disk.create(self._deed_name, [encode_deed(deed)])
-        self._deed = deed
+    def own(self, record: ClaimRecord) -> None:
+        """Note that the job owns a snapshot from elsewhere, which counts as this job's oldest checkpoint."""
+        self.disk.create(self._record_name, [encode_record(record)])
+        self._record = record
 
     def claimed(self) -> CheckpointId | None:
-        """Id of the snapshot from elsewhere that the job owns and has not yet let go of."""
-        deed = self._read_deed()
-        return None if deed is None else CheckpointId(deed.checkpoint)
+        """Return the id of the snapshot from elsewhere that the job owns and has not yet released."""
+        try:
+            data = self.disk.read(self._record_name)
+        except FileNotFoundError:
+            return None
+        self._record = decode_record(data, self.disk.describe(self._record_name))
+        return CheckpointId(self._record.checkpoint)
 
     def store(self, permit: CommitPermit, metadata: CheckpointMetadata) -> None:
         """Complete a checkpoint: metadata durably in place, then the log entry.
@@ -173,7 +165,7 @@ class CheckpointService:
             if not may_be_published(error):
                 self._delete_quietly(name)
             raise
-        self._shared.register(checkpoint, {name, *_files(metadata)})
+        self._shared.register(checkpoint, {name, *referenced_files(metadata)})
         self._counted.add(checkpoint)
         self._give_up_spared()
         self._probe.reached("checkpoint.logged")
@@ -181,36 +173,16 @@ class CheckpointService:
     def store_savepoint(
         self, permit: CommitPermit, metadata: CheckpointMetadata, uri: str, sha256: str
     ) -> None:
-        """Say in the log that the job was stopped with a savepoint, whose `_metadata` is durable at `uri`."""
+        """Log that the job was stopped with a savepoint, whose `_metadata` is durable at `uri`."""
         self._log.append(permit, CheckpointId(metadata.checkpoint), uri, sha256)
         self._probe.reached("checkpoint.logged")
-
-    def load_latest(self) -> CheckpointMetadata | None:
-        """The newest completed checkpoint of this job, read afresh; None when there is none.
-
-        That may be a savepoint (its `kind` says so), whose file names are relative to its own folder.
-        """
-        completed = self._log.completed()
-        return load_logged(self.disk, completed) if completed else None
-
-    def load(self, where: str = "latest") -> CheckpointMetadata:
-        """A checkpoint on this disk.
-
-        `where` is "latest" for this job's newest, or below the storage root: a checkpoint's folder, its
-        `_metadata` file, or a job's folder. For other roots see `opening.open_checkpoint`.
-        """
-        return load_named(self.disk, job_folder(self.job) if where == "latest" else where)
-
-    def verify(self, metadata: CheckpointMetadata) -> None:
-        """Read every file of a checkpoint in full and compare checksums."""
-        verify_files(self.disk, metadata)
 
     def retire(self, permit: CommitPermit, checkpoints: Iterable[CheckpointId]) -> None:
         """Delete completed checkpoints, but no file that a retained one refers to.
 
         Older ones that are still in the log, because their retirement failed or they were not known to be
-        complete, go with them: what remains of the log has no gaps. One that another job restores stays, and
-        all that are newer, until a later retirement.
+        complete, are deleted with them: what remains of the log has no gaps. One that another job restores
+        stays, and all that are newer, until a later retirement.
         """
         retired = set(checkpoints)
         if used := self._users.checkpoints():
@@ -233,23 +205,23 @@ class CheckpointService:
         else:
             lowest = CheckpointId(newest + 1)
         self._delete_unused(retired, lowest)
-        self._let_go(retired)
+        self._release_claimed(retired)
 
     def discard_completed(self, permit: CommitPermit, checkpoints: Iterable[CheckpointId]) -> None:
-        """The job has ended and keeps nothing: delete its completed checkpoints and empty its log.
+        """Delete the completed checkpoints of a job that has ended and keeps nothing, and empty its log.
 
         Savepoints that the log names stay where they are. May be repeated where it failed.
         """
-        gone = set(checkpoints)
+        discarded = set(checkpoints)
         self._give_up_spared()
         logged = self._log.completed()
         self._count(logged, tolerant=True)
         if not self._log_emptied:
             self._log.close(permit, terminal=True)
             self._log_emptied = True
-        newest = max(gone | {CheckpointId(entry.checkpoint) for entry in logged}, default=0)
-        self._delete_unused(gone, CheckpointId(newest + 1))
-        self._let_go(gone)
+        newest = max(discarded | {CheckpointId(entry.checkpoint) for entry in logged}, default=0)
+        self._delete_unused(discarded, CheckpointId(newest + 1))
+        self._release_claimed(discarded)
 
     def discard(self, snapshots: Iterable[SubtaskSnapshot]) -> None:
         """Delete the data files of snapshots that will never be part of a completed checkpoint."""
@@ -261,13 +233,9 @@ class CheckpointService:
         )
 
     def perhaps_complete(self) -> dict[str, CheckpointMetadata]:
-        """Checkpoints that are there, newer than all that the log names, and of a job master before this one.
+        """Return complete checkpoints of earlier job masters that the log may have lost, by metadata file.
 
-        Of what this job master has written it knows whether it is complete; of the others' the log may have
-        lost the entry (see `checkpoint.unlogged`).
-
-        Returns:
-            the metadata by the name of its file.
+        What this job master has written it knows to be complete or not; see `inventory.newer_than_log`.
         """
         return self._perhaps_complete(self.disk.list(job_folder(self.job)), self._log.completed())
 
@@ -278,21 +246,16 @@ class CheckpointService:
         return {
             name: metadata
             for name, metadata in newer_than_log(files, logged).items()
-            if metadata.checkpoint not in self._written and is_there(files, metadata)
+            if metadata.checkpoint not in self._written and referenced_files(metadata) <= files.names
         }
 
     def sweep_orphans(self, permit: CommitPermit, pending: Iterable[CheckpointId] = ()) -> list[str]:
-        """Delete what crashes left behind: files of checkpoints neither completed nor pending.
+        """Delete files of checkpoints neither completed nor pending, left by crashes; return their names.
 
         A checkpoint that may have lost its log entry stays until this job has completed a newer one.
-
-        `pending` are the ids on their way now; their files stay.
-
-        Returns:
-            the names of the deleted files.
         """
         folder = job_folder(self.job)
-        # First look, then check the claim: what was listed cannot belong to a later job master.
+        # List first, then check the claim: what was listed cannot belong to a later job master.
         names = list(self.disk.list(folder))
         unfinished = list(self.disk.temporaries(folder)) if isinstance(self.disk, KeepsTemporaries) else []
         self._log.check(permit)
@@ -305,10 +268,9 @@ class CheckpointService:
             if (owner := checkpoint_of(name, self.job)) is not None and owner not in spared
         }
         # Those in the log stay, a few bytes for each driver that died there: one may be the next claim of a
-        # job master that is alive, and nothing here tells how old a file is.
-        owners = {name: checkpoint_of(name, self.job) for name in unfinished}
-        on_the_way = {None, *pending}
-        orphans |= {name for name, owner in owners.items() if owner not in on_the_way}
+        # running job master, and nothing here shows how old a file is.
+        spared_owners = {None, *pending}
+        orphans |= {name for name in unfinished if checkpoint_of(name, self.job) not in spared_owners}
         self._spared = names_needed(self._perhaps_complete(names, logged))
         orphans -= self._spared
         return self._delete_all(orphans)
@@ -327,66 +289,57 @@ class CheckpointService:
             )
 
     def _count(self, logged: Iterable[Completed], *, tolerant: bool = False) -> None:
-        """Tell the registry what completed checkpoints refer to; `tolerant`: as far as they can be read."""
+        """Count what completed checkpoints refer to; `tolerant`: as far as they can be read."""
         for entry in logged:
             if entry.checkpoint in self._counted or is_outside(entry.metadata):
                 continue
             try:
-                names = _files(self._metadata_of(entry))
+                names = {entry.metadata, *referenced_files(self._metadata_of(entry))}
             except StorageError:
                 if not tolerant:
                     raise
                 continue
-            self._shared.register(CheckpointId(entry.checkpoint), {entry.metadata, *names})
+            self._shared.register(CheckpointId(entry.checkpoint), names)
             self._counted.add(entry.checkpoint)
 
     def _metadata_of(self, entry: Completed) -> CheckpointMetadata:
-        where = self.disk.describe(entry.metadata)
         try:
-            return decode_metadata(self.disk.read(entry.metadata), where)
+            return read_metadata(self.disk, entry.metadata)
         except FileNotFoundError:
+            where = self.disk.describe(entry.metadata)
             raise StorageError(f"{where} is missing although the log names it; nothing was deleted") from None
 
     def _give_up_spared(self) -> None:
-        """Output went on: nobody needs what a lost log entry may have named. It goes with what is retired."""
+        """Delete with the next retired ones what a lost log entry may have named: output went on since."""
         self._doomed |= self._spared
         self._spared = set()
 
-    def _delete_unused(self, gone: Iterable[CheckpointId], lowest: CheckpointId) -> None:
+    def _delete_unused(self, retired: Iterable[CheckpointId], lowest: CheckpointId) -> None:
         """Delete what only checkpoints below `lowest` need; what fails is tried again with the next ones."""
         self._doomed.update(self._shared.unregister_below(lowest))
         self._counted = {checkpoint for checkpoint in self._counted if checkpoint >= lowest}
-        for checkpoint in gone:
+        for checkpoint in retired:
             self._doomed.update(self.disk.list(checkpoint_folder(self.job, checkpoint)))
         self._doomed.intersection_update(self._shared.unreferenced(self._doomed))
-        # Behind the change of the log: who restores one looks there when it has said so.
+        # After the change of the log: a restoring driver writes its file before it looks at the log.
         used = self._users.checkpoints()
         kept = self._users.files(used) & self._doomed if used else set()
         self._delete_all(self._doomed - kept)
         self._doomed = kept
 
-    def _read_deed(self) -> Deed | None:
-        try:
-            data = self.disk.read(self._deed_name)
-        except FileNotFoundError:
-            return None
-        self._deed = decode_deed(data, self.disk.describe(self._deed_name))
-        return self._deed
-
-    def _let_go(self, gone: Iterable[CheckpointId]) -> None:
-        """Delete the claimed snapshot when it is among `gone`."""
-        deed = self._deed
-        if deed is None or CheckpointId(deed.checkpoint) not in set(gone):
+    def _release_claimed(self, retired: Iterable[CheckpointId]) -> None:
+        """Delete the claimed snapshot when it is among `retired`."""
+        record = self._record
+        if record is None or CheckpointId(record.checkpoint) not in set(retired):
             return
-        left_alone = release(deed, self.own, self._disks)
+        left_alone = release(record, self.own, self._disks)
         if left_alone is not None:
-            _LOG.warning("the claimed snapshot %s was not deleted: %s", deed.root, left_alone)
-        self.disk.delete(self._deed_name)
-        self._deed = None
+            _LOG.warning("the claimed snapshot %s was not deleted: %s", record.root, left_alone)
+        self.disk.delete(self._record_name)
+        self._record = None
 
     def _delete_all(self, names: set[str]) -> list[str]:
-        # Metadata first: a half-deleted checkpoint must not look whole.
-        ordered = sorted(names, key=lambda name: (name.rpartition("/")[2] != METADATA, name))
+        ordered = sorted(names, key=metadata_first)
         for name in ordered:
             self.disk.delete(name)
         return ordered
@@ -395,11 +348,7 @@ class CheckpointService:
         try:
             self.disk.delete(name)
         except (StorageError, OSError):
-            return  # the error under way matters more, and the next sweep finds the file
-
-
-def _files(metadata: CheckpointMetadata) -> frozenset[str]:
-    return frozenset(item.file for item in referenced_ranges(metadata))
+            return  # the error that is being raised matters more, and the next sweep finds the file
 
 
 def _files_of_snapshot(snapshot: SubtaskSnapshot) -> list[str]:

@@ -1,7 +1,7 @@
 """Proves that every byte that a snapshot needs is there and intact, and lists what nothing needs.
 
-Read-only: the log is read and not claimed, so a running job is not disturbed. What a running job deletes
-meanwhile is looked for in its log once more before it is called missing.
+Read-only: the log is read and not claimed, so a running job is not disturbed. Before something is reported as
+missing, the log is read again: a running job may have deleted it meanwhile.
 """
 
 from __future__ import annotations
@@ -9,18 +9,28 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import NamedTuple
 
 from headgate.checkpoint.data_files import verify_handle
-from headgate.checkpoint.inventory import JobFiles, Place, SnapshotFiles, job_files, look_at
+from headgate.checkpoint.inventory import (
+    JobFiles,
+    Place,
+    SnapshotFiles,
+    is_whole,
+    job_files,
+    look_at,
+    names_needed,
+    newer_than_log,
+    what_to_do,
+)
 from headgate.checkpoint.layout import METADATA, checkpoint_of, log_folder
 from headgate.checkpoint.metadata.metadata_bytes import decode_metadata
-from headgate.checkpoint.opening import SAVEPOINT, referenced_ranges
+from headgate.checkpoint.opening import SAVEPOINT, referenced_files, referenced_ranges
 from headgate.checkpoint.ownership import MARK
 from headgate.checkpoint.savepoints import folder_of, is_outside
 from headgate.checkpoint.storage.uris import open_disk
 from headgate.checkpoint.store.entries import Completed, Entry, decode_entry, digest
 from headgate.checkpoint.store.log import CompletedCheckpointLog
-from headgate.checkpoint.unlogged import is_whole, names_needed, newer_than_log, what_to_do
 from headgate.common.errors import ConfigError, StorageError
 from headgate.common.format_config import differences
 from headgate.common.ids import JobId
@@ -28,25 +38,12 @@ from headgate.common.ports import Disk
 from headgate.state.snapshots import CheckpointMetadata, FileRange
 
 Progress = Callable[[str, int, int], None]
-"""Told what is being read, and how many bytes of how many are through."""
+"""Called with the file that is being read, the bytes read so far, and all bytes."""
 
 
 @dataclass(slots=True)
 class Report:
-    """What was found.
-
-    Attributes:
-        damaged: one sentence for each thing that is missing or not intact.
-        orphans: URIs of files in snapshots' folders that no completed snapshot refers to; some may belong to
-            a checkpoint that is on its way.
-        of_damaged: URIs of such files in a job of which a log entry or metadata is damaged: what they belong
-            to is not known, and pruning leaves them alone.
-        unfinished: URIs of files that killed writers left.
-        unlogged: URIs of checkpoints with metadata that their job's log does not name.
-        perhaps_complete: one sentence for each of these that is whole and newer than all that the log names:
-            its entry may be lost, and pruning leaves it alone.
-        notes: what could not be judged, and why.
-    """
+    """What was found; files are given as URIs, everything else in sentences."""
 
     place: str
     kind: str
@@ -56,21 +53,24 @@ class Report:
     files: int = 0
     bytes: int = 0
     damaged: list[str] = field(default_factory=list)
+    """A sentence for each thing that is missing or not intact."""
     orphans: list[str] = field(default_factory=list)
+    """Files in snapshots' folders that no completed snapshot refers to; a pending checkpoint may use some."""
     of_damaged: list[str] = field(default_factory=list)
-    unfinished: list[str] = field(default_factory=list)
-    unlogged: list[str] = field(default_factory=list)
+    """Such files in a job with a damaged log entry or metadata; pruning skips them, as they may be needed."""
+    unfinished: list[str] = field(default_factory=list)  # files that killed writers left
+    unlogged: list[str] = field(default_factory=list)  # checkpoints with metadata that no log entry names
     perhaps_complete: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    """A sentence for each unlogged one that is newer than the log and complete: pruning skips it."""
+    notes: list[str] = field(default_factory=list)  # what could not be judged, and why
 
     @property
     def clean(self) -> bool:
-        """Whether nothing is damaged; what is left over is no damage."""
+        """Whether nothing is damaged; orphans are no damage."""
         return not self.damaged
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
+class _Found(NamedTuple):
     """A snapshot whose metadata is intact, with the disk that its file names refer to."""
 
     disk: Disk
@@ -81,8 +81,7 @@ class _Found:
 
 def verify(uri: str, progress: Progress | None = None) -> Report:
     """Read everything that the snapshots below a place refer to, and compare."""
-    place = look_at(uri)
-    return _Verifying(place, progress).run()
+    return _Verifying(look_at(uri), progress).run()
 
 
 class _Verifying:
@@ -109,7 +108,8 @@ class _Verifying:
             self._left_over(job, several)
         for files, only in single:
             if only is not None and only.metadata.kind == SAVEPOINT:
-                self._left_over_in_savepoint(files, only)
+                left = sorted(files.names - {METADATA, MARK, *referenced_files(only.metadata)})
+                self._report.orphans += map(files.disk.describe, left)
         self._report.files = len(self._files)
         return self._report
 
@@ -123,13 +123,10 @@ class _Verifying:
             )
             yield from self._without_log(job)
             return
-        for entry in self._logged(job):
-            found = self._of_entry(job, entry)
-            if found is not None:
-                yield found
+        yield from (found for entry in self._logged(job) if (found := self._of_entry(job, entry)) is not None)
 
     def _logged(self, job: JobFiles) -> list[Completed]:
-        """The entries of a log that can be read; damage and broken links are reported."""
+        """Return the entries of a log that can be read; report damage and broken links."""
         entries: dict[str, tuple[bytes, Entry]] = {}
         broken = False
         for name in job.log_names():
@@ -168,13 +165,12 @@ class _Verifying:
                         "any more: its owner moved or deleted it, or a job that claimed it did"
                     )
                     return None
-            found = self._metadata(disk, name, entry)
+            return self._metadata(disk, name, entry)
         except (StorageError, ConfigError) as error:
             if _still_logged(job, entry):
                 self._doubtful.add(job.job)
                 self._report.damaged.append(f"{error} (named by the log of job {job.job!r})")
             return None
-        return found
 
     def _metadata(self, disk: Disk, name: str, entry: Completed | None = None) -> _Found:
         where = disk.describe(name)
@@ -195,11 +191,9 @@ class _Verifying:
         return _Found(disk, name, metadata, entry)
 
     def _without_log(self, job: JobFiles) -> Iterator[_Found]:
-        for name in sorted(job.names):
-            if name.rpartition("/")[2] == METADATA and checkpoint_of(name, job.job) is not None:
-                found = self._tolerant(job.disk, name)
-                if found is not None:
-                    yield found
+        names = [name for name in sorted(job.names) if name.rpartition("/")[2] == METADATA]
+        found = (self._tolerant(job.disk, name) for name in names if checkpoint_of(name, job.job) is not None)
+        yield from (one for one in found if one is not None)
 
     def _tolerant(self, disk: Disk, name: str) -> _Found | None:
         try:
@@ -209,12 +203,11 @@ class _Verifying:
             return None
 
     def _alone(self, files: SnapshotFiles) -> _Found | None:
-        """A snapshot that was named by itself; a checkpoint is compared with its job's log."""
+        """Read a snapshot that was named by itself; compare a checkpoint with its job's log."""
         found = self._tolerant(files.disk, METADATA)
         if found is None or found.metadata.kind == SAVEPOINT:
             return found
-        folder = files.disk.describe().rstrip("/")
-        job_uri, _, chk = folder.rpartition("/")
+        job_uri, _, chk = files.disk.describe().rstrip("/").rpartition("/")
         root_uri, _, job = job_uri.rpartition("/")
         root = open_disk(root_uri)
         name = f"{job}/{chk}/{METADATA}"
@@ -240,25 +233,24 @@ class _Verifying:
             if key in self._read:
                 continue
             self._read.add(key)
-            where = one.disk.describe(item.file)
             if self._progress is not None:
                 self._progress(item.file, self._done, self._total)
             try:
                 verify_handle(one.disk, item)
                 self._report.bytes += item.length
             except StorageError as error:
-                if one.entry is not None and not self._needed_still(one):
+                if not self._is_needed(one):
                     return
                 sound = False
                 self._report.damaged.append(f"{error} (needed by {one.disk.describe(one.name)})")
-            self._files.add(where)
+            self._files.add(one.disk.describe(item.file))
             self._done += max(0, item.length)
         if one.metadata.kind == SAVEPOINT:
             self._report.savepoints += 1
         elif sound or one.entry is not None:
             self._report.checkpoints += 1
 
-    def _needed_still(self, one: _Found) -> bool:
+    def _is_needed(self, one: _Found) -> bool:
         job = next((each for each in self._place.jobs if each.job == one.metadata.job), None)
         return job is None or one.entry is None or _still_logged(job, one.entry)
 
@@ -268,12 +260,12 @@ class _Verifying:
         self._report.unfinished += map(job.disk.describe, job.temporaries)
         if not job.has_log:
             return
-        found = list(several)
-        needed = {one.name for one in found} | {
-            item.file for one in found for item in referenced_ranges(one.metadata)
-        }
+        needed = {name for one in several for name in (one.name, *referenced_files(one.metadata))}
         # What completed while files were read is no orphan.
-        entries = self._logged_quietly(job)
+        try:
+            entries = CompletedCheckpointLog(job.disk, log_folder(job.job)).completed()
+        except StorageError:
+            entries = []
         logged = {entry.metadata for entry in entries} | self._perhaps_complete(job, entries)
         left = self._report.of_damaged if job.job in self._doubtful else self._report.orphans
         for name in sorted(job.names - needed - logged):
@@ -284,7 +276,7 @@ class _Verifying:
             left.append(job.disk.describe(name))
 
     def _perhaps_complete(self, job: JobFiles, logged: list[Completed]) -> set[str]:
-        """Names of all files of checkpoints whose log entries may be lost; they are told."""
+        """Report the checkpoints whose log entries may be lost; return the names of all their files."""
         newest = max((entry.checkpoint for entry in logged), default=0)
         found = {
             name: metadata
@@ -298,17 +290,6 @@ class _Verifying:
             self._report.perhaps_complete.append(what_to_do(folder, metadata.checkpoint, newest))
         return names_needed(found)
 
-    @staticmethod
-    def _logged_quietly(job: JobFiles) -> list[Completed]:
-        try:
-            return CompletedCheckpointLog(job.disk, log_folder(job.job)).completed()
-        except StorageError:
-            return []
-
-    def _left_over_in_savepoint(self, files: SnapshotFiles, one: _Found) -> None:
-        needed = {METADATA, MARK, *(item.file for item in referenced_ranges(one.metadata))}
-        self._report.orphans += [files.disk.describe(name) for name in sorted(files.names - needed)]
-
 
 def _still_logged(job: JobFiles, entry: Completed) -> bool:
     """Whether a log names an entry even now; a running job may have retired it meanwhile."""
@@ -317,12 +298,3 @@ def _still_logged(job: JobFiles, entry: Completed) -> bool:
     except StorageError:
         return True
     return any(each.checkpoint == entry.checkpoint for each in logged)
-
-
-def _lengths(snapshots: Iterable[_Found]) -> set[tuple[tuple[str, FileRange], int]]:
-    """Every different range that will be read, with its bytes."""
-    return {
-        ((one.disk.describe(), item), max(0, item.length))
-        for one in snapshots
-        for item in referenced_ranges(one.metadata)
-    }

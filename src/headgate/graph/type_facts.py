@@ -31,7 +31,7 @@ from headgate.graph.logical import (
 from headgate.graph.physical import Edge, PhysicalPlan, Vertex
 from headgate.graph.plan import edge_record_types
 from headgate.graph.type_text import COLUMNS, StateFact, States, TypeText, type_text
-from headgate.serde.codecs.pickled_values import holds_pickle
+from headgate.serde.codecs.pickled import holds_pickle
 from headgate.serde.descriptions import parts_of
 from headgate.serde.resolve import composite_serializer, record_serializer, serializer_for
 from headgate.serde.serializer import TypeSerializer

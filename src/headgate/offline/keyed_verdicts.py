@@ -29,7 +29,7 @@ from headgate.common.process.system import SystemClock
 from headgate.common.time import WATERMARK_MIN
 from headgate.offline.upgrade import Item, Verdict, gravest
 from headgate.offline.words import OPERATOR_STATE, state_words
-from headgate.restore.restored_keys import told_shapes
+from headgate.restore.restored_keys import stored_shapes
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.keyed_state import filled_backend
 from headgate.serde.compatibility import AfterMigration, AsIs, Compatibility, Incompatible, Reconfigured
@@ -91,14 +91,14 @@ class StoredKeyed:
     @cached_property
     def key_shapes(self) -> frozenset[Shape]:
         """The types of the keys; where the metadata does not have them, the keys are read."""
-        known = [told_shapes(keyed) for keyed in self.handles]
+        known = [stored_shapes(keyed) for keyed in self.handles]
         unknown = [keyed for keyed, shapes in zip(self.handles, known, strict=True) if shapes is None]
         return key_shapes(self._files, unknown).union(*(shapes for shapes in known if shapes is not None))
 
     @property
     def keys_unread(self) -> bool:
         """Whether the types of some keys are neither in the metadata nor in what is fetched for them."""
-        return any(told_shapes(keyed) is None and too_large(keyed) for keyed in self.handles)
+        return any(stored_shapes(keyed) is None and too_large(keyed) for keyed in self.handles)
 
     def refusals(self, state: StateDescriptor) -> Iterator[str]:
         """Why values cannot be read as declared, found by reading them: a sentence for each such subtask."""

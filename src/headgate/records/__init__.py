@@ -1,4 +1,1 @@
-"""Batches of records: Python rows and Arrow columns, with one protocol.
-
-What is done to them stands in the operators.
-"""
+"""Batches of records: Python rows and Arrow columns, with one protocol. The operators process them."""

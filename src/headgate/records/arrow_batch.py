@@ -1,13 +1,13 @@
 """Batches of Arrow columns, for expressions and for the vectorised exchange.
 
-A per-record function sees the records as :class:`headgate.records.row.Row` views; nothing is
-converted until it touches a column.
+A per-record function gets the records as :class:`headgate.records.row.Row` views, which convert a column when
+it is first read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from headgate.records.batch import Int64s
+    from headgate.records.batch import Int64s, Objects
     from headgate.records.selectors import KeySelector
 
 
@@ -64,17 +64,17 @@ class ArrowBatch:
         return batch
 
     def row_class(self) -> type[Row]:
-        """The class of this batch's row views."""
+        """Return the class of this batch's row views."""
         return row_type(tuple(self.columns.schema.names))
 
     def views(self) -> Columns:
-        """The columns that all row views of this batch share."""
+        """Return the columns that all row views of this batch share."""
         if self._views is None:
             self._views = columns_of(self.columns)
         return self._views
 
-    def rows(self) -> Sequence[Any]:
-        """A view of its own for every record."""
+    def rows(self) -> Objects:
+        """Return a view of its own for every record."""
         cls, shared, rows = self.row_class(), self.views(), []
         for index in range(self.columns.num_rows):
             row = cls()
@@ -82,11 +82,10 @@ class ArrowBatch:
             rows.append(row)
         return rows
 
-    def keys(self, selector: KeySelector) -> Sequence[Any]:
+    def keys(self, selector: KeySelector) -> Objects:
         """See :class:`headgate.records.batch.Batch`."""
         if isinstance(selector, str):
-            keys: Sequence[Any] = self.views().column(self.field(selector))
-            return keys
+            return self.views().column(self.field(selector))
         if isinstance(selector, tuple):
             return list(zip(*[self.views().column(self.field(name)) for name in selector], strict=True))
         return each_of(selector, self.rows())
@@ -103,11 +102,7 @@ class ArrowBatch:
         return vectorised.groups_of_hashes(hashes, max_parallelism)
 
     def field(self, name: str) -> int:
-        """Index of a column.
-
-        Raises:
-            UsageError: there is no such column.
-        """
+        """Return the index of a column; a UsageError says that there is none."""
         index = self.columns.schema.get_field_index(name)
         if index < 0:
             names = ", ".join(self.columns.schema.names)
@@ -115,12 +110,12 @@ class ArrowBatch:
         return int(index)
 
     def nbytes(self) -> int:
-        """Bytes of the columns that belong to these rows."""
+        """Return the bytes of the columns that belong to these rows."""
         return int(self.columns.nbytes)
 
 
 def concat_columns(batches: Sequence[ArrowBatch]) -> ArrowBatch:
-    """One batch with the records of all, in order; their schemas are equal."""
+    """Return one batch with the records of all, in order; their schemas are equal."""
     merged = pa.concat_batches([batch.columns for batch in batches])
     return ArrowBatch(
         merged, join_times([b.timestamps for b in batches]), join_times([b.watermarks for b in batches])

@@ -1,4 +1,4 @@
-"""What travels between operators: a batch of records, in one of two shapes.
+"""The batches of records that travel between operators, in one of two shapes.
 
 A batch carries, besides its records, their event timestamps and the watermark *before* each of
 them. With the watermark inside, event time is exact for every record, whatever the size of the
@@ -17,67 +17,51 @@ if TYPE_CHECKING:
     from headgate.records.selectors import KeySelector
 
     Int64s = NDArray[np.int64]
+    Objects = Sequence[Any]  # records or keys, of the types that the program uses
 
 
 class Batch(Protocol):
-    """Records in order.
+    """Records in order, with timestamps and watermarks, or with neither if the stream has no event time."""
 
-    Attributes:
-        timestamps: event time per record in ms, or None when the stream has none.
-        watermarks: the watermark in force before each record, never falling; a batch has both or
-            neither.
-    """
-
-    timestamps: Int64s | None
-    watermarks: Int64s | None
+    timestamps: Int64s | None  # event time per record in ms
+    watermarks: Int64s | None  # the watermark in force before each record, never falling
 
     def __len__(self) -> int: ...
 
     def slice(self, start: int, stop: int) -> Batch:
-        """Records `start` (included) to `stop` (excluded), sharing memory where possible."""
-        ...
+        """Return records `start` (included) to `stop` (excluded), sharing memory where possible."""
 
     def take(self, indices: NDArray[np.int64]) -> Batch:
-        """The records at `indices`, in that order."""
-        ...
+        """Return the records at `indices`, in that order."""
 
     def with_times(self, timestamps: Int64s, watermarks: Int64s) -> Batch:
-        """The same records with event time; this batch stays as it is."""
-        ...
+        """Return the same records with event time; this batch stays as it is."""
 
-    def rows(self) -> Sequence[Any]:
-        """The records as Python objects."""
-        ...
+    def rows(self) -> Objects:
+        """Return the records as Python objects."""
 
-    def keys(self, selector: KeySelector) -> Sequence[Any]:
-        """The key of every record, as Python objects."""
-        ...
+    def keys(self, selector: KeySelector) -> Objects:
+        """Return the key of every record, as Python objects."""
 
     def key_groups(self, selector: KeySelector, max_parallelism: int) -> NDArray[np.int32]:
-        """The key group of every record.
-
-        Raises:
-            UsageError: a key is None or of a type that cannot be routed.
-        """
-        ...
+        """Return the key group of every record; a UsageError refuses None and types that cannot be routed."""
 
     def nbytes(self) -> int:
-        """About how much memory the records take; decides when a frame is full."""
-        ...
+        """Return about how much memory the records take; decides when a frame is full."""
 
 
 def take_times(times: Int64s | None, indices: NDArray[np.int64]) -> Int64s | None:
-    """`times[indices]`, where there are any."""
+    """Return `times[indices]`, if there are times."""
     return None if times is None else times[indices]
 
 
 def slice_times(times: Int64s | None, start: int, stop: int) -> Int64s | None:
-    """`times[start:stop]`, where there are any."""
+    """Return `times[start:stop]`, if there are times."""
     return None if times is None else times[start:stop]
 
 
 def join_times(parts: Sequence[Int64s | None]) -> Int64s | None:
-    """All parts in a row; None unless all have times."""
+    """Return all parts in a row; None unless all have times."""
     import numpy as np
 
     present = [part for part in parts if part is not None]

@@ -1,9 +1,8 @@
-"""Rows that somebody else may change without anybody else noticing.
+"""Copies of rows, so that no receiver can change what another one reads.
 
-Between processes records travel as bytes, so each receiver has its own. Within a process they would be
-the same objects, and a function that changes its input would change what others see: a result
-would depend on which subtasks share a process. So a mutable record is copied when it crosses an
-exchange; within a chain it is handed over as it is.
+Between processes records travel as bytes, so each receiver has its own. Within a process they would be the
+same objects, and a result would depend on which subtasks share a process. So a mutable record is copied when
+it crosses an exchange; within a chain it is handed over as it is.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _CODEC: Final = DynamicSerializer()
 
 
 def detached(batch: RowBatch) -> RowBatch:
-    """The same records, sharing nothing that can be changed; the batch itself if nothing can.
+    """Return the same records, sharing nothing that can be changed; the batch itself if nothing can.
 
     Example:
         >>> shared = RowBatch([("a", 1)])

@@ -1,19 +1,24 @@
-"""A record of a columnar batch as a per-record function sees it: a view, not a copy.
+"""A record of a columnar batch as a per-record function gets it: a view, not a copy.
 
-A column is turned into Python objects when the first row of the batch touches it, so a function
-that looks at two of twenty columns pays for two. A view holds on to its batch's columns; keeping a
-row is therefore allowed, and pickling or sending one copies its values out.
+A column is turned into Python objects when the first row of the batch reads it, so a function that reads two
+of twenty columns pays for two. A view keeps its batch's columns alive, so a program may keep rows; pickling
+or sending one copies its values.
 """
 
 from __future__ import annotations
 
 import keyword
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+T = TypeVar("T")
+
+Values: TypeAlias = tuple[Any, ...]
+"""The values of one row, of the types that its columns have."""
 
 
 class Row:
@@ -34,8 +39,8 @@ class Row:
     _i: int
 
     @staticmethod
-    def of(**fields: Any) -> Any:
-        """A row of its own, not a view of any batch."""
+    def of(**fields: Any) -> Row:
+        """Return a row that is not a view of any batch."""
         return make_row(tuple(fields), tuple(fields.values()))
 
     def __getitem__(self, field: str | int) -> Any:
@@ -59,7 +64,7 @@ class Row:
         """The field names, in order."""
         return self._names
 
-    def values(self) -> tuple[Any, ...]:
+    def values(self) -> Values:
         """The field values, in order."""
         column, i = self._c.column, self._i
         return tuple([column(k)[i] for k in range(len(self._names))])
@@ -93,7 +98,7 @@ class Row:
     def __hash__(self) -> int:
         return hash((self._names, self.values()))
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[Callable[..., Row], tuple[tuple[str, ...], Values]]:
         return make_row, (self._names, self.values())
 
     def __repr__(self) -> str:
@@ -101,14 +106,14 @@ class Row:
 
 
 class Columns:
-    """The columns of one batch as Python lists, each converted at its first touch."""
+    """The columns of one batch as Python lists, each converted when it is first read."""
 
     __slots__ = ("_batch",)
-    _batch: Any
+    _batch: pa.RecordBatch
 
-    def column(self, index: int) -> Any:
-        """Column `index` as a list."""
-        return getattr(self, f"c{index}")
+    def column(self, index: int) -> list[Any]:
+        """Return column `index` as a list."""
+        return getattr(self, f"c{index}")  # type: ignore[no-any-return]
 
     def __getattr__(self, slot: str) -> list[Any]:
         # A slot that was never filled: convert and keep.
@@ -122,19 +127,19 @@ class _Single:
 
     __slots__ = ("_values",)
 
-    def __init__(self, values: tuple[Any, ...]) -> None:
+    def __init__(self, values: Values) -> None:
         self._values = values
 
-    def column(self, index: int) -> tuple[Any]:
+    def column(self, index: int) -> Values:
         return (self._values[index],)
 
-    def __getattr__(self, slot: str) -> tuple[Any]:
+    def __getattr__(self, slot: str) -> Values:
         return (self._values[int(slot[1:])],)
 
 
 @lru_cache(maxsize=1024)
 def row_type(names: tuple[str, ...]) -> type[Row]:
-    """The row class for these fields, with a direct property for each plain name."""
+    """Return the row class for these fields, with a direct property for each plain name."""
     body: dict[str, Any] = {"__slots__": (), "_names": names, "_index": {n: i for i, n in enumerate(names)}}
     for index, name in enumerate(names):
         # A property named like `__bool__` would change what Python does with the row.
@@ -157,33 +162,31 @@ def _columns_type(count: int) -> type[Columns]:
 
 
 def columns_of(batch: pa.RecordBatch) -> Columns:
-    """Lazily converted columns of a record batch."""
+    """Return the lazily converted columns of a record batch."""
     columns = _columns_type(batch.num_columns)()
     columns._batch = batch
     return columns
 
 
-def make_row(names: tuple[str, ...], values: Sequence[Any]) -> Row:
-    """A row of its own."""
+def make_row(names: tuple[str, ...], values: Sequence[T]) -> Row:
+    """Return a row that is not a view of any batch."""
     row = row_type(tuple(names))()
     row._c, row._i = _Single(tuple(values)), 0
     return row
 
 
 def python_values(column: pa.Array) -> list[Any]:
-    """A column as a list of Python objects, by the fastest lossless way."""
+    """Return a column as a list of Python objects, by the fastest lossless way."""
     import numpy as np
     import pyarrow as pa
 
     values: list[Any]
-    kind = column.type
-    if column.null_count or not len(column):
-        values = column.to_pylist()
-    elif pa.types.is_integer(kind) or pa.types.is_floating(kind):
-        # Straight from the buffer: `to_numpy` lets go of the interpreter lock and may wait for it.
+    kind, filled = column.type, len(column) > 0 and not column.null_count
+    if filled and (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        # Straight from the buffer: `to_numpy` releases the interpreter lock and may wait for it.
         offset = column.offset * (kind.bit_width // 8)
         values = np.frombuffer(column.buffers()[1], kind.to_pandas_dtype(), len(column), offset).tolist()
-    elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    elif filled and (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
         values = column.to_numpy(zero_copy_only=False).tolist()
     else:
         values = column.to_pylist()

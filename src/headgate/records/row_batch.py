@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import chain
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from headgate.common.errors import UsageError
+from headgate.common.keys.keygroups import shortened
 from headgate.records.batch import join_times, slice_times, take_times
 from headgate.records.row import Row
 
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from headgate.records.batch import Int64s
+    from headgate.records.batch import Int64s, Objects
     from headgate.records.selectors import KeySelector
 
 T = TypeVar("T")
@@ -59,11 +61,11 @@ class RowBatch:
         """See :class:`headgate.records.batch.Batch`."""
         return RowBatch(self.records, timestamps, watermarks)
 
-    def rows(self) -> Sequence[Any]:
+    def rows(self) -> Objects:
         """See :class:`headgate.records.batch.Batch`."""
         return self.records
 
-    def keys(self, selector: KeySelector) -> Sequence[Any]:
+    def keys(self, selector: KeySelector) -> Objects:
         """See :class:`headgate.records.batch.Batch`."""
         if not self.records:
             return []
@@ -76,24 +78,23 @@ class RowBatch:
         return groups_of_hashes(hashes_of_keys(self.keys(selector)), max_parallelism)
 
     def nbytes(self) -> int:
-        """A guess from a few records: Python objects do not say how large they are."""
+        """Guess from a few records: Python objects do not say how large they are."""
         count = len(self.records)
         sample = self.records[:: max(1, count // _SAMPLED)]
         return count * sum(map(guessed_size, sample)) // max(1, len(sample))
 
 
 def concat_rows(batches: Sequence[RowBatch]) -> RowBatch:
-    """One batch with the records of all, in order."""
-    records: list[Any] = []
-    for batch in batches:
-        records.extend(batch.records)
+    """Return one batch with the records of all, in order."""
     return RowBatch(
-        records, join_times([b.timestamps for b in batches]), join_times([b.watermarks for b in batches])
+        list(chain.from_iterable(batch.records for batch in batches)),
+        join_times([batch.timestamps for batch in batches]),
+        join_times([batch.watermarks for batch in batches]),
     )
 
 
 def each_of(function: Callable[[T], R], records: Sequence[T]) -> list[R]:
-    """What a function gives for each record.
+    """Return what a function gives for each record, also where it raises StopIteration.
 
     Example:
         >>> each_of(lambda record: next(iter(record)), [[1], []])
@@ -106,8 +107,8 @@ def each_of(function: Callable[[T], R], records: Sequence[T]) -> list[R]:
     return made
 
 
-def guessed_size(value: object, depth: int = 3) -> int:
-    """About how many bytes a record takes on the wire; looks at a few elements of each container.
+def guessed_size(value: T, depth: int = 3) -> int:
+    """Return about how many bytes a record takes on the wire; looks at a few elements of each container.
 
     Example:
         >>> guessed_size("x" * 1000), guessed_size((1, "x" * 1000)), guessed_size({"a": ["x" * 1000] * 50})
@@ -135,11 +136,7 @@ def _size_of_some(values: list[T], depth: int) -> int:
 
 
 def field_getter(selector: KeySelector, sample: T) -> Callable[[T], Any]:
-    """A function that reads the selected field or fields of records like `sample`.
-
-    Raises:
-        UsageError: the records have no such field.
-    """
+    """Return what reads the selected fields of records like `sample`; a UsageError names one they lack."""
     if callable(selector):
         return selector
     names = (selector,) if isinstance(selector, str) else tuple(selector)
@@ -150,13 +147,8 @@ def field_getter(selector: KeySelector, sample: T) -> Callable[[T], Any]:
     except (KeyError, AttributeError, TypeError):
         raise UsageError(
             f"key_by or with_event_time names {', '.join(map(repr, names))}, but a record is "
-            f"{_shorten(sample)}; name a field it has, or give a function of the record"
+            f"{shortened(sample, 200)}; name a field it has, or give a function of the record"
         ) from None
     if isinstance(selector, tuple) and len(names) == 1:
         return lambda record: (getter(record),)
     return getter
-
-
-def _shorten(value: object, limit: int = 200) -> str:
-    text = repr(value)
-    return text if len(text) <= limit else text[: limit - 3] + "..."

@@ -2,8 +2,8 @@
 
 Keyed state goes by key-group range, operator state by `core.operator_state_shares`. Lists of splits are
 shared out round-robin when the parallelism changed, and event time becomes the least of the old subtasks'.
-State is matched by uid and never dropped silently: without leave not at all, with leave the log says what.
-Records in flight find their way in `in_flight_shares.py`.
+State is matched by uid and never dropped silently: only if the user allows it, and then the log says what.
+Records in flight are assigned in `in_flight_shares.py`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Restored = list[tuple[int, int, list[OperatorSubtaskState]]]
 def assign_state(
     plan: PhysicalPlan, checkpoint: CheckpointMetadata, *, ignore_unclaimed: bool = False
 ) -> Restored:
-    """(vertex, subtask, states) for every subtask that has any."""
+    """Return (vertex, subtask, states) for every subtask that has any."""
     check_compatible(plan, checkpoint, ignore_unclaimed=ignore_unclaimed)
     _report(plan, checkpoint)
     restored: Restored = []
@@ -80,14 +80,14 @@ def check_compatible(
 
 
 def called(checkpoint: CheckpointMetadata) -> str:
-    """What messages call it."""
+    """Return what messages call a checkpoint."""
     return f"{checkpoint.kind} {checkpoint.checkpoint} of job {checkpoint.job_name!r}"
 
 
 def unclaimed_state(plan: PhysicalPlan, checkpoint: CheckpointMetadata) -> list[str]:
-    """What a restore would lose, one sentence each, with what keeps it; as far as the metadata tells.
+    """Say in a sentence each what a restore would lose, and what keeps it.
 
-    Keyed states within a blob or in native files are found by the workers.
+    The workers find keyed states within a blob or in native files, which metadata does not name.
     """
     nodes = {node.uid or f"node-{node.id}": node for vertex in plan.vertices for node in vertex.chain}
     stateful = [uid for uid, states in checkpoint.operators.items() if any(map(_has_state, states))]
@@ -105,7 +105,7 @@ def unclaimed_state(plan: PhysicalPlan, checkpoint: CheckpointMetadata) -> list[
 
 
 def _has_state(state: OperatorSubtaskState) -> bool:
-    """Whether something would be lost without it; a clock alone starts anew, and ends are told apart."""
+    """Whether something would be lost without it; a clock alone starts anew, ends have their own messages."""
     filled = any(held.count for held in state.operator_state)
     return _has_keyed(state) or filled or any(state.list_state.keys() - {SPLITS, WRITER, MARKS})
 
@@ -115,7 +115,7 @@ def _names(uids: Iterable[str]) -> str:
 
 
 def _unclaimed_ends(nodes: Mapping[str, Node], checkpoint: CheckpointMetadata) -> list[str]:
-    """What sources have not read yet and what sinks have not published yet, of those that are gone."""
+    """What removed sources have not read yet and removed sinks have not published yet."""
     read = sources_in(checkpoint) - {uid for uid, node in nodes.items() if isinstance(node, SourceNode)}
     sinks = {uid: node for uid, node in nodes.items() if isinstance(node, SinkNode)}
     writers = _with_list(checkpoint, WRITER) - sinks.keys()
@@ -140,21 +140,20 @@ def _unclaimed_ends(nodes: Mapping[str, Node], checkpoint: CheckpointMetadata) -
 
 
 def sources_in(checkpoint: CheckpointMetadata) -> set[str]:
-    """Uids of the sources whose splits it holds, in readers or in enumerators; all of them may be read."""
+    """Return the uids of the sources whose splits it holds, in readers or enumerators; all may be read."""
     # What an enumerator's state means only its source knows; None is what it begins from anyway.
-    told = {uid for uid, state in checkpoint.enumerators.items() if state is not None}
-    return told | _with_list(checkpoint, SPLITS)
+    enumerated = {uid for uid, state in checkpoint.enumerators.items() if state is not None}
+    return enumerated | _with_list(checkpoint, SPLITS)
 
 
 def prepared_in(checkpoint: CheckpointMetadata) -> set[str]:
-    """Uids of the sinks whose output it holds, which may not be published yet."""
-    return {
-        uid for uid, states in checkpoint.operators.items() if any(state.committables for state in states)
-    }
+    """Return the uids of the sinks whose output it holds, which may not be published yet."""
+    operators = checkpoint.operators.items()
+    return {uid for uid, states in operators if any(state.committables for state in states)}
 
 
 def publishes(sink: Sink) -> bool:
-    """Whether a sink takes up what a checkpoint holds as prepared output."""
+    """Whether a sink publishes what a checkpoint holds as prepared output."""
     return type(sink).create_committer is not Sink.create_committer
 
 
@@ -168,7 +167,7 @@ def _has_keyed(state: OperatorSubtaskState) -> bool:
 
 
 def _unclaimed_of(node: Node, states: Sequence[OperatorSubtaskState]) -> list[str]:
-    """What is stored of an operator that it does not ask for any more: nobody else would miss it."""
+    """What is stored of an operator that it does not declare any more."""
     lost, function = [], getattr(node, "function", None)
     if not isinstance(node, KeyedProcessNode) and any(map(_has_keyed, states)):
         lost.append(
@@ -193,7 +192,7 @@ def _not_declared(what: str, names: Sequence[str], node: Node) -> str:
 
 
 def _report(plan: PhysicalPlan, checkpoint: CheckpointMetadata) -> None:
-    """Say what is left behind, and who begins with nothing."""
+    """Log what is left behind, and which operators begin without state."""
     for what in unclaimed_state(plan, checkpoint):
         _LOG.warning("%s holds %s: it is skipped", called(checkpoint), what.partition("; ")[0])
     for node in (node for vertex in plan.vertices for node in vertex.chain):
@@ -210,15 +209,10 @@ def _keeps_state(node: Node) -> bool:
 def share_operator(
     old: Sequence[OperatorSubtaskState], parallelism: int, max_parallelism: int, makes_time: bool = False
 ) -> list[list[OperatorSubtaskState]]:
-    """The states of one operator for each of `parallelism` subtasks.
+    """Return the states of one operator for each of `parallelism` subtasks, from those of the `old` subtasks.
 
-    Args:
-        old: of the snapshot's subtasks.
-        parallelism: number of new ones.
-        max_parallelism: number of key groups.
-        makes_time: whether event time is made here, by what each subtask has read itself. One that has read
-            nothing has no opinion of the time then. Elsewhere time comes from outside, and one that it has
-            not reached yet is behind the others.
+    With `makes_time` each subtask makes event time of what it has read itself, and one that has read nothing
+    does not count. Else time comes from upstream, and a subtask that it has not reached yet holds it back.
     """
     held = _share_operator_state(old, parallelism)
     if len(old) == parallelism:
@@ -247,7 +241,7 @@ def _least(marks: Iterable[int | None]) -> int | None:
 
 
 def _firing_to(old: Sequence[OperatorSubtaskState], mark: int | None) -> int | None:
-    """How far timers may fire at once: where every old subtask has been, or was about to go."""
+    """How far timers may fire at once: to where every old subtask has been, or was about to go."""
     least = _least(s.watermark if s.firing_to is None else s.firing_to for s in old)
     if least is None or (mark is not None and least <= mark):
         return None
@@ -265,20 +259,18 @@ def _share_operator_state(
 
 
 def _share_lists(old: Sequence[OperatorSubtaskState], parallelism: int, index: int) -> dict[str, list[Any]]:
-    names = sorted({name for state in old for name in state.list_state})
-    shared: dict[str, list[Any]] = {}
-    for name in names:
-        entries = [entry for state in old for entry in state.list_state.get(name, [])]
-        shared[name] = entries[index::parallelism]
-    return shared
+    return {
+        name: [entry for state in old for entry in state.list_state.get(name, [])][index::parallelism]
+        for name in sorted({name for state in old for name in state.list_state})
+    }
 
 
 def assign_finished(plan: PhysicalPlan, checkpoint: CheckpointMetadata) -> set[tuple[int, int]]:
-    """(vertex, subtask) of those that had processed all their input and do not run again.
+    """Return (vertex, subtask) of those that had processed all their input and do not run again.
 
     A chain is finished where all its operators are. When all copies of an operator were finished, so
-    are all of today, whatever their number. When only some were, the others' work is shared out anew
-    with another parallelism, and nobody counts as finished.
+    are all of today, whatever their number. When only some were and the parallelism changed, the others' work
+    is shared out anew, and none counts as finished.
     """
     before = old_parallelism(checkpoint)
     finished: set[tuple[int, int]] = set()
@@ -294,7 +286,7 @@ def _finished_copies(
     vertex: Vertex, uid: str, checkpoint: CheckpointMetadata, before: Mapping[str, int]
 ) -> set[int]:
     listed = set(checkpoint.finished.get(uid, ()))
-    # Without the old parallelism nobody knows whether these are all; to run again does no harm.
+    # Without the old parallelism it is unknown whether these are all; running again does no harm.
     old = before.get(uid)
     if old is None:
         return set()
@@ -304,5 +296,5 @@ def _finished_copies(
 
 
 def without_committables(states: Sequence[OperatorSubtaskState]) -> list[OperatorSubtaskState]:
-    """The same states for workers: what was prepared is the job master's to commit."""
+    """Return the same states for workers: the job master commits what was prepared."""
     return [msgspec.structs.replace(state, committables=[]) for state in states]

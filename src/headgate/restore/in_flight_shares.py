@@ -1,14 +1,14 @@
 """Which records in flight each subtask of a restored job takes over. Pure planning, for the job master.
 
-A keyed stream goes where its key groups went. Another stays where it was while its receiver's
-parallelism does, follows a forward exchange as a whole, or is dealt out batch by batch. What only
-matters for event time goes along: no subtask may believe that it is later than the slowest channel says.
+A keyed stream goes where its key groups went. Another stays where it was while its receiver's parallelism
+does; else it follows a forward exchange as one piece, or its batches are dealt out. Empty streams carry event
+time along: no subtask may take the time to be later than the slowest channel has it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 
@@ -31,7 +31,7 @@ Taken = list[list[InFlightShare]]
 def assign_in_flight(
     plan: PhysicalPlan, checkpoint: CheckpointMetadata
 ) -> list[tuple[VertexId, int, list[InFlightShare]]]:
-    """(vertex, subtask, shares) for every subtask that takes a stream over, be it an empty one."""
+    """Return (vertex, subtask, shares) for every subtask that takes a stream over, even an empty one."""
     check_receivers(plan, checkpoint)
     nodes = _places(plan)
     planner = _Planner(plan, nodes, old_parallelism(checkpoint))
@@ -59,16 +59,16 @@ def check_receivers(plan: PhysicalPlan, checkpoint: CheckpointMetadata) -> None:
         if stream.receiver not in known and (count := records_of(stream)):
             orphans[stream.receiver] = orphans.get(stream.receiver, 0) + count
     if orphans:
-        told = ", ".join(f"{count} for {uid!r}" for uid, count in sorted(orphans.items()))
+        listed = ", ".join(f"{count} for {uid!r}" for uid, count in sorted(orphans.items()))
         raise UsageError(
             f"checkpoint {checkpoint.checkpoint} of job {checkpoint.job_name!r} holds records in flight "
-            f"({told}), but the program has no operator with that uid; give the operator its old uid back, "
+            f"({listed}), but the program has no operator with that uid; give the operator its old uid back, "
             "or restore with the old program and stop it with a savepoint, which has nothing in flight"
         )
 
 
 def old_parallelism(checkpoint: CheckpointMetadata) -> dict[str, int]:
-    """Operator uid -> number of subtasks in the checkpoint, as far as it tells.
+    """Return operator uid -> number of subtasks in the checkpoint, of those that it names.
 
     Operators without state may be known only as an end of streams, which exist for every channel.
     """
@@ -81,16 +81,15 @@ def old_parallelism(checkpoint: CheckpointMetadata) -> dict[str, int]:
 
 
 def records_of(stream: InFlightStream) -> int:
-    """How many records a stream holds."""
+    """Return how many records a stream holds."""
     return sum(part.records for part in stream.parts)
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """An operator of the plan: its vertex, and where in the chain it stands."""
+class _Place(NamedTuple):
+    """An operator of the plan."""
 
     vertex: VertexId
-    position: int
+    position: int  # in the chain of the vertex
     node: Node
     parallelism: int
 
@@ -104,9 +103,9 @@ def _places(plan: PhysicalPlan) -> dict[str | None, _Place]:
 
 
 def _links(streams: Sequence[InFlightStream]) -> Iterator[list[InFlightStream]]:
-    """The streams of each (receiver, sender, tag), their levels settled."""
+    """The streams of each (receiver, sender, tag), their levels aligned."""
     links: dict[tuple[str, str, str], list[InFlightStream]] = {}
-    for stream in _settled(streams):
+    for stream in _aligned(streams):
         # A tag is never empty, so the main output can stand as "".
         links.setdefault((stream.receiver, stream.sender, stream.tag or ""), []).append(stream)
     for name in sorted(links):
@@ -118,11 +117,11 @@ def _order(stream: InFlightStream) -> tuple[int, int, int, int, bool, bool]:
     return (stream.level, *ends, stream.former, stream.from_output)
 
 
-def _settled(streams: Sequence[InFlightStream]) -> list[InFlightStream]:
+def _aligned(streams: Sequence[InFlightStream]) -> list[InFlightStream]:
     """The same streams with levels that mean the same for all subtasks of a receiver.
 
     Each subtask counts its levels from its own oldest records. What is live is the top level of each,
-    so levels are lined up there. A sender does not know how many levels the receiver has: what it
+    so levels are aligned there. A sender does not know how many levels the receiver has: what it
     held back was live. A first level has no level below whose end could say where it begins.
     """
     bottoms: dict[tuple[str, int], int] = {}
@@ -135,18 +134,16 @@ def _settled(streams: Sequence[InFlightStream]) -> list[InFlightStream]:
     highest: dict[str, int] = {}
     for (receiver, _), top in tops.items():
         highest[receiver] = max(highest.get(receiver, 0), top)
-    settled: list[InFlightStream] = []
+    aligned: list[InFlightStream] = []
     for stream in streams:
         at, top = (stream.receiver, stream.receiver_subtask), highest.get(stream.receiver, 0)
-        if stream.from_output:
-            settled.append(msgspec.structs.replace(stream, level=top))
-            continue
-        mark = stream.watermark
-        if mark is None and stream.level == bottoms[at]:
-            mark = WATERMARK_MIN
-        level = stream.level + top - tops[at]
-        settled.append(msgspec.structs.replace(stream, level=level, watermark=mark))
-    return settled
+        level, watermark = top, stream.watermark
+        if not stream.from_output:
+            level += stream.level - tops[at]
+            if watermark is None and stream.level == bottoms[at]:
+                watermark = WATERMARK_MIN
+        aligned.append(msgspec.structs.replace(stream, level=level, watermark=watermark))
+    return aligned
 
 
 class _Planner:
@@ -159,12 +156,12 @@ class _Planner:
         self._dealt = 0
 
     def share(self, place: _Place, link: Sequence[InFlightStream]) -> Taken:
-        """The streams between two operators, for every subtask of the receiver."""
+        """Return the streams between two operators, for every subtask of the receiver."""
         first = link[0]
         partitioner = self._partitioner(place, first.sender, first.tag)
         _check_link(place.node, partitioner, link)
         old, new = self._before[first.receiver], place.parallelism
-        streams = self._told_former(link)
+        streams = self._marked_former(link)
         if isinstance(place.node, KeyedProcessNode):
             return self._by_key(streams, old, new)
         taken: Taken = [[] for _ in range(new)]
@@ -194,8 +191,8 @@ class _Planner:
         found.sort(key=lambda partitioner: isinstance(partitioner, Broadcast))
         return found[0] if found else None
 
-    def _told_former(self, link: Sequence[InFlightStream]) -> list[InFlightStream]:
-        """The streams; they say so if the sender's subtasks are not the ones that run now."""
+    def _marked_former(self, link: Sequence[InFlightStream]) -> list[InFlightStream]:
+        """The streams, marked `former` if the sender's subtasks are not the ones that run now."""
         place = self._places.get(link[0].sender)
         if place is not None and self._before.get(link[0].sender) == place.parallelism:
             return list(link)

@@ -1,4 +1,4 @@
-"""Where a job goes on that has completed checkpoints of its own, and what is said when that is damaged."""
+"""Where a job continues that has completed checkpoints of its own, and the error when that is damaged."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 
 from headgate.checkpoint.layout import METADATA, log_folder, metadata_name
-from headgate.checkpoint.metadata.metadata_bytes import decode_metadata
+from headgate.checkpoint.metadata.metadata_bytes import read_metadata
 from headgate.checkpoint.opening import SAVEPOINT, Disks, damaged_log, offer, offer_beside, open_logged
 from headgate.checkpoint.savepoints import is_outside
 from headgate.checkpoint.service import CheckpointService
@@ -24,15 +24,11 @@ def latest_point(
     fell_back: Callable[[str], None] | None = None,
     gone_back: Collection[int] = (),
 ) -> RestorePoint | None:
-    """The newest checkpoint of a job's log, read afresh; None when there is none.
+    """Return the newest checkpoint of a job's log, read afresh; None when there is none.
 
-    Args:
-        service: of the job's checkpoints.
-        disks: opens the disk of a savepoint that the job was stopped with.
-        fell_back: leave to take an older one when it is damaged, for which all of it is read; told in words
-            each time.
-        gone_back: those that the job has gone back behind before: it does not go on from them any more, even
-            if they are whole again, because their output was written anew.
+    `fell_back` allows to take an older one when that is damaged; see `opening.open_logged`. `gone_back` are
+    checkpoints that the job has skipped before: it does not continue from them any more, even if they are
+    complete again, because their output was written anew.
     """
     try:
         logged = service.completed()
@@ -51,25 +47,25 @@ def latest_point(
 def offered(
     error: DamagedFileError, point: RestorePoint, service: CheckpointService | None, disks: Disks
 ) -> HeadgateError:
-    """What is told when subtasks found a restore point to be damaged: also which older one is whole."""
+    """Return the error for a restore point that subtasks found to be damaged, with another one to take."""
     checkpoint, root = point.checkpoint, point.storage
     foreign = service is None or checkpoint.job != service.job
-    if root is not None and foreign and _is_gone(disks(root), checkpoint):
+    if root is not None and foreign and _is_deleted(disks(root), checkpoint):
         return UsageError(
             f"{checkpoint.kind} {checkpoint.checkpoint} of job {checkpoint.job!r}, which this job began "
             f"from, was deleted before this job had a checkpoint of its own: {error}; begin from another one"
         )
     if service is not None and checkpoint.job == service.job:
         older = [entry for entry in service.completed() if entry.checkpoint < checkpoint.checkpoint]
-        said = offer(service.disk, older[::-1], disks)
+        advice = offer(service.disk, older[::-1], disks)
     elif root is None or checkpoint.kind == SAVEPOINT:
-        said = offer_beside(root or "", "")
+        advice = offer_beside(root or "", "")
     else:
-        said = offer_beside(f"{root.rstrip('/')}/{checkpoint.job}", f"chk-{checkpoint.checkpoint}")
-    return DamagedFileError(f"{error}; {said}")
+        advice = offer_beside(f"{root.rstrip('/')}/{checkpoint.job}", f"chk-{checkpoint.checkpoint}")
+    return DamagedFileError(f"{error}; {advice}")
 
 
-def _is_gone(disk: Disk, checkpoint: CheckpointMetadata) -> bool:
+def _is_deleted(disk: Disk, checkpoint: CheckpointMetadata) -> bool:
     if checkpoint.kind == SAVEPOINT:
         return METADATA not in disk.list("")
     name = metadata_name(JobId(checkpoint.job), CheckpointId(checkpoint.checkpoint))
@@ -77,7 +73,7 @@ def _is_gone(disk: Disk, checkpoint: CheckpointMetadata) -> bool:
 
 
 def still_logged(jobs: Sequence[str], disks: Iterable[Disk]) -> list[CheckpointMetadata]:
-    """The completed checkpoints of jobs, as far as their logs and metadata can be read."""
+    """Return the completed checkpoints of jobs, as far as their logs and metadata can be read."""
     found = []
     for disk in disks if jobs else ():
         for job in jobs:
@@ -88,6 +84,5 @@ def still_logged(jobs: Sequence[str], disks: Iterable[Disk]) -> list[CheckpointM
             for entry in logged:
                 with suppress(StorageError, FileNotFoundError):
                     if not is_outside(entry.metadata):
-                        where = disk.describe(entry.metadata)
-                        found.append(decode_metadata(disk.read(entry.metadata), where))
+                        found.append(read_metadata(disk, entry.metadata))
     return found

@@ -9,17 +9,10 @@ from headgate.state.snapshots import CheckpointMetadata
 
 @dataclass(frozen=True, slots=True)
 class RestorePoint:
-    """Where an attempt begins.
-
-    Attributes:
-        checkpoint: what is restored.
-        storage: the root that its files are named from.
-        claimed: whether it is another job's, or a savepoint, that this job owns.
-        passed_over: newer ones of this job that are damaged; what sinks have committed since is the user's
-            choice.
-    """
+    """The checkpoint that an attempt restores."""
 
     checkpoint: CheckpointMetadata
-    storage: str | None
-    claimed: bool = False
+    storage: str | None  # the root that its files are named from
+    claimed: bool = False  # it is another job's, or a savepoint, and this job owns it
     passed_over: tuple[int, ...] = ()
+    """Newer ones of this job that are damaged; the user chooses what becomes of output committed since."""

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
-
 from headgate.common.errors import UsageError
 from headgate.common.keys.key_types import (
     DeclaredKeys,
@@ -22,36 +19,29 @@ from headgate.state.snapshots import CheckpointMetadata, KeyedStateHandle
 def check_keys(plan: PhysicalPlan, checkpoint: CheckpointMetadata, called: str) -> None:
     """Refuse state under keys of another type than the program declares.
 
-    Where the metadata does not tell the types of the keys, the workers look at the restored keys themselves.
+    Where the metadata does not have the types of the keys, the workers look at the restored keys themselves.
     """
     for node in (node for vertex in plan.vertices for node in vertex.chain):
         if isinstance(node, KeyedProcessNode) and node.keys is not None and node.uid is not None:
             states = checkpoint.operators.get(node.uid, [])
-            wrong = misfit_of((state.keyed for state in states if state.keyed is not None), node.keys)
+            shapes = [stored_shapes(state.keyed) for state in states if state.keyed is not None]
+            wrong = first_misfit({shape for found in shapes for shape in found or ()}, node.keys.hint)
             if wrong is not None:
                 raise UsageError(other_type(f"{called} holds state of {node.uid!r}", wrong, node.keys))
 
 
-def told_shapes(keyed: KeyedStateHandle) -> frozenset[Shape] | None:
-    """The types of a subtask's keys as the metadata tells them; None where it does not."""
+def stored_shapes(keyed: KeyedStateHandle) -> frozenset[Shape] | None:
+    """Return the types of a subtask's keys by its metadata; None where that does not have them."""
     return frozenset() if keyed.tables == [] else shapes_of_stored(keyed.key_types)
 
 
-def misfit_of(stored: Iterable[KeyedStateHandle], declared: DeclaredKeys) -> Shape | None:
-    """A type of stored keys that is not the declared one; always the same one."""
-    told = (told_shapes(keyed) for keyed in stored)
-    return first_misfit({shape for shapes in told if shapes for shape in shapes}, declared.hint)
-
-
-REKEY: Final = "declare the type as it was, or rewrite the keys with `headgate savepoint migrate --rekey`"
-
-
 def other_type(what: str, wrong: Shape, declared: DeclaredKeys) -> str:
-    """What is said where stored keys are not of the declared type.
+    """Return the message for stored keys that are not of the declared type.
 
     `what` is what holds them, such as "savepoint 3 of job 'visits' holds state of 'count'".
     """
     return (
         f"{what} under keys of type {shape_words(wrong)}, and {declared.teller} declares keys of type "
-        f"{hint_words(declared.hint)}, so nothing of it would be found; {REKEY}"
+        f"{hint_words(declared.hint)}, so nothing of it would be found; declare the type as it was, or "
+        "rewrite the keys with `headgate savepoint migrate --rekey`"
     )

@@ -1,8 +1,8 @@
-"""Event time of splits that one reader was restored with, when it was not one reader that read them.
+"""Event time of splits that a reader was restored with and that several readers had read before.
 
-In one reader's life a later split is read behind an earlier one, so one time is enough for all. Behind a
-change of the parallelism a reader may get the rests of splits that several have read side by side, and
-read them in any order: what it has read of one must not make the records of another late.
+In one reader's life a later split is read after an earlier one, so one time is enough for all. After a change
+of the parallelism a reader may get the rests of splits that several have read concurrently, and read them in
+any order: what it has read of one must not make the records of another late.
 """
 
 from __future__ import annotations
@@ -20,11 +20,8 @@ MARKS: Final = "split-marks"
 class RestoredSplits:
     """Which of the splits that a reader was restored with are unread, and which one it reads.
 
-    A reader does not say which split a batch is of; it is the one whose position has moved.
-
-    Attributes:
-        reading: those that the last batch was of.
-        unread: those that are not read to their ends.
+    A reader does not say which split a batch is of; it is the one whose position has moved. `reading` are the
+    splits of the last batch, `unread` those that are not read to their ends.
 
     Example:
         >>> splits = RestoredSplits([Split("a", 3), Split("b", 0)])
@@ -44,11 +41,11 @@ class RestoredSplits:
 
     @property
     def others(self) -> set[str]:
-        """Those that are unread and that the last batch was not of."""
+        """The unread splits that the last batch was not of."""
         return self.unread - self.reading
 
     def moved(self, now: Sequence[Split], before: Sequence[Split]) -> None:
-        """A batch was read, between these two pictures of the reader."""
+        """Note that a batch was read, by the splits before and after it."""
         left = {split.id: split.position for split in now}
         self.reading = frozenset(
             split.id
@@ -58,20 +55,19 @@ class RestoredSplits:
         self.unread &= left.keys()
 
     def only(self) -> None:
-        """A batch was read where at most one of them is unread."""
+        """Note that a batch was read while at most one of the splits is unread."""
         self.reading = frozenset(self.unread)
 
 
 def picture(splits: Iterable[Split]) -> list[Split]:
-    """Splits with positions that nobody changes."""
+    """Return splits with positions that no code changes."""
     return [Split(split.id, copy.deepcopy(split.position)) for split in splits]
 
 
 class SplitMarks:
     """The greatest timestamp of each restored split, as a snapshot has it.
 
-    Args:
-        idleness_ms: how long a split that brings nothing is waited for; None: as long as it takes.
+    A split without new records is waited for during `idleness_ms`; with None as long as it takes.
 
     Example:
         >>> marks = SplitMarks({"a": 100, "b": 40}, None, 0)
@@ -87,19 +83,16 @@ class SplitMarks:
         self._read_ms = dict.fromkeys(marks, now_ms)
 
     def of(self, split: str, default: int) -> int:
-        """How far a split is; `default` for one that came later."""
+        """Return how far a split is; `default` for one that came later."""
         return self._marks.get(split, default)
 
     def around(
         self, reading: Collection[str], others: Iterable[str], default: int, now_ms: int
     ) -> tuple[int, int | None]:
-        """Where the time of a batch begins, and what it cannot pass because of what is unread; None: nothing.
+        """Return where the time of a batch begins, and what it cannot pass because of unread splits, if any.
 
-        Args:
-            reading: splits that the batch is of; where there are several, nobody knows which record is whose.
-            others: those that wait to be read.
-            default: where it begins when nothing is known of its split.
-            now_ms: wall clock.
+        The batch is of the splits `reading`; where there are several, it is unknown which record is of which.
+        `others` wait to be read. The time begins at `default` when nothing is known of the batch's split.
         """
         start = min((self._marks[split] for split in reading if split in self._marks), default=default)
         held = [self._marks[split] for split in others if self._waited_for(split, now_ms)]
@@ -108,7 +101,7 @@ class SplitMarks:
         return start, min(held, default=None)
 
     def note(self, reading: Collection[str], greatest: int, now_ms: int) -> None:
-        """A batch of these splits was read."""
+        """Note that a batch of these splits was read."""
         for split in reading:
             if split in self._marks:
                 self._read_ms[split] = now_ms
@@ -122,5 +115,5 @@ class SplitMarks:
 
 
 def marks_of(entries: Iterable[Sequence[str | int]]) -> dict[str, int]:
-    """The marks in a snapshot."""
+    """Return the split watermarks in a snapshot."""
     return {str(split): int(mark) for split, mark in entries}

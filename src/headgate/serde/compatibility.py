@@ -1,7 +1,6 @@
-"""Whether stored bytes can be read by a program, judged from descriptions: the closed set of verdicts.
+"""The verdicts on whether a program can read stored bytes.
 
-:func:`compare` asks for equal descriptions. What may differ, and how such bytes are read, is the
-subject of :mod:`headgate.serde.evolution.older_shapes`.
+:mod:`headgate.serde.evolution.older_shapes` decides which differences are allowed.
 """
 
 from __future__ import annotations
@@ -42,12 +41,7 @@ Compatibility = AsIs | Reconfigured | AfterMigration | Incompatible
 
 
 def combined(verdicts: Iterable[Compatibility]) -> Compatibility:
-    """The verdict on values whose parts were judged: the gravest one, with the changes of all.
-
-    Example:
-        >>> combined([AsIs(), AfterMigration(("x added",)), Reconfigured(("RED moved",))])
-        AfterMigration(changes=('x added', 'RED moved'))
-    """
+    """Return the verdict on values whose parts were judged: the gravest one, with the changes of all."""
     found = list(verdicts)
     for verdict in found:
         if isinstance(verdict, Incompatible):
@@ -59,15 +53,18 @@ def combined(verdicts: Iterable[Compatibility]) -> Compatibility:
     return Reconfigured(changes) if changed else AsIs()
 
 
-def compare(stored: Description, current: Description) -> AsIs | Incompatible:
-    """Judge a stored description against the current one: equal or not.
+def placed(where: str, verdict: Compatibility) -> Compatibility:
+    """Return a part's verdict, which says where the part is."""
+    match verdict:
+        case AsIs():
+            return verdict
+        case Incompatible(why):
+            return Incompatible(f"{where}: {why}")
+    return type(verdict)(tuple(f"{where}: {change}" for change in verdict.changes or ("changed",)))
 
-    Example:
-        >>> compare({"kind": "int", "version": 1}, {"kind": "int", "version": 1})
-        AsIs()
-        >>> compare({"kind": "int", "version": 1}, {"kind": "str", "version": 1})
-        Incompatible(why='kind was int and is str')
-    """
+
+def compare(stored: Description, current: Description) -> AsIs | Incompatible:
+    """Judge a stored description against the current one: equal or not."""
     why = _difference(stored, current, "")
     return AsIs() if why is None else Incompatible(why)
 
@@ -77,7 +74,7 @@ def _difference(stored: Plain, current: Plain, path: str) -> str | None:
         for name in [*stored, *(name for name in current if name not in stored)]:
             inner = f"{path}.{name}" if path else str(name)
             if name not in current:
-                return f"{inner} was {_shown(stored[name])} and is gone"
+                return f"{inner} was {_shown(stored[name])} and was removed"
             if name not in stored:
                 return f"{inner} is {_shown(current[name])} and was not there"
             why = _difference(stored[name], current[name], inner)

@@ -8,9 +8,11 @@ from collections.abc import Sequence
 from typing import Any, Final, Generic, Self, TypeVar
 
 from headgate.common.errors import StorageError, UsageError
-from headgate.serde.compatibility import AfterMigration, AsIs, Compatibility, Incompatible, combined
+from headgate.serde.compatibility import AfterMigration, AsIs, Compatibility, Incompatible, combined, placed
 from headgate.serde.logical_names import logical_name
 from headgate.serde.serializer import (
+    AnySerializer,
+    AnySnapshot,
     TypeSerializer,
     TypeSerializerSchemaCompatibility,
     TypeSerializerSnapshot,
@@ -18,17 +20,14 @@ from headgate.serde.serializer import (
 from headgate.serde.snapshots.snapshot_views import DataInputView, DataOutputView
 from headgate.serde.snapshots.snapshot_wire import NestsSnapshots, read_versioned, write_versioned
 
-N = TypeVar("N")
-
 T = TypeVar("T")
-S = TypeVar("S", bound=TypeSerializer[Any])
+S = TypeVar("S", bound=AnySerializer)
 
 _VERSION: Final = 3
 _MAGIC: Final = 911108
 _NESTED_MAGIC: Final = 1333245
 _NESTED_VERSION: Final = 1
-_SMALLEST_NESTED: Final = 10
-"""Bytes of a nested snapshot with neither name nor body: no more of them can follow than fit."""
+_SMALLEST_NESTED: Final = 10  # bytes of a nested snapshot with neither name nor body
 
 _OUTER_HOOKS: Final = ("write_outer_snapshot", "read_outer_snapshot", "resolve_outer_schema_compatibility")
 
@@ -90,7 +89,7 @@ class CompositeTypeSerializerSnapshot(NestsSnapshots, TypeSerializerSnapshot[T],
     """
 
     def __init__(self, outer_serializer: S | None = None) -> None:
-        self._nested: tuple[TypeSerializerSnapshot[Any], ...] = ()
+        self._nested: tuple[AnySnapshot, ...] = ()
         if outer_serializer is not None:
             self._nested = tuple(one.snapshot() for one in self.nested_serializers(outer_serializer))
 
@@ -110,12 +109,12 @@ class CompositeTypeSerializerSnapshot(NestsSnapshots, TypeSerializerSnapshot[T],
         """The version of what :meth:`write_outer_snapshot` writes; raise it when that changes."""
 
     @abstractmethod
-    def nested_serializers(self, outer_serializer: S) -> Sequence[TypeSerializer[Any]]:
-        """The serializers that `outer_serializer` is made of, always in the same order."""
+    def nested_serializers(self, outer_serializer: S) -> Sequence[AnySerializer]:
+        """Return the serializers that `outer_serializer` is made of, always in the same order."""
 
     @abstractmethod
-    def create_outer_serializer(self, nested: Sequence[TypeSerializer[Any]]) -> S:
-        """An outer serializer of these, with this snapshot's configuration."""
+    def create_outer_serializer(self, nested: Sequence[AnySerializer]) -> S:
+        """Make an outer serializer of these, with this snapshot's configuration."""
 
     def write_outer_snapshot(self, out: DataOutputView) -> None:
         """Write the outer serializer's own configuration."""
@@ -128,21 +127,19 @@ class CompositeTypeSerializerSnapshot(NestsSnapshots, TypeSerializerSnapshot[T],
             in_: what was written.
         """
 
-    def resolve_outer_schema_compatibility(
-        self, old_snapshot: TypeSerializerSnapshot[Any]
-    ) -> OuterSchemaCompatibility:
+    def resolve_outer_schema_compatibility(self, old_snapshot: AnySnapshot) -> OuterSchemaCompatibility:
         """Judge an old snapshot of the same class by the outer configuration alone."""
         return OuterSchemaCompatibility.COMPATIBLE_AS_IS
 
     @classmethod
-    def of_nested(cls, nested: Sequence[TypeSerializerSnapshot[N]]) -> Self:
-        """A snapshot without outer configuration, of nested snapshots."""
+    def of_nested(cls, nested: Sequence[AnySnapshot]) -> Self:
+        """Make a snapshot without outer configuration, of nested snapshots."""
         made = cls()
         made._nested = tuple(nested)
         return made
 
     @property
-    def nested_snapshots(self) -> tuple[TypeSerializerSnapshot[Any], ...]:
+    def nested_snapshots(self) -> tuple[AnySnapshot, ...]:
         """The nested serializers' snapshots, in their order."""
         return self._nested
 
@@ -184,7 +181,7 @@ class CompositeTypeSerializerSnapshot(NestsSnapshots, TypeSerializerSnapshot[T],
         return self.create_outer_serializer([one.restore_serializer() for one in self._nested])
 
     def restore_serializer_for(self, new_serializer: TypeSerializer[T]) -> TypeSerializer[T]:
-        """The same, but each nested one for the values of its successor."""
+        """Make the outer serializer of nested ones that read values for their successors."""
         new = new_serializer.snapshot()
         if type(new) is not type(self):
             return self.restore_serializer()
@@ -194,10 +191,8 @@ class CompositeTypeSerializerSnapshot(NestsSnapshots, TypeSerializerSnapshot[T],
         pairs = zip(self._nested, successors, strict=True)
         return self.create_outer_serializer([old.restore_serializer_for(new) for old, new in pairs])
 
-    def resolve_schema_compatibility(
-        self, old_snapshot: TypeSerializerSnapshot[Any]
-    ) -> TypeSerializerSchemaCompatibility[T]:
-        """The gravest verdict of the outer configuration and the nested serializers."""
+    def resolve_schema_compatibility(self, old_snapshot: AnySnapshot) -> TypeSerializerSchemaCompatibility[T]:
+        """Return the gravest verdict of the outer configuration and the nested serializers."""
         if not isinstance(old_snapshot, type(self)) or type(old_snapshot) is not type(self):
             return TypeSerializerSchemaCompatibility.incompatible(
                 f"the snapshot was {logical_name(type(old_snapshot))} and is {logical_name(type(self))}"
@@ -213,21 +208,21 @@ class CompositeTypeSerializerSnapshot(NestsSnapshots, TypeSerializerSnapshot[T],
         judged = [
             new.resolve_schema_compatibility(old) for new, old in zip(self._nested, old_nested, strict=True)
         ]
-        verdict = combined([outer, *(_placed(at, one.verdict) for at, one in enumerate(judged))])
+        nested = (placed(f"nested serializer {at}", one.verdict) for at, one in enumerate(judged))
+        verdict = combined([outer, *nested])
         found: TypeSerializerSchemaCompatibility[T] = TypeSerializerSchemaCompatibility(verdict)
         if not found.is_compatible_with_reconfigured_serializer:
             return found
         return TypeSerializerSchemaCompatibility(verdict, self._reconfigured_outer(judged))
 
-    def _reconfigured_outer(self, judged: Sequence[TypeSerializerSchemaCompatibility[N]]) -> S:
-        return self.create_outer_serializer(
-            [
-                one.reconfigured_serializer
-                if one.is_compatible_with_reconfigured_serializer
-                else new.restore_serializer()
-                for one, new in zip(judged, self._nested, strict=True)
-            ]
-        )
+    def _reconfigured_outer(self, judged: Sequence[TypeSerializerSchemaCompatibility[Any]]) -> S:
+        nested = [
+            one.reconfigured_serializer
+            if one.is_compatible_with_reconfigured_serializer
+            else new.restore_serializer()
+            for one, new in zip(judged, self._nested, strict=True)
+        ]
+        return self.create_outer_serializer(nested)
 
     def _expect(self, what: str, found: int, expected: int) -> None:
         if found != expected:
@@ -235,15 +230,3 @@ class CompositeTypeSerializerSnapshot(NestsSnapshots, TypeSerializerSnapshot[T],
                 f"{logical_name(type(self))} is damaged or was stored in another layout: {what} is {found}, "
                 f"expected {expected}"
             )
-
-
-def _placed(at: int, verdict: Compatibility) -> Compatibility:
-    """A nested verdict that says which serializer it is about."""
-    where = f"nested serializer {at}"
-    match verdict:
-        case AsIs():
-            return verdict
-        case Incompatible(why):
-            return Incompatible(f"{where}: {why}")
-    changes = verdict.changes or ("changed",)
-    return type(verdict)(tuple(f"{where}: {change}" for change in changes))

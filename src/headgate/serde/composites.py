@@ -1,7 +1,7 @@
 """Lists and maps over any serializers, each part encoded as one batch.
 
-List and map states are stored so when a serializer of the user's is declared for their parts. All
-other containers are forms, which msgspec encodes as a whole.
+List and map states are stored so when a program declares its own serializer for their parts. All other
+containers are forms, which msgspec encodes as one.
 """
 
 from __future__ import annotations
@@ -10,26 +10,25 @@ import copy
 import struct
 from collections.abc import Sequence, Sized
 from itertools import chain, islice
-from typing import Any, ClassVar, Final, TypeVar
+from typing import ClassVar, Final, TypeVar
 
 from headgate.common.errors import StorageError
 from headgate.common.plain_data import mapping_in
 from headgate.serde.composite_snapshot import CompositeTypeSerializerSnapshot
 from headgate.serde.described_snapshot import DescribedSnapshot
 from headgate.serde.serializer import (
+    AnySerializer,
+    AnySnapshot,
     Buffer,
     TypeSerializer,
     TypeSerializerSchemaCompatibility,
-    TypeSerializerSnapshot,
 )
-
-N = TypeVar("N")
 
 E = TypeVar("E")
 K = TypeVar("K")
 V = TypeVar("V")
 T = TypeVar("T")
-S = TypeVar("S", bound=TypeSerializer[Any])
+S = TypeVar("S", bound=AnySerializer)
 
 _COUNT_BYTES: Final = 4
 _LENGTH: Final = struct.Struct(">Q")
@@ -37,8 +36,6 @@ _LENGTH: Final = struct.Struct(">Q")
 
 class ListSerializer(TypeSerializer[list[E]]):
     """Lists: the number of elements of each, then the elements of all as one batch."""
-
-    immutable = False
 
     def __init__(self, element: TypeSerializer[E]) -> None:
         self.element = element
@@ -55,7 +52,7 @@ class ListSerializer(TypeSerializer[list[E]]):
         return [list(islice(elements, size)) for size in sizes]
 
     def copy(self, value: list[E]) -> list[E]:
-        """A list of copied elements."""
+        """Return a list of copied elements."""
         return value.copy() if self.element.immutable else [self.element.copy(one) for one in value]
 
     def snapshot(self) -> ListSerializerSnapshot[E]:
@@ -65,8 +62,6 @@ class ListSerializer(TypeSerializer[list[E]]):
 
 class MapSerializer(TypeSerializer[dict[K, V]]):
     """Dicts in their order: the number of entries of each, the keys of all, the values of all."""
-
-    immutable = False
 
     def __init__(self, key: TypeSerializer[K], value: TypeSerializer[V]) -> None:
         self.key, self.value = key, value
@@ -88,11 +83,11 @@ class MapSerializer(TypeSerializer[dict[K, V]]):
         values = iter(self.value.decode_stored(rest[end:], sum(sizes)))
         made = [dict(zip(islice(keys, size), islice(values, size), strict=True)) for size in sizes]
         if any(len(one) != size for one, size in zip(made, sizes, strict=True)):
-            raise StorageError(f"keys of a {self.name} that were apart were read as equal ones")
+            raise StorageError(f"different keys of a {self.name} were read as equal ones")
         return made
 
     def copy(self, value: dict[K, V]) -> dict[K, V]:
-        """A dict of copied values; keys cannot be changed."""
+        """Return a dict of copied values; keys cannot be changed."""
         if self.value.immutable:
             return copy.copy(value)
         return {key: self.value.copy(entry) for key, entry in value.items()}
@@ -109,12 +104,10 @@ class _ContainerSnapshot(CompositeTypeSerializerSnapshot[T, S]):
     parts: ClassVar[tuple[str, ...]]
 
     def current_outer_snapshot_version(self) -> int:
-        """Nothing is stored but the nested snapshots."""
+        """Return the version of a layout without anything but the nested snapshots."""
         return 1
 
-    def resolve_schema_compatibility(
-        self, old_snapshot: TypeSerializerSnapshot[N]
-    ) -> TypeSerializerSchemaCompatibility[T]:
+    def resolve_schema_compatibility(self, old_snapshot: AnySnapshot) -> TypeSerializerSchemaCompatibility[T]:
         """Judge as every composite does; what a built-in serializer wrote is judged by parts."""
         if not isinstance(old_snapshot, DescribedSnapshot) or old_snapshot.description["kind"] != self.kind:
             return super().resolve_schema_compatibility(old_snapshot)
@@ -134,11 +127,11 @@ class ListSerializerSnapshot(_ContainerSnapshot[list[E], ListSerializer[E]]):
     kind, parts = "list", ("of",)
 
     def nested_serializers(self, outer_serializer: ListSerializer[E]) -> Sequence[TypeSerializer[E]]:
-        """The serializer of the list's elements."""
+        """Return the serializer of the list's elements."""
         return (outer_serializer.element,)
 
     def create_outer_serializer(self, nested: Sequence[TypeSerializer[E]]) -> ListSerializer[E]:
-        """A serializer of lists, made of the serializer of their elements."""
+        """Make a serializer of lists of the serializer of their elements."""
         return ListSerializer(*nested)
 
 
@@ -147,12 +140,12 @@ class MapSerializerSnapshot(_ContainerSnapshot[dict[K, V], MapSerializer[K, V]])
 
     kind, parts = "dict", ("key", "value")
 
-    def nested_serializers(self, outer_serializer: MapSerializer[K, V]) -> Sequence[TypeSerializer[Any]]:
-        """The serializers of the map's keys and of its values."""
+    def nested_serializers(self, outer_serializer: MapSerializer[K, V]) -> Sequence[AnySerializer]:
+        """Return the serializers of the map's keys and of its values."""
         return outer_serializer.key, outer_serializer.value
 
-    def create_outer_serializer(self, nested: Sequence[TypeSerializer[Any]]) -> MapSerializer[K, V]:
-        """A serializer of maps, made of the serializers of their keys and values."""
+    def create_outer_serializer(self, nested: Sequence[AnySerializer]) -> MapSerializer[K, V]:
+        """Make a serializer of maps of the serializers of their keys and values."""
         return MapSerializer(*nested)
 
 

@@ -1,17 +1,20 @@
-"""The snapshot of a built-in serializer: the description of what it writes, judged by its rules."""
+"""The snapshot of a built-in serializer: the description of what it writes, judged by rules.
+
+The rules know every built-in serializer, and those give such snapshots. So that imports point one way,
+:mod:`headgate.serde.resolve`, without which there is no built-in serializer, registers the rules here.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 
 from headgate.common.decoders import msgpack_decoder
-from headgate.common.errors import StorageError
+from headgate.common.errors import InternalError, StorageError
 from headgate.common.plain_data import Description, Plain
-from headgate.serde.compatibility import Reconfigured
+from headgate.serde.compatibility import Compatibility, Reconfigured
 from headgate.serde.logical_names import logical_name
-from headgate.serde.rule_registry import rules
 from headgate.serde.serializer import (
     TypeSerializer,
     TypeSerializerSchemaCompatibility,
@@ -23,8 +26,35 @@ T = TypeVar("T")
 
 _VERSION: Final = 1
 
+_descriptions: Final = msgpack_decoder(dict[str, Plain])
 
-_descriptions: Final = msgpack_decoder(dict[str, Any])
+
+class Rules(Protocol):
+    """What is known of values by their stored description."""
+
+    def serializer_of(self, description: Description) -> TypeSerializer[T]:
+        """Return a serializer of the described type, whose classes are looked up by their names."""
+
+    def reading(self, description: Description, new: TypeSerializer[T]) -> TypeSerializer[T]:
+        """Return what reads described values as those of another built-in serializer."""
+
+    def judge(self, description: Description, new: TypeSerializer[T]) -> Compatibility:
+        """Judge whether described values can become those of another built-in serializer."""
+
+
+_registered: list[Rules] = []
+
+
+def register(rules: Rules) -> None:
+    """Set the rules; the last ones count."""
+    _registered[:] = [rules]
+
+
+def rules() -> Rules:
+    """Return the rules."""
+    if not _registered:
+        raise InternalError("the rules for described values are not loaded; import headgate.serde.resolve")
+    return _registered[0]
 
 
 class DescribedSnapshot(TypeSerializerSnapshot[T]):

@@ -1,4 +1,4 @@
-"""What a class is called in stored data, and the class of such a name."""
+"""The names of classes in stored data, and the classes of such names."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import PurePath
 from typing import Any, Final
 
 from headgate.common.errors import UsageError
+from headgate.common.hints import Hint
 from headgate.common.process.interruptions import let_pass
 
 _shipped: Final[weakref.WeakValueDictionary[str, type]] = weakref.WeakValueDictionary()
@@ -17,27 +18,22 @@ _NOTED: Final = "__headgate_logical_name__"
 
 
 def logical_name(cls: type) -> str:
-    """Module and name of a class, the same whether its file is run or imported.
-
-    Example:
-        >>> import decimal
-        >>> logical_name(decimal.Context)
-        'decimal.Context'
-    """
+    """Return module and name of a class, the same whether its file is run or imported."""
     noted = vars(cls).get(_NOTED)
     if isinstance(noted, str):
         return noted
     generic = generic_model(cls)
     if generic is None:
-        return f"{_module_of(cls)}.{cls.__qualname__}"
-    # It lies where the model lies that it is made of, which may have been shipped here.
+        module = cls.__module__ if cls.__module__ != "__main__" else _script_name() or "__main__"
+        return f"{module}.{cls.__qualname__}"
+    # It has the module of the model that it is made of, which may have been shipped here.
     return logical_name(generic[0]).removesuffix(generic[0].__qualname__) + cls.__qualname__
 
 
-def generic_model(cls: type) -> tuple[Any, tuple[Any, ...]] | None:
-    """The generic pydantic model that a class is made of, and its arguments; None for other classes.
+def generic_model(cls: type) -> tuple[type, tuple[Hint, ...]] | None:
+    """Return the generic pydantic model that a class is made of, and its arguments; None for other classes.
 
-    Such a class, as `Page[int]`, is made when it is first asked for, and lies in no module.
+    Such a class, as `Page[int]`, is made when it is first used, and is in no module.
     """
     made = getattr(cls, "__pydantic_generic_metadata__", None)
     return (made["origin"], made["args"]) if made and made["origin"] is not None else None
@@ -51,12 +47,7 @@ def note_logical_name(cls: type) -> None:
 
 
 def class_named(name: str) -> Any:
-    """What lies at the top of a module under a logical name; imports the module.
-
-    Example:
-        >>> class_named("decimal.Context").__name__
-        'Context'
-    """
+    """Return what a module has at its top under a logical name; imports the module."""
     module_name, _, qualname = name.rpartition(".")
     try:
         module = _running_script(module_name) or importlib.import_module(module_name)
@@ -70,14 +61,9 @@ def class_named(name: str) -> Any:
 
 
 def known_class(name: str, main: types.ModuleType | None = None) -> type:
-    """The class of a logical name among those that this process has already; imports nothing.
+    """Return the class of a logical name among those that this process has already; imports nothing.
 
     `main` is the module that runs as the program's script.
-
-    Example:
-        >>> import decimal
-        >>> known_class("decimal.Context") is decimal.Context
-        True
     """
     shipped = _shipped.get(name)
     if shipped is not None and generic_model(shipped) is not None:
@@ -93,10 +79,6 @@ def known_class(name: str, main: types.ModuleType | None = None) -> type:
     if name in _shipped:
         return _shipped[name]
     raise UsageError(f"class {name} is not known here; import its module in the program")
-
-
-def _module_of(cls: type) -> str:
-    return _script_name() or cls.__module__ if cls.__module__ == "__main__" else cls.__module__
 
 
 def _running_script(module: str) -> types.ModuleType | None:

@@ -1,34 +1,41 @@
-"""From a type annotation to the serializer of its values."""
+"""From a type annotation, or a stored description, to the serializer of its values."""
 
 from __future__ import annotations
 
 import enum
 import types
-from typing import Annotated, Any, Literal, NewType, TypeVar, Union, get_args, get_origin, get_type_hints
+from collections.abc import Callable
+from functools import reduce
+from operator import or_
+from typing import Annotated, Any, Final, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from headgate.common.errors import UsageError
+from headgate.common.hints import Hint
+from headgate.common.plain_data import Description, mapping_in, mappings_in, text_in
 from headgate.common.stored_as import AvroMark, JsonMark, StoredAs, avro
 from headgate.serde.codecs.arrays import array_form, foreign_form
-from headgate.serde.codecs.avro import avro_form
+from headgate.serde.codecs.avro_schemas import avro_form
 from headgate.serde.codecs.containers import dict_form, sequence_form, tuple_form
 from headgate.serde.codecs.dynamic import DynamicSerializer
 from headgate.serde.codecs.json_text import json_form
-from headgate.serde.codecs.models import model_form
-from headgate.serde.codecs.pickled_values import holds_pickle, pickled_form
-from headgate.serde.codecs.primitives import ANY, PRIMITIVES, enum_form
+from headgate.serde.codecs.pickled import holds_pickle, pickled_form
+from headgate.serde.codecs.primitives import ANY, BY_KIND, PRIMITIVES, enum_form
 from headgate.serde.codecs.protobuf import is_message, message_form
-from headgate.serde.codecs.record_classes import Resolve, logical_name, record_form
-from headgate.serde.codecs.type_codec import Annotation, Form, FormSerializer
+from headgate.serde.codecs.record_classes import model_form, record_form
+from headgate.serde.codecs.type_codec import Form, FormSerializer
 from headgate.serde.codecs.unions import literal_form, union_form
-from headgate.serde.evolution.description_rules import DescriptionRules
-from headgate.serde.rule_registry import register
-from headgate.serde.serializer import TypeSerializer
+from headgate.serde.compatibility import Compatibility
+from headgate.serde.described_snapshot import register
+from headgate.serde.evolution.older_shapes import judge_description, reading_serializer
+from headgate.serde.logical_names import class_named, logical_name
+from headgate.serde.serializer import AnySerializer, TypeSerializer
 
+T = TypeVar("T")
 V = TypeVar("V")
 
 
-def serializer_for(hint: Any, where: str = "a value") -> TypeSerializer[Any]:
-    """The serializer of values annotated with `hint`.
+def serializer_for(hint: Any, where: str = "a value") -> AnySerializer:
+    """Return the serializer of values annotated with `hint`.
 
     Args:
         hint: a type, or anything else that stands in an annotation; ``Any`` gives the
@@ -47,51 +54,39 @@ def serializer_for(hint: Any, where: str = "a value") -> TypeSerializer[Any]:
         return DynamicSerializer()
     try:
         form = _form(hint, ())
-        # Any | None and the like: the same description, so it must be the same bytes.
+        # `Any | None` and the like: the same description, so it must be the same bytes.
         return DynamicSerializer() if form is ANY else FormSerializer(form, (serializer_for, (hint,)))
     except UsageError as error:
         raise UsageError(f"{where} is declared as {_shown(hint)}: {error}") from None
 
 
-def record_serializer(hint: Annotation) -> TypeSerializer[Any] | None:
-    """The serializer of records of a class with fields; None where the self-describing codec is used.
+def record_serializer(hint: Hint | None) -> AnySerializer | None:
+    """Return the serializer of records of a class with fields; None where the self-describing codec is used.
 
-    Records on the way are part of unaligned checkpoints, so none of them is pickled by an annotation.
-
-    Example:
-        >>> import decimal
-        >>> from typing import NamedTuple
-        >>> class Point(NamedTuple):
-        ...     x: int
-        >>> record_serializer(Point).name, record_serializer(int), record_serializer(decimal.Context)
-        ('Point', None, None)
+    Records in flight are part of unaligned checkpoints, so none of them is pickled by an annotation.
     """
-    if not isinstance(hint, type):
-        return None
     try:
-        found = serializer_for(hint) if is_message(hint) or get_type_hints(hint) else None
-    except (UsageError, NameError, TypeError):
-        return None  # Fields of no known serializer, or annotations that name nothing here.
-    return None if found is None or holds_pickle(found.describe()) else found
+        has_fields = isinstance(hint, type) and (is_message(hint) or get_type_hints(hint))
+    except (NameError, TypeError):
+        return None
+    return composite_serializer(hint) if has_fields else None
 
 
-def composite_serializer(hint: Annotation) -> TypeSerializer[Any] | None:
-    """The serializer of a declared type without fields, such as a union, a tuple of record classes, an Enum.
+def composite_serializer(hint: Hint | None) -> AnySerializer | None:
+    """Return the serializer of a declared type, such as a union, a tuple of record classes, or an Enum.
 
-    Example:
-        >>> composite_serializer(tuple[str, int]).name, composite_serializer(object)
-        ('tuple[str, int]', None)
+    None for values that would be pickled, or have no serializer.
     """
     if hint is None or hint is Any:
         return None
     try:
         found = serializer_for(hint)
     except (UsageError, NameError, TypeError):
-        return None
+        return None  # fields of no known serializer, or annotations that name nothing here
     return None if holds_pickle(found.describe()) else found
 
 
-def _form(hint: Annotation, outer: tuple[type, ...]) -> Form:
+def _form(hint: Hint, outer: tuple[type, ...]) -> Form:
     """The form of a hint; `outer` are the record classes that it is part of."""
     known = PRIMITIVES.get(hint) if _hashable(hint) else None
     if known is not None:
@@ -99,8 +94,9 @@ def _form(hint: Annotation, outer: tuple[type, ...]) -> Form:
     origin, args = get_origin(hint), get_args(hint)
     if origin is Annotated:
         return _annotated(args[0], args[1:], outer)
-    if isinstance(hint, NewType):
-        return _form(hint.__supertype__, outer)
+    supertype: Hint | None = getattr(hint, "__supertype__", None)  # of a NewType
+    if supertype is not None:
+        return _form(supertype, outer)
     if origin in (Union, types.UnionType):
         return ANY if Any in args else union_form([_form(member, outer) for member in args])
     if origin is Literal:
@@ -114,8 +110,8 @@ def _form(hint: Annotation, outer: tuple[type, ...]) -> Form:
     raise _unknown(hint)
 
 
-def _annotated(hint: Annotation, marks: tuple[V, ...], outer: tuple[type, ...]) -> Form:
-    """The form that a mark chooses; other notes mean nothing here."""
+def _annotated(hint: Hint, marks: tuple[V, ...], outer: tuple[type, ...]) -> Form:
+    """The form that a mark chooses; other annotations mean nothing here."""
     if avro in marks:
         raise UsageError("hg.avro stands without its schema; write hg.avro(schema)")
     chosen = [mark for mark in marks if isinstance(mark, StoredAs)]
@@ -129,7 +125,7 @@ def _annotated(hint: Annotation, marks: tuple[V, ...], outer: tuple[type, ...]) 
     return json_form(_form(hint, outer)) if isinstance(mark, JsonMark) else pickled_form(hint)
 
 
-def _generic(hint: Annotation, origin: Any, args: tuple[Any, ...], outer: tuple[type, ...]) -> Form:
+def _generic(hint: Hint, origin: type, args: tuple[Any, ...], outer: tuple[type, ...]) -> Form:
     if not args and hint != tuple[()]:
         return _class(origin, outer)  # List and the like, as typing has them
     if origin in (list, set, frozenset):
@@ -146,12 +142,10 @@ def _generic(hint: Annotation, origin: Any, args: tuple[Any, ...], outer: tuple[
     return form
 
 
-def _of_generic_class(
-    origin: Annotation, args: tuple[Annotation, ...], outer: tuple[type, ...]
-) -> Form | None:
+def _of_generic_class(origin: type, args: tuple[Hint, ...], outer: tuple[type, ...]) -> Form | None:
     """The form of a record class with type arguments, such as ``Pair[int]``."""
     names = getattr(origin, "__parameters__", ())
-    if not isinstance(origin, type) or len(names) != len(args):
+    if len(names) != len(args):
         return None
     given = dict(zip(names, args, strict=True))
 
@@ -174,15 +168,14 @@ def _class(cls: type, outer: tuple[type, ...]) -> Form:
         return enum_form(cls, logical_name(cls))
     if cls in outer:
         raise UsageError(f"{cls.__qualname__} contains itself; store it flat, or annotate the inner one Any")
-    form = message_form(cls) or foreign_form(cls)
-    form = form or _record_form(cls, lambda inner: _form(inner, (*outer, cls)))
+
+    def resolve(inner: Hint) -> Form:
+        return _form(inner, (*outer, cls))
+
+    form = message_form(cls) or foreign_form(cls) or record_form(cls, resolve) or model_form(cls, resolve)
     if form is None:
         raise _unknown(cls)
     return form
-
-
-def _record_form(cls: type, resolve: Resolve) -> Form | None:
-    return record_form(cls, resolve) or model_form(cls, resolve)
 
 
 def _literal(values: tuple[V, ...], outer: tuple[type, ...]) -> Form:
@@ -192,7 +185,7 @@ def _literal(values: tuple[V, ...], outer: tuple[type, ...]) -> Form:
     return literal_form(values, [_form(kind, outer) for kind in kinds])
 
 
-def _unknown(hint: Annotation) -> UsageError:
+def _unknown(hint: Hint) -> UsageError:
     return UsageError(
         f"no serializer is known for {_shown(hint)}; use None, bool, int, float, str, bytes, list, tuple, "
         "set, frozenset, dict, a union of these, datetime types, Decimal, UUID, an Enum, a dataclass, "
@@ -202,11 +195,11 @@ def _unknown(hint: Annotation) -> UsageError:
     )
 
 
-def _shown(hint: Annotation) -> str:
+def _shown(hint: Hint) -> str:
     return hint.__qualname__ if isinstance(hint, type) and get_origin(hint) is None else str(hint)
 
 
-def _hashable(hint: Annotation) -> bool:
+def _hashable(hint: Hint) -> bool:
     try:
         hash(hint)
     except TypeError:
@@ -214,4 +207,47 @@ def _hashable(hint: Annotation) -> bool:
     return True
 
 
-register(DescriptionRules(serializer_for))
+# -- stored descriptions
+
+
+class _DescriptionRules:
+    """Implements `described_snapshot.Rules`."""
+
+    def serializer_of(self, description: Description) -> TypeSerializer[T]:
+        return reading_serializer(description, serializer_for(_hint_of(description)))
+
+    def reading(self, description: Description, new: TypeSerializer[T]) -> TypeSerializer[T]:
+        return reading_serializer(description, new)
+
+    def judge(self, description: Description, new: TypeSerializer[T]) -> Compatibility:
+        return judge_description(description, new)
+
+
+def _hint_of(description: Description) -> Hint:
+    """The annotation that a description came from."""
+    kind = text_in(description, "kind")
+    if kind == "any":
+        return Any
+    if kind in BY_KIND:
+        (cls,) = BY_KIND[kind].classes
+        return cls
+    if kind in _GENERIC:
+        return _GENERIC[kind](description)
+    if "name" in description:
+        named: type = class_named(text_in(description, "name"))
+        return named
+    raise UsageError(f"a stored value of kind {kind} can only be read as the type that a program declares")
+
+
+_GENERIC: Final[dict[str, Callable[[Description], Hint]]] = {
+    "list": lambda d: list[_hint_of(mapping_in(d, "of"))],  # type: ignore[misc]
+    "set": lambda d: set[_hint_of(mapping_in(d, "of"))],  # type: ignore[misc]
+    "frozenset": lambda d: frozenset[_hint_of(mapping_in(d, "of"))],  # type: ignore[misc]
+    "tuple_of": lambda d: tuple[_hint_of(mapping_in(d, "of")), ...],  # type: ignore[misc]
+    "tuple": lambda d: tuple[tuple(map(_hint_of, mappings_in(d, "of")))],  # type: ignore[misc]
+    "dict": lambda d: dict[_hint_of(mapping_in(d, "key")), _hint_of(mapping_in(d, "value"))],  # type: ignore[misc]
+    "union": lambda d: reduce(or_, map(_hint_of, mappings_in(d, "of"))),
+    "literal": lambda d: _hint_of(mapping_in(d, "of")),
+}
+
+register(_DescriptionRules())

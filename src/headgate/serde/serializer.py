@@ -1,8 +1,8 @@
-"""The contracts of serializers: values to bytes and back, and the snapshot that says what was written.
+"""The contracts of serializers: values to bytes and back, and the snapshot that describes what was written.
 
-A snapshot is the only truth about stored bytes. It says which format they have, and it can make a
-serializer that reads them when the one that wrote them is no longer what the program uses. It is stored
-beside the values; the snapshot of its successor judges it.
+A snapshot is the only truth about stored bytes. It has their format, and can make a serializer that reads
+them when the program does not use the one any more that wrote them. It is stored with the values; the
+snapshot of the new serializer judges it.
 """
 
 from __future__ import annotations
@@ -12,19 +12,22 @@ import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from headgate.common.errors import HeadgateError, StorageError, UsageError
+from headgate.common.keys.keygroups import shortened
 from headgate.common.plain_data import Plain
 from headgate.common.process.interruptions import let_pass
 from headgate.common.refusals.users_frames import text_with_line
 from headgate.serde.compatibility import AfterMigration, AsIs, Compatibility, Incompatible, Reconfigured
-from headgate.serde.snapshots.snapshot_views import DataInputView, DataOutputView
-from headgate.serde.snapshots.snapshot_writing import snapshot_to_bytes
+from headgate.serde.snapshots.snapshot_views import DataInputView, DataOutputView, snapshot_to_bytes
 
 T = TypeVar("T")
 
 Buffer = bytes | bytearray | memoryview
+AnySerializer: TypeAlias = "TypeSerializer[Any]"
+AnySnapshot: TypeAlias = "TypeSerializerSnapshot[Any]"
+"""Of values whose type is known at run time only."""
 
 _LENGTH_BYTES = 4
 
@@ -66,7 +69,7 @@ class TypeSerializer(ABC, Generic[T]):
         ([21.5, -3.0], 'Celsius')
     """
 
-    name: str = cast(str, _NameOfClass())
+    name: str = _NameOfClass()  # type: ignore[assignment]  # a descriptor of text
     immutable: bool = False
 
     @abstractmethod
@@ -98,7 +101,8 @@ class TypeSerializer(ABC, Generic[T]):
             raise
         except BaseException as error:  # the user's code raises whatever it likes
             let_pass(error)
-            raise self._not_encodable(error) from error
+            reason = text_with_line(error)
+            raise UsageError(f"a value does not fit its type {self.name} ({reason})") from error
 
     def decode_many(self, data: Buffer, count: int) -> list[T]:
         """Decode a batch of `count` values; the caller has verified the bytes' checksum.
@@ -184,15 +188,12 @@ class TypeSerializer(ABC, Generic[T]):
             except BaseException as why:
                 let_pass(why)
                 return UsageError(
-                    f"{_shortened(value)} of type {type(value).__qualname__} is not a {self.name} "
+                    f"{shortened(value, 80)} of type {type(value).__qualname__} is not a {self.name} "
                     f"({text_with_line(why)}); correct the value, or the annotation that declares it"
                 )
         return UsageError(
             f"a batch of {len(values)} values is not of type {self.name} ({text_with_line(error)})"
         )
-
-    def _not_encodable(self, error: BaseException) -> UsageError:
-        return UsageError(f"a value does not fit its type {self.name} ({text_with_line(error)})")
 
     def _not_decodable(self, error: BaseException) -> StorageError:
         return StorageError(f"stored values do not decode as {self.name} ({text_with_line(error)})")
@@ -343,10 +344,8 @@ class TypeSerializerSnapshot(ABC, Generic[T]):
     def restore_serializer(self) -> TypeSerializer[T]:
         """A serializer that reads, and would write, exactly the bytes that the snapshot was taken beside."""
 
-    def resolve_schema_compatibility(
-        self, old_snapshot: TypeSerializerSnapshot[Any]
-    ) -> TypeSerializerSchemaCompatibility[T]:
-        """Judge, as the new serializer's snapshot, bytes that the old one was stored beside.
+    def resolve_schema_compatibility(self, old_snapshot: AnySnapshot) -> TypeSerializerSchemaCompatibility[T]:
+        """Judge, as the new serializer's snapshot, bytes that the old one was stored with.
 
         Args:
             old_snapshot: of any class: the state may have had another serializer.
@@ -358,7 +357,7 @@ class TypeSerializerSnapshot(ABC, Generic[T]):
         return old_snapshot.resolve_schema_compatibility_of(self.restore_serializer())
 
     def resolve_schema_compatibility_of(
-        self, new_serializer: TypeSerializer[Any]
+        self, new_serializer: AnySerializer
     ) -> TypeSerializerSchemaCompatibility[Any]:
         """Deprecated: judge, as the old snapshot, a new serializer.
 
@@ -379,8 +378,3 @@ class TypeSerializerSnapshot(ABC, Generic[T]):
             new_serializer: whose values are wanted.
         """
         return self.restore_serializer()
-
-
-def _shortened(value: T, limit: int = 80) -> str:
-    text = repr(value)
-    return text if len(text) <= limit else text[: limit - 3] + "..."

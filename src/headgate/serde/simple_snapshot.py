@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from headgate.common.errors import StorageError
 from headgate.serde.logical_names import logical_name
 from headgate.serde.serializer import (
+    AnySnapshot,
     TypeSerializer,
     TypeSerializerSchemaCompatibility,
     TypeSerializerSnapshot,
@@ -72,9 +73,7 @@ class SimpleTypeSerializerSnapshot(TypeSerializerSnapshot[T]):
         """A new serializer of the class."""
         return self._supplier()
 
-    def resolve_schema_compatibility(
-        self, old_snapshot: TypeSerializerSnapshot[Any]
-    ) -> TypeSerializerSchemaCompatibility[T]:
+    def resolve_schema_compatibility(self, old_snapshot: AnySnapshot) -> TypeSerializerSchemaCompatibility[T]:
         """As is if both serializers are of one class, else incompatible."""
         new = type(self._supplier())
         if not isinstance(old_snapshot, SimpleTypeSerializerSnapshot):

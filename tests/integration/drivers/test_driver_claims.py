@@ -12,7 +12,7 @@ from driver_processes import PATIENCE_S, Driver, Drivers
 
 from headgate.api.jobs.remote_job import connect
 from headgate.checkpoint.opening import load_metadata, open_checkpoint, referenced_ranges
-from headgate.checkpoint.ownership import DEED, MARK
+from headgate.checkpoint.ownership import MARK, RECORD
 from headgate.checkpoint.verifying import verify
 
 pytestmark = pytest.mark.ci
@@ -56,7 +56,7 @@ def gone(path: Path) -> bool:
 
 
 def test_a_claimed_savepoint_goes_when_it_is_replaced(drivers: Drivers) -> None:
-    """Not with the driver that claimed it, not while it is retained; then at once, with the deed."""
+    """Not with the driver that claimed it, not while it is retained; then at once, with the claim record."""
     earlier = drivers.start("rest.enabled=true")
     earlier.completes(2)
     (origin,) = drivers.jobs()
@@ -78,7 +78,7 @@ def test_a_claimed_savepoint_goes_when_it_is_replaced(drivers: Drivers) -> None:
     second.completes(3)
     killed(second)
     assert verify(uri).clean
-    assert (drivers.folder / "checkpoints" / job / DEED).exists()
+    assert (drivers.folder / "checkpoints" / job / RECORD).exists()
     last = drivers.logged(job)[-1]
 
     third = drivers.start(CLAIM, "execution.checkpointing.num-retained=2", arguments=command)
@@ -86,7 +86,7 @@ def test_a_claimed_savepoint_goes_when_it_is_replaced(drivers: Drivers) -> None:
     third.completes(1)
     assert gone(folder / MARK)
     assert contents(folder) == {}
-    assert gone(drivers.folder / "checkpoints" / job / DEED)
+    assert gone(drivers.folder / "checkpoints" / job / RECORD)
     third.completes(len(third.watcher.checkpoints()) + 1)
     killed(third)
     drivers.let_end()

@@ -11,8 +11,7 @@ from servers import S3Server, run_elsewhere, together
 
 from headgate.checkpoint.pruning import prune
 from headgate.checkpoint.service import CheckpointService
-from headgate.checkpoint.storage.objects import ObjectDisk
-from headgate.checkpoint.storage.s3 import open_s3
+from headgate.checkpoint.storage.objects import ObjectDisk, open_s3
 from headgate.checkpoint.storage.settings import StorageSettings
 from headgate.checkpoint.storage.storage_contract import UnsureWriteError
 from headgate.checkpoint.storage.uris import open_disk

@@ -11,7 +11,8 @@ from fake_disks import Crash, FailingDisk, MemoryDisk, StoppingDisk
 
 from headgate.checkpoint.storage.storage_contract import UnsureWriteError
 from headgate.checkpoint.store.entries import Claim, Completed, decode_entry, encode_entry
-from headgate.checkpoint.store.log import CommitPermit, CompletedCheckpointLog
+from headgate.checkpoint.store.log import CompletedCheckpointLog
+from headgate.checkpoint.store.store_contract import CommitPermit
 from headgate.common.errors import FencedError, InternalError, StorageError
 from headgate.common.ids import CheckpointId, Generation
 

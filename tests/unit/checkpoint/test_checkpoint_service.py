@@ -8,16 +8,18 @@ from pathlib import Path
 import msgspec
 import pytest
 from fake_disks import Crash, FailingDisk, MemoryDisk, StoppingDisk
+from latest_checkpoint import load_latest
 
 from headgate.checkpoint.data_files import DataFileWriter, read_handle
 from headgate.checkpoint.layout import data_file_name
 from headgate.checkpoint.metadata.metadata_bytes import decode_metadata, encode_metadata
-from headgate.checkpoint.opening import open_checkpoint
+from headgate.checkpoint.opening import load_metadata, open_checkpoint, verify_files
 from headgate.checkpoint.service import CheckpointService, may_be_published
 from headgate.checkpoint.storage.local import LocalDisk
 from headgate.checkpoint.storage.storage_contract import UnsureWriteError
 from headgate.checkpoint.store.entries import digest
-from headgate.checkpoint.store.log import CommitPermit, CompletedCheckpointLog
+from headgate.checkpoint.store.log import CompletedCheckpointLog
+from headgate.checkpoint.store.store_contract import CommitPermit
 from headgate.common.errors import FencedError, InternalError, StorageError, UsageError
 from headgate.common.format_config import fingerprint
 from headgate.common.ids import (
@@ -102,21 +104,12 @@ def test_store_and_load_in_every_form(tmp_path: Path) -> None:
     disk = LocalDisk(tmp_path)
     places = Places()
     service = CheckpointService(disk, JOB, places)
-    assert service.load_latest() is None
+    assert load_latest(service) is None
     permit = service.claim()
     assert service.next_checkpoint_id() == 1
     metadata = store(service, permit, 1)
     assert places.seen == ["checkpoint.metadata-written", "checkpoint.logged"]
-    assert service.load_latest() == metadata
-    for where in (
-        "latest",
-        "job",
-        "job/chk-1",
-        "job/chk-1/",
-        "job/chk-1/_metadata",
-        disk.describe("job/chk-1"),
-    ):
-        assert service.load(where) == metadata
+    assert load_latest(service) == metadata
     for folder in ("job", "job/chk-1", "job/chk-1/_metadata"):
         for uri in (str(tmp_path / folder), (tmp_path / folder).as_uri()):
             other, found = open_checkpoint(uri)
@@ -124,16 +117,13 @@ def test_store_and_load_in_every_form(tmp_path: Path) -> None:
             handle = found.operators["count"][0].keyed
             assert handle is not None
             assert read_handle(other, handle.handle) == b"state001"
-    service.verify(metadata)
+    verify_files(service.disk, metadata)
     assert service.next_checkpoint_id() == 2
 
 
 @pytest.mark.parametrize("where", ["latest", "job/chk-9", "elsewhere", "job/chk-9/_metadata"])
 def test_nothing_there(tmp_path: Path, where: str) -> None:
     """A place without a checkpoint is refused, naming it."""
-    service = CheckpointService(LocalDisk(tmp_path), JOB)
-    with pytest.raises(StorageError, match=r"holds no completed checkpoint|does not exist"):
-        service.load(where)
     with pytest.raises(StorageError, match=r"holds no completed checkpoint|does not exist"):
         open_checkpoint(str(tmp_path / where))
 
@@ -148,7 +138,7 @@ def test_metadata_without_log_entry_is_not_latest() -> None:
         store(CheckpointService(disk, JOB, StopAt("checkpoint.metadata-written")), permit, 2)
     assert "job/chk-2/_metadata" in disk.files
     fresh = CheckpointService(disk, JOB)
-    assert fresh.load_latest() == first
+    assert load_latest(fresh) == first
     assert fresh.next_checkpoint_id() == 3
 
 
@@ -181,12 +171,12 @@ def check_nothing_half_visible(files: dict[str, bytes], completed: list[int]) ->
     """Whatever a fresh reader sees is whole."""
     service = CheckpointService(MemoryDisk(files), JOB)
     logged = [entry.checkpoint for entry in service.completed()]
-    latest = service.load_latest()
+    latest = load_latest(service)
     if completed:
         assert latest is not None
         assert latest.checkpoint in (completed[-1], completed[-1] + 1)
     for checkpoint in logged:
-        service.verify(service.load(f"job/chk-{checkpoint}"))
+        verify_files(service.disk, load_metadata(service.disk, f"job/chk-{checkpoint}/_metadata"))
     assert logged == sorted(set(logged))
 
 
@@ -259,7 +249,7 @@ def test_retire_spares_files_that_a_retained_checkpoint_needs() -> None:
     fresh.store(permit, metadata)
     fresh.retire(permit, [CheckpointId(2)])
     assert {name.split("/")[1] for name in disk.files} == {"log", "chk-3"}
-    assert fresh.load_latest() == metadata
+    assert load_latest(fresh) == metadata
 
 
 def test_retire_takes_forgotten_older_checkpoints_along() -> None:
@@ -369,15 +359,15 @@ def test_missing_short_and_damaged_data_files(tmp_path: Path) -> None:
     older = "next older checkpoint that is whole: --from file://.*chk-1$"
     path.write_bytes(b"state0X2")
     with pytest.raises(StorageError, match=f"{path} is damaged"):
-        service.verify(metadata)
-    assert service.load_latest() == metadata
+        verify_files(service.disk, metadata)
+    assert load_latest(service) == metadata
     path.write_bytes(b"state00")
     with pytest.raises(StorageError, match=rf"{path} is truncated: it ends at byte 7.*{older}"):
-        service.load_latest()
+        load_latest(service)
     path.unlink()
     with pytest.raises(StorageError, match=rf"{path} is missing.*{older}"):
-        service.load_latest()
-    assert service.load("job/chk-1").checkpoint == 1
+        load_latest(service)
+    assert load_metadata(service.disk, "job/chk-1/_metadata").checkpoint == 1
 
 
 def test_files_missing_on_a_disk_without_sizes() -> None:
@@ -385,10 +375,10 @@ def test_files_missing_on_a_disk_without_sizes() -> None:
     disk = MemoryDisk()
     service = CheckpointService(disk, JOB)
     metadata = store(service, service.claim(), 1)
-    assert service.load_latest() == metadata
+    assert load_latest(service) == metadata
     del disk.files[data_name(1)]
     with pytest.raises(StorageError, match="is missing but a checkpoint refers to it"):
-        service.load_latest()
+        load_latest(service)
 
 
 def test_swapped_metadata_is_noticed_through_the_log() -> None:
@@ -400,7 +390,7 @@ def test_swapped_metadata_is_noticed_through_the_log() -> None:
     store(service, permit, 2)
     disk.files["job/chk-2/_metadata"] = disk.files["job/chk-1/_metadata"]
     with pytest.raises(StorageError, match="is not the file that the log"):
-        service.load_latest()
+        load_latest(service)
 
 
 def test_other_format_fingerprint_is_refused() -> None:
@@ -410,7 +400,7 @@ def test_other_format_fingerprint_is_refused() -> None:
     foreign = fingerprint().replace("headgate-1", "headgate-9")
     service.store(service.claim(), msgspec.structs.replace(metadata_of(1, []), format_fingerprint=foreign))
     with pytest.raises(StorageError, match="key_hash is headgate-9, expected headgate-1"):
-        service.load_latest()
+        load_latest(service)
 
 
 def in_flight(*handles: StateHandle) -> InFlightStream:
@@ -449,7 +439,7 @@ def test_files_of_records_in_flight_live_as_long_as_their_checkpoint() -> None:
     fresh.retire(permit, [CheckpointId(1)])
     names = {f"job/chk-2/{rest}" for rest in ("_metadata", "g1-a1-v1-s0", "g1-a1-v1-s0-f1")}
     assert {name for name in disk.files if "/log/" not in name} == names
-    latest = fresh.load_latest()
+    latest = load_latest(fresh)
     assert latest is not None
     assert [[p.handle for p in stream.parts] for stream in latest.in_flight][1:] == [
         [],
@@ -471,7 +461,7 @@ def test_retire_spares_records_in_flight_of_a_retained_checkpoint() -> None:
     fresh.retire(permit, [CheckpointId(1)])
     fresh.sweep_orphans(permit)
     assert {name for name in disk.files if "chk-1/" in name} == {f"{data_name(1)}-f1"}
-    assert fresh.load_latest() is not None
+    assert load_latest(fresh) is not None
 
 
 def test_discard_deletes_records_in_flight_of_aborted_snapshots_only() -> None:
@@ -495,17 +485,17 @@ def test_missing_short_and_damaged_records_in_flight(tmp_path: Path) -> None:
     service = CheckpointService(disk, JOB)
     metadata = store_in_flight(service, service.claim(), 1)
     path = tmp_path / f"{data_name(1)}-f1"
-    service.verify(metadata)
+    verify_files(service.disk, metadata)
     path.write_bytes(b"records0records2")
-    assert service.load_latest() == metadata
+    assert load_latest(service) == metadata
     with pytest.raises(StorageError, match=f"{path} is damaged: bytes 8 to 16"):
-        service.verify(metadata)
+        verify_files(service.disk, metadata)
     path.write_bytes(b"records0record")
     with pytest.raises(StorageError, match=f"{path} is truncated: it ends at byte 14"):
-        service.load_latest()
+        load_latest(service)
     path.unlink()
     with pytest.raises(StorageError, match=f"{path} is missing"):
-        service.load_latest()
+        load_latest(service)
 
 
 @pytest.mark.parametrize(
@@ -524,7 +514,7 @@ def test_hostile_references_are_refused(tmp_path: Path, item: FileRange) -> None
     service = CheckpointService(disk, JOB)
     service.store(service.claim(), metadata_of(1, [item]))
     with pytest.raises(StorageError, match=r"is no file name|may be negative"):
-        service.load_latest()
+        load_latest(service)
 
 
 def test_wrong_generation_or_job_is_a_bug() -> None:
@@ -542,17 +532,13 @@ def test_job_ids_that_cannot_name_a_folder(job: str) -> None:
         CheckpointService(MemoryDisk(), JobId(job))
 
 
-def test_sections_and_inlining() -> None:
-    """Sections of one file have their own bounds and checksums; few bytes need no file."""
-    for disk in (MemoryDisk(),):
-        writer = DataFileWriter(disk, inline_max=4)
-        sections = writer.write_sections("job/chk-1/a", [[b"one"], [], [b"th", memoryview(b"ree")]])
-        assert [(s.offset, s.length) for s in sections] == [(0, 3), (3, 0), (3, 5)]
-        assert [read_handle(disk, s) for s in sections] == [b"one", b"", b"three"]
-        assert writer.write_or_inline("job/chk-1/b", [b"ab", b"cd"]) == Inline(b"abcd")
-        big = writer.write_or_inline("job/chk-1/b", [b"abcde"])
-        assert read_handle(disk, big) == b"abcde"
-        assert sorted(disk.files) == ["job/chk-1/a", "job/chk-1/b"]
+def test_sections_of_one_file() -> None:
+    """Sections of one file have their own bounds and checksums."""
+    disk = MemoryDisk()
+    sections = DataFileWriter(disk).write_sections("job/chk-1/a", [[b"one"], [], [b"th", memoryview(b"ree")]])
+    assert [(s.offset, s.length) for s in sections] == [(0, 3), (3, 0), (3, 5)]
+    assert [read_handle(disk, s) for s in sections] == [b"one", b"", b"three"]
+    assert sorted(disk.files) == ["job/chk-1/a"]
 
 
 def test_every_flipped_bit_of_a_data_file_is_refused() -> None:
@@ -581,7 +567,7 @@ def test_a_log_may_end_with_a_savepoint_elsewhere(tmp_path: Path) -> None:
     service.store_savepoint(permit, metadata, elsewhere.describe("_metadata"), digest(data))
     for where in (tmp_path / "cp" / "job", tmp_path / "my savepoints" / "savepoint-1"):
         opened, found = open_checkpoint(str(where))
-        assert found == metadata == service.load_latest()
+        assert found == metadata == load_latest(service)
         assert read_handle(opened, handle) == b"state002"
     elsewhere.delete("data/v1-s0-0")
     with pytest.raises(StorageError, match=r"data/v1-s0-0 is missing.*whole: --from file.*cp/job/chk-1$"):

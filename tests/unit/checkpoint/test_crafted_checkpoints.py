@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from headgate.checkpoint.copied_disk import NearbyDisk
 from headgate.checkpoint.data_files import read_handle
-from headgate.checkpoint.local_copies import LocalCopies
+from headgate.checkpoint.local_copies import LocalCopies, NearbyDisk
 from headgate.checkpoint.opening import open_logged
-from headgate.checkpoint.ownership import Deed, release
+from headgate.checkpoint.ownership import ClaimRecord, release
 from headgate.checkpoint.storage.local import LocalDisk
 from headgate.checkpoint.store.entries import Completed
 from headgate.common.errors import StorageError, StrayPathError
@@ -103,15 +102,15 @@ def test_a_log_leads_to_metadata_alone(disk: LocalDisk, name: str) -> None:
 
 @pytest.mark.parametrize("job", [None, "job", "../job", "/job"])
 @pytest.mark.parametrize("files", [["../secret"], ["job/chk-1/../../../secret"], ["secret"], ["job/chk-1/x"]])
-def test_a_deed_deletes_nothing_that_nobody_claimed(
+def test_a_claim_record_deletes_nothing_that_nobody_claimed(
     disk: LocalDisk, tmp_path: Path, job: str | None, files: list[str]
 ) -> None:
     """It is only words: the mark, or the log, must agree."""
-    deed = Deed(tmp_path.as_uri(), "secret-metadata", "0", 1, files, "thief", job)
-    kept: list[Deed] = []
+    record = ClaimRecord(tmp_path.as_uri(), "secret-metadata", "0", 1, files, "thief", job)
+    kept: list[ClaimRecord] = []
     why: str | None = "it was refused"
     with contextlib.suppress(StorageError):
-        why = release(deed, kept.append, lambda uri: LocalDisk(uri.removeprefix("file://")))
+        why = release(record, kept.append, lambda uri: LocalDisk(uri.removeprefix("file://")))
     assert why is not None
     assert kept == []
     assert (tmp_path / "secret").read_bytes() == SECRET

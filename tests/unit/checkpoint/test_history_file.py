@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from fake_disks import MemoryDisk
+from latest_checkpoint import load_latest
 
 from headgate.checkpoint.history_file import (
     FORMAT_VERSION,
@@ -131,7 +132,7 @@ def test_the_history_disturbs_no_other_file_and_none_disturbs_it(tmp_path: Path)
     assert checkpoint_of(NAME, JOB) is None
     assert service.next_checkpoint_id() == 8
     assert service.sweep_orphans(permit) == [f"{JOB}/chk-7/left-behind"]
-    assert (service.completed(), service.load_latest()) == ([], None)
+    assert (service.completed(), load_latest(service)) == ([], None)
     assert list(kept(disk)) == [41]
 
 

@@ -16,9 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.checkpoint import data_files
-from headgate.checkpoint.copied_disk import BackedUpDisk, NearbyDisk
 from headgate.checkpoint.data_files import DataFileWriter, StoredBytes, copy_handle, read_handle
-from headgate.checkpoint.local_copies import LocalCopies, remove_abandoned_copies
+from headgate.checkpoint.local_copies import BackedUpDisk, LocalCopies, NearbyDisk, remove_abandoned_copies
 from headgate.checkpoint.storage.local import LocalDisk
 from headgate.common.errors import StorageError
 from headgate.common.ids import JobId

@@ -7,19 +7,21 @@ from pathlib import Path
 import msgspec
 import pytest
 from fake_disks import Crash, MemoryDisk, StoppingDisk
+from latest_checkpoint import load_latest
 from test_checkpoint_service import JOB, keyed, metadata_of, store, write
 
 from headgate.checkpoint.data_files import DataFileWriter
 from headgate.checkpoint.metadata.metadata_bytes import encode_metadata
+from headgate.checkpoint.opening import verify_files
 from headgate.checkpoint.ownership import (
-    DEED,
     MARK,
-    Deed,
+    RECORD,
+    ClaimRecord,
     check_newest,
     claim,
-    decode_deed,
-    encode_deed,
-    goes_on_as,
+    continues_as,
+    decode_record,
+    encode_record,
     release,
 )
 from headgate.checkpoint.service import CheckpointService
@@ -94,7 +96,7 @@ def test_a_claimed_checkpoint_goes_at_every_crash_point_or_stays_whole() -> None
             ]
             assert left == [1, 2]
             return
-        # Between the claim before the deletion and its note in the deed nobody can tell whose the claim is.
+        # Between the claim before the deletion and its note in the record it is unknown whose it is.
         assert changes == 1 or not [name for name in old if "chk-3/" in name]
     raise AssertionError("the script never finished")
 
@@ -122,10 +124,10 @@ def test_a_crash_in_the_new_jobs_storage_loses_no_claim(changes: int) -> None:
         crashed = True
     again = new_service(MemoryDisk(new), MemoryDisk(old))
     if not again.completed():
-        assert CheckpointService(MemoryDisk(old), JOB).load_latest() == newest
-    latest = again.load_latest()
+        assert load_latest(CheckpointService(MemoryDisk(old), JOB)) == newest
+    latest = load_latest(again)
     if latest is not None:
-        again.verify(latest)
+        verify_files(again.disk, latest)
     complete(again, 2)
     assert again.claimed() is None
     assert crashed or not [name for name in old if "/chk-" in name]
@@ -152,7 +154,7 @@ def test_the_last_claim_counts() -> None:
     first, second = claim(disk, newest, NEW), claim(disk, newest, JobId("third"))
     before = dict(disk.files)
     told = release(first, lambda _: None, lambda _: disk)
-    assert told == "the checkpoints of job 'job' were claimed by somebody else since"
+    assert told == "the checkpoints of job 'job' were claimed by another job since"
     assert {name for name in before if "chk-" in name} <= set(disk.files)
     assert set(disk.files) == set(before), "not even the log was claimed once more"
     assert release(second, lambda _: None, lambda _: disk) is None
@@ -171,12 +173,12 @@ def savepoint(disk: Disk) -> CheckpointMetadata:
 def test_a_claimed_savepoint_goes_whole_and_nothing_else_of_its_folder(changes: int) -> None:
     """A person's own file stays; a crash on the way is made up for."""
     files: dict[str, bytes] = {"README": b"mine"}
-    deed = claim(MemoryDisk(files), savepoint(MemoryDisk(files)), NEW)
+    record = claim(MemoryDisk(files), savepoint(MemoryDisk(files)), NEW)
     assert files[MARK] == b"new"
     try:
-        release(deed, lambda _: None, lambda _: StoppingDisk(files, changes))
+        release(record, lambda _: None, lambda _: StoppingDisk(files, changes))
     except Crash:
-        release(deed, lambda _: None, lambda _: MemoryDisk(files))
+        release(record, lambda _: None, lambda _: MemoryDisk(files))
     assert files == {"README": b"mine"}
 
 
@@ -194,13 +196,13 @@ def test_a_savepoint_that_was_claimed_since_or_replaced_is_left_alone() -> None:
 
 
 def test_which_checkpoints_are_gone_on_from_as_the_same_job() -> None:
-    """The newest of its log on the same storage; anything else is claimed with a deed."""
+    """The newest of its log on the same storage; anything else is claimed with a claim record."""
     disk = MemoryDisk()
     newest = old_job(disk, 2)
-    assert goes_on_as(disk, disk.describe(), newest) == JOB
-    assert goes_on_as(disk, "memory://other", newest) is None
-    assert goes_on_as(disk, disk.describe(), msgspec.structs.replace(newest, checkpoint=1)) is None
-    assert goes_on_as(disk, disk.describe(), msgspec.structs.replace(newest, kind="savepoint")) is None
+    assert continues_as(disk, disk.describe(), newest) == JOB
+    assert continues_as(disk, "memory://other", newest) is None
+    assert continues_as(disk, disk.describe(), msgspec.structs.replace(newest, checkpoint=1)) is None
+    assert continues_as(disk, disk.describe(), msgspec.structs.replace(newest, kind="savepoint")) is None
     service = CheckpointService(disk, JOB)
     check_newest(service.completed(), newest)
     store(service, service.claim(), 3)
@@ -243,18 +245,18 @@ def test_forgetting_one_entry_of_a_log_at_every_crash_point(gone: int | None) ->
     raise AssertionError("it never finished")
 
 
-def test_a_deed_is_read_back_or_refused() -> None:
+def test_a_claim_record_is_read_back_or_refused() -> None:
     """Every flipped bit and every length is refused, so that a wrong file is never deleted."""
-    deed = Deed("memory://x", "job/chk-1/_metadata", "00", 1, ["job/chk-1/a"], "new", "job", 2)
-    data = encode_deed(deed)
-    assert decode_deed(data, "here") == deed
+    record = ClaimRecord("memory://x", "job/chk-1/_metadata", "00", 1, ["job/chk-1/a"], "new", "job", 2)
+    data = encode_record(record)
+    assert decode_record(data, "here") == record
     for at in range(len(data)):
         for bit in range(8):
             flipped = data[:at] + bytes((data[at] ^ 1 << bit,)) + data[at + 1 :]
-            with pytest.raises(StorageError, match="here is no deed"):
-                decode_deed(flipped, "here")
-        with pytest.raises(StorageError, match="here is no deed"):
-            decode_deed(data[:at], "here")
+            with pytest.raises(StorageError, match="here is no record"):
+                decode_record(flipped, "here")
+        with pytest.raises(StorageError, match="here is no record"):
+            decode_record(data[:at], "here")
 
 
 def test_ids_go_on_behind_the_claimed_one_and_the_end_of_the_job_takes_it_along(tmp_path: Path) -> None:
@@ -266,7 +268,7 @@ def test_ids_go_on_behind_the_claimed_one_and_the_end_of_the_job_takes_it_along(
     service.own(claim(elsewhere, metadata, NEW))
     assert service.claimed() == 7
     assert service.next_checkpoint_id() == 8
-    assert [path.name for path in (tmp_path / "new" / NEW).glob("*") if path.is_file()] == [DEED]
+    assert [path.name for path in (tmp_path / "new" / NEW).glob("*") if path.is_file()] == [RECORD]
     service.discard_completed(permit, [CheckpointId(7)])
     assert list(elsewhere.list("")) == []
     assert service.claimed() is None

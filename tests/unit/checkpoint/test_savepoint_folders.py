@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from latest_checkpoint import load_latest
 from test_checkpoint_service import JOB, metadata_of, store
 
 from headgate.checkpoint.opening import open_checkpoint, open_logged
@@ -14,7 +15,7 @@ from headgate.checkpoint.savepoints import TOKEN_BYTES, SavepointFolder, prepare
 from headgate.checkpoint.service import CheckpointService
 from headgate.checkpoint.storage.local import LocalDisk
 from headgate.checkpoint.storage.storage_contract import UnsureWriteError
-from headgate.checkpoint.store.log import CommitPermit
+from headgate.checkpoint.store.store_contract import CommitPermit
 from headgate.common.errors import FencedError, StorageError
 from headgate.common.ids import CheckpointId
 from headgate.state.snapshots import CheckpointMetadata, FileRange
@@ -47,7 +48,7 @@ def files(folder: Path) -> list[str]:
 def test_the_log_leads_to_the_savepoint(tmp_path: Path) -> None:
     """By the job's folder, by its own, and for the next job master, whose ids go on behind it."""
     service, _, folder, metadata = stopped(tmp_path)
-    assert service.load_latest() == metadata
+    assert load_latest(service) == metadata
     disk, found = open_checkpoint(str(tmp_path / "checkpoints" / JOB))
     assert (disk.describe(), found) == (folder.uri, metadata)
     assert open_checkpoint(folder.uri)[1] == metadata

@@ -32,6 +32,6 @@ def test_whoever_comes_first_finds_the_rules(code: str) -> None:
 
 def test_rules_that_nobody_loaded_are_our_fault() -> None:
     """The error says what is missing, and is no UsageError."""
-    code = "from headgate.serde.rule_registry import rules; rules()"
+    code = "from headgate.serde.described_snapshot import rules; rules()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "InternalError: the rules for described values are not loaded" in done.stderr

@@ -560,7 +560,7 @@ def test_members_may_be_added_moved_and_renamed() -> None:
     assert read(Perm, MorePerm, Perm.R | Perm.W) == [MorePerm.R | MorePerm.W]
     assert "has no member GREEN any more" in refusal(MoreColours, Colour)
     assert "flag R of Visit was 1 and is 2" in refusal(Perm, OtherPerm)
-    assert "flag X of Visit was 4 and is gone" in refusal(MorePerm, Perm)
+    assert "flag X of Visit was 4 and was removed" in refusal(MorePerm, Perm)
     assert refusal(Colour, Perm) == f"was enum {OLD} and is flag {OLD}"
 
 

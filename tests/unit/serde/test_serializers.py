@@ -147,7 +147,7 @@ def test_changed_fields_are_incompatible() -> None:
     added = {**base, "fields": {**base["fields"], "c": {"kind": "int"}}}  # type: ignore[dict-item]
     moved = {**base, "fields": {"b": {"kind": "str"}, "a": {"kind": "int"}}}
     assert Incompatible("fields.c is int and was not there") == compare(base, added)
-    assert Incompatible("fields.c was int and is gone") == compare(added, base)
+    assert Incompatible("fields.c was int and was removed") == compare(added, base)
     assert Incompatible("fields changed their order") == compare(base, moved)
 
 

@@ -271,7 +271,7 @@ CASES = {
         import dataclasses, inspect
         from dataclasses import dataclass, field
         import msgspec
-        from headgate.serde.codecs.defaults import defaults_of
+        from headgate.serde.codecs.record_classes import defaults_of
         @dataclass
         class Commit:
             sha: str
@@ -303,7 +303,7 @@ CASES = {
     "fields of other kinds of records with a default that is made": """
         from typing import NamedTuple
         import attrs, msgspec, pydantic
-        from headgate.serde.codecs.defaults import defaults_of
+        from headgate.serde.codecs.record_classes import defaults_of
         @attrs.define
         class Commit:
             sha: str

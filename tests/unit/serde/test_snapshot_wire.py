@@ -235,7 +235,7 @@ def test_another_form_and_bytes_behind_it_are_refused() -> None:
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("no.such.module.Snapshot", "the snapshot class that stored values were written with is gone"),
+        ("no.such.module.Snapshot", "the snapshot class that stored values were written with is missing"),
         (f"{__name__}.Gone", "has no Gone; keep it, or mark .* @hg.formerly"),
         ("decimal.Context", "is no TypeSerializerSnapshot"),
         (f"{__name__}.COMPOSITE", "is no TypeSerializerSnapshot"),

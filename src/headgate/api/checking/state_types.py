@@ -38,7 +38,7 @@ def check_state_types(nodes: Iterable[Node], config: Config) -> None:
     parts = [part for node in nodes for part in _parts(node)]
     if not parts:
         return
-    from headgate.serde.codecs.pickled_values import (
+    from headgate.serde.codecs.pickled import (
         holds_pickle,  # these load msgspec, which a program need not
     )
     from headgate.serde.resolve import serializer_for

@@ -1,4 +1,1 @@
-"""The file `_metadata` of a checkpoint: its format versions, written and read.
-
-Files of state are not opened here.
-"""
+"""The file `_metadata` of a checkpoint: its format versions. Files of state are not opened here."""

@@ -1,4 +1,1 @@
-"""Storages by URI: the local disk, S3, HDFS, memory, with one contract.
-
-What the files mean is not known here.
-"""
+"""Storages by URI: local disk, S3, HDFS, memory, with one contract. What the files mean is not known here."""

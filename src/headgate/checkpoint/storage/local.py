@@ -9,10 +9,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from headgate.checkpoint.storage.storage_contract import UnsureWriteError, check_name
+from headgate.checkpoint.storage.storage_contract import UnsureWriteError, check_name, is_temporary
 from headgate.common.errors import StorageError
 from headgate.common.files.durable import open_read, read_bytes, system, unlink
-from headgate.common.files.durable_file import TEMPORARY_PREFIX, UnsyncedNameError, create_new, replace
+from headgate.common.files.durable_file import UnsyncedNameError, create_new, replace
 from headgate.common.files.permissions import Permissions
 from headgate.common.files.stored_paths import inside
 from headgate.common.process.limits import advice
@@ -45,13 +45,13 @@ class LocalDisk:
         return f"LocalDisk({str(self.root)!r})"
 
     def create(self, name: str, parts: Iterable[bytes | memoryview]) -> None:
-        """Write a whole file durably, replacing an older one only when the new one is complete."""
+        """Write a complete file durably; an older one is replaced only when the new one is complete."""
         path = self._path(name)
         with self._writing(path):
             replace(path, parts, self.permissions)
 
     def create_if_absent(self, name: str, data: bytes) -> bool:
-        """Write a whole small file durably unless the name exists; False when it does."""
+        """Write a complete small file durably unless the name exists; False when it does."""
         path = self._path(name)
         if path.exists():
             return False
@@ -59,37 +59,37 @@ class LocalDisk:
             return create_new(path, [data], self.permissions)
 
     def read(self, name: str) -> bytes:
-        """All bytes of a file."""
+        """Return all bytes of a file."""
         path = self._path(name)
         with self._refusing("read", path):
             return read_bytes(path)
 
     def read_range(self, name: str, offset: int, length: int) -> bytes:
-        """Up to `length` bytes from `offset`; fewer only at the end of the file."""
+        """Return up to `length` bytes from `offset`; fewer only at the end of the file."""
         path = self._path(name)
         with self._refusing("read", path), open_read(path) as file:
             file.seek(offset)
             return file.read(length)
 
     def size(self, name: str) -> int:
-        """Bytes of a file."""
+        """Return the bytes of a file."""
         path = self._path(name)
         with self._refusing("read", path):
             return path.stat().st_size
 
     def modified_ms(self, name: str) -> int:
-        """When a file was written, by the clock of the file system; see `base.TellsAge`."""
+        """Return when a file was written, by the clock of the file system."""
         path = self._path(name, temporary_allowed=True)
         with self._refusing("read", path):
             return path.stat().st_mtime_ns // 1_000_000
 
     def list(self, prefix: str) -> Sequence[str]:
-        """Sorted names of the finished files below the folder `prefix`; empty when it does not exist."""
-        return sorted(n for n in self._walk(prefix) if not _is_temporary(n))
+        """Return the sorted names of the finished files below a folder; none when it does not exist."""
+        return sorted(name for name in self._walk(prefix) if not is_temporary(name))
 
     def temporaries(self, prefix: str) -> Sequence[str]:
-        """Sorted names of the unfinished files below the folder `prefix`."""
-        return sorted(n for n in self._walk(prefix) if _is_temporary(n))
+        """Return the sorted names of the unfinished files below a folder."""
+        return sorted(name for name in self._walk(prefix) if is_temporary(name))
 
     def delete(self, name: str) -> None:
         """Remove a file, and folders that become empty by it; an absent one is no error."""
@@ -99,11 +99,11 @@ class LocalDisk:
         self._remove_empty_above(path)
 
     def describe(self, name: str = "") -> str:
-        """The full URI, for messages."""
+        """Return the full URI, for messages."""
         return (self.root / name).as_uri() if name else self.root.as_uri()
 
     def _path(self, name: str, *, temporary_allowed: bool = False, linked: bool = True) -> Path:
-        """Where a file is; no link may lead out, `linked`: nor the file itself be one that does."""
+        """The path of a file; no link in it may lead out, and with `linked` neither may the file itself."""
         pieces = check_name(name, self.describe(), temporary_allowed=temporary_allowed)
         checked = pieces if linked else pieces[:-1]
         if checked:
@@ -124,7 +124,7 @@ class LocalDisk:
 
     @contextmanager
     def _writing(self, path: Path) -> Iterator[None]:
-        """Around what writes a file; where it is not there afterwards, no empty folder is left of the try."""
+        """Around writing a file; when that fails, no empty folder remains."""
         try:
             with self._refusing("write", path):
                 yield
@@ -133,7 +133,7 @@ class LocalDisk:
                 self._remove_empty_above(path)
 
     def _remove_empty_above(self, path: Path) -> None:
-        # Another writer may need the folder at this moment; it makes it anew when it is gone.
+        # Another writer may need the folder at this moment; it makes it anew when it is missing.
         with suppress(OSError):
             for folder in path.parents:
                 if folder == self.root:
@@ -159,7 +159,3 @@ class LocalDisk:
         cause = error.strerror or str(error)
         todo = advice(error) or _ADVICE.get(error.errno or 0, "check the storage folder")
         return StorageError(f"cannot {action} {path}: {cause}; {todo}")
-
-
-def _is_temporary(name: str) -> bool:
-    return name.rpartition("/")[2].startswith(TEMPORARY_PREFIX)

@@ -21,19 +21,11 @@ _LOCK: Final = threading.Lock()
 
 
 class MemoryDisk:
-    """Implements the `Disk` port in this process's memory; gone with the process.
+    """Implements the `Disk` port in this process's memory; its files end with the process.
 
-    Disks of the same name show the same files. Other processes cannot reach them, so workers put all
-    of their state into their acknowledgements (see `base.OfThisProcess`).
-
-    Args:
-        name: which storage; ``a/b`` is the folder ``b`` of storage ``a``.
-
-    Example:
-        >>> disk = MemoryDisk("example")
-        >>> disk.create_if_absent("log/1", b"a"), disk.create_if_absent("log/1", b"b"), disk.read("log/1")
-        (True, False, b'a')
-        >>> disk.forget()
+    Disks of the same name show the same files; the name ``a/b`` is the folder ``b`` of storage ``a``. Other
+    processes cannot reach them, so workers put all of their state into their acknowledgements
+    (see `storage_contract.OfThisProcess`).
     """
 
     def __init__(self, name: str) -> None:
@@ -71,11 +63,11 @@ class MemoryDisk:
             raise FileNotFoundError(self.describe(name)) from None
 
     def read_range(self, name: str, offset: int, length: int) -> bytes:
-        """See `base.RandomAccess`."""
+        """See `storage_contract.RandomAccess`."""
         return self.read(name)[offset : offset + length]
 
     def size(self, name: str) -> int:
-        """See `base.RandomAccess`."""
+        """See `storage_contract.RandomAccess`."""
         return len(self.read(name))
 
     def list(self, prefix: str) -> Sequence[str]:
@@ -96,7 +88,7 @@ class MemoryDisk:
         return f"memory://{self._name}/{name}" if name else f"memory://{self._name}"
 
     def forget(self) -> None:
-        """Let go of all files below this disk's root."""
+        """Drop all files below this disk's root."""
         with self._files.lock:
             for path in [path for path in self._files.files if path.startswith(self._folder)]:
                 del self._files.files[path]
@@ -107,14 +99,7 @@ class MemoryDisk:
 
 
 def too_large(what: str, limit: int) -> StorageError:
-    """The refusal of state that is too large to be kept in the driver's memory.
-
-    Example:
-        >>> print(too_large("subtask 0 of 'count'", 5))
-        state of subtask 0 of 'count' takes more than the 5 bytes that a checkpoint in memory has for one \
-state; set execution.checkpointing.dir to a folder or bucket that all workers reach, or raise \
-headgate.storage.memory.max-state-size
-    """
+    """Return the error for state that is too large to be kept in the driver's memory."""
     return StorageError(
         f"state of {what} takes more than the {limit} bytes that a checkpoint in memory has for one state; "
         "set execution.checkpointing.dir to a folder or bucket that all workers reach, or raise "

@@ -1,31 +1,37 @@
-"""Durable files in an object store, through the library `obstore`.
+"""Durable files in an object store, through the library `obstore`; opens ``s3://bucket/prefix``.
 
-An object becomes visible whole or not at all, so nothing is written under a temporary name. Every
-write carries a mark of its own. Where the answer to a write is lost, the mark tells whose the object is.
+An object becomes visible completely or not at all, so nothing is written under a temporary name. Every
+write carries a mark of its own, which shows whose the object is when the answer to a write is lost.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from itertools import chain
 from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote, urlsplit
 
+from headgate.checkpoint.storage.settings import StorageSettings
 from headgate.checkpoint.storage.storage_contract import UnsureWriteError, check_name
-from headgate.common.errors import StorageError
+from headgate.common.errors import ConfigError, StorageError
 
 if TYPE_CHECKING:
     from obstore import Attributes
-    from obstore.store import ObjectStore
+    from obstore.store import ClientConfig, ObjectStore, S3Config
 
-PART_BYTES: Final = 16 * 1024 * 1024
-"""Larger files go in parts of this size; a service takes 10,000 parts, so 160 GB in a file."""
-
+PART_BYTES: Final = 16 * 1024 * 1024  # of a larger file; a service takes 10,000 parts, so 160 GB in a file
 PARTS_AT_ONCE: Final = 4
 CREATE_ATTEMPTS: Final = 4
 MARK: Final = "headgate-write"
+REQUEST_TIMEOUT: Final = timedelta(seconds=60)
+CONNECT_TIMEOUT: Final = timedelta(seconds=5)
+RETRIES: Final = 4
+RETRY_TIMEOUT: Final = timedelta(seconds=90)
 
 _STATUS: Final = re.compile(r"status code: (\d{3}[A-Za-z ]*)")
 _CODE: Final = re.compile(r"<Code>(\w+)</Code>")
@@ -43,9 +49,8 @@ _ADVICE: Final = {
 class ObjectDisk:
     """Implements the `Disk` port on an object store.
 
-    Args:
-        store: where; repeats requests that may be repeated.
-        once: the same without repetitions, for writes whose repetition has to be watched.
+    `store` repeats requests that may be repeated; `once` does not, for writes whose repetition has to be
+    watched.
     """
 
     def __init__(self, store: ObjectStore, once: ObjectStore, uri: str) -> None:
@@ -55,10 +60,10 @@ class ObjectDisk:
         return f"ObjectDisk({self._uri!r})"
 
     def create(self, name: str, parts: Iterable[bytes | memoryview]) -> None:
-        """Write a whole file durably, replacing an older one only when the new one is complete."""
+        """Write a complete file durably; an older one is replaced only when the new one is complete."""
         import obstore
 
-        self._check(name)
+        check_name(name, self._uri)
         mark, source = secrets.token_hex(16), _Source(parts)
         attributes: Attributes = {MARK: mark}
         try:
@@ -71,19 +76,22 @@ class ObjectDisk:
                     use_multipart=True, chunk_size=PART_BYTES, max_concurrency=PARTS_AT_ONCE,
                 )  # fmt: skip
         except BaseException as error:
+            if isinstance(source.error, OSError):
+                why = source.error.strerror or source.error
+                raise StorageError(f"cannot write {self.describe(name)}: {why}") from source.error
             if source.error is not None:
-                self._give_source_error(name, source.error)
+                raise source.error from error
             if not _of_the_store(error):
                 raise
-            if not self._is_mine_after(error, name, mark):
+            if _nothing_visible(error) or self._owner(name) != mark:
                 raise self._write_error(name, error) from error
 
     def create_if_absent(self, name: str, data: bytes) -> bool:
-        """Write a whole small file durably unless the name exists; False when it does."""
+        """Write a complete small file durably unless the name exists; False when it does."""
         import obstore
         from obstore.exceptions import AlreadyExistsError
 
-        self._check(name)
+        check_name(name, self._uri)
         mark = secrets.token_hex(16)
         attributes: Attributes = {MARK: mark}
         unanswered: BaseException | None = None
@@ -112,21 +120,21 @@ class ObjectDisk:
         raise self._unsure(name, unanswered) from unanswered
 
     def read(self, name: str) -> bytes:
-        """All bytes of a file."""
+        """Return all bytes of a file."""
         import obstore
 
-        self._check(name)
+        check_name(name, self._uri)
         with self._refusing("read", name):
             return bytes(obstore.get(self._store, name).bytes())
 
     def read_range(self, name: str, offset: int, length: int) -> bytes:
-        """Up to `length` bytes from `offset`; fewer only at the end of the file."""
+        """Return up to `length` bytes from `offset`; fewer only at the end of the file."""
         import obstore
 
         if length <= 0:
             self.size(name)
             return b""
-        self._check(name)
+        check_name(name, self._uri)
         with self._refusing("read", name):
             try:
                 return bytes(obstore.get_range(self._store, name, start=offset, length=length))
@@ -136,15 +144,15 @@ class ObjectDisk:
                 return b""
 
     def size(self, name: str) -> int:
-        """Bytes of a file."""
+        """Return the bytes of a file."""
         import obstore
 
-        self._check(name)
+        check_name(name, self._uri)
         with self._refusing("read", name):
             return int(obstore.head(self._store, name)["size"])
 
     def modified_ms(self, name: str) -> int:
-        """When a file was written, by the clock of the store; see `base.TellsAge`."""
+        """Return when a file was written, by the clock of the store."""
         import obstore
 
         check_name(name, self._uri, temporary_allowed=True)
@@ -152,7 +160,7 @@ class ObjectDisk:
             return int(obstore.head(self._store, name)["last_modified"].timestamp() * 1000)
 
     def list(self, prefix: str) -> Sequence[str]:
-        """Sorted names of the files below the folder `prefix`; empty when there are none."""
+        """Return the sorted names of the files below a folder; none when it does not exist."""
         import obstore
 
         folder = prefix.rstrip("/")
@@ -173,14 +181,11 @@ class ObjectDisk:
             return
 
     def describe(self, name: str = "") -> str:
-        """The full URI, for messages."""
+        """Return the full URI, for messages."""
         return f"{self._uri}/{name}" if name else self._uri
 
-    def _check(self, name: str) -> None:
-        check_name(name, self._uri)
-
     def _owner(self, name: str) -> str | None:
-        """The mark of who wrote a file; None when there is none or it cannot be found out, "" without one."""
+        """The mark of a file's writer; "" without a mark, None without a file or when it cannot be read."""
         import obstore
 
         try:
@@ -189,9 +194,6 @@ class ObjectDisk:
             if not _of_the_store(error):
                 raise
             return None
-
-    def _is_mine_after(self, error: BaseException, name: str, mark: str) -> bool:
-        return not _nothing_visible(error) and self._owner(name) == mark
 
     def _write_error(self, name: str, error: BaseException) -> StorageError:
         return self._error("write", name, error) if _nothing_visible(error) else self._unsure(name, error)
@@ -207,11 +209,6 @@ class ObjectDisk:
         advice = _ADVICE.get(cause[:3], "check the connection to the storage")
         return StorageError(f"cannot {action} {self.describe(name)}: {cause}; {advice}")
 
-    def _give_source_error(self, name: str, error: BaseException) -> None:
-        if isinstance(error, OSError):
-            raise StorageError(f"cannot write {self.describe(name)}: {error.strerror or error}") from error
-        raise error
-
     @contextmanager
     def _refusing(self, action: str, name: str) -> Iterator[None]:
         try:
@@ -225,7 +222,7 @@ class ObjectDisk:
 
 
 class _Source:
-    """The parts of a file, asked for once; remembers the error of whoever makes them."""
+    """The parts of a file, read once; remembers the error of the code that makes them."""
 
     def __init__(self, parts: Iterable[bytes | memoryview]) -> None:
         self._parts = iter(parts)
@@ -264,9 +261,9 @@ def _of_the_store(error: BaseException) -> bool:
 
 
 def _nothing_visible(error: BaseException) -> bool:
-    """Whether a failed write can be said for certain to have changed nothing.
+    """Whether a failed write has certainly changed nothing.
 
-    The library tells only in its text; what is not understood counts as unknown.
+    The library reports that only in its text; what is not understood counts as unknown.
     """
     text = str(error)
     if "partNumber=" in text or re.search(r"\?uploads\b", text):
@@ -286,3 +283,67 @@ def _cause(error: BaseException) -> str:
     if "kind: Timeout," in text:
         return "no answer in time"
     return text.partition("\n")[0]
+
+
+# -- S3
+
+
+def open_s3(
+    uri: str, settings: StorageSettings, request_timeout: timedelta = REQUEST_TIMEOUT, retries: int = RETRIES
+) -> ObjectDisk:
+    """Return the disk of a bucket, or of what is below a prefix in it, without a request to it.
+
+    What is None in `settings` comes from the variables ``AWS_*``, or from the machine's role.
+    """
+    parts = urlsplit(uri)
+    prefix = unquote(parts.path).strip("/")
+    if not parts.netloc or parts.query or parts.fragment:
+        raise ConfigError(f"checkpoint storage {uri!r} names no bucket; use s3://bucket/prefix")
+    try:
+        from obstore.store import S3Store
+    except ImportError:
+        raise ConfigError(
+            f"checkpoint storage {uri!r} needs the package obstore; install it with: "
+            "pip install 'headgate[s3]'"
+        ) from None
+    endpoint = settings.s3_endpoint or _named("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+    client: ClientConfig = {
+        "allow_http": endpoint is not None and endpoint.startswith("http://"),
+        "timeout": request_timeout,
+        "connect_timeout": CONNECT_TIMEOUT,
+    }
+
+    def store(count: int) -> S3Store:
+        return S3Store(
+            parts.netloc,
+            prefix=prefix or None,
+            config=_config(settings, endpoint, parts.netloc),
+            client_options=client,
+            retry_config={"max_retries": count, "retry_timeout": RETRY_TIMEOUT},
+        )
+
+    return ObjectDisk(store(retries), store(0), f"s3://{parts.netloc}/{parts.path.strip('/')}")
+
+
+def _named(*variables: str) -> str | None:
+    """The value of the first variable of the environment that is set."""
+    return next((value for name in variables if (value := os.environ.get(name))), None)
+
+
+def _config(settings: StorageSettings, endpoint: str | None, bucket: str) -> S3Config:
+    found: S3Config = {}
+    style = settings.s3_path_style
+    in_path = endpoint is not None if style is None else style
+    if style is not None or endpoint is None:
+        found["virtual_hosted_style_request"] = not in_path
+    if endpoint is not None:
+        found["endpoint"] = endpoint if in_path else endpoint.replace("://", f"://{bucket}.", 1)
+    if settings.s3_region is not None:
+        found["region"] = settings.s3_region
+    elif _named("AWS_REGION", "AWS_DEFAULT_REGION") is None:
+        found["region"] = "us-east-1"
+    if settings.s3_access_key is not None:
+        found["access_key_id"] = settings.s3_access_key
+    if settings.s3_secret_key is not None:
+        found["secret_access_key"] = settings.s3_secret_key
+    return found

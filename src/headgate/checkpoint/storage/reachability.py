@@ -12,32 +12,28 @@ FOLDER = ".headgate-probe"
 
 
 class NotSharedError(StorageError):
-    """The storage works, but is not the one that the driver uses; to try again would not help."""
+    """The storage works, but is not the one that the driver uses; trying again would not help."""
 
 
 class NotExclusiveError(StorageError):
-    """The storage lets two writers create the same file; to try again would not help."""
+    """The storage lets two writers create the same file; trying again would not help."""
 
 
 def probe(disk: Disk) -> None:
-    """Write, read and delete a small file, and see that it cannot be created twice."""
+    """Write, read and delete a small file, and check that it cannot be created twice."""
     token = secrets.token_hex(16)
     write_marker(disk, token)
     try:
         check_marker(disk, token)
-        _check_exclusive(disk, token)
+        # A service that does not know the condition ignores it and answers that all went well.
+        if disk.create_if_absent(_name(token), b"second") or disk.read(_name(token)) != token.encode():
+            raise NotExclusiveError(
+                f"checkpoint storage {disk.describe()} replaces a file that was to be created only if absent "
+                "(for S3: it ignores If-None-Match), so two drivers could complete checkpoints of one job; "
+                "use a storage that supports it, see docs/storage.md"
+            )
     finally:
         delete_marker(disk, token)
-
-
-def _check_exclusive(disk: Disk, token: str) -> None:
-    """A service that does not know the condition ignores it, and answers that all went well."""
-    if disk.create_if_absent(_name(token), b"second") or disk.read(_name(token)) != token.encode():
-        raise NotExclusiveError(
-            f"checkpoint storage {disk.describe()} replaces a file that was to be created only if absent "
-            "(for S3: it ignores If-None-Match), so two drivers could complete checkpoints of one job; use a "
-            "storage that supports it, see docs/storage.md"
-        )
 
 
 def write_marker(disk: Disk, token: str) -> None:
@@ -66,7 +62,7 @@ def delete_marker(disk: Disk, token: str) -> None:
 
 
 def take_over_markers(disk: Disk, job: str, token: str) -> str:
-    """A token that names its job, for a driver that claimed it; markers of drivers that died are removed."""
+    """Return a token that names its job, for a driver that claimed it; delete the markers of dead drivers."""
     mark = sha256(job.encode()).hexdigest()[:16] + "of"
     for name in list(disk.list(FOLDER)):
         if name.startswith(f"{FOLDER}/{mark}"):

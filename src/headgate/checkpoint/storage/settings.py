@@ -18,33 +18,20 @@ class StorageSettings:
     """What a storage URI does not say; picklable, and shipped to the workers.
 
     What is None is taken from the environment of the process that opens the storage.
-
-    Attributes:
-        s3_endpoint: URL of the S3 service; None is AWS.
-        s3_secret_key: the key; never shown.
-        s3_path_style: whether the bucket is part of the path and not of the host's name; None is so for
-            an endpoint of one's own.
-        hdfs_http_address: host:port of the name node's HTTP service, several separated by commas.
-        hdfs_user: who writes.
-
-    Example:
-        >>> StorageSettings(s3_access_key="AKIA1", s3_secret_key="hidden").s3_secret_key in repr(
-        ...     StorageSettings(s3_access_key="AKIA1", s3_secret_key="hidden"))
-        False
     """
 
-    s3_endpoint: str | None = None
+    s3_endpoint: str | None = None  # URL of the S3 service; None is AWS
     s3_region: str | None = None
     s3_access_key: str | None = None
     s3_secret_key: str | None = field(default=None, repr=False)
-    s3_path_style: bool | None = None
-    hdfs_http_address: str | None = None
+    s3_path_style: bool | None = None  # bucket in the path, not the host name; None: if there is an endpoint
+    hdfs_http_address: str | None = None  # host:port of the name node's HTTP service, several with commas
     hdfs_user: str | None = None
     permissions: Permissions = Permissions.OWNER
 
 
 def storage_settings(config: Config) -> StorageSettings:
-    """The settings of a job, with what workers cannot find out themselves."""
+    """Return the settings of a job, with what workers cannot find out themselves."""
     access, secret = config.get(o.S3_ACCESS_KEY), config.get(o.S3_SECRET_KEY)
     if (access is None) != (secret is None):
         there, missing = (o.S3_SECRET_KEY, o.S3_ACCESS_KEY)[:: 1 if access is None else -1]
@@ -64,12 +51,9 @@ def storage_settings(config: Config) -> StorageSettings:
 
 
 def hdfs_user() -> str | None:
-    """The user that Hadoop's own tools would take; None when this process has no name."""
-    named = os.environ.get("HADOOP_USER_NAME")
-    if named:
-        return named
+    """Return the user that Hadoop's own tools would take; None when this process has no name."""
     try:
-        return getpass.getuser()
+        return os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
     except (OSError, KeyError):
         return None
 
@@ -78,10 +62,9 @@ _in_use = StorageSettings()
 
 
 def use_storage_settings(settings: StorageSettings) -> None:
-    """From here on, storages of this process that are opened without settings of their own get these.
+    """Set the settings of all storages that this process opens without settings of their own.
 
-    For processes that do one thing, such as a command or a worker. A driver hands the settings of its job to
-    whatever opens a storage (`uris.disks_with`), because another job may run beside it.
+    For a command or a worker. A driver, which may run several jobs, uses `uris.disks_with` instead.
     """
     global _in_use
     _in_use = settings
@@ -89,5 +72,5 @@ def use_storage_settings(settings: StorageSettings) -> None:
 
 
 def storage_settings_in_use() -> StorageSettings:
-    """What :func:`use_storage_settings` was told last; before that, everything is from the environment."""
+    """Return the last settings of :func:`use_storage_settings`; before that, the environment's."""
     return _in_use

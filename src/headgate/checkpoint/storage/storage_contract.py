@@ -1,7 +1,4 @@
-"""What checkpoint storage asks of a disk beyond the `Disk` port: what an error says, and optional abilities.
-
-Which disk serves which URI is `storage/uris.py`.
-"""
+"""What checkpoint storage asks of a disk beyond the `Disk` port: names, errors, and optional abilities."""
 
 from __future__ import annotations
 
@@ -13,12 +10,7 @@ from headgate.common.files.durable_file import TEMPORARY_PREFIX
 
 
 def check_name(name: str, where: str, *, temporary_allowed: bool = False) -> list[str]:
-    """The parts of a file's name.
-
-    Example:
-        >>> check_name("job/chk-1/a", "memory://x")
-        ['job', 'chk-1', 'a']
-    """
+    """Return the parts of a file's name; a StorageError refuses one that leads out of the storage."""
     pieces = name.split("/")
     reserved = pieces[-1].startswith(TEMPORARY_PREFIX) and not temporary_allowed
     if "\0" in name or any(piece in ("", ".", "..") for piece in pieces) or reserved:
@@ -27,6 +19,11 @@ def check_name(name: str, where: str, *, temporary_allowed: bool = False) -> lis
             f"without empty, '.' or '..' parts, and not beginning with {TEMPORARY_PREFIX!r}"
         )
     return pieces
+
+
+def is_temporary(name: str) -> bool:
+    """Whether a name is that of an unfinished file."""
+    return name.rpartition("/")[2].startswith(TEMPORARY_PREFIX)
 
 
 class UnsureWriteError(StorageError):
@@ -42,12 +39,10 @@ class RandomAccess(Protocol):
     """A disk that can look at part of a file."""
 
     def size(self, name: str) -> int:
-        """Bytes of a file; FileNotFoundError when there is none."""
-        ...
+        """Return the bytes of a file; FileNotFoundError when there is none."""
 
     def read_range(self, name: str, offset: int, length: int) -> bytes:
-        """Up to `length` bytes from `offset`; fewer only at the end of the file."""
-        ...
+        """Return up to `length` bytes from `offset`; fewer only at the end of the file."""
 
 
 @runtime_checkable
@@ -55,8 +50,7 @@ class KeepsTemporaries(Protocol):
     """A disk on which a killed writer leaves unfinished files that `list` does not show."""
 
     def temporaries(self, prefix: str) -> Sequence[str]:
-        """Sorted names of the unfinished files below the folder `prefix`."""
-        ...
+        """Return the sorted names of the unfinished files below the folder `prefix`."""
 
 
 @runtime_checkable
@@ -64,8 +58,7 @@ class TellsAge(Protocol):
     """A disk that knows when a file was written, by one clock for all files."""
 
     def modified_ms(self, name: str) -> int:
-        """Milliseconds since 1970, by the clock of the storage; FileNotFoundError when there is none."""
-        ...
+        """Return milliseconds since 1970, by the clock of the storage; FileNotFoundError without a file."""
 
 
 @runtime_checkable
@@ -73,5 +66,4 @@ class OfThisProcess(Protocol):
     """A disk that other processes cannot reach: workers put all state into their acknowledgements."""
 
     def forget(self) -> None:
-        """Let go of all files."""
-        ...
+        """Drop all files."""

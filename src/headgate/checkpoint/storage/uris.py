@@ -24,20 +24,7 @@ SCHEMES: Final = (
 
 
 def open_disk(uri: str, settings: StorageSettings | None = None) -> Disk:
-    """The disk below a folder, bucket or name. Nothing is asked of it yet.
-
-    Example:
-        >>> open_disk("file:///var/checkpoints").describe("job/x")
-        'file:///var/checkpoints/job/x'
-        >>> open_disk("memory://tests").describe("job/x")
-        'memory://tests/job/x'
-        >>> open_disk("ftp://host/x")
-        Traceback (most recent call last):
-            ...
-        headgate.common.errors.ConfigError: checkpoint storage 'ftp://host/x' has scheme 'ftp', which is not \
-supported; use a path, file:///path, s3://bucket/prefix, hdfs://namenode/path, \
-webhdfs://namenode:port/path or memory://name that the driver and all workers reach
-    """
+    """Return the disk below a folder, bucket or name, without a request to it."""
     opener = _OPENERS.get(scheme_of(uri))
     if opener is None:
         return LocalDisk(local_path(uri), (settings or storage_settings_in_use()).permissions)
@@ -45,36 +32,17 @@ webhdfs://namenode:port/path or memory://name that the driver and all workers re
 
 
 def disks_with(settings: StorageSettings) -> Callable[[str], Disk]:
-    """Opens disks with the settings of one job, whatever those of other jobs in this process are.
-
-    Example:
-        >>> disks_with(StorageSettings())("memory://tests").describe("job/x")
-        'memory://tests/job/x'
-    """
+    """Return a function that opens disks with the settings of one job, for processes that have several."""
     return partial(open_disk, settings=settings)
 
 
 def scheme_of(uri: str) -> str:
-    """The scheme in small letters; ``file`` for a plain path.
-
-    Example:
-        >>> scheme_of("/var/x"), scheme_of("S3://bucket/x")
-        ('file', 's3')
-    """
+    """Return the scheme in small letters; ``file`` for a plain path."""
     return urlsplit(uri).scheme.lower() if _SCHEME.match(uri) else "file"
 
 
 def refuse_fleeting(uri: str) -> None:
-    """Refuse a place for savepoints that does not outlive this process.
-
-    Example:
-        >>> refuse_fleeting("/var/savepoints")
-        >>> refuse_fleeting("memory://savepoints")
-        Traceback (most recent call last):
-            ...
-        headgate.common.errors.ConfigError: the savepoint would go to 'memory://savepoints', which is gone \
-with its process; name a folder or an object store
-    """
+    """Refuse a place for savepoints that does not outlive this process."""
     if scheme_of(uri) == "memory":
         raise ConfigError(
             f"the savepoint would go to {uri!r}, which is gone with its process; name a folder or an object "
@@ -83,9 +51,7 @@ with its process; name a folder or an object store
 
 
 def split_uri(uri: str, levels: int) -> tuple[str, str]:
-    """A URI that is `levels` folders above another, and the name that leads down again.
-
-    Where there are fewer folders, as many as there are.
+    """Return the URI that is `levels` folders above another, or as many as there are, and the name below it.
 
     Example:
         >>> split_uri("s3://bucket/checkpoints/job/chk-7", 2)
@@ -107,7 +73,7 @@ def split_uri(uri: str, levels: int) -> tuple[str, str]:
 
 
 def local_path(uri: str) -> str:
-    """The path of a ``file:`` URI, or the path itself."""
+    """Return the path of a ``file:`` URI, or the path itself."""
     if not _SCHEME.match(uri):
         if not uri:
             raise ConfigError("checkpoint storage is empty; expected a path or file:///path")
@@ -135,7 +101,7 @@ def _memory(uri: str, _: StorageSettings) -> Disk:
 
 
 def _s3(uri: str, settings: StorageSettings) -> Disk:
-    from headgate.checkpoint.storage.s3 import open_s3
+    from headgate.checkpoint.storage.objects import open_s3
 
     return open_s3(uri, settings)
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import PurePosixPath
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from headgate.checkpoint.storage.settings import StorageSettings, hdfs_user
-from headgate.checkpoint.storage.storage_contract import UnsureWriteError, check_name
+from headgate.checkpoint.storage.storage_contract import UnsureWriteError, check_name, is_temporary
 from headgate.checkpoint.storage.webhdfs_client import (
     RemoteError,
     UnansweredError,
@@ -32,7 +33,7 @@ _ADVICE: Final = {
 
 
 def open_webhdfs(uri: str, settings: StorageSettings) -> WebHdfsDisk:
-    """The disk of a folder in HDFS. Nothing is asked of it yet."""
+    """Return the disk of a folder in HDFS, without a request to it."""
     parts = urlsplit(uri)
     scheme = parts.scheme.lower()
     if not parts.hostname:
@@ -51,7 +52,7 @@ def open_webhdfs(uri: str, settings: StorageSettings) -> WebHdfsDisk:
 class WebHdfsDisk:
     """Implements the `Disk` port on a folder of HDFS.
 
-    A file is written under a temporary name beside its target and gets its name by a rename, which the
+    A file is written under a temporary name in the target's folder and gets its name by a rename, which the
     name node carries out in one step, and refuses where the name must be new and is not.
     """
 
@@ -62,15 +63,15 @@ class WebHdfsDisk:
         return f"WebHdfsDisk({self._uri!r})"
 
     def create(self, name: str, parts: Iterable[bytes | memoryview]) -> None:
-        """Write a whole file durably, replacing an older one only when the new one is complete."""
+        """Write a complete file durably; an older one is replaced only when the new one is complete."""
         path = self._path(name)
         with self._temporary(name, path, parts) as temporary:
             self._replace(name, temporary, path)
 
     def create_if_absent(self, name: str, data: bytes) -> bool:
-        """Write a whole small file durably unless the name exists; False when it does.
+        """Write a complete small file durably unless the name exists; False when it does.
 
-        After a lost answer the bytes tell whose file has the name; so those of two writers must differ.
+        After a lost answer the bytes show whose file has the name; so those of two writers must differ.
         """
         path = self._path(name)
         with self._refusing("write", name):
@@ -80,32 +81,32 @@ class WebHdfsDisk:
             return self._publish(name, temporary, path, data)
 
     def read(self, name: str) -> bytes:
-        """All bytes of a file."""
+        """Return all bytes of a file."""
         return self._open(name)
 
     def read_range(self, name: str, offset: int, length: int) -> bytes:
-        """Up to `length` bytes from `offset`; fewer only at the end of the file."""
-        rest = min(length, self.size(name) - offset)  # the server refuses an offset behind the end
+        """Return up to `length` bytes from `offset`; fewer only at the end of the file."""
+        rest = min(length, self.size(name) - offset)  # the server refuses an offset beyond the end
         return self._open(name, offset=offset, length=rest) if rest > 0 else b""
 
     def size(self, name: str) -> int:
-        """Bytes of a file."""
+        """Return the bytes of a file."""
         with self._refusing("read", name):
             return int(self._client.ask("GET", self._path(name), "GETFILESTATUS")["FileStatus"]["length"])
 
     def modified_ms(self, name: str) -> int:
-        """When a file was written, by the clock of the name node; see `base.TellsAge`."""
+        """Return when a file was written, by the clock of the name node."""
         path = self._path(name, temporary_allowed=True)
         with self._refusing("read", name):
             return int(self._client.ask("GET", path, "GETFILESTATUS")["FileStatus"]["modificationTime"])
 
     def list(self, prefix: str) -> Sequence[str]:
-        """Sorted names of the finished files below the folder `prefix`; empty when it does not exist."""
-        return sorted(name for name in self._walk(prefix) if not _is_temporary(name))
+        """Return the sorted names of the finished files below a folder; none when it does not exist."""
+        return sorted(name for name in self._walk(prefix) if not is_temporary(name))
 
     def temporaries(self, prefix: str) -> Sequence[str]:
-        """Sorted names of the unfinished files below the folder `prefix`."""
-        return sorted(name for name in self._walk(prefix) if _is_temporary(name))
+        """Return the sorted names of the unfinished files below a folder."""
+        return sorted(name for name in self._walk(prefix) if is_temporary(name))
 
     def delete(self, name: str) -> None:
         """Remove a file, and folders that become empty by it; an absent one is no error."""
@@ -113,21 +114,16 @@ class WebHdfsDisk:
         with self._refusing("delete", name), suppress(FileNotFoundError):
             self._client.ask("DELETE", path, "DELETE", recursive="false")
         with suppress(StorageError):
-            for folder in self._folders_above(name):
-                self._client.ask("DELETE", folder, "DELETE", recursive="false")
+            for folder in list(PurePosixPath(name).parents)[:-1]:
+                self._client.ask("DELETE", self._path(str(folder)), "DELETE", recursive="false")
 
     def describe(self, name: str = "") -> str:
-        """The full URI, for messages."""
+        """Return the full URI, for messages."""
         return f"{self._uri}/{name}" if name else self._uri
 
     def _path(self, name: str, *, temporary_allowed: bool = False) -> str:
         check_name(name, self._uri, temporary_allowed=temporary_allowed)
         return f"{self._root.rstrip('/')}/{name}"
-
-    def _folders_above(self, name: str) -> Iterator[str]:
-        pieces = name.split("/")[:-1]
-        for count in range(len(pieces), 0, -1):
-            yield f"{self._root.rstrip('/')}/{'/'.join(pieces[:count])}"
 
     def _exists(self, path: str) -> bool:
         try:
@@ -165,7 +161,7 @@ class WebHdfsDisk:
 
     @contextmanager
     def _temporary(self, name: str, path: str, parts: Iterable[bytes | memoryview]) -> Iterator[str]:
-        """A whole file with these bytes under a name of its own; it is gone afterwards."""
+        """Make a complete file with these bytes under a temporary name; it is deleted afterwards."""
         folder = path.rpartition("/")[0]
         temporary = f"{folder}/{TEMPORARY_PREFIX}{secrets.token_hex(8)}"
         try:
@@ -178,7 +174,7 @@ class WebHdfsDisk:
                 self._client.ask("DELETE", temporary, "DELETE", recursive="false")
 
     def _replace(self, name: str, temporary: str, path: str) -> None:
-        """Give the temporary file its name, whatever has it."""
+        """Give the temporary file its name, replacing another file."""
         unanswered: StorageError | None = None
         for _ in range(RENAME_ATTEMPTS):
             try:
@@ -189,9 +185,10 @@ class WebHdfsDisk:
             except StorageError:
                 if unanswered is None:
                     raise
-            # Renamed; or swept by a newer job master, under which nothing that this one writes counts.
-            if self._known(temporary) is False:
-                return
+            # Renamed; or deleted by a newer job master, under which nothing that this one writes counts.
+            with suppress(StorageError):
+                if not self._exists(temporary):
+                    return
         assert unanswered is not None
         raise self._unsure(name, unanswered) from unanswered
 
@@ -209,11 +206,14 @@ class WebHdfsDisk:
                 if unanswered is None:
                     raise
         if unanswered is not None:
-            return self._is_mine_after(unanswered, name, data)
+            try:
+                return self.read(name) == data  # not by the temporary file, which may have been deleted
+            except (StorageError, FileNotFoundError):
+                raise self._unsure(name, unanswered) from unanswered
         with self._refusing("write", name):
             if self._exists(path):
                 return False
-        # The name node says the same of a name that is taken and of a file that another driver has removed.
+        # The name node gives one answer for a name that is taken and for a file that was removed.
         raise StorageError(
             f"cannot write {self.describe(name)}: the name node did not rename {temporary}, which was "
             "removed before it got its name; make sure that no other driver runs this job, and try again"
@@ -224,25 +224,11 @@ class WebHdfsDisk:
             answer = self._client.ask("PUT", temporary, "RENAME", destination=path, **options)
         return bool(answer.get("boolean"))
 
-    def _is_mine_after(self, unanswered: StorageError, name: str, data: bytes) -> bool:
-        """Whose file has the name, by its bytes: a temporary name that is gone may have been swept."""
-        try:
-            return self.read(name) == data
-        except (StorageError, FileNotFoundError):
-            raise self._unsure(name, unanswered) from unanswered
-
     def _unsure(self, name: str, unanswered: StorageError) -> UnsureWriteError:
         return UnsureWriteError(
             f"{self.describe(name)} was written, but whether it got its name is unknown: {unanswered}; check "
             "the connection to the name node"
         )
-
-    def _known(self, path: str) -> bool | None:
-        """Whether a file exists; None when it cannot be found out."""
-        try:
-            return self._exists(path)
-        except StorageError:
-            return None
 
     @contextmanager
     def _refusing(self, action: str, name: str) -> Iterator[None]:
@@ -264,7 +250,3 @@ class WebHdfsDisk:
             if isinstance(error, FileNotFoundError):
                 raise
             raise StorageError(f"cannot {action} {self.describe(name)}: {error.strerror or error}") from error
-
-
-def _is_temporary(name: str) -> bool:
-    return name.rpartition("/")[2].startswith(TEMPORARY_PREFIX)

@@ -29,11 +29,11 @@ class UnreachedError(StorageError):
 
 
 class UnansweredError(StorageError):
-    """The request was sent, and no whole answer came."""
+    """The request was sent, and no complete answer came."""
 
 
 class WebHdfsClient:
-    """Speaks to the name nodes of one cluster."""
+    """Sends requests to the name nodes of one cluster."""
 
     def __init__(
         self, addresses: list[str], user: str | None, secure: bool = False, timeout_s: float = TIMEOUT_S
@@ -41,38 +41,29 @@ class WebHdfsClient:
         self._addresses, self._user, self._secure, self._timeout_s = addresses, user, secure, timeout_s
 
     def ask(self, method: str, path: str, operation: str, **options: str | int) -> Any:
-        """One request to the active name node.
-
-        Raises:
-            RemoteError: it was refused.
-            UnreachedError: no name node could be reached.
-            UnansweredError: the answer got lost.
-        """
+        """Send one request to the active name node; each of the errors above is possible."""
         last: StorageError | None = None
         for address in list(self._addresses):
             try:
                 answer = self._decoded(
                     self._send(address, method, self._target(path, operation, options), None)
                 )
-            except UnreachedError as error:
-                last = error
-                continue
-            except RemoteError as error:
-                if error.kind != "StandbyException":
+            except (UnreachedError, RemoteError) as error:
+                if isinstance(error, RemoteError) and error.kind != "StandbyException":
                     raise
                 last = error
                 continue
-            self._prefer(address)
+            self._addresses = sorted(self._addresses, key=lambda each: each != address)  # this one first
             return answer
         raise last or UnreachedError("no address of a name node is known; set dfs.namenode.http-address")
 
     def write(self, location: str, data: Iterable[bytes | memoryview]) -> None:
-        """Send a file's bytes to where the name node said."""
+        """Send a file's bytes to the location that the name node gave."""
         address, target = _address_and_target(location)
         self._decoded(self._send(address, "PUT", target, data))
 
     def fetch(self, location: str) -> bytes:
-        """The bytes from where the name node said."""
+        """Read the bytes from the location that the name node gave."""
         address, target = _address_and_target(location)
         status, body = self._send(address, "GET", target, None)
         if status != http.client.OK:
@@ -84,10 +75,6 @@ class WebHdfsClient:
         if self._user is not None:
             query["user.name"] = self._user
         return f"{PREFIX}{quote(path)}?{urlencode(query)}"
-
-    def _prefer(self, address: str) -> None:
-        if self._addresses[0] != address:
-            self._addresses = [address, *(other for other in self._addresses if other != address)]
 
     def _send(
         self, address: str, method: str, target: str, data: Iterable[bytes | memoryview] | None
@@ -128,13 +115,12 @@ class WebHdfsClient:
 
 
 def _address_and_target(location: str) -> tuple[str, str]:
-    """The server leaves letters beyond ASCII in its URLs as they are."""
-    parts = urlsplit(location)
+    parts = urlsplit(location)  # in which the server leaves letters beyond ASCII as they are
     return parts.netloc, quote(f"{parts.path}?{parts.query}", safe=_ASCII)
 
 
 class _Chunks:
-    """The parts of a file as the HTTP library wants them; remembers the error of whoever makes them."""
+    """The parts of a file as the HTTP library wants them; remembers the error of the code that makes them."""
 
     def __init__(self, parts: Iterable[bytes | memoryview]) -> None:
         self._parts = iter(parts)

@@ -1,4 +1,1 @@
-"""The log of completed checkpoints, which is also the fence between drivers.
-
-The one in ZooKeeper stands in `ha/zookeeper`.
-"""
+"""The log of completed checkpoints, which fences drivers. The one in ZooKeeper is in `ha/zookeeper`."""

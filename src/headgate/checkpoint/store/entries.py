@@ -4,8 +4,8 @@
 
     magic 6 | version u16 | length of body u32 | crc32 of body u32 | body (msgpack)
 
-Every entry carries the digest of the one before it. So a stray entry, created by a replaced job
-master in a place from which newer ones had been trimmed, is told from a member of the log.
+Every entry carries the digest of the one before it. So a reader recognises an entry that a replaced job
+master created in a place from which newer ones had been trimmed: it is not part of the log.
 """
 
 from __future__ import annotations
@@ -22,26 +22,20 @@ from headgate.common.files.envelope import Envelope
 class Claim(msgspec.Struct, frozen=True, tag="claim"):
     """A job master took over.
 
-    Attributes:
-        previous: digest of the entry before; empty for the first.
-        token: whose it is, in random digits: no two claimants write the same bytes. Empty in logs from before
-            there were tokens; a reader of that time passes over it.
+    `token` identifies it in random digits, so no two claimants write the same bytes. It is empty in logs from
+    before there were tokens; a reader of that time skips it.
     """
 
     generation: int
-    previous: str
+    previous: str  # digest of the entry before; empty for the first
     token: str = ""
 
 
 class Completed(msgspec.Struct, frozen=True, tag="completed"):
-    """A checkpoint completed.
-
-    Attributes:
-        previous: digest of the entry before.
-    """
+    """A checkpoint completed."""
 
     generation: int
-    previous: str
+    previous: str  # digest of the entry before
     checkpoint: int
     metadata: str
     sha256: str
@@ -57,15 +51,15 @@ _decoder: Final[msgspec.msgpack.Decoder[Entry]] = msgpack_decoder(Claim | Comple
 
 
 def digest(data: bytes) -> str:
-    """What the next entry says of this one, and the log of a metadata file."""
+    """Return the digest by which an entry names the one before it, and a metadata file."""
     return sha256_of(data).hexdigest()
 
 
 def encode_entry(entry: Entry) -> bytes:
-    """The bytes of an entry's file."""
+    """Return the bytes of an entry's file."""
     return b"".join(_ENVELOPE.seal(VERSION, [_encoder.encode(entry)]))
 
 
 def decode_entry(data: bytes, where: str) -> Entry:
-    """The entry in `data`."""
+    """Return the entry in `data`, the bytes of the file `where`."""
     return _ENVELOPE.decode(data, where, {VERSION: _decoder.decode})

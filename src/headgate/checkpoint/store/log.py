@@ -1,15 +1,15 @@
-"""The log of completed checkpoints: which checkpoints count, and which job master may say so.
+"""The log of completed checkpoints: which checkpoints count, and which job master may add one.
 
 Entry k is the file ``log/<k in 19 digits>``, created if absent, and is either a claim of a
-generation or a completed checkpoint of one. Only the last claimant appends: whoever finds its next
+generation or a completed checkpoint of one. Only the last claimant appends: a job master that finds its next
 place taken was replaced. That is the only lock there is, and it needs no clock.
 
-Trimming deletes entries from the front. A replaced job master may then find a free place in the
-trimmed part; therefore every creation is followed by a look at the end of the log, and every entry
-names its predecessor by digest, so that readers never count a stray.
+Trimming deletes entries from the front. A replaced job master may then find a free place in the trimmed part;
+therefore every creation is followed by a look at the end of the log, and every entry names its predecessor by
+digest, so that readers never count an entry in a trimmed place.
 
-An entry whose writing got no answer may come to be much later. Before anything builds on its absence, the
-claimant puts a claim of the same generation and token in its place: then it cannot come any more.
+An entry whose writing got no answer may appear much later. Before anything relies on its absence, the
+claimant puts a claim of the same generation and token in its place: then it cannot appear any more.
 """
 
 from __future__ import annotations
@@ -26,10 +26,7 @@ from headgate.common.errors import DamagedFileError, FencedError, StorageError
 from headgate.common.ids import CheckpointId, Generation
 from headgate.common.ports import Disk
 
-__all__ = ["ATTEMPTS_MAX", "CommitPermit", "CompletedCheckpointLog", "readable_entries"]
-
-ATTEMPTS_MAX: Final = 64
-"""Rounds of a claim or a read against others that write at the same time."""
+ATTEMPTS_MAX: Final = 64  # rounds of a claim or a read against others that write at the same time
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +46,17 @@ class CompletedCheckpointLog:
     """The store of completed checkpoints in one folder. One thread at a time."""
 
     def __init__(self, disk: Disk, folder: str, token: Callable[[int], bytes] = secrets.token_bytes) -> None:
-        self._disk = disk
-        self._folder = folder
-        self._draw = token
+        self._disk, self._folder, self._random = disk, folder, token
         self._token = ""
         self._permit: CommitPermit | None = None
         self._end: _Place | None = None
         self._unsure: _Place | None = None
 
     def claim(self) -> CommitPermit:
-        """Take the log over: every older permit is worthless from here on."""
+        """Take the log over: every older permit is void from now on."""
         self._permit = self._unsure = None
         for _ in range(ATTEMPTS_MAX):
-            self._token = self._draw(16).hex()  # anew: what an attempt left behind is nobody's
+            self._token = self._random(16).hex()  # anew: an entry that an earlier attempt left must not count
             run = self._read_run()
             last = run[-1] if run else None
             generation = last.entry.generation + 1 if last else 1
@@ -76,7 +71,7 @@ class CompletedCheckpointLog:
         )
 
     def append(self, permit: CommitPermit, checkpoint: CheckpointId, metadata: str, sha256: str) -> None:
-        """Say that a checkpoint is complete; its metadata must be durable already."""
+        """Declare a checkpoint complete; its metadata must be durable already."""
         self._settle(permit)
         end = self._require(permit)
         place = self._next(end, Completed(permit.generation, end.digest, checkpoint, metadata, sha256))
@@ -98,14 +93,14 @@ class CompletedCheckpointLog:
         self._end = place
 
     def check(self, permit: CommitPermit) -> None:
-        """Make sure that nobody has claimed the log since."""
+        """Make sure that no other job master has claimed the log since."""
         self._settle(permit)
         end = self._require(permit)
         if not self._is_last(end, end):
             raise self._fenced(permit)
 
     def completed(self) -> list[Completed]:
-        """The completed checkpoints that were not trimmed, oldest first, read afresh."""
+        """Return the completed checkpoints that were not trimmed, oldest first, read afresh."""
         if self._permit is not None:
             self._settle(self._permit)
         entries = [place.entry for place in self._read_run() if isinstance(place.entry, Completed)]
@@ -113,7 +108,7 @@ class CompletedCheckpointLog:
         return [entry for _, entry in sorted({entry.checkpoint: entry for entry in entries}.items())]
 
     def latest(self) -> Completed | None:
-        """The newest completed checkpoint, read afresh."""
+        """Return the newest completed checkpoint, read afresh."""
         completed = self.completed()
         return completed[-1] if completed else None
 
@@ -122,20 +117,19 @@ class CompletedCheckpointLog:
         self.check(permit)
         run = self._read_run()
         kept = [p.index for p in run if isinstance(p.entry, Completed) and p.entry.checkpoint == oldest]
-        if not kept:
-            return
-        self._delete_before(kept[0])
+        if kept:
+            self._delete_before(kept[0])
 
     def generation(self) -> int:
-        """Of the last claim, by whomever; 0 when there is none."""
+        """Return the generation of the last claim by any job master; 0 when there is none."""
         run = self._read_run()
         return run[-1].entry.generation if run else 0
 
     def forget(self, permit: CommitPermit, checkpoint: int) -> None:
-        """Take one completed checkpoint out, wherever it stands; to be called right behind a claim.
+        """Take one completed checkpoint out, wherever it stands; to be called right after a claim.
 
-        The others are entered anew behind the claim before the old entries go, so readers see all of them
-        at every moment.
+        The others are entered anew after the claim before the old entries are deleted, so readers see all of
+        them at every moment.
         """
         self.check(permit)
         logged = self.completed()
@@ -148,12 +142,12 @@ class CompletedCheckpointLog:
         self._delete_before(end.index + 1 if others else end.index)
 
     def first_checkpoint_id(self, at_least: CheckpointId) -> CheckpointId:
-        """Where ids begin: `at_least`, or behind the newest entry."""
+        """Return the first id of the claimant: `at_least`, or the one after the newest entry."""
         newest = max((entry.checkpoint for entry in self.completed()), default=0)
         return CheckpointId(max(at_least, newest + 1))
 
     def reserve_ids(self, permit: CommitPermit, end: CheckpointId) -> None:
-        """Nothing to do: beside a log lie the folders of checkpoints, and one that left none left nothing."""
+        """Do nothing: the folders of checkpoints show the used ids, and one without a folder left nothing."""
         self._require(permit)
 
     def close(self, permit: CommitPermit, *, terminal: bool) -> None:
@@ -165,17 +159,17 @@ class CompletedCheckpointLog:
         self._permit = self._end = self._unsure = None
 
     def _closing_claim(self, permit: CommitPermit) -> _Place:
-        """An empty log would have a free place for whoever was replaced; a claim at its end has none."""
+        """Claim the end: an empty log would have a free place for a job master that was replaced."""
         end = self._require(permit)
         if end.entry.generation > permit.generation:
             return end  # of a first try that came no further
-        last = self._next(end, Claim(permit.generation + 1, end.digest, self._draw(16).hex()))
+        last = self._next(end, Claim(permit.generation + 1, end.digest, self._random(16).hex()))
         if not (self._create(last) and self._is_last(last)):
             raise self._fenced(permit)
         return last
 
     def _delete_before(self, first: int) -> None:
-        # From the front, so that a crash on the way leaves an unbroken log; strays go with the rest.
+        # From the front, so that a crash on the way leaves an unbroken log; stale entries are deleted, too.
         for index in self._indices():
             if index < first:
                 self._disk.delete(self._name(index))
@@ -233,13 +227,10 @@ class CompletedCheckpointLog:
         return self._disk.create_if_absent(self._name(place.index), place.data)
 
     def _is_last(self, place: _Place, before: _Place | None = None) -> bool:
-        """Whether nothing comes behind `place`.
+        """Whether no entry follows `place`, the last of this job master's that it knows of.
 
-        `place` is an entry of this job master's, the last that it knows of; `before` is one that was there,
-        which nobody removes unless another claim comes after both.
-
-        Raises:
-            StorageError: it is gone, and there is no such claim: this is not the log's place.
+        `before` is an earlier entry, which is removed only after another claim. A StorageError says that it
+        is missing without such a claim: this is not the log's place.
         """
         indices = self._indices()
         last = indices[-1] if indices else -1
@@ -290,9 +281,9 @@ class CompletedCheckpointLog:
 
 
 def readable_entries(disk: Disk, folder: str) -> list[Completed]:
-    """The completed checkpoints of a log of which entries may be damaged, oldest first.
+    """Return the completed checkpoints of a log of which entries may be damaged, oldest first.
 
-    For advice only: what a damaged entry said, and whether what is before it follows on it, nobody knows.
+    For advice only: a damaged entry may have named another one, and what is before it may not belong to it.
     """
     found: dict[int, Completed] = {}
     log, after = CompletedCheckpointLog(disk, folder), None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from headgate.checkpoint.opening import SAVEPOINT
-from headgate.checkpoint.ownership import Disks, check_newest, claim, goes_on_as, require_logged
+from headgate.checkpoint.opening import SAVEPOINT, Disks
+from headgate.checkpoint.ownership import check_newest, claim, continues_as, require_logged
 from headgate.checkpoint.service import CheckpointService
 from headgate.checkpoint.storage.uris import open_disk
 from headgate.common.errors import UsageError
@@ -40,7 +40,7 @@ def continued_job(config: Config, disk: Disk | None, point: RestorePoint | None)
             f"{o.CLAIM_MODE.key} is CLAIM, but checkpoints are off, and nothing would ever replace the "
             f"snapshot; set {o.CHECKPOINTING_INTERVAL.key}, or choose NO_CLAIM"
         )
-    return goes_on_as(disk, point.storage or "", point.checkpoint)
+    return continues_as(disk, point.storage or "", point.checkpoint)
 
 
 def check_claim(
@@ -62,7 +62,7 @@ def taken_over(
     """Make the snapshot that a user named the job's own, if that is requested."""
     if point is None or service is None or not _claims(config):
         return point
-    if goes_on_as(service.disk, point.storage or "", point.checkpoint) == service.job:
+    if continues_as(service.disk, point.storage or "", point.checkpoint) == service.job:
         return point
     if point.checkpoint.job == service.job and point.checkpoint.kind == "checkpoint":
         check_newest(service.completed(), point.checkpoint)

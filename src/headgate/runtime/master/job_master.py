@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from headgate.checkpoint.service import CheckpointService
-from headgate.checkpoint.store.log import CommitPermit
+from headgate.checkpoint.store.store_contract import CommitPermit
 from headgate.common.errors import FencedError
 from headgate.common.ids import JobId
 from headgate.common.ports import Link

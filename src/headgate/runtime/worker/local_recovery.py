@@ -11,8 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from headgate.checkpoint.copied_disk import BackedUpDisk, NearbyDisk
-from headgate.checkpoint.local_copies import LocalCopies
+from headgate.checkpoint.local_copies import BackedUpDisk, LocalCopies, NearbyDisk
 from headgate.common.errors import StorageError
 from headgate.common.ids import JobId
 from headgate.common.ports import Background, Disk

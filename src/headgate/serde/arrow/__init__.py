@@ -1,4 +1,1 @@
-"""Values as Arrow columns, where nothing is lost.
-
-Tables and files stand in `state`.
-"""
+"""Values as Arrow columns, where nothing is lost. Tables and files are in `state`."""

@@ -26,23 +26,14 @@ _SECOND: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Codec(Generic[V]):
-    """One Arrow type and the way to it.
-
-    Attributes:
-        type: of the arrays.
-        to_array: plain values, None where there is none, to an array.
-        to_plain: back.
-        fits: whether a plain value can be taken without loss; None: every one that msgpack holds can.
-        total: whether every value of the declared type fits, so that a column needs none beside it.
-        nullable: whether None is a value, so that null is taken.
-    """
+    """One Arrow type and the way to it."""
 
     type: pa.DataType
-    to_array: Callable[[Sequence[V | None]], pa.Array]
+    to_array: Callable[[Sequence[V | None]], pa.Array]  # of plain values; None is null
     to_plain: Callable[[pa.Array], list[V | None]]
-    fits: Callable[[V], bool] | None = None
-    total: bool = False
-    nullable: bool = False
+    fits: Callable[[V], bool] | None = None  # which plain values keep their value; None: all of msgpack's
+    total: bool = False  # every value of the declared type fits, so that no column of bytes is needed
+    nullable: bool = False  # None is a value, for which null stands
 
 
 def _direct(type_: pa.DataType, *, fits: Callable[[V], bool] | None = None, total: bool = False) -> Codec[V]:
@@ -105,12 +96,8 @@ def _days(micros: int) -> tuple[int, int, int]:
 
 def _moment(wall: Codec[int]) -> Codec[Moment]:
     """A wall clock and its zone: by name, by a fixed distance from UTC, by both, or none."""
-    parts: dict[str, Codec[Any]] = {
-        "wall": wall,
-        "fold": _direct(pa.bool_()),
-        "zone": STRING,
-        "utc_offset": _MICROSECONDS,
-    }
+    fold: Codec[bool] = _direct(pa.bool_())
+    parts: dict[str, Codec[Any]] = {"wall": wall, "fold": fold, "zone": STRING, "utc_offset": _MICROSECONDS}
     return struct_codec(parts, _moment_row, _moment_plain)
 
 
@@ -143,10 +130,7 @@ def struct_codec(
     fits: Callable[[T], bool] | None = None,
     total: bool = False,
 ) -> Codec[T]:
-    """The codec of a struct.
-
-    `to_row` gives the plain values of the fields of a plain value, in their order; `to_plain` goes back.
-    """
+    """Return the codec of a struct; `to_row` gives the plain values of its fields, `to_plain` goes back."""
     fields = [pa.field(name, codec.type) for name, codec in parts.items()]
     codecs, blank = list(parts.values()), (None,) * len(parts)
 
@@ -166,7 +150,7 @@ def struct_codec(
 
 
 def nulls(values: Sequence[V | None]) -> pa.Array | None:
-    """Arrow's mask of the values that are None; None where none is."""
+    """Return Arrow's mask of the values that are None; None where none is."""
     mask = [value is None for value in values]
     return pa.array(mask) if any(mask) else None
 
@@ -180,7 +164,7 @@ _NUMPY: Final[dict[str, pa.DataType]] = {
 
 
 def numpy_codec(dtype: str) -> Codec[bytes] | None:
-    """The codec of NumPy scalars, whose plain values are their bytes; None for dtypes that Arrow lacks."""
+    """Return the codec of NumPy scalars, whose plain values are bytes; None for dtypes that Arrow lacks."""
     if dtype == "|b1":
         return Codec(
             pa.bool_(),
@@ -195,7 +179,7 @@ def numpy_codec(dtype: str) -> Codec[bytes] | None:
 
 
 def _fixed_width(type_: pa.DataType, width: int) -> Codec[bytes]:
-    # By their bytes, as a conversion by value might quieten a NaN.
+    # By their bytes, as a conversion by value may change the bits of a NaN.
     bytes_ = pa.binary(width)
 
     def to_array(values: Sequence[bytes | None]) -> pa.Array:

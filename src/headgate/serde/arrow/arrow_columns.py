@@ -1,4 +1,4 @@
-"""Values as one or two Arrow columns: typed where nothing is lost, and beside it bytes for what does not fit.
+"""Values as one or two Arrow columns: a typed one where nothing is lost, and one of bytes for the rest.
 
 A raw cell is the batch of one value that the serializer writes. In a row at most one of the two is set;
 where neither is, the value is None.
@@ -17,29 +17,17 @@ from headgate.common.errors import StorageError, UsageError
 from headgate.common.plain_data import Description
 from headgate.serde.arrow.arrow_codec import Codec
 from headgate.serde.arrow.arrow_types import codec_of
-from headgate.serde.arrow.stored_values import (
-    MODE_TAGGED,
-    MODE_TYPED,
-    Beyond,
-    pack,
-    settling,
-    unpack,
-)
+from headgate.serde.arrow.stored_values import MODE_TAGGED, MODE_TYPED, Beyond, pack, settling, unpack
 from headgate.serde.codecs.dynamic import decode_tagged, encode_tagged
 
 V = TypeVar("V")
 
-RAW: Final = "_raw"
-"""What the name of the column of bytes ends with."""
-_CELL_MAX: Final = 2**31 - 1
-"""Bytes that Parquet and Arrow can hold in one cell."""
+RAW: Final = "_raw"  # end of the name of the column of bytes
+_CELL_MAX: Final = 2**31 - 1  # bytes that Parquet and Arrow can hold in one cell
 
 
 class ArrowColumn:
-    """The columns of values of one description.
-
-    `fields` are Arrow's: the typed column, the one of bytes (whose name ends with `_raw`), or both.
-    """
+    """The columns of values of one description: `fields` are the typed one, the one of bytes, or both."""
 
     def __init__(self, name: str, stored: Description) -> None:
         self.name, self.stored = name, stored
@@ -50,33 +38,23 @@ class ArrowColumn:
             self.fields.append(pa.field(name + RAW, pa.binary()))
 
     def arrays(self, values: Sequence[V]) -> list[pa.Array]:
-        """Plain values as one array for each field."""
+        """Return plain values as one array for each field."""
         codec = self._codec
         if codec is None:
             return [pa.array([_cell(value) for value in values], pa.binary())]
-        fits = self._fitting(values)
+        check = codec.fits
+        fits = [value.__class__ is not Beyond and (check is None or check(value)) for value in values]
+        pairs = list(zip(values, fits, strict=True))
         try:
-            if all(fits):
-                typed = codec.to_array(list(values))
-            else:
-                typed = codec.to_array(
-                    [value if fit else None for value, fit in zip(values, fits, strict=True)]
-                )
+            typed = codec.to_array([value if fit else None for value, fit in pairs])
         except (pa.ArrowInvalid, pa.ArrowCapacityError) as error:
             raise UsageError(f"column {self.name!r} cannot hold a value: {error}") from None
         if codec.total:
             return [typed]
-        cells = [None if fit else _cell(value) for value, fit in zip(values, fits, strict=True)]
-        return [typed, pa.array(cells, pa.binary())]
-
-    def _fitting(self, values: Sequence[V]) -> list[bool]:
-        check = None if self._codec is None else self._codec.fits
-        if check is None:
-            return [value.__class__ is not Beyond for value in values]
-        return [value.__class__ is not Beyond and check(value) for value in values]
+        return [typed, pa.array([None if fit else _cell(value) for value, fit in pairs], pa.binary())]
 
     def values(self, columns: Mapping[str, pa.Array]) -> list[Any]:
-        """The plain values of arrays by name."""
+        """Return the plain values of arrays by name."""
         raw = columns.get(self.name + RAW)
         try:
             codec = self._codec

@@ -18,31 +18,22 @@ from headgate.common.plain_data import (
     text_in,
     texts_in,
 )
-from headgate.serde.arrow.arrow_codec import (
-    NAME,
-    SINGLE,
-    STRING,
-    Codec,
-    nulls,
-    numpy_codec,
-    struct_codec,
-)
-from headgate.serde.arrow.stored_values import ROWS, optional_of, pack, unpack
+from headgate.serde.arrow.arrow_codec import NAME, SINGLE, STRING, Codec, nulls, numpy_codec, struct_codec
+from headgate.serde.arrow.stored_values import ROWS, pack, unpack
 from headgate.serde.codecs.containers import DIRECT_KEYS
-from headgate.serde.descriptions import nullable
+from headgate.serde.descriptions import nullable, optional_of
 
 K = TypeVar("K")
 T = TypeVar("T")
 V = TypeVar("V")
 
-Entries = dict[K, V] | Sequence[tuple[K, V]]
-"""A dict, or its pairs where its keys are none that a msgpack map holds."""
+Entries = dict[K, V] | Sequence[tuple[K, V]]  # pairs where the keys are none that a msgpack map holds
 
 _ABSENT: Final[Any] = object()
 
 
 def arrow_type(stored: Description) -> pa.DataType | None:
-    """The Arrow type of a description's values; None where no type holds all that they are.
+    """Return the Arrow type of a description's values; None where no type holds them completely.
 
     Example:
         >>> from headgate.serde.resolve import serializer_for
@@ -56,7 +47,7 @@ def arrow_type(stored: Description) -> pa.DataType | None:
 
 
 def codec_of(stored: Description) -> Codec[V] | None:
-    """The way of a description's plain values to Arrow and back; None where something would be lost."""
+    """Return the way of plain values to Arrow and back; None where something would be lost."""
     kind = text_in(stored, "kind")
     if kind in SINGLE:
         return SINGLE[kind]
@@ -69,18 +60,14 @@ def codec_of(stored: Description) -> Codec[V] | None:
 # -- parts that stay bytes
 
 
-def _raw(stored: Description) -> Codec[V]:
-    """The codec of a part whose type has no Arrow type: each value as msgpack."""
-    return Codec(
+def _part(stored: Description) -> Codec[V]:
+    """The codec of a part; one without an Arrow type has each value as msgpack."""
+    return codec_of(stored) or Codec(
         pa.binary(),
         lambda values: pa.array([pack(value) for value in values], pa.binary()),
         lambda array: [None if data is None else unpack(data) for data in array.to_pylist()],
         nullable=nullable(stored),
     )
-
-
-def _part(stored: Description) -> Codec[V]:
-    return codec_of(stored) or _raw(stored)
 
 
 # -- records and tuples
@@ -120,12 +107,11 @@ def _can_name(name: str) -> bool:
 
 def _tuple_codec(stored: Description) -> Codec[V] | None:
     # Named as Spark names the columns of tuples.
-    fields = {f"_{place}": part for place, part in enumerate(mappings_in(stored, "of"), 1)}
-    return _rows(fields)
+    return _rows({f"_{place}": part for place, part in enumerate(mappings_in(stored, "of"), 1)})
 
 
 def _model_codec(stored: Description) -> Codec[tuple[Sequence[V], V]] | None:
-    """The fields, and beside them which of them were set, as bits in their order."""
+    """The fields, and which of them were set, as bits in their order."""
     fields = named_mappings_in(stored, "fields")
     if not all(map(_can_name, fields)):
         return None
@@ -146,7 +132,7 @@ def _typed_dict_codec(stored: Description) -> Codec[dict[str, V]] | None:
     checks = {name: part.fits for name, part in whole.items() if part.fits is not None}
 
     def fits(value: dict[str, V]) -> bool:
-        # A struct has its fields in one order; a dict that has another keeps it beside.
+        # A struct has its fields in one order; a dict with another one goes to the column of bytes.
         here = list(value)
         return here == [name for name in names if name in value] and all(
             checks[name](value[name]) for name in here if name in checks
@@ -196,15 +182,10 @@ def _list_codec(stored: Description) -> Codec[Sequence[Plain]] | None:
         )
 
     def to_plain(array: pa.Array) -> list[Sequence[Plain] | None]:
-        return _cut(array, element.to_plain(array.values))
+        return _slices(array, element.to_plain(array.values))
 
-    return Codec(
-        type_,
-        to_array,
-        to_plain,
-        None if fits is None else lambda value: all(map(fits, value)),
-        total=element.total,
-    )
+    list_fits = None if fits is None else lambda value: all(map(fits, value))
+    return Codec(type_, to_array, to_plain, list_fits, total=element.total)
 
 
 def _map_codec(stored: Description) -> Codec[Entries[Plain, Plain]] | None:
@@ -217,17 +198,14 @@ def _map_codec(stored: Description) -> Codec[Entries[Plain, Plain]] | None:
     type_, keys, items = pa.map_(key.type, value.type), key, value
 
     def to_array(values: Sequence[Entries[Plain, Plain] | None]) -> pa.Array:
-        pairs = [_pairs(entries) for entries in values if entries is not None]
-        flat = list(chain.from_iterable(pairs))
+        flat = [pair for entries in values if entries is not None for pair in _pairs(entries)]
         arrays = keys.to_array([k for k, _ in flat]), items.to_array([v for _, v in flat])
         return pa.MapArray.from_arrays(_offsets(values), *arrays, type=type_, mask=nulls(values))
 
     def to_plain(array: pa.Array) -> list[Any]:
         pairs = list(zip(keys.to_plain(array.keys), items.to_plain(array.items), strict=True))
-        made = _cut(array, pairs)
-        if direct:
-            return [None if entries is None else dict(entries) for entries in made]
-        return made
+        made = _slices(array, pairs)
+        return [None if entries is None else dict(entries) for entries in made] if direct else made
 
     return Codec(type_, to_array, to_plain, _map_fits(key, value), total=key.total and value.total)
 
@@ -258,7 +236,7 @@ def _offsets(values: Sequence[Sized | None]) -> pa.Array:
     return pa.array(offsets, pa.int32())
 
 
-def _cut(array: pa.Array, flat: Sequence[V]) -> list[Sequence[V] | None]:
+def _slices(array: pa.Array, flat: Sequence[V]) -> list[Sequence[V] | None]:
     """The elements of each list; None for a null."""
     offsets, valid = array.offsets.to_pylist(), array.is_valid().to_pylist()
     return [
@@ -277,9 +255,8 @@ def _union_codec(stored: Description) -> Codec[V] | None:
     if codec is None:
         return None
     fits = codec.fits
-    return replace(
-        codec, nullable=True, fits=None if fits is None else lambda value: value is None or fits(value)
-    )
+    or_none = None if fits is None else lambda value: value is None or fits(value)
+    return replace(codec, nullable=True, fits=or_none)
 
 
 def _enum_codec(stored: Description) -> Codec[str]:

@@ -7,7 +7,7 @@ same shape; a single value that needs that mode itself is marked as :class:`Beyo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -16,11 +16,11 @@ import msgspec
 from headgate.common.decoders import UNDECODABLE
 from headgate.common.errors import StorageError
 from headgate.common.plain_data import Description, mapping_in, mappings_in, named_mappings_in, text_in
-from headgate.serde.codecs.containers import DIRECT_KEYS
+from headgate.serde.codecs.containers import DIRECT_KEYS, apply_each
 from headgate.serde.codecs.dynamic import decode_tagged, encode_tagged, to_tagged
-from headgate.serde.codecs.type_codec import Convert
-from headgate.serde.codecs.unions import DIRECT
-from headgate.serde.descriptions import nullable
+from headgate.serde.codecs.type_codec import Convert, keep
+from headgate.serde.codecs.unions import skip_none
+from headgate.serde.descriptions import DIRECT, optional_of
 
 V = TypeVar("V")
 
@@ -43,12 +43,12 @@ class Beyond:
 
 
 def is_open(stored: Description) -> bool:
-    """Whether a description tells how its bytes are taken apart: not that of a user's own serializer."""
+    """Whether a description describes the bytes completely: not that of a program's own serializer."""
     return bool(stored["kind"] != "custom")
 
 
 def open_batch(stored: Description, data: bytes | memoryview, count: int) -> list[Any]:
-    """The plain values of a stored batch.
+    """Return the plain values of a stored batch.
 
     Example:
         >>> from headgate.serde.resolve import serializer_for
@@ -73,20 +73,20 @@ def _open(stored: Description, mode: bytes, body: memoryview) -> Any:
         raise ValueError(f"mode {mode!r} is unknown")
     if stored["kind"] == "any":  # the dynamic codec's batch of tuples
         return [to_tagged(tuple(row)) for row in unpack(body)]
-    settle = settling(stored)
-    return [within(value if settle is None else settle(value)) for value in decode_tagged(body)]
+    return [within(value) for value in map(settling(stored) or keep, decode_tagged(body))]
 
 
 def close_batch(stored: Description, values: Sequence[V]) -> bytes:
-    """The batch of plain values, as the serializer of the description reads it."""
+    """Return the batch of plain values, as the serializer of the description reads it."""
     if not any(type(value) is Beyond for value in values):
         return MODE_TYPED + pack(values)
-    settle = settling(stored)
-    return MODE_TAGGED + encode_tagged([_settled(value, settle) for value in values])
+    settle = settling(stored) or keep
+    plain = [value.plain if isinstance(value, Beyond) else settle(value) for value in values]
+    return MODE_TAGGED + encode_tagged(plain)
 
 
 def within(settled: V) -> V | Beyond:
-    """A settled value itself where msgpack holds it, else marked."""
+    """Return a settled value itself where msgpack holds it, else marked."""
     try:
         pack(settled)
     except (OverflowError, UnicodeEncodeError):
@@ -94,20 +94,14 @@ def within(settled: V) -> V | Beyond:
     return settled
 
 
-def _settled(value: V, settle: Convert | None) -> Any:
-    if isinstance(value, Beyond):
-        return value.plain
-    return value if settle is None else settle(value)
-
-
 # -- both modes in one shape
 
 
 def settling(stored: Description) -> Convert | None:
-    """What makes the plain value of either mode one that both modes can encode; None: it is one already.
+    """Return what makes a plain value one that both modes can encode; None where every value is one.
 
-    Rows become tuples, as the tagged mode tells them from lists, and values of type Any become tagged
-    ones, which encoding them again leaves as they are.
+    Rows become tuples, which the tagged mode keeps apart from lists, and values of type Any become tagged
+    ones, which encoding leaves as they are.
     """
     kind = text_in(stored, "kind")
     if kind in SEQUENCES:
@@ -123,12 +117,9 @@ def _mapping(convert: Convert | None) -> Convert | None:
 
 
 def _row(converts: list[Convert | None]) -> Convert:
-    def settle(row: Sequence[V]) -> tuple[V, ...]:
-        return tuple(
-            value if convert is None else convert(value) for value, convert in zip(row, converts, strict=True)
-        )
-
-    return settle
+    return lambda row: tuple(
+        value if convert is None else convert(value) for value, convert in zip(row, converts, strict=True)
+    )
 
 
 def _fields(stored: Description) -> Convert:
@@ -146,14 +137,7 @@ def _dict(stored: Description) -> Convert | None:
 def _typed_dict(stored: Description) -> Convert:
     converts = {name: settling(field) for name, field in named_mappings_in(stored, "fields").items()}
 
-    def settle(entries: Mapping[str, V]) -> dict[str, V]:
-        made = {}
-        for name, value in entries.items():
-            convert = converts[name]
-            made[name] = value if convert is None else convert(value)
-        return made
-
-    return settle
+    return lambda entries: apply_each(converts, entries)
 
 
 def _union(stored: Description) -> Convert | None:
@@ -163,7 +147,7 @@ def _union(stored: Description) -> Convert | None:
     member = optional_of(stored)
     if member is not None:
         convert = settling(member)
-        return None if convert is None else lambda value: None if value is None else convert(value)
+        return convert and skip_none(convert)
     converts = [settling(one) for one in members]
 
     def settle(tagged: tuple[int, V]) -> tuple[int, V]:
@@ -172,15 +156,6 @@ def _union(stored: Description) -> Convert | None:
         return place, value if convert is None else convert(value)
 
     return settle
-
-
-def optional_of(stored: Description) -> Description | None:
-    """X of a stored union that is X or None where X is never None itself; else None."""
-    members = mappings_in(stored, "of")
-    others = [member for member in members if member["kind"] != "none"]
-    if len(others) == 1 and len(members) == 2 and not nullable(others[0]):
-        return others[0]
-    return None
 
 
 _SETTLING: Final[dict[str, Callable[[Description], Convert | None]]] = {

@@ -1,4 +1,1 @@
-"""From a type to its codec, one file for each family of types.
-
-Older shapes are read in `evolution`, columns made in `arrow`.
-"""
+"""From a type to its codec, a file per family. `evolution` reads older shapes, `arrow` makes columns."""

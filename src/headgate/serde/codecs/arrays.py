@@ -1,8 +1,8 @@
 """Forms of NumPy scalars, NumPy arrays, and Arrow record batches and tables.
 
-NumPy and Arrow are imported only when a type of theirs is declared, which the program has done then.
-Whatever is read is checked before memory is taken for it: an array's size must be its bytes' length,
-and Arrow sees no bytes whose checksum is wrong.
+NumPy and Arrow are imported only when a program declares a type of theirs. Stored bytes are checked before
+memory is taken for them: an array's size must be its bytes' length, and Arrow gets no bytes whose checksum is
+wrong.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args, get_origin
 
 from headgate.common.errors import UsageError
 from headgate.common.files.durable import crc32
+from headgate.common.hints import Hint
 from headgate.serde.codecs.primitives import exactly
-from headgate.serde.codecs.type_codec import Annotation, Form, copier, describe
+from headgate.serde.codecs.type_codec import Form, copier, describe
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,30 +27,34 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound="np.generic")
 V = TypeVar("V", bound="pa.RecordBatch | pa.Table")
 
-_BYTES_MAX: Final = 2**32 - 1
-"""What msgpack can hold in one piece."""
+_BYTES_MAX: Final = 2**32 - 1  # that msgpack can hold in one piece
 _DTYPE: Final = re.compile(r"[<>|][biufcSUmM][1-9]\d{0,5}(\[\d{0,9}(Y|M|W|D|h|m|s|ms|us|ns|ps|fs|as)\])?")
-"""Dtypes that their text tells in full: no objects, no records. The width is bounded."""
-_KINDS_OF_ANY_WIDTH: Final = "SUmM"
-"""Dtypes whose class leaves the width or the unit open."""
+"""Dtypes that their text describes completely: no objects, no records. The width is bounded."""
 _CODE_POINT_MAX: Final = 0x10FFFF
 _SCALAR_KINDS: Final = "biufc"
-_SCALAR_BYTES_MAX: Final = {"f": 8, "c": 16}
-"""Wider ones differ between machines."""
+_SCALAR_BYTES_MAX: Final = {"f": 8, "c": 16}  # wider ones differ between machines
+_ABSTRACT: Final = (
+    "generic", "number", "integer", "signedinteger", "unsignedinteger", "inexact", "floating",
+    "complexfloating", "flexible", "character",
+)  # fmt: skip
 
 
 def foreign_form(cls: type) -> Form | None:
-    """The form of a class of NumPy or Arrow; None when it is neither."""
+    """Return the form of a class of NumPy or Arrow; None when it is neither."""
     package = (cls.__module__ or "").partition(".")[0]  # what a program makes at run time may have none
     if package == "numpy":
-        return _numpy_form(cls)
+        import numpy as np
+
+        if cls is np.ndarray:
+            return _array_form(cls, ArraySpec())
+        return _scalar_form(cls) if issubclass(cls, np.generic) else None
     if package == "pyarrow" and cls.__name__ in _ARROW_READERS:
         return _arrow_form(cls)
     return None
 
 
-def array_form(hint: Annotation) -> Form | None:
-    """The form of ``NDArray[X]`` and ``np.ndarray[shape, np.dtype[X]]``; None for another origin."""
+def array_form(hint: Hint) -> Form | None:
+    """Return the form of ``NDArray[X]`` and ``np.ndarray[shape, np.dtype[X]]``; None for another origin."""
     origin = get_origin(hint)
     if not isinstance(origin, type) or (origin.__module__, origin.__name__) != ("numpy", "ndarray"):
         return None
@@ -59,14 +64,6 @@ def array_form(hint: Annotation) -> Form | None:
 
 
 # -- scalars
-
-
-def _numpy_form(cls: type) -> Form | None:
-    import numpy as np
-
-    if cls is np.ndarray:
-        return _array_form(cls, ArraySpec())
-    return _scalar_form(cls) if issubclass(cls, np.generic) else None
 
 
 def _scalar_form(cls: type[np.generic]) -> Form:
@@ -101,12 +98,10 @@ def _scalar_reader(dtype: np.dtype[T]) -> Callable[[bytes], T]:
 
 
 def _exact_dtype(cls: type[np.generic]) -> np.dtype[np.generic] | None:
-    """The little-endian dtype of a scalar class; None where the class does not tell it."""
+    """The little-endian dtype of a scalar class; None where the class leaves it open."""
     import numpy as np
 
-    if cls in (np.generic, np.number, np.integer, np.signedinteger, np.unsignedinteger):
-        return None
-    if cls in (np.inexact, np.floating, np.complexfloating, np.flexible, np.character):
+    if any(vars(np)[name] is cls for name in _ABSTRACT):
         return None
     dtype = np.dtype(cls)
     if dtype.kind not in _SCALAR_KINDS or dtype.itemsize > _SCALAR_BYTES_MAX.get(dtype.kind, 8):
@@ -119,17 +114,11 @@ def _exact_dtype(cls: type[np.generic]) -> np.dtype[np.generic] | None:
 
 @dataclass(frozen=True, slots=True)
 class ArraySpec:
-    """What an annotation says of arrays; None is anything.
+    """What an annotation says of arrays; None is anything."""
 
-    Attributes:
-        dtype: exact dtype, as NumPy writes it.
-        kind: NumPy's letter of dtypes whose width or unit is left open.
-        ndim: number of dimensions.
-    """
-
-    dtype: str | None = None
-    kind: str | None = None
-    ndim: int | None = None
+    dtype: str | None = None  # exact, as NumPy writes it
+    kind: str | None = None  # NumPy's letter of dtypes whose width or unit is left open
+    ndim: int | None = None  # number of dimensions
 
     def check(self, dtype: str, ndim: int) -> None:
         """Refuse an array that is something else."""
@@ -159,7 +148,7 @@ def _spec(element: Any, ndim: int | None) -> ArraySpec:
     )
 
 
-def _ndim(shape: Annotation) -> int | None:
+def _ndim(shape: Hint) -> int | None:
     lengths = get_args(shape)
     return None if get_origin(shape) is not tuple or Ellipsis in lengths else len(lengths)
 
@@ -201,7 +190,7 @@ def _array_from_plain(plain: tuple[str, tuple[int, ...], bytes], spec: ArraySpec
 
 
 def _check_elements(array: NDArray[T], data: bytes) -> None:
-    """Refuse bytes that stand for no bool or no character; every other dtype takes any."""
+    """Refuse bytes that are no bool or no character; every other dtype takes any."""
     import numpy as np
 
     if array.dtype.kind == "b" and data.strip(b"\x00\x01"):

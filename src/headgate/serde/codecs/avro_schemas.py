@@ -1,26 +1,33 @@
-"""Avro schemas: from what a program gives to one canonical form, and to the form in which bytes are read.
+"""Avro schemas: from a program's text to one canonical form, and to the form in which bytes are read.
 
-The canonical form has full names, and of all attributes only those that matter to values: what a later
-program needs to read them. In the expanded form every name stands for its definition; fastavro reads with
-it and never has to look a name up.
+The canonical form has full names, and of all attributes only those that a later program needs to read values.
+In the expanded form every name is replaced by its definition, so that fastavro never has to look a name up.
+
+What ``Annotated[T, hg.avro(schema)]`` stores is the value alone, without a container; the description has
+the schema. Values are what fastavro reads: a record is a dict, an array a list.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 import io
 import json
+import math
 import types
-from typing import Any, Final, TypeAlias, TypeVar
+from collections.abc import Collection
+from decimal import Decimal
+from typing import Any, Final, TypeAlias, TypeVar, Union, get_origin, is_typeddict
+from uuid import UUID
 
 from headgate.common.errors import UsageError
+from headgate.common.hints import Hint
 from headgate.common.plain_data import Json
+from headgate.serde.codecs.type_codec import Form, copier, describe
 
 T = TypeVar("T")
 
 NAMED: Final = frozenset({"record", "enum", "fixed"})
-_LOGICAL: Final = ("logicalType", "precision", "scale")
-_WRAPPER: Final = "HeadgateValue"
-
+LOGICAL: Final = ("logicalType", "precision", "scale")
 Definition: TypeAlias = dict[str, Any]
 """A type with parameters, as the text of the schema gives it."""
 Schema: TypeAlias = "str | list[Schema] | Definition"
@@ -28,13 +35,15 @@ Schema: TypeAlias = "str | list[Schema] | Definition"
 
 
 def canonical(text: str) -> Schema:
-    """The canonical form of a schema given as JSON text."""
+    """Return the canonical form of a schema given as JSON text."""
     fastavro = _fastavro()
+
+    def parsed(schema: Schema) -> Schema:
+        return _reduced(fastavro.parse_schema(_wrapped(schema))["fields"][0]["type"], "")
+
     try:
-        given = {"type": "record", "name": _WRAPPER, "fields": [{"name": "value", "type": json.loads(text)}]}
-        found = _reduced(fastavro.parse_schema(given)["fields"][0]["type"], "")
-        again = {"type": "record", "name": _WRAPPER, "fields": [{"name": "value", "type": found}]}
-        same = _reduced(fastavro.parse_schema(again)["fields"][0]["type"], "") == found
+        found = parsed(json.loads(text))
+        same = parsed(found) == found
     except UsageError:
         raise
     except Exception as error:  # fastavro raises whatever it stumbles over
@@ -51,17 +60,12 @@ def canonical(text: str) -> Schema:
 
 
 def expanded(schema: Schema) -> Schema:
-    """The same schema with every name replaced by its definition."""
+    """Return the same schema with every name replaced by its definition."""
     return _expand(schema, {}, ())
 
 
 def name_of(schema: Schema) -> str:
-    """What a schema is called in messages.
-
-    Example:
-        >>> name_of({"type": "fixed", "name": "shop.Id", "size": 4}), name_of(["null", "long"])
-        ('shop.Id', 'null | long')
-    """
+    """Return what a schema is called in messages."""
     if isinstance(schema, list):
         return " | ".join(map(name_of, schema))
     if not isinstance(schema, dict):
@@ -74,38 +78,40 @@ def name_of(schema: Schema) -> str:
 
 
 def defined(schema: Schema) -> Definition:
-    """A schema that must be a definition, not a name or alternatives."""
+    """Return a schema that must be a definition, not a name or alternatives."""
     if not isinstance(schema, dict):
         raise TypeError(f"got the schema {schema!r:.40}; expected a definition")
     return schema
 
 
 def kind_of(schema: Schema) -> str:
-    """The type of a schema without its parameters; "union" of a list."""
+    """Return the type of a schema without its parameters; "union" of a list."""
     if isinstance(schema, list):
         return "union"
     return str(schema["type"]) if isinstance(schema, dict) else str(schema)
 
 
 def logical_of(schema: Schema) -> tuple[Json, ...]:
-    """What a schema says of its values' meaning beyond their type."""
-    return tuple(schema.get(name) for name in _LOGICAL) if isinstance(schema, dict) else (None, None, None)
+    """Return what a schema says of its values' meaning beyond their type."""
+    return tuple(schema.get(name) for name in LOGICAL) if isinstance(schema, dict) else (None, None, None)
 
 
 def hinted(schema: Schema) -> Definition:
-    """A schema as fastavro takes it without looking at it again: as the one field of a record.
+    """Return a schema that fastavro takes without parsing it again: as the one field of a record.
 
     A record is encoded as its fields one after the other, so the bytes are those of the value itself.
     """
-    wrapper: Definition = _fastavro().parse_schema(
-        {"type": "record", "name": _WRAPPER, "fields": [{"name": "value", "type": "null"}]}
-    )
+    wrapper: Definition = _fastavro().parse_schema(_wrapped("null"))
     wrapper["fields"][0]["type"] = schema
     return wrapper
 
 
+def _wrapped(schema: Schema) -> Definition:
+    return {"type": "record", "name": "HeadgateValue", "fields": [{"name": "value", "type": schema}]}
+
+
 def write(schema: Definition, value: T) -> bytes:
-    """The bytes of a value under a :func:`hinted` schema."""
+    """Return the bytes of a value under a :func:`hinted` schema."""
     out = io.BytesIO()
     try:
         _fastavro().schemaless_writer(out, schema, {"value": value}, strict=True, disable_tuple_notation=True)
@@ -121,7 +127,7 @@ def fits(schema: Definition, value: T) -> bool:
 
 
 def read(data: bytes, writer: Definition, reader: Definition | None = None) -> Any:
-    """The value of bytes, resolved to the reader's schema if one is given; both :func:`hinted`."""
+    """Return the value of bytes, resolved to the reader's schema if one is given; both :func:`hinted`."""
     source = io.BytesIO(data)
     try:
         value = _fastavro().schemaless_reader(source, writer, reader)["value"]
@@ -132,18 +138,17 @@ def read(data: bytes, writer: Definition, reader: Definition | None = None) -> A
     return value
 
 
-def without_logical(schema: Schema) -> Schema:
-    """An expanded schema whose values are those that Avro's types have by themselves."""
+def without(schema: Schema, names: Collection[str]) -> Schema:
+    """Return an expanded schema without some attributes of its types and fields."""
     if isinstance(schema, list):
-        return [without_logical(one) for one in schema]
+        return [without(one, names) for one in schema]
     if not isinstance(schema, dict):
         return schema
-    bare = {name: value for name, value in schema.items() if name not in _LOGICAL}
-    for name in ("items", "values"):
-        if name in bare:
-            bare[name] = without_logical(bare[name])
+    bare = {name: value for name, value in schema.items() if name not in names}
+    for name in bare.keys() & {"type", "items", "values"}:
+        bare[name] = without(bare[name], names)
     if "fields" in bare:
-        bare["fields"] = [{**field, "type": without_logical(field["type"])} for field in bare["fields"]]
+        bare["fields"] = [without(field, names) for field in bare["fields"]]
     return bare
 
 
@@ -162,7 +167,8 @@ def _reduced(parsed: Schema, namespace: str) -> Schema:
     if not namespace:
         found["namespace"] = ""
     if parsed.get("aliases"):
-        found["aliases"] = [_full(alias, namespace) for alias in parsed["aliases"]]
+        prefix = f"{namespace}." if namespace else ""
+        found["aliases"] = [alias if "." in alias else prefix + alias for alias in parsed["aliases"]]
     if kind == "record":
         found["fields"] = [_reduced_field(field, namespace) for field in parsed["fields"]]
     elif kind == "enum":
@@ -190,11 +196,7 @@ def _logical_type(parsed: Definition) -> Definition:
     """The logical type, if values are read as one; an unknown one means nothing, as Avro says."""
     if f"{parsed['type']}-{parsed.get('logicalType')}" not in _fastavro().read.LOGICAL_READERS:
         return {}
-    return {name: parsed[name] for name in _LOGICAL if name in parsed}
-
-
-def _full(alias: str, namespace: str) -> str:
-    return alias if "." in alias or not namespace else f"{namespace}.{alias}"
+    return {name: parsed[name] for name in LOGICAL if name in parsed}
 
 
 def _expand(schema: Schema, names: dict[str, Schema], outer: tuple[str, ...]) -> Schema:
@@ -241,3 +243,83 @@ def _fastavro() -> types.ModuleType:
             "hg.avro needs the package fastavro; install headgate[avro] here and on all workers"
         ) from None
     return fastavro
+
+
+# -- values
+
+_CLASSES: Final[dict[str, type]] = {
+    "null": type(None), "boolean": bool, "int": int, "long": int, "float": float, "double": float,
+    "bytes": bytes, "string": str, "fixed": bytes, "enum": str, "array": list, "map": dict,
+    "record": dict,
+}  # fmt: skip
+_LOGICAL_CLASSES: Final[dict[str, type]] = {
+    "timestamp-millis": dt.datetime, "timestamp-micros": dt.datetime,
+    "local-timestamp-millis": dt.datetime, "local-timestamp-micros": dt.datetime, "date": dt.date,
+    "time-millis": dt.time, "time-micros": dt.time, "decimal": Decimal, "uuid": UUID,
+}  # fmt: skip
+
+
+def avro_form(hint: Hint, schema_text: str) -> Form:
+    """Return the form of ``Annotated[hint, hg.avro(schema)]``."""
+    schema = canonical(schema_text)
+    tree = expanded(schema)
+    classes = _classes(tree)
+    _check_hint(hint, classes, name_of(schema))
+    own = hinted(tree)
+
+    def to_plain(value: T) -> bytes:
+        data = write(own, value)
+        back = read(data, own)
+        if not _same(value, back):
+            raise ValueError(
+                f"it would come back from Avro as {back!r:.80}; make it what the schema can hold"
+            )
+        return data
+
+    immutable = classes.isdisjoint((list, dict))
+    return Form(
+        name=f"avro {name_of(schema)}",
+        description=describe("avro", name=name_of(schema), schema=schema),
+        wire=bytes,
+        to_plain=to_plain,
+        from_plain=lambda data: read(data, own),
+        classes=classes,
+        guests=frozenset({int}) - classes if float in classes else frozenset(),
+        immutable=immutable,
+        copy=copier(immutable, False),
+    )
+
+
+def _classes(tree: Schema) -> frozenset[type]:
+    """The classes of a schema's values."""
+    if isinstance(tree, list):
+        return frozenset().union(*map(_classes, tree))
+    logical = logical_of(tree)[0]
+    return frozenset({_LOGICAL_CLASSES.get(str(logical), _CLASSES[kind_of(tree)])})
+
+
+def _check_hint(hint: Hint, classes: frozenset[type], name: str) -> None:
+    cls = get_origin(hint) or hint
+    if hint is Any or cls in (Union, types.UnionType) or not isinstance(cls, type) or is_typeddict(cls):
+        return
+    if any(issubclass(one, cls) for one in classes):
+        return
+    raise UsageError(
+        f"values of the Avro schema {name} are {' or '.join(sorted(c.__name__ for c in classes))} and no "
+        f"{cls.__qualname__}; annotate what they are, such as Annotated[dict, hg.avro(...)]"
+    )
+
+
+def _same(value: Any, back: Any) -> bool:
+    """Whether nothing was lost on the way, such as digits of a float, a zone, or the class of a value."""
+    if type(value) is not type(back):
+        return {type(value), type(back)} <= {int, float} and bool(value == back)
+    if isinstance(value, dict):
+        return value.keys() == back.keys() and all(_same(value[key], back[key]) for key in value)
+    if isinstance(value, list):
+        return len(value) == len(back) and all(map(_same, value, back))
+    if isinstance(value, float) and math.isnan(value):
+        return math.isnan(back)
+    if isinstance(value, dt.datetime) and value.utcoffset() != back.utcoffset():
+        return False
+    return bool(value == back)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
+from headgate.common.hints import Hint
 from headgate.serde.codecs.primitives import exactly
-from headgate.serde.codecs.type_codec import Annotation, Convert, Form, copier, describe
+from headgate.serde.codecs.type_codec import Convert, Form, copier, describe, keep
 
 V = TypeVar("V")
 
@@ -34,20 +35,20 @@ def sequence_form(cls: type, element: Form) -> Form:
     )
 
 
-def _wire(cls: type, element: Form) -> Annotation:
-    # What is still to be converted may not be hashable yet.
+def _wire(cls: type, element: Form) -> Hint:
+    # Elements that are still to be converted may not be hashable yet.
     if cls is list or element.from_plain is not None:
         return list[element.wire]  # type: ignore[name-defined]
     return tuple[element.wire, ...] if cls is tuple else cls[element.wire]  # type: ignore[name-defined, index]
 
 
 def each(cls: Callable[[Iterable[V]], Collection[V]], convert: Convert | None) -> Convert:
-    """Converts the elements of a sequence and makes a `cls` of them."""
+    """Return what converts the elements of a sequence and makes a `cls` of them."""
     if convert is None:
         return lambda values: cls(values)
     if cls is list:
         return lambda values: [convert(value) for value in values]
-    # Not by `map`, which would take a StopIteration out of the program's code for the end of the values.
+    # Not by `map`, which would take a StopIteration of the program's code for the end of the values.
     return lambda values: cls([convert(value) for value in values])
 
 
@@ -68,7 +69,7 @@ def tuple_form(elements: list[Form]) -> Form:
 
 
 def row_converter(converts: list[Convert | None]) -> Callable[[Sequence[V]], tuple[V, ...]]:
-    """Converts a row of values position by position, refusing one of another length."""
+    """Return what converts a row of values position by position and refuses one of another length."""
     size = len(converts)
     todo = [(place, convert) for place, convert in enumerate(converts) if convert is not None]
 
@@ -86,51 +87,51 @@ def row_converter(converts: list[Convert | None]) -> Callable[[Sequence[V]], tup
 
 
 def row_converter_or_none(converts: list[Convert | None]) -> Convert | None:
-    """The same, or None when nothing is to be converted."""
+    """Return :func:`row_converter`, or None when nothing is to be converted."""
     return row_converter(converts) if any(convert is not None for convert in converts) else None
+
+
+def apply_each(converts: Mapping[str, Convert | None], entries: Mapping[str, V]) -> dict[str, V]:
+    """Return the entries with each value converted by the conversion of its name."""
+    made = {}
+    for name, value in entries.items():
+        convert = converts[name]
+        made[name] = value if convert is None else convert(value)
+    return made
 
 
 def dict_form(key: Form, value: Form) -> Form:
     """``dict[K, V]``."""
     direct = key.description["kind"] in DIRECT_KEYS
-    pair = (key, value)
     return Form(
         name=f"dict[{key.name}, {value.name}]",
         description=describe("dict", key=key.description, value=value.description),
         wire=dict_wire(direct, key.wire, value.wire),
-        to_plain=exactly(dict, _dict_to_plain(direct, pair)),
-        from_plain=_dict_from_plain(direct, pair),
+        to_plain=exactly(dict, _dict_to_plain(direct, key, value)),
+        from_plain=_dict_from_plain(direct, key, value),
         classes=frozenset({dict}),
-        inner=pair,
+        inner=(key, value),
         immutable=False,
         copy=copier(False, key.immutable and value.immutable),
     )
 
 
-def dict_wire(direct: bool, key: Annotation, value: Annotation) -> Annotation:
-    """What msgspec decodes: a map, or a list of pairs."""
+def dict_wire(direct: bool, key: Hint, value: Hint) -> Hint:
+    """Return what msgspec decodes: a map, or a list of pairs."""
     return dict[key, value] if direct else list[tuple[key, value]]  # type: ignore[valid-type]
 
 
-def _dict_to_plain(direct: bool, pair: tuple[Form, Form]) -> Convert:
-    key, value = pair
+def _dict_to_plain(direct: bool, key: Form, value: Form) -> Convert:
     convert = value.to_plain
-    if direct and convert is None:
-        return lambda entries: entries
-    if direct and convert is not None:
-        to_value = convert
-        return lambda entries: {k: to_value(v) for k, v in entries.items()}
+    if direct:
+        return keep if convert is None else lambda entries: {k: convert(v) for k, v in entries.items()}
     row = row_converter([key.to_plain, value.to_plain])
     return lambda entries: [row(entry) for entry in entries.items()]
 
 
-def _dict_from_plain(direct: bool, pair: tuple[Form, Form]) -> Convert | None:
-    key, value = pair
+def _dict_from_plain(direct: bool, key: Form, value: Form) -> Convert | None:
     convert = value.from_plain
-    if direct and convert is None:
-        return None
-    if direct and convert is not None:
-        from_value = convert
-        return lambda entries: {k: from_value(v) for k, v in entries.items()}
+    if direct:
+        return None if convert is None else lambda entries: {k: convert(v) for k, v in entries.items()}
     row = row_converter([key.from_plain, value.from_plain])
     return lambda entries: dict(row(entry) for entry in entries)

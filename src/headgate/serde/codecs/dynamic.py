@@ -4,9 +4,9 @@ Plain are None, bool, int of any size, float, str (lone surrogates too), bytes, 
 set, frozenset, datetime, date, time, timedelta, Decimal and UUID. Subclasses are not plain: they
 would come back as something else.
 
-A batch is one byte of mode and msgpack. Batches of scalars, of tuples of scalars and of dicts of
-scalars under str keys go to msgspec as they are; for all others, what msgpack has no type for is
-wrapped into its extension types first. Reading needs no such walk.
+A batch is one byte of mode and msgpack. msgspec encodes batches of scalars, of tuples of scalars and of dicts
+of scalars under str keys as they are; in all others, what msgpack has no type for is wrapped into its
+extension types first. Reading needs no such walk.
 """
 
 from __future__ import annotations
@@ -35,8 +35,7 @@ V = TypeVar("V")
 SCALARS: Final = frozenset({type(None), bool, int, float, str, bytes})
 """Types that msgpack holds as they are (ints to 64 bits, str without lone surrogates)."""
 
-_MODE_VALUES: Final = 0
-_MODE_TUPLES: Final = 1
+_MODE_VALUES, _MODE_TUPLES = 0, 1
 _BIG_INT, _RAW_STR, _TUPLE, _DICT, _SET, _FROZENSET = 1, 2, 3, 4, 5, 6
 _DATETIME, _DATE, _TIME, _TIMEDELTA, _DECIMAL, _UUID = 7, 8, 9, 10, 11, 12
 
@@ -52,7 +51,7 @@ class NotPlainError(UsageError):
 
 
 def to_tagged(value: T) -> Tagged:
-    """What msgspec encodes so that decoding with :func:`untag` gives an equal value of the same type."""
+    """Return what msgspec encodes so that :func:`untag` makes an equal value of the same type of it."""
     tagger = _TAGGERS.get(type(value))
     if tagger is None:
         raise NotPlainError(
@@ -72,13 +71,7 @@ def encode_tagged(value: T) -> bytes:
 
 
 def as_plain(value: Any) -> Any:
-    """The plain value as which msgspec encodes a value that is, or holds, such as members of an Enum.
-
-    Example:
-        >>> from http import HTTPStatus
-        >>> as_plain([HTTPStatus.OK, 2**70])
-        [200, 1180591620717411303424]
-    """
+    """Return the plain value as which msgspec encodes a value, such as one that holds members of an Enum."""
     kind = type(value)
     if kind in (list, tuple, set, frozenset):
         return kind(as_plain(part) for part in value)
@@ -95,12 +88,7 @@ def as_plain(value: Any) -> Any:
 
 
 def encode_tagged_each(values: Sequence[Any]) -> list[bytes]:
-    """The bytes that :func:`encode_tagged` gives for each value; fast for scalars and for tuples of scalars.
-
-    Example:
-        >>> encode_tagged_each([1, "a"]) == [encode_tagged(1), encode_tagged("a")]
-        True
-    """
+    """Return :func:`encode_tagged` of each value; fast for scalars and for tuples of scalars."""
     kinds = set(map(type, values))
     try:
         if kinds <= SCALARS:
@@ -108,12 +96,12 @@ def encode_tagged_each(values: Sequence[Any]) -> list[bytes]:
         if kinds == {tuple} and set(map(type, chain.from_iterable(values))) <= SCALARS:
             return [_encode(_Ext(_TUPLE, _encode(value))) for value in values]
     except (OverflowError, UnicodeEncodeError):
-        pass  # one of them is beyond what msgpack holds as it is
+        pass  # msgpack does not hold one of them as it is
     return [encode_tagged(value) for value in values]
 
 
 def untag(code: int, data: memoryview) -> Any:
-    """The `ext_hook` of every decoder: what an extension type stands for."""
+    """Return what an extension type stands for; the `ext_hook` of every decoder."""
     reader = _UNTAGGERS.get(code)
     if reader is None:
         raise StorageError(f"stored bytes hold extension type {code}; expected 1 to {len(_UNTAGGERS)}")
@@ -126,7 +114,7 @@ _decode_tuples: Final = msgpack_decoder(list[tuple[Any, ...]]).decode
 
 
 def decode_tagged(data: Buffer) -> Any:
-    """The value of :func:`encode_tagged`."""
+    """Decode what :func:`encode_tagged` gave."""
     return _decode(data)
 
 
@@ -165,17 +153,18 @@ def _plain_tagger(code: int, to_plain: Callable[[T], V]) -> Callable[[T], Tagged
     return lambda value: _Ext(code, _encode(to_plain(value)))
 
 
-def _itself(value: T) -> T:
+def keep(value: T) -> T:
+    """Return the value itself: how scalars are tagged, and immutable values copied."""
     return value
 
 
 _TAGGERS: Final[dict[type, Callable[[Any], Tagged]]] = {
-    type(None): _itself,
-    bool: _itself,
+    type(None): keep,
+    bool: keep,
     int: _tag_int,
-    float: _itself,
+    float: keep,
     str: _tag_str,
-    bytes: _itself,
+    bytes: keep,
     list: lambda value: [to_tagged(element) for element in value],
     tuple: _sequence_tagger(_TUPLE),
     dict: _tag_dict,
@@ -188,7 +177,7 @@ _TAGGERS: Final[dict[type, Callable[[Any], Tagged]]] = {
     Decimal: _plain_tagger(_DECIMAL, str),
     UUID: lambda value: _Ext(_UUID, value.bytes),
     # Made by a typed serializer for a part whose type is Any; it is tagged already.
-    _Ext: _itself,
+    _Ext: keep,
 }
 
 _UNTAGGERS: Final[dict[int, Callable[[memoryview], Any]]] = {
@@ -208,21 +197,14 @@ _UNTAGGERS: Final[dict[int, Callable[[memoryview], Any]]] = {
 
 
 def with_mode(mode: int, value: T) -> bytes:
-    """One byte of mode, then the value as msgpack."""
+    """Return one byte of mode, then the value as msgpack."""
     return bytes((mode,)) + _encode(value)
 
 
 class DynamicSerializer(TypeSerializer[Any]):
-    """Serializer of values of unknown type.
-
-    Example:
-        >>> codec = DynamicSerializer()
-        >>> codec.decode_many(codec.encode_many([(1, "a"), {2: {3}}, 2**70]), 3)
-        [(1, 'a'), {2: {3}}, 1180591620717411303424]
-    """
+    """Serializer of values of unknown type."""
 
     name = "Any"
-    immutable = False
 
     def encode_many(self, values: Sequence[Any]) -> bytes:
         """Encode plain values of any mixture."""
@@ -255,31 +237,27 @@ class DynamicSerializer(TypeSerializer[Any]):
         return values
 
     def describe(self) -> dict[str, Plain]:
-        """Kind and version of the codec."""
+        """Return kind and version of the codec."""
         return {"kind": "any", "version": 1}
 
     def snapshot(self) -> TypeSerializerSnapshot[Any]:
-        """The description."""
+        """Return the description as a snapshot."""
         return DescribedSnapshot(self.describe(), self)
 
     def copy(self, value: T) -> T:
-        """A deep copy."""
+        """Return a deep copy."""
         return copy.deepcopy(value)
 
     def encode_checked(self, values: Sequence[Any]) -> bytes:
-        """The same as :meth:`encode_many`, which takes nothing that it cannot read back."""
+        """Encode as :meth:`encode_many` does, which takes nothing that it cannot read back."""
         return self.encode_many(values)
 
 
 def _fast_mode(values: Sequence[Any]) -> int | None:
     """The mode in which msgspec alone is lossless, found by checks that run at C speed."""
-    kinds = set(map(type, values))
-    if kinds <= SCALARS:
-        return _MODE_VALUES
+    kinds, mode = set(map(type, values)), _MODE_VALUES
     if kinds == {tuple}:
-        return _MODE_TUPLES if set(map(type, chain.from_iterable(values))) <= SCALARS else None
-    if kinds == {dict} and set(map(type, chain.from_iterable(values))) <= {str}:
-        return (
-            _MODE_VALUES if set(map(type, chain.from_iterable(map(dict.values, values)))) <= SCALARS else None
-        )
-    return None
+        kinds, mode = set(map(type, chain.from_iterable(values))), _MODE_TUPLES
+    elif kinds == {dict} and set(map(type, chain.from_iterable(values))) <= {str}:
+        kinds = set(map(type, chain.from_iterable(map(dict.values, values))))
+    return mode if kinds <= SCALARS else None

@@ -1,7 +1,6 @@
 """Records of a class as rows of their fields' values, and back: the fast way between two processes.
 
-It is taken where every value is a scalar. Such rows need no look at the annotations, as msgpack holds
-scalars losslessly whatever the annotations say.
+It is taken where every value is a scalar: msgpack holds scalars losslessly, whatever the annotations say.
 """
 
 from __future__ import annotations
@@ -23,21 +22,7 @@ Make = Callable[[Rows], list[Any]]
 
 
 class FieldRows:
-    """The fields of one class.
-
-    `make` makes records of rows, without calling an initialiser again.
-
-    Example:
-        >>> @dataclasses.dataclass
-        ... class Point:
-        ...     x: int
-        ...     name: str
-        >>> points = field_rows(Point)
-        >>> points.decode(points.encode([Point(1, "a"), Point(2, "b")]), 2)
-        [Point(x=1, name='a'), Point(x=2, name='b')]
-        >>> points.encode([Point([1], "not a scalar")]) is None
-        True
-    """
+    """The fields of one class; `make` makes records of rows, without calling an initialiser again."""
 
     def __init__(self, names: Sequence[str], make: Make) -> None:
         self._read, self._make = _reader(names), make
@@ -55,7 +40,7 @@ class FieldRows:
 
 
 def field_rows(cls: type) -> FieldRows | None:
-    """The fields of a dataclass, attrs class, NamedTuple or ``msgspec.Struct``; None for any other class."""
+    """Return the fields of a dataclass, attrs class, NamedTuple or ``msgspec.Struct``; else None."""
     if dataclasses.is_dataclass(cls):
         return FieldRows(*_attributes(cls, [field.name for field in dataclasses.fields(cls)]))
     if hasattr(cls, "__attrs_attrs__"):
@@ -85,17 +70,16 @@ def _attributes(cls: Any, names: list[str]) -> tuple[list[str], Make]:
     if not names:
         return names, lambda rows: [cls.__new__(cls) for _ in rows]
     assign = "one.{0} = field_{0}" if cls.__setattr__ is object.__setattr__ else "put(one, {0!r}, field_{0})"
-    source = "\n".join(
-        [
-            "def make(rows):",
-            "    made = []",
-            f"    for {', '.join(f'field_{name}' for name in names)}, in rows:",
-            "        one = new(cls)",
-            *(f"        {assign.format(name)}" for name in names),
-            "        made.append(one)",
-            "    return made",
-        ]
-    )
+    lines = [
+        "def make(rows):",
+        "    made = []",
+        f"    for {', '.join(f'field_{name}' for name in names)}, in rows:",
+        "        one = new(cls)",
+        *(f"        {assign.format(name)}" for name in names),
+        "        made.append(one)",
+        "    return made",
+    ]
+    source = "\n".join(lines)
     scope: dict[str, Any] = {"new": cls.__new__, "cls": cls, "put": object.__setattr__}
     exec(compile(source, f"<fields of {cls.__qualname__}>", "exec"), scope)  # noqa: S102 - names of fields only
     return names, scope["make"]

@@ -1,8 +1,8 @@
 """The form of values that are stored as JSON text: ``Annotated[T, hg.json]``.
 
 The text is what a reader of JSON expects: records are objects by field, enumerations their names. It is made
-of what the inner type's own serializer makes, and back, by the inner type's description alone. So text of
-an older type is read without its class, and evolves as the inner type does.
+of the plain values of the inner type's serializer, and read back to them, by the inner type's description
+alone. So text of an older type is read without its class, and evolves as the inner type does.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import msgspec
 
 from headgate.common.decoders import json_decoder
 from headgate.common.errors import UsageError
+from headgate.common.hints import Hint
 from headgate.common.plain_data import Description, Json, mapping_in, mappings_in, named_mappings_in, text_in
 from headgate.serde.codecs.dynamic import untag
 from headgate.serde.codecs.temporal import (
@@ -27,17 +28,15 @@ from headgate.serde.codecs.temporal import (
     time_from_plain,
     time_to_plain,
 )
-from headgate.serde.codecs.type_codec import Annotation, Convert, Form, describe, keep
-from headgate.serde.codecs.unions import DIRECT
-from headgate.serde.descriptions import nullable
+from headgate.serde.codecs.type_codec import Convert, Form, describe, keep
+from headgate.serde.codecs.unions import skip_none
+from headgate.serde.descriptions import DIRECT, optional_place
 from headgate.serde.evolution.readings import Reading, Refused
 
 V = TypeVar("V")
-
 W = TypeVar("W", dt.datetime, dt.time)
 
-JSON: Final = "json"
-"""The kind in descriptions."""
+JSON: Final = "json"  # the kind in descriptions
 
 _ROWS: Final = frozenset({"dataclass", "attrs", "struct", "namedtuple"})
 _ARRAYS: Final = frozenset({"list", "set", "frozenset", "tuple_of"})
@@ -51,12 +50,12 @@ _SCALARS: Final[Mapping[str, frozenset[type]]] = {
     "flag": frozenset({int}),
     "decimal": frozenset({str}),
 }
-"""What the inner serializer makes of these kinds. JSON would also take a date as text and lose its type."""
+"""What the inner serializer makes of these kinds; JSON would also take a date as text and lose its type."""
 _TEXT_KEYS: Final = frozenset({"str", "any", "enum"})
 
 
 def json_form(inner: Form) -> Form:
-    """The form of ``Annotated[T, hg.json]``."""
+    """Return the form of ``Annotated[T, hg.json]``."""
     shape = _shape(inner.description)
     to_inner = keep if inner.to_plain is None else inner.to_plain
     return Form(
@@ -74,7 +73,7 @@ def json_form(inner: Form) -> Form:
 
 
 def evolve_json(stored: Description, new: Form, evolve: Callable[[Description, Form], Reading]) -> Reading:
-    """How JSON text of a stored description is read: as the inner type's values would be."""
+    """Return how JSON text of a stored description is read: as the inner type's values would be."""
     if new.description["kind"] != JSON:
         raise Refused(f"was JSON text and is {new.name}; keep hg.json in the annotation")
     of = mapping_in(stored, "of")
@@ -83,8 +82,8 @@ def evolve_json(stored: Description, new: Form, evolve: Callable[[Description, F
     return Reading(inner.verdict, str, convert)
 
 
-def _reader(shape: _Shape, wire: Annotation, from_plain: Convert | None) -> Convert:
-    # Through text once more: this decoder alone leaves out what the type does not take of an older record.
+def _reader(shape: _Shape, wire: Hint, from_plain: Convert | None) -> Convert:
+    # Through text once more: only this decoder leaves out what the type does not take of an older record.
     decode = json_decoder(wire).decode  # type: ignore[arg-type]  # a wire is a type
 
     def read(text: str) -> Any:
@@ -98,12 +97,7 @@ def _reader(shape: _Shape, wire: Annotation, from_plain: Convert | None) -> Conv
 
 
 class _Shape(NamedTuple):
-    """How the plain values of one description are written as JSON, and read.
-
-    Attributes:
-        write: from what the inner serializer gives to what JSON takes.
-        read: back; what does not have the shape raises.
-    """
+    """How the plain values of one description are written as JSON, and read; what does not fit raises."""
 
     write: Convert
     read: Convert
@@ -181,19 +175,14 @@ def _dict(description: Description) -> _Shape:
 
 
 def _union(description: Description) -> _Shape:
-    """Mirrors how :func:`headgate.serde.codecs.unions.union_form` chooses among its three layouts."""
+    """See `optional_place` for the three layouts."""
     members = mappings_in(description, "of")
-    kinds = [text_in(member, "kind") for member in members]
-    if set(kinds) <= DIRECT:
+    kinds = {text_in(member, "kind") for member in members}
+    if kinds <= DIRECT:
         return _Shape(_scalar(frozenset().union(*(_SCALARS[kind] for kind in kinds))), keep)
-    shapes = [_shape(member) for member in members]
-    others = [place for place, kind in enumerate(kinds) if kind != "none"]
-    if len(kinds) == 2 and len(others) == 1 and not nullable(members[others[0]]):
-        one = shapes[others[0]]
-        return _Shape(
-            lambda value: None if value is None else one.write(value),
-            lambda found: None if found is None else one.read(found),
-        )
+    shapes, optional = [_shape(member) for member in members], optional_place(members)
+    if optional is not None:
+        return _Shape(skip_none(shapes[optional].write), skip_none(shapes[optional].read))
 
     def write(tagged: tuple[int, V]) -> list[Json]:
         place, value = tagged
@@ -208,13 +197,6 @@ def _union(description: Description) -> _Shape:
     return _Shape(write, read)
 
 
-def _date(_: Description) -> _Shape:
-    return _Shape(
-        lambda day: dt.date.fromordinal(day).isoformat(),
-        lambda text: dt.date.fromisoformat(text).toordinal(),
-    )
-
-
 def _moment(
     cls: type[W], from_plain: Callable[[Moment], W], to_plain: Callable[[W], Moment]
 ) -> Callable[[Description], _Shape]:
@@ -223,7 +205,7 @@ def _moment(
     def read(text: str) -> Moment:
         iso, _, key = text.removesuffix("]").partition("[")
         value = cls.fromisoformat(iso)
-        # An offset tells which of two equal wall clocks is meant; the zone tells it by its fold.
+        # An offset shows which of two equal wall clocks is meant; a zone shows it by its fold.
         return to_plain(_in_zone(value, ZoneInfo(key)) if key else value)
 
     def write(plain: Moment) -> str:
@@ -244,23 +226,18 @@ def _in_zone(value: W, zone: ZoneInfo) -> W:
     return wall[1] if wall[0].utcoffset() != value.utcoffset() == wall[1].utcoffset() else wall[0]
 
 
-def _uuid(_: Description) -> _Shape:
-    return _Shape(lambda data: str(UUID(bytes=data)), lambda text: UUID(text).bytes)
-
-
 def _scalar(classes: frozenset[type]) -> Convert:
     def checked(value: V) -> V:
         if type(value) not in classes:
             raise TypeError(f"got {type(value).__qualname__}; JSON would lose its type")
-        return _finite(value)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f"JSON has no {value}")
+        return value
 
     return checked
 
 
-def _finite(value: V) -> V:
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"JSON has no {value}")
-    return value
+_json_scalar: Final = _scalar(frozenset({type(None), bool, int, str, float}))
 
 
 def _text_key(key: V) -> str:
@@ -279,16 +256,16 @@ def _any(value: Any) -> Json:
         return [_any(element) for element in value]
     if kind is dict:
         return {_text_key(key): _any(entry) for key, entry in value.items()}
-    if value is None or kind in (bool, int, str):
-        return value  # type: ignore[no-any-return]
-    if kind is float:
-        return _finite(value)  # type: ignore[no-any-return]
+    if value is None or kind in (bool, int, str, float):
+        return _json_scalar(value)  # type: ignore[no-any-return]
     raise ValueError(f"JSON has no {kind.__name__}; declare its type, or make it text or a list")
 
 
 _BY_KIND: Final[dict[str, Callable[[Description], _Shape]]] = {
     "any": lambda _: _Shape(_any, keep),
-    "date": _date,
+    "date": lambda _: _Shape(
+        lambda day: dt.date.fromordinal(day).isoformat(), lambda text: dt.date.fromisoformat(text).toordinal()
+    ),
     "datetime": _moment(dt.datetime, datetime_from_plain, datetime_to_plain),
     "time": _moment(dt.time, time_from_plain, time_to_plain),
     "timedelta": lambda _: _Shape(keep, keep),
@@ -297,5 +274,5 @@ _BY_KIND: Final[dict[str, Callable[[Description], _Shape]]] = {
     "tuple": _tuple,
     "typeddict": _typed_dict,
     "union": _union,
-    "uuid": _uuid,
+    "uuid": lambda _: _Shape(lambda data: str(UUID(bytes=data)), lambda text: UUID(text).bytes),
 }

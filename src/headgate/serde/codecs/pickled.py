@@ -1,6 +1,6 @@
 """Everything that is pickled: rows between authenticated workers, and state that a program marks so.
 
-Nothing falls back to this on its own but rows between the workers of one job. A checkpoint holds pickle
+Only rows between the workers of one job are ever pickled without being asked for. A checkpoint holds pickle
 only where an annotation says ``hg.pickled``, and its bytes are verified before they are unpickled.
 """
 
@@ -9,36 +9,45 @@ from __future__ import annotations
 import io
 import operator
 import pickle
+import sys
 import types
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar, get_origin
 
 from headgate.common.errors import UsageError
+from headgate.common.files.durable import crc32
+from headgate.common.hints import Hint
+from headgate.common.plain_data import Description, text_in
 from headgate.common.process.interruptions import let_pass
 from headgate.common.refusals.users_frames import text_with_line
-from headgate.serde.logical_names import generic_model
+from headgate.serde.codecs.type_codec import Form, copier, describe
+from headgate.serde.descriptions import kinds_in
+from headgate.serde.evolution.readings import Reading, Refused
+from headgate.serde.logical_names import generic_model, logical_name
 
 V = TypeVar("V")
 
+PICKLE: Final = "pickle"  # the kind in descriptions
+
 _PROTOCOL: Final = 5
+_PYTHON: Final = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 class ClassNames(Protocol):
     """Names of classes that no module of the receiver has, such as those of the running script."""
 
     def name_of(self, cls: type) -> str | None:
-        """The name of a class that every worker of the job knows; None for every other class."""
+        """Return the name of a class that every worker of the job knows; None for every other class."""
 
     def class_of(self, name: str) -> type:
-        """The class of a name; a `LookupError` says that no such class came with the program."""
+        """Return the class of a name; a `LookupError` says that no such class came with the program."""
 
 
 class ShippedClasses:
     """Names the classes that came to a worker by value, as part of the program.
 
-    The pickler gives every class that it ships by value an id, and each worker that loads the program
-    notes under this id the class that it makes. An id that is not in the program's bytes belongs to a
-    class that other workers need not have.
+    The pickler gives every class that it ships by value an id, under which each worker that loads the program
+    registers the class that it makes. Other workers may lack a class whose id is not in the program's bytes.
     """
 
     def __init__(self, pickler: types.ModuleType, program: bytes) -> None:
@@ -83,10 +92,7 @@ class OwnClasses:
 
 
 def encode_rows(rows: Sequence[V], names: ClassNames | None = None) -> bytes:
-    """Encode rows of types that no serializer holds.
-
-    `names` are those of classes that are in no module of the receiver.
-    """
+    """Encode rows of types that no serializer holds; `names` are of classes in no module of the receiver."""
     out = io.BytesIO()
     try:
         _RowPickler(out, names).dump(list(rows))
@@ -142,7 +148,6 @@ class _RowUnpickler(pickle.Unpickler):
         self._names = names
 
     def find_class(self, module: str, name: str) -> Any:
-        """Find shipped classes by their names."""
         if self._names is not None and (module, name) == (__name__, _shipped_class.__name__):
             return self._names.class_of
         return super().find_class(module, name)
@@ -151,8 +156,8 @@ class _RowUnpickler(pickle.Unpickler):
 def dump_value(value: V, declared: type) -> bytes:
     """Pickle one value of state.
 
-    The declared class stands in the bytes as "the declared class" and not by its module, which is another one
-    when the program's file is run instead of imported.
+    The bytes refer to the declared class as that and not by its module, which is another one when the
+    program's file is run instead of imported.
     """
     out = io.BytesIO()
     try:
@@ -178,7 +183,6 @@ class _Pickler(pickle.Pickler):
         self._declared = declared
 
     def persistent_id(self, obj: V) -> int | None:
-        """Zero stands for the declared class."""
         return 0 if obj is self._declared else None
 
 
@@ -188,7 +192,61 @@ class _Unpickler(pickle.Unpickler):
         self._declared = declared
 
     def persistent_load(self, pid: int) -> type:
-        """The declared class."""
         if pid != 0:
             raise pickle.UnpicklingError(f"it refers to {pid!r}; expected the declared class only")
         return self._declared
+
+
+def pickled_form(hint: Hint) -> Form:
+    """Return the form of ``Annotated[hint, hg.pickled]``: values of a class and of its subclasses."""
+    cls: Any = object if hint is Any else get_origin(hint) or hint
+    if not isinstance(cls, type) or cls is types.UnionType:
+        raise UsageError(
+            f"hg.pickled marks {hint}, which is no class; mark the class itself, as in "
+            "Annotated[Model, hg.pickled] | None"
+        )
+    name = "Any" if hint is Any else logical_name(cls)
+
+    def to_plain(value: V) -> tuple[int, bytes]:
+        if not isinstance(value, cls):
+            raise TypeError(f"got {type(value).__qualname__}, expected {name}")
+        data = dump_value(value, cls)
+        return crc32(data), data
+
+    def from_plain(plain: tuple[int, bytes]) -> Any:
+        checksum, data = plain
+        if type(data) is not bytes or crc32(data) != checksum:
+            raise ValueError("the checksum of a pickled value is wrong")
+        value = load_value(data, cls)
+        if not isinstance(value, cls):
+            raise ValueError(f"a pickled {type(value).__qualname__} was found, expected {name}")
+        return value
+
+    return Form(
+        name=f"pickled {cls.__qualname__ if hint is not Any else 'Any'}",
+        description=describe(PICKLE, name=name, python=_PYTHON),
+        wire=tuple[int, bytes],
+        to_plain=to_plain,
+        from_plain=from_plain,
+        classes=frozenset() if hint is Any else frozenset({cls}),
+        immutable=False,
+        copy=copier(False, False),
+    )
+
+
+def evolve_pickled(stored: Description, new: Form) -> Reading:
+    """Refuse: pickled values are read as they were written, or not at all."""
+    now, was = new.description, text_in(stored, "name")
+    if now["kind"] != PICKLE or was != now["name"]:
+        current = f"pickled {now['name']!s}" if now["kind"] == PICKLE else new.name
+        raise Refused(f"was pickled {was} and is {current}; pickled values do not evolve")
+    python = text_in(stored, "python")
+    raise Refused(
+        f"was pickled by Python {python} and this is {now['python']!s}; pickled values do not cross "
+        f"versions of Python, restore with {python}"
+    )
+
+
+def holds_pickle(description: Description) -> bool:
+    """Whether values of a description are pickled, or something in them is."""
+    return PICKLE in kinds_in(description)

@@ -12,17 +12,18 @@ from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from headgate.common.errors import UsageError
+from headgate.common.hints import Hint
 from headgate.common.plain_data import text_in
 from headgate.serde.codecs import temporal
 from headgate.serde.codecs.dynamic import to_tagged
-from headgate.serde.codecs.type_codec import Annotation, Form, copier, describe
+from headgate.serde.codecs.type_codec import Form, copier, describe
 
 T = TypeVar("T")
 V = TypeVar("V")
 
 
 def exactly(cls: type[T], convert: Callable[[T], V]) -> Callable[[T], V]:
-    """A conversion that refuses values of other classes, subclasses included."""
+    """Return a conversion that refuses values of other classes, subclasses included."""
 
     def checked(value: T) -> V:
         if value.__class__ is not cls:
@@ -34,7 +35,7 @@ def exactly(cls: type[T], convert: Callable[[T], V]) -> Callable[[T], V]:
 
 def _single(
     cls: type[T],
-    wire: Annotation,
+    wire: Hint,
     to_plain: Callable[[T], V] | None = None,
     from_plain: Callable[[V], T] | None = None,
 ) -> Form:
@@ -43,21 +44,19 @@ def _single(
     return Form(name, describe(name.lower()), wire, to_plain, from_plain, frozenset({cls}))
 
 
-ANY: Final = Form(
-    "Any", describe("any"), Any, to_tagged, None, immutable=False, copy=copier(False, False), nullable=True
+ANY: Final = Form("Any", describe("any"), Any, to_tagged, immutable=False, copy=copier(False, False))
+
+_NONE: Final = Form("None", describe("none"), None, classes=frozenset({type(None)}))
+_NUMBER: Final = Form(
+    "float", describe("float"), bool | int | float, classes=frozenset({float}), guests=frozenset({int, bool})
 )
 
-PRIMITIVES: Final[dict[Annotation, Form]] = {
-    None: Form("None", describe("none"), None, classes=frozenset({type(None)}), nullable=True),
+PRIMITIVES: Final[dict[Hint, Form]] = {
+    None: _NONE,
+    type(None): _NONE,
     bool: _single(bool, bool),
     int: Form("int", describe("int"), bool | int, classes=frozenset({int}), guests=frozenset({bool})),
-    float: Form(
-        "float",
-        describe("float"),
-        bool | int | float,
-        classes=frozenset({float}),
-        guests=frozenset({int, bool}),
-    ),
+    float: _NUMBER,
     str: _single(str, str),
     bytes: _single(bytes, bytes),
     dt.datetime: _single(dt.datetime, Any, temporal.datetime_to_plain, temporal.datetime_from_plain),
@@ -70,14 +69,12 @@ PRIMITIVES: Final[dict[Annotation, Form]] = {
     UUID: _single(UUID, bytes, lambda value: value.bytes, lambda plain: UUID(bytes=plain)),
     Any: ANY,
 }
-PRIMITIVES[type(None)] = PRIMITIVES[None]
 
 BY_KIND: Final[dict[str, Form]] = {text_in(form.description, "kind"): form for form in PRIMITIVES.values()}
-"""The same forms by what descriptions call them."""
 
 
 def enum_form(cls: type[enum.Enum], name: str) -> Form:
-    """Members by name, so that their values may change; flags by value, as they combine."""
+    """Store members by name, so that their values may change, and flags by value, as they combine."""
     if issubclass(cls, enum.Flag):
         form = describe("flag", name=name, members={str(m.name): m.value for m in cls})
         return Form(name, form, int, exactly(cls, lambda value: value.value), cls, frozenset({cls}))

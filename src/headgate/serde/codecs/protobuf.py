@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from headgate.common.hints import Hint
 from headgate.common.plain_data import Plain
 from headgate.serde.codecs.primitives import exactly
-from headgate.serde.codecs.type_codec import Annotation, Form, copier, describe
+from headgate.serde.codecs.type_codec import Form, copier, describe
 
-Message = Any
-"""Of whichever copy of Protobuf the program brings, which is never imported here."""
+Message = Any  # of whichever copy of Protobuf the program brings, which is never imported here
 Messages = dict[str, list[dict[str, Plain]]]
 
 _TYPES: Final = {
@@ -26,7 +26,7 @@ _TYPES: Final = {
 """Field types by the numbers of Protobuf's descriptors, which are part of its format."""
 
 
-def is_message(cls: Annotation) -> bool:
+def is_message(cls: Hint) -> bool:
     """Whether a class is a Protobuf message with fields of its own."""
     return (
         isinstance(cls, type)
@@ -37,7 +37,7 @@ def is_message(cls: Annotation) -> bool:
 
 
 def message_form(cls: type) -> Form | None:
-    """The form of a Protobuf message class; None when it is none."""
+    """Return the form of a Protobuf message class; None when it is none."""
     if not is_message(cls):
         return None
     descriptor = cls.DESCRIPTOR  # type: ignore[attr-defined]
@@ -57,10 +57,7 @@ def message_form(cls: type) -> Form | None:
 
 
 def reader(cls: type[Message], keep_unknown: bool) -> Callable[[bytes], Message]:
-    """What makes messages of their bytes.
-
-    `keep_unknown`: whether fields that the class does not have stay in the message.
-    """
+    """Return what makes messages of their bytes; `keep_unknown` keeps fields that the class does not have."""
 
     def read(plain: bytes) -> Message:
         try:
@@ -93,8 +90,9 @@ def _collect(descriptor: Any, messages: Messages, enums: dict[str, Plain]) -> No
         if inner is not None and inner.full_name not in messages:
             _collect(inner, messages, enums)
         if enum is not None and enum.full_name not in enums:
-            numbers = sorted({value.number for value in enum.values})
-            enums[enum.full_name] = {"closed": _is_closed(enum), "numbers": numbers}
+            # A closed enumeration sets numbers that it does not have aside when it is read.
+            closed, numbers = bool(getattr(enum, "is_closed", False)), {value.number for value in enum.values}
+            enums[enum.full_name] = {"closed": closed, "numbers": sorted(numbers)}
 
 
 def _described(field: Any) -> dict[str, Plain]:
@@ -122,8 +120,3 @@ def _label(field: Any) -> str:
         inner = field.message_type
         return "map" if inner is not None and inner.GetOptions().map_entry else "repeated"
     return "required" if required else "optional"
-
-
-def _is_closed(enum: Any) -> bool:
-    """Whether numbers that the enumeration does not have are set aside when they are read."""
-    return bool(getattr(enum, "is_closed", False))

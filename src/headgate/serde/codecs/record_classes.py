@@ -1,4 +1,4 @@
-"""Forms of records: dataclass, NamedTuple, TypedDict, msgspec.Struct and attrs classes.
+"""Forms of records: dataclass, NamedTuple, TypedDict, msgspec.Struct, attrs classes and pydantic models.
 
 A record is known by its logical name and its fields' names, and stored as the row of its fields'
 values in the order of the description. Kinds of records are recognised by their marks and not by
@@ -8,12 +8,16 @@ values in the order of the description. Kinds of records are recognised by their
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Hashable, Iterable
+import enum
+from collections.abc import Callable, Iterable
 from itertools import chain
 from operator import attrgetter
 from typing import (
+    TYPE_CHECKING,
     Annotated,
+    Any,
     Final,
+    NamedTuple,
     NotRequired,
     Required,
     TypedDict,
@@ -26,30 +30,25 @@ from typing import (
 
 from headgate.common.errors import UsageError
 from headgate.common.former_names import Alias, former_names
+from headgate.common.hints import Hint
 from headgate.common.plain_data import Plain
-from headgate.serde.codecs.containers import row_converter
-from headgate.serde.codecs.defaults import NO_DEFAULT, Factory, defaults_of
+from headgate.serde.codecs.containers import apply_each, row_converter
 from headgate.serde.codecs.primitives import exactly
-from headgate.serde.codecs.type_codec import (
-    Annotation,
-    Constant,
-    Convert,
-    Field,
-    Form,
-    Record,
-    copier,
-    describe,
-)
-from headgate.serde.logical_names import logical_name as logical_name
+from headgate.serde.codecs.type_codec import Constant, Convert, Field, Form, Record, copier, describe
+from headgate.serde.logical_names import logical_name
+
+if TYPE_CHECKING:
+    import msgspec
+from collections.abc import Sequence
 
 T = TypeVar("T")
 V = TypeVar("V")
 
-Resolve = Callable[[Annotation], Form]
+Resolve = Callable[[Hint], Form]
 
 
 def record_form(cls: type, resolve: Resolve) -> Form | None:
-    """The form of a record class; None when the class is no record."""
+    """Return the form of a record class; None when the class is no record."""
     if is_typeddict(cls):
         return _typed_dict_form(cls, resolve)
     if dataclasses.is_dataclass(cls):
@@ -60,9 +59,13 @@ def record_form(cls: type, resolve: Resolve) -> Form | None:
         names = [attribute.name for attribute in cls.__attrs_attrs__]
         return _record("attrs", cls, names, False, _filler(cls, names), resolve)
     if hasattr(cls, "__struct_fields__") and hasattr(cls, "__struct_config__"):
-        names = list(cls.__struct_fields__)
+        fields = list(cls.__struct_fields__)
         frozen = bool(cls.__struct_config__.frozen)
-        return _record("struct", cls, names, frozen, _by_keyword(cls, names), resolve)
+
+        def build(row: Iterable[V]) -> Any:
+            return cls(**dict(zip(fields, row, strict=True)))
+
+        return _record("struct", cls, fields, frozen, build, resolve)
     if issubclass(cls, tuple) and hasattr(cls, "_fields"):
         return _record("namedtuple", cls, list(cls._fields), True, cls._make, resolve)  # type: ignore[attr-defined]
     return None
@@ -71,19 +74,23 @@ def record_form(cls: type, resolve: Resolve) -> Form | None:
 def _record(kind: str, cls: type, names: list[str], frozen: bool, build: Convert, resolve: Resolve) -> Form:
     name = logical_name(cls)
     hints = _hints(cls, name)
-    forms = [resolve(_hint_of(hints, field, name)) for field in names]
+    for field in names:
+        if field not in hints:
+            raise UsageError(f"field {field!r} of {name} has no annotation; annotate it, with Any if need be")
+    forms = [resolve(hints[field]) for field in names]
     immutable = frozen and all(form.immutable for form in forms)
     to_row = row_converter([form.to_plain for form in forms])
     from_row = row_converter([form.from_plain for form in forms])
     read = _reader(names) if kind != "namedtuple" else tuple
-    made = defaults_of(kind, cls)
+    defaults = defaults_of(kind, cls)
     fields = tuple(
-        Field(field, form, _aliases(hints[field]), _default(form, made.get(field, NO_DEFAULT)))
+        Field(field, form, _aliases(hints[field]), _default(form, defaults.get(field, _NO_DEFAULT)))
         for field, form in zip(names, forms, strict=True)
     )
+    described: dict[str, Plain] = {field.name: field.form.description for field in fields}
     return Form(
         name=cls.__qualname__,
-        description=describe(kind, name=name, fields=_fields(names, forms)),
+        description=describe(kind, name=name, fields=described),
         wire=tuple[tuple(form.wire for form in forms)],  # type: ignore[misc]
         to_plain=exactly(cls, lambda value: to_row(read(value))),
         from_plain=lambda plain: build(from_row(plain)),
@@ -95,22 +102,18 @@ def _record(kind: str, cls: type, names: list[str], frozen: bool, build: Convert
 
 
 def _default(form: Form, found: T) -> Callable[[], T] | None:
-    if found is NO_DEFAULT:
+    if found is _NO_DEFAULT:
         return None
     return found.make if isinstance(found, Factory) else Constant(found, form.copy)
 
 
-def _aliases(hint: Annotation) -> tuple[str, ...]:
+def _aliases(hint: Hint) -> tuple[str, ...]:
     """The earlier names that an annotation gives its field."""
     names: list[str] = []
     while get_origin(hint) in (Annotated, Required, NotRequired):
         hint, *marks = get_args(hint)
         names += chain.from_iterable(mark.names for mark in marks if isinstance(mark, Alias))
     return tuple(names)
-
-
-def _fields(names: list[str], forms: list[Form]) -> dict[str, Plain]:
-    return {field: form.description for field, form in zip(names, forms, strict=True)}
 
 
 def _reader(names: list[str]) -> Convert:
@@ -121,7 +124,7 @@ def _reader(names: list[str]) -> Convert:
 
 
 def _filler(cls: type[T], names: list[str]) -> Callable[[Iterable[V]], T]:
-    """Builds an instance field by field: an initialiser must not run again on values it has made."""
+    """What builds an instance field by field: an initialiser must not run again on values it has made."""
     put = object.__setattr__
 
     def fill(row: Iterable[V]) -> T:
@@ -133,11 +136,7 @@ def _filler(cls: type[T], names: list[str]) -> Callable[[Iterable[V]], T]:
     return fill
 
 
-def _by_keyword(cls: type, names: list[str]) -> Convert:
-    return lambda row: cls(**dict(zip(names, row, strict=True)))
-
-
-def _hints(cls: type, name: str) -> dict[str, Annotation]:
+def _hints(cls: type, name: str) -> dict[str, Hint]:
     try:
         return get_type_hints(cls, include_extras=True)
     except NameError as error:
@@ -145,12 +144,6 @@ def _hints(cls: type, name: str) -> dict[str, Annotation]:
             f"the annotations of {name} name a type that cannot be found ({error}); "
             "define it at the top of its module, outside TYPE_CHECKING"
         ) from None
-
-
-def _hint_of(hints: dict[str, Annotation], field: str, name: str) -> Annotation:
-    if field not in hints:
-        raise UsageError(f"field {field!r} of {name} has no annotation; annotate it, with Any if need be")
-    return hints[field]
 
 
 def _typed_dict_form(cls: type, resolve: Resolve) -> Form:
@@ -161,58 +154,64 @@ def _typed_dict_form(cls: type, resolve: Resolve) -> Form:
     wires = {
         field: form.wire if field in required else NotRequired[form.wire] for field, form in forms.items()
     }
-    fields = _fields(list(forms), list(forms.values()))
     known = forms.keys()
 
     def to_plain(value: dict[str, V]) -> dict[str, V]:
         if not (required <= value.keys() <= known):
             wrong = sorted(map(repr, value.keys() ^ known))
             raise ValueError(f"got other keys than {name} has: {', '.join(wrong)}")
-        return _apply({field: form.to_plain for field, form in forms.items()}, value)
+        return apply_each({field: form.to_plain for field, form in forms.items()}, value)
 
-    record = tuple(
+    fields = tuple(
         Field(field, form, _aliases(hints[field]), None if field in required else absent)
         for field, form in forms.items()
     )
+    described: dict[str, Plain] = {field: form.description for field, form in forms.items()}
     return Form(
         name=cls.__qualname__,
-        description=describe("typeddict", name=name, required=sorted(required), fields=fields),
+        description=describe("typeddict", name=name, required=sorted(required), fields=described),
         wire=TypedDict(cls.__name__, wires),  # type: ignore[operator]
         to_plain=exactly(dict, to_plain),
-        from_plain=lambda plain: _apply({field: form.from_plain for field, form in forms.items()}, plain),
+        from_plain=lambda plain: apply_each({field: form.from_plain for field, form in forms.items()}, plain),
         classes=frozenset({dict}),
         immutable=False,
         copy=copier(False, all(form.immutable for form in forms.values())),
-        record=Record((name, *former_names(cls)), record, dict_builder(list(forms))),
+        record=Record((name, *former_names(cls)), fields, dict_builder(list(forms))),
     )
 
 
-ABSENT: Final = object()
-"""In place of a value: the key of a dict that is not there."""
+class _Mark(enum.Enum):
+    """Stands in place of a value: there is none."""
+
+    ABSENT = "the key of a dict is missing"
+    NO_DEFAULT = "a field has no default"
 
 
-def absent() -> Hashable:
-    """The default of a key that need not be there."""
-    return ABSENT
+_ABSENT, _NO_DEFAULT = _Mark.ABSENT, _Mark.NO_DEFAULT
+
+
+def absent() -> _Mark:
+    """Return the default of a key that need not be there."""
+    return _ABSENT
 
 
 def dict_builder(names: list[str]) -> Convert:
-    """Builds a dict of a row of values, without those that are absent."""
-    return lambda row: {name: value for name, value in zip(names, row, strict=True) if value is not ABSENT}
+    """Return what builds a dict of a row of values, without those that are absent."""
+    return lambda row: {name: value for name, value in zip(names, row, strict=True) if value is not _ABSENT}
 
 
-def _bare(hint: Annotation) -> Annotation:
+def _bare(hint: Hint) -> Hint:
     """The type without what a TypedDict says of its key; other marks stay."""
     while _says_required(hint) or (get_origin(hint) is Annotated and _says_required(get_args(hint)[0])):
         hint = get_args(hint)[0]
     return hint
 
 
-def _says_required(hint: Annotation) -> bool:
+def _says_required(hint: Hint) -> bool:
     return get_origin(hint) in (Required, NotRequired)
 
 
-def _is_required(cls: type, field: str, hint: Annotation) -> bool:
+def _is_required(cls: type, field: str, hint: Hint) -> bool:
     # The class itself does not see the marks of annotations that are kept as text.
     while get_origin(hint) is Annotated:
         hint = get_args(hint)[0]
@@ -220,9 +219,140 @@ def _is_required(cls: type, field: str, hint: Annotation) -> bool:
     return mark is Required or (mark is not NotRequired and field in cls.__required_keys__)  # type: ignore[attr-defined]
 
 
-def _apply(converts: dict[str, Convert | None], row: dict[str, V]) -> dict[str, V]:
-    made = {}
-    for field, value in row.items():
-        convert = converts[field]
-        made[field] = value if convert is None else convert(value)
-    return made
+# -- the defaults that a class declares
+
+
+class Factory(NamedTuple):
+    """A default that is made anew for each record."""
+
+    make: Callable[[], Any]
+
+
+Defaults = dict[str, Any]
+"""Field name -> default value or :class:`Factory`, of those fields that have one."""
+
+
+def defaults_of(kind: str, cls: type) -> Defaults:
+    """Return the defaults of a record class of a kind."""
+    return _DEFAULTS[kind](cls)
+
+
+def _of_dataclass(cls: type) -> Defaults:
+    found: Defaults = {}
+    for field in dataclasses.fields(cls):
+        if field.default is not dataclasses.MISSING:
+            found[field.name] = field.default
+        elif field.default_factory is not dataclasses.MISSING:
+            found[field.name] = Factory(field.default_factory)
+    return found
+
+
+def _of_attrs(cls: Any) -> Defaults:
+    found: Defaults = {}
+    for attribute in cls.__attrs_attrs__:
+        default: Any = getattr(attribute, "default", _NO_DEFAULT)
+        # By name: user code may come with its own copy of attrs.
+        if default is _NO_DEFAULT or type(default).__name__ == "_Nothing":
+            continue
+        if not hasattr(default, "takes_self"):
+            found[attribute.name] = default
+        elif not default.takes_self:  # one that takes the instance would get an incomplete record
+            found[attribute.name] = Factory(default.factory)
+    return found
+
+
+def _of_struct(cls: type[msgspec.Struct]) -> Defaults:
+    names, defaults = cls.__struct_fields__, cls.__struct_defaults__
+    found: Defaults = {}
+    for name, default in zip(names[len(names) - len(defaults) :], defaults, strict=True):
+        mark = type(default).__name__
+        if mark == "Factory":
+            found[name] = Factory(default.factory)
+        elif mark != "NoDefaultType":
+            found[name] = default
+    return found
+
+
+_DEFAULTS: Final[dict[str, Callable[[Any], Defaults]]] = {
+    "dataclass": _of_dataclass,
+    "attrs": _of_attrs,
+    "struct": _of_struct,
+    "namedtuple": lambda cls: dict(cls._field_defaults),
+}
+
+
+# -- pydantic models of version 2
+
+
+def model_form(cls: Any, resolve: Callable[[Hint], Form]) -> Form | None:
+    """Return the form of a pydantic model; None when the class is none.
+
+    A model is read back without validation: its values were validated when the program made it, a validator
+    with an effect must have that effect once, and one that became stricter must not make a checkpoint
+    unreadable. Fields are still checked against their annotations, as those of every record are.
+    """
+    if not (isinstance(vars(cls).get("__pydantic_fields__"), dict) and hasattr(cls, "__pydantic_complete__")):
+        return None
+    name = logical_name(cls)
+    _refuse_unstorable(cls, name)
+    names = list(cls.__pydantic_fields__)
+    forms = [resolve(info.annotation) for info in cls.__pydantic_fields__.values()]
+    immutable = bool(cls.model_config.get("frozen")) and all(form.immutable for form in forms)
+    fields = {field: form.description for field, form in zip(names, forms, strict=True)}
+    return Form(
+        name=cls.__qualname__,
+        description=describe("model", name=name, fields=fields),
+        wire=tuple[tuple[tuple(form.wire for form in forms)], int],  # type: ignore[misc]
+        to_plain=exactly(cls, _model_writer(names, row_converter([form.to_plain for form in forms]))),
+        from_plain=_model_reader(cls, names, row_converter([form.from_plain for form in forms])),
+        classes=frozenset({cls}),
+        immutable=immutable,
+        copy=copier(immutable, False),
+    )
+
+
+def _refuse_unstorable(cls: Any, name: str) -> None:
+    if not cls.__pydantic_complete__:
+        raise UsageError(
+            f"the annotations of {name} name a type that is not defined yet; call "
+            f"{cls.__name__}.model_rebuild() where it is"
+        )
+    if cls.model_config.get("extra") == "allow":
+        raise UsageError(
+            f"{name} allows extra values, which have no declared type; give it a field of type "
+            "dict[str, Any] for them"
+        )
+    if cls.__private_attributes__:
+        raise UsageError(
+            f"{name} has private attributes ({', '.join(cls.__private_attributes__)}), which would be lost; "
+            "make them fields, or compute them"
+        )
+
+
+def _model_writer(names: list[str], to_row: Convert) -> Convert:
+    """Values of the fields, and which of them were set, as bits."""
+    bits = {name: 1 << place for place, name in enumerate(names)}
+
+    def write(value: Any) -> tuple[Sequence[V], int]:
+        held = value.__dict__
+        row = to_row(tuple([held[name] for name in names]))
+        return row, sum(bits[name] for name in value.__pydantic_fields_set__)
+
+    return write
+
+
+def _model_reader(cls: type[T], names: list[str], from_row: Convert) -> Convert:
+    put, end = object.__setattr__, 1 << len(names)
+
+    def read(plain: tuple[Sequence[V], int]) -> T:
+        row, mask = plain
+        if not 0 <= mask < end:
+            raise ValueError(f"{mask} does not say which of {len(names)} fields were set")
+        made = cls.__new__(cls)
+        put(made, "__dict__", dict(zip(names, from_row(row), strict=True)))
+        put(made, "__pydantic_fields_set__", {name for place, name in enumerate(names) if mask >> place & 1})
+        put(made, "__pydantic_extra__", None)
+        put(made, "__pydantic_private__", None)
+        return made
+
+    return read

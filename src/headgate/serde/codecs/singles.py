@@ -1,7 +1,7 @@
 """Values that are stored each as a batch of one, encoded and decoded many at a time.
 
-A store of single entries needs the bytes of each value apart; a call of the serializer per value costs
-several times what msgspec takes for it. The bytes are those of :meth:`TypeSerializer.encode_many`.
+A store of single entries needs separate bytes for each value, and a call of the serializer per value costs
+several times what msgspec takes. The bytes are those of :meth:`TypeSerializer.encode_many`.
 """
 
 from __future__ import annotations
@@ -26,38 +26,28 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 
 
 class Singles(Generic[T]):
-    """A serializer, applied to values one by one.
-
-    Example:
-        >>> from headgate.serde.resolve import serializer_for
-        >>> numbers = serializer_for(int)
-        >>> Singles(numbers).encode([7, 2**64]) == [numbers.encode_many([7]), numbers.encode_many([2**64])]
-        True
-        >>> Singles(numbers).decode(Singles(numbers).encode([7, 2**64]))
-        [7, 18446744073709551616]
-    """
+    """Applies a serializer to values one by one."""
 
     def __init__(self, serializer: TypeSerializer[T]) -> None:
         self._serializer = serializer
-        form = serializer.form if type(serializer) is FormSerializer else None
-        self._form = form
+        self._form = form = serializer.form if type(serializer) is FormSerializer else None
         if form is not None:
             self._decode = msgpack_decoder(list[form.wire], ext_hook=untag).decode  # type: ignore[name-defined]
 
     def encode(self, values: Sequence[T]) -> list[bytes]:
-        """The bytes of each value; values are trusted to be of the type."""
+        """Return the bytes of each value; values are trusted to be of the type."""
         if self._form is not None:
             to_plain = self._form.to_plain
             try:
                 plain = values if to_plain is None else map(to_plain, values)
                 return [_ONE + body for body in map(_encode, plain)]
             except UNDECODABLE:
-                pass  # one of them needs the tagged mode, or does not fit: the serializer says what
+                pass  # one of them needs the tagged mode, or does not fit: the serializer's error says what
         encode = self._serializer.encode_many
         return [encode((value,)) for value in values]
 
     def decode(self, batches: Sequence[bytes]) -> list[T]:
-        """The value in each of the bytes."""
+        """Return the value in each of the bytes."""
         if self._form is not None:
             from_plain, decode = self._form.from_plain, self._decode
             try:
@@ -65,6 +55,6 @@ class Singles(Generic[T]):
                     plain = [value for (value,) in [decode(data[1:]) for data in batches]]
                     return plain if from_plain is None else list(map(from_plain, plain))
             except UNDECODABLE:
-                pass  # the serializer says what is wrong with which
+                pass  # the serializer's error says what is wrong
         decode_one = self._serializer.decode_stored
         return [decode_one(data, 1)[0] for data in batches]

@@ -8,22 +8,15 @@ from zoneinfo import ZoneInfo
 
 from headgate.common.errors import UsageError
 
-Zone = str | int | tuple[int, str] | None
-"""The key of a zone, an offset in microseconds, or an offset with its name."""
-Moment = int | tuple[int, int, Zone]
-"""Microseconds of a wall clock; with fold and zone where there are any."""
+Zone = str | int | tuple[int, str] | None  # key of a zone, offset in microseconds, or an offset with its name
+Moment = int | tuple[int, int, Zone]  # microseconds of a wall clock; with fold and zone if there are any
 
 _EPOCH: Final = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - wall clocks are subtracted from it
 _MICROSECOND: Final = dt.timedelta(microseconds=1)
 
 
 def datetime_to_plain(value: dt.datetime) -> Moment:
-    """Microseconds of the wall clock since 1970; with fold and zone where there are any.
-
-    Example:
-        >>> datetime_to_plain(dt.datetime(1970, 1, 2)), datetime_from_plain(86_400_000_000)
-        (86400000000, datetime.datetime(1970, 1, 2, 0, 0))
-    """
+    """Return microseconds of the wall clock since 1970; with fold and zone where there are any."""
     micros = (value.replace(tzinfo=None) - _EPOCH) // _MICROSECOND
     if value.tzinfo is None and not value.fold:
         return micros
@@ -31,7 +24,7 @@ def datetime_to_plain(value: dt.datetime) -> Moment:
 
 
 def datetime_from_plain(plain: Moment) -> dt.datetime:
-    """The datetime of :func:`datetime_to_plain`."""
+    """Return the datetime of :func:`datetime_to_plain`."""
     if isinstance(plain, int):
         return _EPOCH + dt.timedelta(microseconds=plain)
     micros, fold, zone = plain
@@ -39,7 +32,7 @@ def datetime_from_plain(plain: Moment) -> dt.datetime:
 
 
 def time_to_plain(value: dt.time) -> Moment:
-    """Microseconds since midnight; with fold and zone where there are any."""
+    """Return microseconds since midnight; with fold and zone where there are any."""
     micros = ((value.hour * 60 + value.minute) * 60 + value.second) * 1_000_000 + value.microsecond
     if value.tzinfo is None and not value.fold:
         return micros
@@ -47,19 +40,19 @@ def time_to_plain(value: dt.time) -> Moment:
 
 
 def time_from_plain(plain: Moment) -> dt.time:
-    """The time of :func:`time_to_plain`."""
+    """Return the time of :func:`time_to_plain`."""
     micros, fold, zone = (plain, 0, None) if isinstance(plain, int) else plain
     moment = (_EPOCH + dt.timedelta(microseconds=micros)).time()
     return moment.replace(fold=fold, tzinfo=_zone_from_plain(zone))
 
 
 def timedelta_to_plain(value: dt.timedelta) -> tuple[int, int, int]:
-    """Days, seconds, microseconds (all microseconds together can exceed 64 bits)."""
+    """Return days, seconds, microseconds (all microseconds together can exceed 64 bits)."""
     return value.days, value.seconds, value.microseconds
 
 
 def timedelta_from_plain(plain: tuple[int, int, int]) -> dt.timedelta:
-    """The timedelta of :func:`timedelta_to_plain`."""
+    """Return the timedelta of :func:`timedelta_to_plain`."""
     return dt.timedelta(*plain)
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import copy
-import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Generic, NewType, TypeAlias, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from headgate.common.decoders import UNDECODABLE, msgpack_decoder
 from headgate.common.errors import StorageError, UsageError
+from headgate.common.hints import Hint
 from headgate.common.plain_data import Plain
 from headgate.serde.codecs.dynamic import (
     NotPlainError,
@@ -19,28 +19,16 @@ from headgate.serde.codecs.dynamic import (
     untag,
     with_mode,
 )
+from headgate.serde.codecs.dynamic import keep as keep
 from headgate.serde.described_snapshot import DescribedSnapshot
 from headgate.serde.serializer import Buffer, TypeSerializer, TypeSerializerSnapshot
 
-if TYPE_CHECKING:
-    from typing import _SpecialForm
-
-    from headgate.common.hints import Hint
-
 T = TypeVar("T")
-
-Annotation: TypeAlias = "Hint | type | types.UnionType | NewType | _SpecialForm | None"
-"""What stands in an annotation, also in one that turns out to name no type."""
 
 _MODE_TYPED: Final = 0
 _MODE_TAGGED: Final = 1
 
 Convert = Callable[[Any], Any]
-
-
-def keep(value: T) -> T:
-    """The value itself: how immutable values are copied."""
-    return value
 
 
 class Constant(Generic[T]):
@@ -52,86 +40,58 @@ class Constant(Generic[T]):
         self.value, self.copy = value, copy
 
     def __call__(self) -> T:
-        """A copy of the value."""
+        """Return a copy of the value."""
         return self.copy(self.value)
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
-    """One field of a record.
-
-    Attributes:
-        name: its name.
-        form: of its values.
-        former: its earlier names.
-        default: makes the value of records that were stored without it; None when there is no such value.
-    """
+class Field(NamedTuple):
+    """One field of a record."""
 
     name: str
     form: Form
-    former: tuple[str, ...] = ()
-    default: Callable[[], Any] | None = None
+    former: tuple[str, ...] = ()  # its earlier names
+    default: Callable[[], Any] | None = None  # makes the value of records that were stored without it
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
-    """What reading an older shape of a record needs.
+class Record(NamedTuple):
+    """What reading an older shape of a record needs."""
 
-    Attributes:
-        names: logical name of the class, then its earlier ones.
-        fields: in the order of the description.
-        build: values in this order to an instance.
-    """
-
-    names: tuple[str, ...]
-    fields: tuple[Field, ...]
-    build: Convert
+    names: tuple[str, ...]  # logical name of the class, then its earlier ones
+    fields: tuple[Field, ...]  # in the order of the description
+    build: Convert  # makes an instance of values in this order
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What is known of one type.
+    """What is known of one type."""
 
-    Attributes:
-        name: the type as a program writes it, for messages.
-        description: kind, version and parameters, as stored with the bytes.
-        wire: the type that msgspec decodes.
-        to_plain: value to what msgspec encodes as `wire`; None when it is the value itself.
-        from_plain: back; None when nothing is to be done.
-        classes: the exact classes of its values; tells the members of a union apart.
-        guests: further classes that type checkers accept (int for float, bool for both); such
-            values are kept as they are.
-        immutable: whether a value can never be changed in place.
-        copy: a copy that changes in place do not reach.
-        nullable: whether `wire` can be nil.
-        inner: forms of the parts: elements, key and value, or alternatives.
-        record: of a record only.
-    """
-
-    name: str
-    description: dict[str, Plain]
-    wire: Annotation
-    to_plain: Convert | None = None
-    from_plain: Convert | None = None
-    classes: frozenset[type] = frozenset()
+    name: str  # the type as a program writes it, for messages
+    description: dict[str, Plain]  # kind, version and parameters, as stored with the bytes
+    wire: Hint  # the type that msgspec decodes
+    to_plain: Convert | None = None  # from the value to what msgspec encodes as `wire`; None: it is the value
+    from_plain: Convert | None = None  # the way back
+    classes: frozenset[type] = frozenset()  # the exact classes of its values, by which unions choose
     guests: frozenset[type] = frozenset()
-    immutable: bool = True
-    copy: Convert = field(default=keep)
-    nullable: bool = False
-    inner: tuple[Form, ...] = ()
+    """Further classes that type checkers accept (int for float, bool for both); values stay what they are."""
+    immutable: bool = True  # a value can never be changed in place
+    copy: Convert = field(default=keep)  # makes a copy that changes in place do not reach
+    inner: tuple[Form, ...] = ()  # forms of the parts: elements, key and value, or alternatives
     record: Record | None = None
 
 
 def describe(kind: str, **parameters: Plain) -> dict[str, Plain]:
-    """A description of version 1."""
+    """Return a description of version 1."""
     return {"kind": kind, "version": 1, **parameters}
 
 
 def copier(immutable: bool, elements_immutable: bool) -> Convert:
-    """How values of a container are copied: not, shallow, or deep."""
+    """Return how values of a container are copied: not, shallow, or deep."""
     if immutable:
         return keep
     return copy.copy if elements_immutable else copy.deepcopy
+
+
+Made: TypeAlias = tuple[Callable[..., TypeSerializer[T]], tuple[Hint, ...]]
 
 
 class FormSerializer(TypeSerializer[T]):
@@ -140,17 +100,15 @@ class FormSerializer(TypeSerializer[T]):
     A batch is one byte of mode and msgpack. In the typed mode msgspec alone does the work. A batch
     that msgpack cannot hold as it is (an int beyond 64 bits, a lone surrogate, anywhere in it) is
     written in the tagged mode of the dynamic codec, which is slower and holds everything.
-    `made` is what makes such a serializer in another process, and its arguments; without it nothing does.
+    `made` is the function and arguments that make such a serializer in another process, if it can be sent.
     """
 
-    def __init__(
-        self, form: Form, made: tuple[Callable[..., TypeSerializer[T]], tuple[Annotation, ...]] | None = None
-    ) -> None:
+    def __init__(self, form: Form, made: Made[T] | None = None) -> None:
         self.form, self._made = form, made
         self.name, self.immutable = form.name, form.immutable
         self._decode = msgpack_decoder(list[form.wire], ext_hook=untag).decode  # type: ignore[name-defined]
 
-    def __reduce__(self) -> tuple[Callable[..., TypeSerializer[T]], tuple[Annotation, ...]]:
+    def __reduce__(self) -> Made[T]:
         # A form is made of functions and decoders, which cannot be shipped. Its annotation can.
         if self._made is None:
             raise TypeError(f"the reader of stored {self.name} stays in its process")
@@ -177,7 +135,7 @@ class FormSerializer(TypeSerializer[T]):
             if view[0] > _MODE_TAGGED:
                 raise ValueError(f"mode {view[0]} is unknown")
             plain = self._decode(view[1:]) if view[0] == _MODE_TYPED else decode_tagged(view[1:])
-            if type(plain) is not list:  # the tagged mode says for itself what it holds
+            if type(plain) is not list:  # bytes of the tagged mode hold values of any type
                 raise TypeError(f"a batch is a list; got {type(plain).__name__}")
             values = plain if from_plain is None else [from_plain(value) for value in plain]
         except UNDECODABLE as error:
@@ -187,7 +145,7 @@ class FormSerializer(TypeSerializer[T]):
         return values
 
     def encode_checked(self, values: Sequence[T]) -> bytes:
-        """Encode a batch of values that are made sure to be of the type."""
+        """Encode a batch after checking that the values are of the type."""
         if self.form.description["kind"] in _EXACT:
             classes = self.form.classes | self.form.guests
             if set(map(type, values)) <= classes:
@@ -203,17 +161,16 @@ class FormSerializer(TypeSerializer[T]):
             raise self._misfit(values, error) from None
 
     def describe(self) -> dict[str, Plain]:
-        """Kind, version and parameters."""
+        """Return kind, version and parameters."""
         return self.form.description
 
     def snapshot(self) -> TypeSerializerSnapshot[T]:
-        """The description."""
+        """Return the description as a snapshot."""
         return DescribedSnapshot(self.form.description, self)
 
     def copy(self, value: T) -> T:
-        """A copy that changes in place do not reach; the value itself when it is immutable."""
-        copied: T = self.form.copy(value)
-        return copied
+        """Return a copy that changes in place do not reach; the value itself when it is immutable."""
+        return self.form.copy(value)  # type: ignore[no-any-return]
 
 
 def _tagged(plain: list[T]) -> bytes:

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import reduce
 from operator import or_
-from typing import Any, Final, Optional, TypeVar
+from typing import Any, Optional, TypeVar, Union
 
 import msgspec
 
 from headgate.common.errors import UsageError
-from headgate.common.plain_data import text_in
-from headgate.serde.codecs.type_codec import Annotation, Convert, Form, copier, describe
+from headgate.common.hints import Hint
+from headgate.common.plain_data import Description, text_in
+from headgate.serde.codecs.primitives import BY_KIND
+from headgate.serde.codecs.type_codec import Convert, Form, copier, describe
+from headgate.serde.descriptions import DIRECT, optional_place
+from headgate.serde.evolution.readings import Reading
 
 T = TypeVar("T")
-
-DIRECT: Final = frozenset({"none", "bool", "int", "float", "str"})
-"""Kinds that msgpack itself tells apart."""
 
 
 def union_form(members: Sequence[Form]) -> Form:
@@ -34,19 +35,20 @@ def union_form(members: Sequence[Form]) -> Form:
         guests=frozenset().union(*(member.guests for member in members)),
         immutable=immutable,
         copy=copier(immutable, False),
-        nullable=any(member.nullable for member in members),
         inner=tuple(members),
     )
 
 
-def _layout(members: Sequence[Form], name: str) -> tuple[Annotation, Convert | None, Convert | None]:
+def _layout(members: Sequence[Form], name: str) -> tuple[Hint, Convert | None, Convert | None]:
     """What msgspec decodes, and the ways to that and from it."""
-    if {text_in(member.description, "kind") for member in members} <= DIRECT:
+    descriptions = [member.description for member in members]
+    if {text_in(description, "kind") for description in descriptions} <= DIRECT:
         return reduce(or_, (member.wire for member in members)), None, None
-    optional = _optional(members)
+    optional = optional_place(descriptions)
     if optional is not None:
-        to_plain, from_plain = skip_none(optional.to_plain), skip_none(optional.from_plain)
-        return optional_wire(optional.wire), to_plain, from_plain
+        one = members[optional]
+        to_plain = one.to_plain and skip_none(one.to_plain)
+        return _optional_wire(one.wire), to_plain, one.from_plain and skip_none(one.from_plain)
     places = _places(members, name)
 
     def to_place(value: T) -> tuple[int, T]:
@@ -57,33 +59,52 @@ def _layout(members: Sequence[Form], name: str) -> tuple[Annotation, Convert | N
         return place, value if convert is None else convert(value)
 
     wires, converts = [member.wire for member in members], [member.from_plain for member in members]
-    wire, from_place = tagged_reading(wires, converts)
+    wire, from_place = _tagged_reading(wires, converts)
     return wire, to_place, from_place
 
 
-def _optional(members: Sequence[Form]) -> Form | None:
-    """X, when the union is X or None and X is never None itself."""
-    others = [member for member in members if member.description["kind"] != "none"]
-    if len(others) == 1 and len(members) == 2 and not others[0].nullable:
-        return others[0]
-    return None
+def union_reading(members: Sequence[Description], readings: Sequence[Reading]) -> tuple[Hint, Convert | None]:
+    """Return what msgspec decodes for a stored union, and what is made of it; each member has a reading."""
+    kinds = [text_in(member, "kind") for member in members]
+    if set(kinds) <= DIRECT:
+        wires = tuple(reading.wire for reading in readings)
+        wire: Any = Union[wires]  # noqa: UP007 - of a tuple
+        return wire, _by_class(kinds, readings)
+    optional = optional_place(members)
+    if optional is not None:
+        wire, convert = _optional_wire(readings[optional].wire), readings[optional].convert
+        return wire, convert and skip_none(convert)
+    return _tagged_reading([reading.wire for reading in readings], [reading.convert for reading in readings])
 
 
-def optional_wire(wire: Annotation) -> Annotation:
-    """What msgspec decodes for X or None."""
-    return wire if wire is Any else Optional[wire]  # noqa: UP045 - of a variable
-
-
-def skip_none(convert: Convert | None) -> Convert | None:
-    """A conversion that leaves None alone."""
-    if convert is None:
+def _by_class(kinds: Sequence[str], readings: Sequence[Reading]) -> Convert | None:
+    converts: dict[type, Convert | None] = {}
+    for kind, reading in zip(kinds, readings, strict=True):
+        converts.update(dict.fromkeys(BY_KIND[kind].classes, reading.convert))
+    for kind, reading in zip(kinds, readings, strict=True):
+        for guest in BY_KIND[kind].guests:
+            converts.setdefault(guest, reading.convert)
+    if not any(converts.values()):
         return None
+
+    def convert(value: T) -> T:
+        chosen = converts[value.__class__]
+        return value if chosen is None else chosen(value)
+
+    return convert
+
+
+def _optional_wire(wire: Hint) -> Hint:
+    optional: Any = Optional[wire]  # noqa: UP045 - of a variable
+    return wire if wire is Any else optional
+
+
+def skip_none(convert: Convert) -> Convert:
+    """Return a conversion that leaves None alone."""
     return lambda value: None if value is None else convert(value)
 
 
-def tagged_reading(
-    wires: Sequence[Annotation], converts: Sequence[Convert | None]
-) -> tuple[Annotation, Convert]:
+def _tagged_reading(wires: Sequence[Hint], converts: Sequence[Convert | None]) -> tuple[Hint, Convert]:
     """What msgspec decodes for alternatives that are tagged with their place, and what is made of it."""
     tagged = [
         msgspec.defstruct(f"Alternative{place}", [("value", wire)], tag=place, array_like=True)
@@ -133,6 +154,5 @@ def literal_form(values: Sequence[T], scalars: Sequence[Form]) -> Form:
         to_plain=to_plain,
         from_plain=base.from_plain,
         classes=base.classes,
-        nullable=base.nullable,
         inner=(base,),
     )

@@ -1,4 +1,1 @@
-"""Values of an older shape: whether they can be read as today's type, and how.
-
-How values of today's shape are written stands in `codecs`.
-"""
+"""Whether and how values of an older shape are read as today's type. Today's shapes are in `codecs`."""

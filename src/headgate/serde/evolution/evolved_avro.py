@@ -1,8 +1,8 @@
 """Reading Avro values of an older schema: Avro's rules of resolution, judged before anything is read.
 
 One walk over the writer's and the reader's schema gives the judgement and two schemas for fastavro. In these
-everything that was matched has one name and the same place on both sides, so that fastavro has nothing to
-decide: it matches names without their namespaces, and alternatives in their order.
+everything that was matched has one name and the same place in both, so that fastavro has nothing to decide:
+it matches names without their namespaces, and alternatives in their order.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, Final
 from headgate.common.errors import UsageError
 from headgate.common.plain_data import Description, Json, text_in
 from headgate.serde.codecs.avro_schemas import (
+    LOGICAL,
     NAMED,
     Definition,
     Schema,
@@ -25,7 +26,7 @@ from headgate.serde.codecs.avro_schemas import (
     logical_of,
     name_of,
     read,
-    without_logical,
+    without,
     write,
 )
 from headgate.serde.codecs.type_codec import Convert, Form
@@ -39,13 +40,13 @@ _PROMOTED: Final[Mapping[str, tuple[str, ...]]] = {
     "string": ("string", "bytes"),
     "bytes": ("bytes", "string"),
 }
-"""What a type may be read as, the nearest first."""
+"""The types that a type may be read as, the nearest first."""
 _PARTS: Final = {"array": "items", "map": "values"}
 _ORDER: Final = ("int", "long", "float", "double")
 
 
 def evolve_avro(stored: Description, new: Form) -> Reading:
-    """How Avro values of a stored description are read as those of a form."""
+    """Return how Avro values of a stored description are read as those of a form."""
     if new.description["kind"] != "avro":
         raise Refused(f"was Avro {text_in(stored, 'name')} and is {new.name}; keep hg.avro in the annotation")
     try:
@@ -76,20 +77,15 @@ def _schema_in(description: Description) -> Schema:
 
 
 class _Resolution:
-    """The walk over both schemas, which are expanded.
-
-    Attributes:
-        changes: what differs, in words.
-        fills: whether a default takes the place of what was not stored.
-    """
+    """The walk over both schemas, which are expanded."""
 
     def __init__(self) -> None:
-        self.changes: list[str] = []
-        self.fills = False
+        self.changes: list[str] = []  # what differs, in words
+        self.fills = False  # whether a default takes the place of what was not stored
         self._numbers = count()
 
     def of(self, writer: Schema, reader: Schema) -> tuple[Schema, Schema]:
-        """Both schemas as fastavro is to see them."""
+        """Return both schemas as fastavro gets them."""
         if isinstance(writer, list):
             return self._alternatives(writer, reader)
         if isinstance(reader, list):
@@ -120,7 +116,7 @@ class _Resolution:
         return writer, reader
 
     def _alternatives(self, writer: list[Schema], reader: Schema) -> tuple[Schema, Schema]:
-        if not isinstance(reader, list) or _names(writer) != _names(reader):
+        if not isinstance(reader, list) or name_of(writer) != name_of(reader):
             self.changes.append(f"{name_of(writer)} became {name_of(reader)}")
         pairs = []
         for one in writer:
@@ -157,11 +153,9 @@ class _Resolution:
             self.changes.append(f"{writer['name']} became {reader['name']}")
         name = f"n{next(self._numbers)}"
         if writer["type"] == "record":
+            head = {"type": "record", "name": name}
             written, wanted = self._fields(writer, reader)
-            return (
-                {"type": "record", "name": name, "fields": written},
-                {"type": "record", "name": name, "fields": wanted},
-            )
+            return {**head, "fields": written}, {**head, "fields": wanted}
         if writer["type"] == "fixed":
             if writer["size"] != reader["size"]:
                 raise PartRefused(f"{reader['name']} had {writer['size']} bytes and has {reader['size']}")
@@ -235,8 +229,8 @@ class _Resolution:
 
 
 def _default(schema: Schema, given: Json) -> Any:
-    """A default as the value that it stands for, which fastavro leaves as it stands in the schema."""
-    bare = without_logical(schema)
+    """The value of a default, which fastavro takes as it is written in the schema."""
+    bare = without(schema, LOGICAL)
     return read(write(hinted(bare), _raw(bare, given)), hinted(schema))
 
 
@@ -252,12 +246,10 @@ def _raw(schema: Schema, given: Any) -> Any:
         if kind == "map":
             return {name: _raw(defined(schema)["values"], one) for name, one in given.items()}
         if kind == "record":
+            fields = ((field, field["name"]) for field in defined(schema)["fields"])
             return {
-                field["name"]: _raw(
-                    field["type"],
-                    given[field["name"]] if field["name"] in given else field["default"],
-                )
-                for field in defined(schema)["fields"]
+                name: _raw(field["type"], given[name] if name in given else field["default"])
+                for field, name in fields
             }
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{given!r:.40} is no {name_of(schema)} ({type(error).__name__}: {error})") from None
@@ -308,10 +300,6 @@ def _matches(writer: Schema, reader: Schema) -> bool:
     return was == now or now in _PROMOTED.get(was, ())
 
 
-def _names(schema: list[Schema]) -> list[str]:
-    return [name_of(one) for one in schema]
-
-
 def _described(schema: Schema) -> str:
     logical = [str(part) for part in logical_of(schema) if part is not None]
     return f"{kind_of(schema)} ({', '.join(logical)})" if logical else name_of(schema)
@@ -319,14 +307,4 @@ def _described(schema: Schema) -> str:
 
 def _layout(schema: Schema) -> Schema:
     """A schema without what does not matter to the bytes of its values."""
-    if isinstance(schema, list):
-        return [_layout(one) for one in schema]
-    if not isinstance(schema, dict):
-        return schema
-    kept = {name: value for name, value in schema.items() if name not in ("aliases", "default", "fields")}
-    for name in ("items", "values"):
-        if name in kept:
-            kept[name] = _layout(kept[name])
-    if "fields" in schema:
-        kept["fields"] = [(field["name"], _layout(field["type"])) for field in schema["fields"]]
-    return kept
+    return without(schema, ("aliases", "default"))

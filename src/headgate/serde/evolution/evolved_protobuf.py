@@ -6,7 +6,7 @@ not fit, the change is refused: nothing that is stored may become another value 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final, NotRequired, TypedDict
 
 from headgate.common.decoders import converter
@@ -27,7 +27,7 @@ _WIDER: Final[Mapping[str, frozenset[str]]] = {
     "string": frozenset({"bytes"}),
     "message": frozenset({"bytes"}),
 }
-"""To which types a type may change: the same bytes, and every value stays what it was."""
+"""The types that a type may change to: the same bytes, and every value stays what it was."""
 _SAME_BYTES: Final = (
     _INTEGERS | {"bool", "enum"},
     frozenset({"sint32", "sint64"}),
@@ -35,12 +35,10 @@ _SAME_BYTES: Final = (
     frozenset({"fixed64", "sfixed64"}),
     frozenset({"string", "bytes", "message"}),
 )
-"""Types that Protobuf reads as each other, whatever becomes of the values."""
+"""Types that Protobuf reads as each other, even if values change."""
 
 
-class StoredField(TypedDict):
-    """A field of a message as descriptions have it."""
-
+class _Field(TypedDict):
     number: int
     name: str
     type: str
@@ -49,25 +47,23 @@ class StoredField(TypedDict):
     oneof: NotRequired[str]
 
 
-class StoredEnum(TypedDict):
-    """An enumeration as descriptions have it."""
-
+class _Enum(TypedDict):
     closed: bool
     numbers: list[int]
 
 
-class StoredSchema(TypedDict):
-    """All messages and enumerations that one message reaches, by name."""
+class _Schema(TypedDict):
+    """All messages and enumerations that one message reaches, by name, as descriptions have them."""
 
-    messages: dict[str, list[StoredField]]
-    enums: dict[str, StoredEnum]
+    messages: dict[str, list[_Field]]
+    enums: dict[str, _Enum]
 
 
-_schema: Final = converter(StoredSchema)
+_schema: Final = converter(_Schema)
 
 
 def evolve_message(stored: Description, new: Form) -> Reading:
-    """How messages of a stored description are read as those of a form."""
+    """Return how messages of a stored description are read as those of a form."""
     name = text_in(stored, "name")
     if new.description["kind"] != "protobuf":
         raise Refused(f"was the Protobuf message {name} and is {new.name}")
@@ -87,15 +83,12 @@ def evolve_message(stored: Description, new: Form) -> Reading:
 class _Judgement:
     """One walk over the stored and the new message, each pair of messages once.
 
-    Attributes:
-        changes: what differs, in words.
-        drops: whether stored fields were removed.
-        migrates: whether values are other ones than a new program would have written.
+    `drops`: stored fields were removed; `migrates`: values differ from what a new program would have written.
     """
 
     def __init__(self, stored: Description, new: Description) -> None:
         self.stored, self.new = _schema(stored), _schema(new)
-        self.changes: list[str] = []
+        self.changes: list[str] = []  # what differs, in words
         self.drops = self.migrates = False
         self._seen: set[tuple[str, str]] = set()
 
@@ -118,7 +111,7 @@ class _Judgement:
             if number not in old:
                 self._added(field, new_name)
 
-    def _added(self, field: StoredField, name: str) -> None:
+    def _added(self, field: _Field, name: str) -> None:
         if field["label"] == "required":
             raise PartRefused(
                 f"required field {_shown(field)} was added to {name}, and stored messages have no value for "
@@ -126,7 +119,7 @@ class _Judgement:
             )
         self.changes.append(f"field {_shown(field)} of {name} was added")
 
-    def _field(self, old: StoredField, new: StoredField, name: str) -> None:
+    def _field(self, old: _Field, new: _Field, name: str) -> None:
         where = f"field {_shown(new)} of {name}"
         if old["name"] != new["name"]:
             self.changes.append(f"field {_shown(old)} of {name} became {new['name']!r}")
@@ -152,16 +145,14 @@ class _Judgement:
             )
         self.changes.append(f"{where} was {old} and is {new}")
 
-    def _type(self, old: StoredField, new: StoredField, where: str) -> None:
+    def _type(self, old: _Field, new: _Field, where: str) -> None:
         was, now = old["type"], new["type"]
         into_open = (was, now) == ("int32", "enum") and not self.new["enums"][new["of"]]["closed"]
         if now not in _WIDER.get(was, ()) and not into_open:
             reads = any({was, now} <= group for group in _SAME_BYTES)
-            why = (
-                "Protobuf would read it, but not every stored value would stay what it was"
-                if reads
-                else "the number is used for an incompatible type"
-            )
+            why = "the number is used for an incompatible type"
+            if reads:
+                why = "Protobuf would read it, but not every stored value would stay what it was"
             raise PartRefused(f"{where} was {was} and is {now}: {why}; give the changed field a new number")
         self.migrates = True
         self.changes.append(f"{where} was {was} and is {now}")
@@ -182,21 +173,18 @@ class _Judgement:
         if (old_name, old) != (new_name, new):
             self.changes.append(f"{where}: members of {new_name} changed")
 
-    def _oneofs(self, old: Mapping[int, StoredField], new: Mapping[int, StoredField], name: str) -> None:
+    def _oneofs(self, old: Mapping[int, _Field], new: Mapping[int, _Field], name: str) -> None:
         """Refuse that fields which could be set together now exclude each other."""
         for oneof in sorted({field["oneof"] for field in new.values() if "oneof" in field}):
             members = [n for n, field in new.items() if field.get("oneof") == oneof and n in old]
             before = {old[number].get("oneof", number) for number in members}
             if len(before) > 1:
+                fields = " and ".join(_shown(new[number]) for number in members)
                 raise PartRefused(
-                    f"fields {_listed(new[number] for number in members)} of {name} became one oneof "
-                    f"{oneof!r}, but several of them may be stored; give those that move new numbers"
+                    f"fields {fields} of {name} became one oneof {oneof!r}, but several of them may be "
+                    "stored; give those that move new numbers"
                 )
 
 
-def _shown(field: StoredField) -> str:
+def _shown(field: _Field) -> str:
     return f"{field['number']} {field['name']!r}"
-
-
-def _listed(fields: Iterable[StoredField]) -> str:
-    return " and ".join(map(_shown, fields))

@@ -1,7 +1,7 @@
 """Reading records of an older shape: fields are found by name, whatever kind of class it was and is.
 
-Each field of the new class has a taker: it picks the field's value out of the stored record and
-converts it, or gives the default. Stored fields that no new one takes are skipped undecoded.
+Each field of the new class has a taker, which takes the field's value from the stored record and converts it,
+or makes the default. Stored fields without a taker are skipped undecoded.
 """
 
 from __future__ import annotations
@@ -13,18 +13,11 @@ from typing import Any, Final, NotRequired, TypedDict, TypeVar
 import msgspec
 
 from headgate.common.errors import UsageError
+from headgate.common.hints import Hint
 from headgate.common.plain_data import Description, mapping_in, text_in, texts_in
 from headgate.serde.codecs.primitives import ANY
 from headgate.serde.codecs.record_classes import absent, dict_builder
-from headgate.serde.codecs.type_codec import (
-    Annotation,
-    Constant,
-    Convert,
-    Field,
-    Form,
-    FormSerializer,
-    Record,
-)
+from headgate.serde.codecs.type_codec import Constant, Convert, Field, Form, FormSerializer, Record
 from headgate.serde.compatibility import AfterMigration, AsIs, Compatibility, combined
 from headgate.serde.evolution.readings import PartRefused, Reading, Refused, prefixed, stored_sources
 
@@ -36,7 +29,7 @@ Evolve = Callable[[Description, Form], Reading]
 
 
 def evolve_record(stored: Description, new: Form, evolve: Evolve) -> Reading:
-    """How records of a stored description are read as those of a form."""
+    """Return how records of a stored description are read as those of a form."""
     record = _as_dict(stored) if new is ANY and stored["kind"] == "typeddict" else new.record
     name = text_in(stored, "name")
     if record is None:
@@ -49,18 +42,18 @@ def evolve_record(stored: Description, new: Form, evolve: Evolve) -> Reading:
         )
     aliases = [(field.name, field.former) for field in record.fields]
     sources = stored_sources(mapping_in(stored, "fields"), aliases, record.names[0])
+    pairs = list(zip(record.fields, sources, strict=True))
     readings = {
         source: _of_field(stored, source, field, record, evolve)
-        for field, source in zip(record.fields, sources, strict=True)
+        for field, source in pairs
         if source is not None
     }
     takers = [
         _added(field, record) if source is None else _taker(stored, source, readings[source], field, record)
-        for field, source in zip(record.fields, sources, strict=True)
+        for field, source in pairs
     ]
-    verdict = combined(
-        [_shape(stored, new, sources, record), *(found.verdict for found in readings.values())]
-    )
+    parts = (found.verdict for found in readings.values())
+    verdict = combined([_shape(stored, new, sources, record), *parts])
     return Reading(verdict, _wire(stored, readings), _converter(stored, takers, record.build))
 
 
@@ -90,8 +83,7 @@ def _added(field: Field, record: Record) -> Convert:
             raise PartRefused(
                 f"field {field.name!r} was added to {record.names[0]} with a default of another type: {error}"
             ) from None
-    make = default
-    return lambda _: make()
+    return lambda _: default()
 
 
 def _taker(stored: Description, source: str, reading: Reading, field: Field, record: Record) -> Convert:
@@ -154,7 +146,7 @@ def _required(description: Description) -> list[str]:
     return sorted(texts_in(description, "required")) if "required" in description else []
 
 
-def _wire(stored: Description, readings: Mapping[str, Reading]) -> Annotation:
+def _wire(stored: Description, readings: Mapping[str, Reading]) -> Hint:
     """The type that msgspec decodes: a field that the new class does not take is left undecoded, or out."""
     if stored["kind"] != "typeddict":
         wires = [

@@ -1,25 +1,27 @@
 """Reading values of an older shape: the stored description is judged by the declared type.
 
-The judgement and the reader come out of one walk over both, so that whatever is judged readable is
-read in the way that was judged. The old classes need not exist: what the bytes are follows from the
-description alone, and each value is made of the new type at once. Records are in `evolved_records`.
+The judgement and the reader come out of one walk over both, so that values are read in the way that was
+judged. The old classes need not exist: the description alone describes the bytes, and each value is made of
+the new type at once. Records are in `evolved_records`.
 """
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Mapping, Sized
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from headgate.common.errors import UsageError
 from headgate.common.former_names import former_names
+from headgate.common.hints import Hint
 from headgate.common.plain_data import Description, Plain, mapping_in, mappings_in, text_in, texts_in
 from headgate.serde.codecs.containers import DIRECT_KEYS, dict_wire, each, row_converter_or_none
 from headgate.serde.codecs.json_text import evolve_json
-from headgate.serde.codecs.pickled_values import evolve_pickled
+from headgate.serde.codecs.pickled import evolve_pickled
 from headgate.serde.codecs.primitives import ANY, BY_KIND
-from headgate.serde.codecs.record_classes import logical_name
-from headgate.serde.codecs.type_codec import Annotation, Convert, Form, FormSerializer
+from headgate.serde.codecs.type_codec import Convert, Form, FormSerializer, keep
+from headgate.serde.codecs.unions import union_reading
 from headgate.serde.compatibility import (
     AfterMigration,
     AsIs,
@@ -32,21 +34,20 @@ from headgate.serde.compatibility import (
 from headgate.serde.evolution.evolved_avro import evolve_avro
 from headgate.serde.evolution.evolved_protobuf import evolve_message
 from headgate.serde.evolution.evolved_records import RECORDS, evolve_record
-from headgate.serde.evolution.evolved_unions import union_reading
 from headgate.serde.evolution.readings import PartRefused, Reading, Refused, changed, prefixed
 from headgate.serde.evolution.undecodable import stored_description
+from headgate.serde.logical_names import logical_name
 from headgate.serde.serializer import Buffer, TypeSerializer
 
 K = TypeVar("K")
 V = TypeVar("V")
-
 T = TypeVar("T")
 
 Reader = Callable[[Buffer, int], list[Any]]
 
 _CONTAINERS: Final[dict[str, type]] = {"list": list, "set": set, "frozenset": frozenset, "tuple_of": tuple}
-_EXACT_FLOATS: Final = 2**53
-"""Up to here every int is a float."""
+_EXACT_FLOATS: Final = 2**53  # up to which every int is a float
+_PARTS: Final[dict[str, tuple[str, ...]]] = {"list": ("of",), "dict": ("key", "value")}
 
 
 @stored_description()
@@ -59,7 +60,7 @@ def judge_description(stored: Description, current: TypeSerializer[T]) -> Compat
 
 
 def reading_serializer(stored: Description, current: TypeSerializer[T]) -> TypeSerializer[T]:
-    """What decodes bytes of a stored built-in description as values of a built-in serializer."""
+    """Return what decodes bytes of a stored built-in description as values of a built-in serializer."""
     try:
         reading = evolve(stored, form_of(current))
     except Refused as refused:
@@ -70,30 +71,26 @@ def reading_serializer(stored: Description, current: TypeSerializer[T]) -> TypeS
 
 
 def holds_custom(stored: Description) -> bool:
-    """Whether a serializer of the user's has written the values, or parts of lists or maps."""
+    """Whether a program's own serializer has written the values, or parts of lists or maps."""
     kind = text_in(stored, "kind")
     parts = [mapping_in(stored, name) for name in _PARTS.get(kind, ()) if stored.get(name) is not None]
     return kind == "custom" or any(part["kind"] == "custom" for part in parts)
 
 
-_PARTS: Final[dict[str, tuple[str, ...]]] = {"list": ("of",), "dict": ("key", "value")}
-
-
 def form_of(serializer: TypeSerializer[T]) -> Form:
-    """The form of a built-in serializer; the self-describing one has that of Any."""
+    """Return the form of a built-in serializer; the self-describing one has that of Any."""
     return serializer.form if isinstance(serializer, FormSerializer) else ANY
 
 
 def evolve(stored: Description, new: Form) -> Reading:
-    """How values of a stored description are read as a form's."""
+    """Return how values of a stored description are read as a form's."""
     if isinstance(compare(stored, new.description), AsIs):
         return Reading(AsIs(), new.wire, new.from_plain)
     if stored.get("version") != 1:
         raise Refused(f"was stored in version {stored.get('version')} of its format; this Headgate reads 1")
     kind = stored["kind"]
     if new is ANY:
-        reading = _plain(stored)
-        return Reading(AfterMigration((f"{_shown(stored)} became Any",)), reading.wire, reading.convert)
+        return _plain(stored)._replace(verdict=AfterMigration((f"{_shown(stored)} became Any",)))
     if kind == "union":
         return _from_union(stored, new)
     if kind == "literal":
@@ -104,7 +101,7 @@ def evolve(stored: Description, new: Form) -> Reading:
 
 
 def _plain(stored: Description) -> Reading:
-    """How values are read where any plain ones are allowed; the caller notes the change once."""
+    """How values are read where any plain ones are allowed; the caller describes the change once."""
     if stored["kind"] == "union":
         return _from_union(stored, ANY)
     return evolve(mapping_in(stored, "of"), ANY) if stored["kind"] == "literal" else _single(stored, ANY)
@@ -149,21 +146,18 @@ def _into(stored: Description, new: Form) -> tuple[int, Reading]:
     """The alternative of a union that takes the values with the least change, and its place."""
     if new.description["kind"] != "union":
         return -1, evolve(stored, new)
-    found: list[tuple[int, int, Reading]] = []
+    found: list[tuple[int, Reading]] = []
     refusals: list[str] = []
     for place, member in enumerate(new.inner):
         try:
-            reading = evolve(stored, member)
+            found.append((place, evolve(stored, member)))
         except PartRefused:
             raise
         except Refused as refused:
             refusals.append(f"{member.name}: {refused.why}")
-        else:
-            found.append((_GRAVITY.index(type(reading.verdict)), place, reading))
     if not found:
         raise Refused(f"{_shown(stored)} fits no alternative of {new.name} ({'; '.join(refusals)})")
-    _, place, reading = min(found, key=lambda one: one[:2])
-    return place, reading
+    return min(found, key=lambda one: _GRAVITY.index(type(one[1].verdict)))
 
 
 _GRAVITY: Final[tuple[type, ...]] = (AsIs, Reconfigured, AfterMigration)
@@ -185,8 +179,8 @@ def _from_literal(stored: Description, new: Form) -> Reading:
             "stored among the values"
         )
     base = evolve(mapping_in(stored, "of"), new.inner[0])
-    verdict = combined([base.verdict, Reconfigured((f"{_shown(stored)} became {new.name}",))])
-    return Reading(verdict, base.wire, base.convert)
+    became = Reconfigured((f"{_shown(stored)} became {new.name}",))
+    return base._replace(verdict=combined([base.verdict, became]))
 
 
 # -- containers
@@ -209,14 +203,13 @@ def _tuple(stored: Description, new: Form) -> Reading:
             f"was a tuple of {len(of)} and is one of {len(new.inner)}; a NamedTuple or dataclass "
             "could gain and lose fields"
         )
-    parts = [_position(place, part, new) for place, part in enumerate(of)]
-    wire: Annotation = tuple[tuple(part.wire for part in parts)]  # type: ignore[misc]
+    parts = [
+        prefixed(f"position {place}", partial(evolve, part, _inner(new, place)))
+        for place, part in enumerate(of)
+    ]
+    wire: Hint = tuple[tuple(part.wire for part in parts)]  # type: ignore[misc]
     convert = row_converter_or_none([part.convert for part in parts])
     return Reading(combined([part.verdict for part in parts]), wire, convert)
-
-
-def _position(place: int, stored: Description, new: Form) -> Reading:
-    return prefixed(f"position {place}", lambda: evolve(stored, _inner(new, place)))
 
 
 def _dict(stored: Description, new: Form) -> Reading:
@@ -224,7 +217,7 @@ def _dict(stored: Description, new: Form) -> Reading:
     key = prefixed("keys", lambda: evolve(mapping_in(stored, "key"), _inner(new, 0)))
     value = prefixed("values", lambda: evolve(mapping_in(stored, "value"), _inner(new, 1)))
     direct = mapping_in(stored, "key")["kind"] in DIRECT_KEYS
-    to_key, to_value = _or_itself(key.convert), _or_itself(value.convert)
+    to_key, to_value = key.convert or keep, value.convert or keep
 
     def make(entries: Mapping[K, V] | Iterable[tuple[K, V]]) -> dict[K, V]:
         pairs = entries.items() if isinstance(entries, Mapping) else entries
@@ -235,7 +228,7 @@ def _dict(stored: Description, new: Form) -> Reading:
 
 
 def _all_apart(make: Convert) -> Convert:
-    """Refuses that what was apart has become equal: values would be lost without a word."""
+    """Refuse elements that differed and have become equal: values would be lost silently."""
 
     def checked(plain: Sized) -> Sized:
         made: Sized = make(plain)
@@ -261,30 +254,21 @@ def _inner(new: Form, place: int) -> Form:
     return ANY if new is ANY else new.inner[place]
 
 
-def _or_itself(convert: Convert | None) -> Convert:
-    return (lambda value: value) if convert is None else convert
-
-
 # -- single values
 
 
 def _primitive(stored: Description, new: Form) -> Reading:
     own = BY_KIND.get(text_in(stored, "kind"))
-    if own is None and stored["kind"] == new.description["kind"]:
-        raise Refused(_difference(stored, new))
     if own is None:
+        verdict = compare(stored, new.description)  # such a kind only reads what is equal
+        if stored["kind"] == new.description["kind"] and isinstance(verdict, Incompatible):
+            raise Refused(verdict.why)
         raise Refused(f"was {_shown(stored)} and is {new.name}")
     if new is ANY:
         return Reading(AsIs(), own.wire, own.from_plain)
     if own.name == "int" and new.description["kind"] == "float":
         return Reading(AfterMigration(("int became float",)), own.wire, _to_float)
     raise Refused(f"was {own.name} and is {new.name}")
-
-
-def _difference(stored: Description, new: Form) -> str:
-    """Why a kind that only reads what is equal does not fit."""
-    verdict = compare(stored, new.description)
-    return verdict.why if isinstance(verdict, Incompatible) else ""
 
 
 def _to_float(value: int) -> float:
@@ -325,7 +309,7 @@ def _check_member(cls: type[enum.Enum], name: str) -> None:
 def _check_flag(cls: type[enum.Enum], name: str, stored: Plain) -> None:
     member = cls.__members__.get(name)
     if member is None or member.value != stored:
-        now = "is gone" if member is None else f"is {member.value}"
+        now = "was removed" if member is None else f"is {member.value}"
         raise Refused(
             f"flag {name} of {cls.__qualname__} was {stored!r} and {now}; flags are stored by value, so "
             "keep it as it was"

@@ -1,26 +1,21 @@
-"""What a judgement of stored bytes comes to: a way to read them, or a refusal."""
+"""The result of judging stored bytes: a way to read them, or a refusal."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
-from headgate.serde.codecs.type_codec import Annotation, Convert
-from headgate.serde.compatibility import AfterMigration, Compatibility, Reconfigured, combined
+from headgate.common.hints import Hint
+from headgate.serde.codecs.type_codec import Convert
+from headgate.serde.compatibility import AfterMigration, Compatibility, combined, placed
 
 
 class Reading(NamedTuple):
-    """How stored values become values of the declared type.
+    """How stored values become values of the declared type."""
 
-    Attributes:
-        verdict: never incompatible.
-        wire: the type that msgspec decodes.
-        convert: from that to the value; None when it is the value.
-    """
-
-    verdict: Compatibility
-    wire: Annotation
-    convert: Convert | None
+    verdict: Compatibility  # never incompatible
+    wire: Hint  # the type that msgspec decodes
+    convert: Convert | None  # from that to the value; None when it is the value
 
 
 class Refused(Exception):
@@ -32,31 +27,27 @@ class Refused(Exception):
 
 
 class PartRefused(Refused):
-    """The type is the right one, and something in it is not: no other alternative is meant."""
+    """The type is the right one, and something in it does not fit: other alternatives are not tried."""
 
 
 def prefixed(where: str, judge: Callable[[], Reading]) -> Reading:
-    """A part's reading, whose changes and refusal say where the part is."""
+    """Return a part's reading; its changes and its refusal say where the part is."""
     try:
         reading = judge()
     except Refused as refused:
         raise PartRefused(f"{where}: {refused.why}") from None
-    verdict = reading.verdict
-    if isinstance(verdict, AfterMigration | Reconfigured):
-        verdict = type(verdict)(tuple(f"{where}: {change}" for change in verdict.changes))
-    return Reading(verdict, reading.wire, reading.convert)
+    return reading._replace(verdict=placed(where, reading.verdict))
 
 
 def changed(reading: Reading, change: str) -> Reading:
-    """The reading of a type that was widened: a migration, whatever its parts need."""
-    verdict = combined([AfterMigration((change,)), reading.verdict])
-    return Reading(verdict, reading.wire, reading.convert)
+    """Return the reading of a type that was widened: a migration, whatever its parts need."""
+    return reading._replace(verdict=combined([AfterMigration((change,)), reading.verdict]))
 
 
 def stored_sources(
     stored: Collection[str], fields: Iterable[tuple[str, Collection[str]]], owner: str
 ) -> list[str | None]:
-    """The stored field that each new field takes, given by its name and its aliases; None for an added one.
+    """Return the stored field of each new field, given by its name and its aliases; None for an added one.
 
     An alias counts where the new name is not stored. The old name may have been given to another
     field since, which is an added one then.

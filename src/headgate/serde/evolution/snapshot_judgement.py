@@ -1,9 +1,9 @@
-"""Stored values under a serializer of the user's: judged by its snapshot, and read in that way."""
+"""Stored values under a program's own serializer: judged by its snapshot, and read in that way."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import headgate.serde.resolve  # noqa: F401 - registers the rules that described snapshots ask for
 from headgate.common.errors import HeadgateError, StorageError, UsageError
@@ -17,6 +17,7 @@ from headgate.serde.described_snapshot import DescribedSnapshot
 from headgate.serde.evolution.older_shapes import Reader, holds_custom
 from headgate.serde.logical_names import logical_name
 from headgate.serde.serializer import (
+    AnySnapshot,
     TypeSerializer,
     TypeSerializerSchemaCompatibility,
     TypeSerializerSnapshot,
@@ -25,25 +26,22 @@ from headgate.serde.snapshots.snapshot_wire import SnapshotClass, snapshot_from_
 
 T = TypeVar("T")
 
-_Snapshot = TypeSerializerSnapshot[Any]
-
-UNNAMED: Final = "the one before"
-"""The serializer that wrote stored values, where its name is not known."""
+UNNAMED: Final = "the one before"  # the serializer that wrote stored values, if its name is unknown
 
 _VERSION: Final = 1
 
 
 def judge_stored(stored: Description, current: TypeSerializer[T]) -> TypeSerializerSchemaCompatibility[T]:
-    """What becomes of bytes of a stored description under the program's serializer."""
+    """Judge what becomes of bytes of a stored description under the program's serializer."""
     return judge_snapshot(stored_snapshot(stored, current), current, writer_of(stored))
 
 
 def judge_snapshot(
     old_snapshot: TypeSerializerSnapshot[T], current: TypeSerializer[T], writer: str = UNNAMED
 ) -> TypeSerializerSchemaCompatibility[T]:
-    """The new serializer's snapshot judges an old one; an incompatible verdict names both serializers.
+    """Judge an old snapshot by the new serializer's; an incompatible verdict names both serializers.
 
-    `writer` is what the serializer that wrote the values is called.
+    `writer` is the name of the serializer that wrote the values.
     """
     new_snapshot = current.snapshot()
     name = logical_name(type(new_snapshot))
@@ -54,7 +52,7 @@ def judge_snapshot(
     except BaseException as error:  # the user's code raises whatever it likes
         let_pass(error)
         raise UsageError(
-            f"{name} cannot judge what {logical_name(type(old_snapshot))} was stored beside "
+            f"{name} cannot judge what {logical_name(type(old_snapshot))} was stored with "
             f"({text_with_line(error)})"
         ) from error
     if not isinstance(judged, TypeSerializerSchemaCompatibility):
@@ -70,10 +68,10 @@ def judge_snapshot(
     )
 
 
-def stored_snapshot(stored: Description, current: TypeSerializer[T]) -> TypeSerializerSnapshot[Any]:
-    """The snapshot that a stored description holds or stands for.
+def stored_snapshot(stored: Description, current: TypeSerializer[T]) -> AnySnapshot:
+    """Return the snapshot that a stored description holds or stands for.
 
-    The snapshot classes of the program's serializer `current` are looked at first.
+    Its class is looked for first among the snapshot classes of the program's serializer `current`.
     """
     if stored["kind"] == "custom":
         if stored.get("version") != _VERSION:
@@ -91,12 +89,12 @@ def stored_snapshot(stored: Description, current: TypeSerializer[T]) -> TypeSeri
 
 
 def snapshot_classes(snapshot: TypeSerializerSnapshot[T]) -> tuple[SnapshotClass, ...]:
-    """The classes of a snapshot and of those nested in it."""
+    """Return the classes of a snapshot and of those nested in it."""
     return tuple(dict.fromkeys(map(type, _with_nested(snapshot))))
 
 
 def reader_of_stored(stored: Description, current: TypeSerializer[T]) -> Reader:
-    """What reads batches of a stored description as values of the program's serializer."""
+    """Return what reads batches of a stored description as values of the program's serializer."""
     old_snapshot = stored_snapshot(stored, current)
     judged = judge_snapshot(old_snapshot, current, writer_of(stored))
     if isinstance(judged.verdict, Incompatible):
@@ -109,7 +107,7 @@ def reading(
     old_snapshot: TypeSerializerSnapshot[T],
     current: TypeSerializer[T],
 ) -> TypeSerializer[T]:
-    """What decodes the old bytes after a verdict that is not incompatible."""
+    """Return what decodes the old bytes after a verdict that is not incompatible."""
     if judged.is_compatible_as_is:
         return current
     if judged.is_compatible_with_reconfigured_serializer:
@@ -125,7 +123,7 @@ def _with_nested(snapshot: TypeSerializerSnapshot[T]) -> Iterator[TypeSerializer
 
 
 def writer_of(stored: Description) -> str:
-    """What the serializer that wrote described values is called."""
+    """Return the name of the serializer that wrote described values."""
     return _name_of(stored) if holds_custom(stored) else f"the built-in one of {_name_of(stored)}"
 
 
@@ -138,7 +136,7 @@ def _name_of(stored: Description) -> str:
     return f"{kind}[{inner}]" if inner else kind
 
 
-_CONTAINERS: Final[dict[str, tuple[Callable[[list[_Snapshot]], _Snapshot], tuple[str, ...]]]] = {
+_CONTAINERS: Final[dict[str, tuple[Callable[[list[AnySnapshot]], AnySnapshot], tuple[str, ...]]]] = {
     "list": (ListSerializerSnapshot.of_nested, ("of",)),
     "dict": (MapSerializerSnapshot.of_nested, ("key", "value")),
 }

@@ -1,4 +1,4 @@
-"""How the stored description of a serializer is walked over: what is wrong with it is a StorageError."""
+"""Turns errors in the stored description of a serializer into a StorageError."""
 
 from __future__ import annotations
 
@@ -11,15 +11,7 @@ from headgate.common.errors import HeadgateError, StorageError
 
 @contextmanager
 def stored_description() -> Iterator[None]:
-    """Around what walks over the stored description of a serializer.
-
-    Example:
-        >>> with stored_description():
-        ...     {"version": 1}["kind"]
-        Traceback (most recent call last):
-            ...
-        headgate.common.errors.StorageError: the stored description of a serializer is damaged ...
-    """
+    """Guard code that walks over the stored description of a serializer."""
     try:
         yield
     except HeadgateError:

@@ -1,4 +1,1 @@
-"""How a program's functions and classes get to its workers.
-
-Nothing of it is ever stored.
-"""
+"""How a program's functions and classes get to its workers. Nothing of it is ever stored."""

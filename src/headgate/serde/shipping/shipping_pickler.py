@@ -31,18 +31,20 @@ from typing import (
 
 from headgate.serde.logical_names import generic_model, note_logical_name
 from headgate.serde.shipping.shipped_classes import (
+    MSGSPEC_CACHE,
     Attributes,
     Reduction,
+    State,
     Tools,
     Usual,
+    enum_reduction,
     foreign_metaclass,
+    is_struct,
     make_under,
     make_without_hooks,
     parents_with_hook,
+    struct_reduction,
 )
-from headgate.serde.shipping.shipped_enums import MSGSPEC_CACHE, enum_reduction
-from headgate.serde.shipping.shipped_functions import Cells, empty_cell
-from headgate.serde.shipping.shipped_structs import is_struct, struct_reduction
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -53,11 +55,9 @@ def shipping_pickler(pickler: Any) -> Any:
     tools = Tools.of(pickler.dump.__globals__)
 
     class ShippingPickler(pickler):  # type: ignore[misc]  # the package has no types
-        """See the module."""
-
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__(*args, **kwargs)
-            self._cells = Cells()
+            self._cells = _Cells()
 
         def reducer_override(self, obj: Any) -> Any:
             """Reduce classes and cached functions that travel by value, and marks; see `pickle.Pickler`."""
@@ -83,7 +83,7 @@ def shipping_pickler(pickler: Any) -> Any:
                 _note_globals_of_classes(obj.__code__, tools.globals_of(obj.__code__))
                 return self._cells.reduced(obj, super().reducer_override(obj))
             elif isinstance(obj, types.CellType) and obj in self._cells:
-                return empty_cell, ()
+                return _empty_cell, ()
             elif (type(obj).__module__, type(obj).__name__) == ("msgspec", "Meta"):  # cannot be pickled
                 return _make_with, (type(obj), dict(obj.__rich_repr__()))
             elif isinstance(obj, NewType) and obj.__module__ == "__main__":
@@ -93,13 +93,61 @@ def shipping_pickler(pickler: Any) -> Any:
     return ShippingPickler
 
 
+class _Cells:
+    """The variables of closures that one pickler has met; each travels once, and empty.
+
+    cloudpickle gives each function variables of its own, so a decorator whose wrapper counts calls, and whose
+    other function returns the count, would only return the count of the driver. A variable may hold the
+    function that it belongs to, so what it holds comes after the function.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, types.CellType] = {}
+
+    def __contains__(self, cell: types.CellType) -> bool:
+        return id(cell) in self._known
+
+    def reduced(self, function: types.FunctionType, usual: Usual) -> Usual:
+        closure = function.__closure__
+        if closure is None or not isinstance(usual, tuple):
+            return usual
+        make, (*arguments, _), (state, slots), *_, set_state = usual
+        self._known.update((id(cell), cell) for cell in closure)
+        held: list[tuple[types.CellType, ...]] = [_held(cell) for cell in closure]
+        complete = (state, {**slots, "__closure__": None}), held, set_state
+        return make, (*arguments, closure), complete, None, None, _set_function
+
+
+def _empty_cell() -> types.CellType:
+    return types.CellType()
+
+
+def _set_function(
+    function: types.FunctionType,
+    state: tuple[State, list[tuple[T, ...]], Callable[[types.FunctionType, State], None]],
+) -> None:
+    """Give a made function its globals and attributes, and its variables what they hold."""
+    usual, held, set_usual = state
+    set_usual(function, usual)
+    for cell, contents in zip(function.__closure__ or (), held, strict=True):
+        if contents:
+            (cell.cell_contents,) = contents
+
+
+def _held(cell: types.CellType) -> tuple[T, ...]:
+    """What a variable holds, if anything."""
+    try:
+        return (cell.cell_contents,)
+    except ValueError:
+        return ()
+
+
 _MARKS: Final[dict[type, str]] = {
     getattr(dataclasses, name): name
     for name in ("MISSING", "KW_ONLY", "_HAS_DEFAULT_FACTORY")
     if hasattr(dataclasses, name)
 }
-"""Marks that `dataclasses` compares by identity, and the names under which it has them: a copy of one is
-another default."""
+"""Marks that `dataclasses` compares by identity, so that a copy would be another default; and their names."""
 
 _MARK_TYPES: Final = tuple(map(type, _MARKS))
 _CACHED: Final = type(functools.lru_cache(lambda: None))
@@ -204,12 +252,12 @@ def _set_cached(made: Any, function: Callable[P, T]) -> None:
 
 
 def _resolve_annotations(cls: type) -> None:
-    """Replace textual annotations by what they name, as workers do not have the module that could tell."""
+    """Replace textual annotations by what they name, as workers do not have the module that defines it."""
     written = inspect.get_annotations(cls)
     if not any(isinstance(hint, (str, ForwardRef)) for hint in written.values()):
         return
     try:
         resolved = get_type_hints(cls, include_extras=True)
     except NameError:
-        return  # left to whoever needs the types, who can say what for
+        return  # the code that needs the types has the better error
     cls.__annotations__ = {name: resolved.get(name, hint) for name, hint in written.items()}

@@ -1,4 +1,1 @@
-"""The stored form of serializers' snapshots: how they are written, read and found again.
-
-Whether an older one can be read is judged in `evolution`.
-"""
+"""Serializers' snapshots in stored form: written, read, found again. `evolution` judges older ones."""

@@ -1,4 +1,4 @@
-"""What serializers of the user's must be before anything is stored with them: readable again later."""
+"""Checks a program's own serializers before anything is stored with them: a later program must find them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
 from headgate.common.errors import HeadgateError, UsageError
+from headgate.common.hints import Hint
 from headgate.common.process.interruptions import let_pass
 from headgate.common.refusals.users_frames import text_with_line
-from headgate.serde.codecs.type_codec import Annotation
 from headgate.serde.composite_snapshot import CompositeTypeSerializerSnapshot
 from headgate.serde.logical_names import logical_name
 from headgate.serde.resolve import serializer_for
@@ -18,31 +18,19 @@ from headgate.serde.serializer import TypeSerializer, TypeSerializerSnapshot
 from headgate.serde.snapshots.snapshot_wire import snapshot_from_bytes, snapshot_to_bytes
 
 V = TypeVar("V")
-
 T = TypeVar("T")
 
 _PAIRS = (("encode", "decode"), ("encode_many", "decode_many"))
 
 
 class SerializerRegistry:
-    """The serializers that one program declares, checked one by one as they are registered.
-
-    Example:
-        >>> from headgate.serde.resolve import serializer_for
-        >>> SerializerRegistry().register(serializer_for(int), "state 'count' (job.py:7)")
-        >>> SerializerRegistry().register(int, "state 'count' (job.py:7)")
-        Traceback (most recent call last):
-        headgate.common.errors.UsageError: state 'count' (job.py:7) got the class int; ...
-    """
+    """The serializers that one program declares, checked one by one as they are registered."""
 
     def __init__(self) -> None:
         self._owners: dict[type, type] = {}
 
     def register(self, serializer: TypeSerializer[T], where: str) -> None:
-        """Check a declared serializer and those nested in it.
-
-        `where` names the state and its place in the program, for the error.
-        """
+        """Check a declared serializer and those nested in it; `where` names the state and its place."""
         check_is_serializer(serializer, where)
         for one in _with_nested(serializer, where):
             _check_methods(one, where)
@@ -52,7 +40,7 @@ class SerializerRegistry:
             _check_round_trip(snapshot, where)
 
     def _check_owner(self, snapshot: type, serializer: type, where: str) -> None:
-        if _is_ours(snapshot):
+        if snapshot.__module__.partition(".")[0] == "headgate":
             return
         owner = self._owners.setdefault(snapshot, serializer)
         if owner is not serializer:
@@ -73,15 +61,14 @@ def check_is_serializer(serializer: V, where: str) -> None:
 
 
 def part_serializers(
-    types: Sequence[Annotation], given: Sequence[TypeSerializer[T] | None], what: str
+    types: Sequence[Hint | None], given: Sequence[TypeSerializer[T] | None], what: str
 ) -> list[TypeSerializer[T]]:
-    """The serializers of a state's parts: those that are given, and else those of the types."""
-    found = []
-    for hint, serializer in zip(types, given or (None,) * len(types), strict=True):
+    """Return the serializers of a state's parts: those that are given, and else those of the types."""
+    for serializer in given:
         if serializer is not None:
             check_is_serializer(serializer, what)
-        found.append(serializer_for(hint, what) if serializer is None else serializer)
-    return found
+    pairs = zip(types, given or (None,) * len(types), strict=True)
+    return [serializer_for(hint, what) if serializer is None else serializer for hint, serializer in pairs]
 
 
 def _with_nested(serializer: TypeSerializer[T], where: str) -> Iterator[TypeSerializer[T]]:
@@ -96,17 +83,14 @@ def _with_nested(serializer: TypeSerializer[T], where: str) -> Iterator[TypeSeri
 
 def _check_methods(serializer: TypeSerializer[T], where: str) -> None:
     cls = type(serializer)
-    there = [
-        pair
-        for pair in _PAIRS
-        if any(getattr(cls, method) is not getattr(TypeSerializer, method) for method in pair)
+    missing = [
+        [name for name in pair if getattr(cls, name) is getattr(TypeSerializer, name)] for pair in _PAIRS
     ]
-    for pair in there:
-        for method in pair:
-            if getattr(cls, method) is getattr(TypeSerializer, method):
-                both = " and ".join(f"{name}()" for name in pair)
-                raise UsageError(f"{where}: {cls.__qualname__} has no {method}(); it needs both {both}")
-    if not there:
+    for pair, names in zip(_PAIRS, missing, strict=True):
+        if len(names) == 1:
+            both = " and ".join(f"{name}()" for name in pair)
+            raise UsageError(f"{where}: {cls.__qualname__} has no {names[0]}(); it needs both {both}")
+    if all(missing):
         raise UsageError(
             f"{where}: {cls.__qualname__} neither has encode() and decode() for one value nor encode_many() "
             "and decode_many() for a batch; implement one pair"
@@ -163,8 +147,7 @@ def _importable(module: str) -> bool:
 def _check_round_trip(snapshot: TypeSerializerSnapshot[T], where: str) -> None:
     """Whether what the snapshot writes is read by an instance that is made without arguments."""
     try:
-        known = {type(snapshot): None}
-        restored = snapshot_from_bytes(snapshot_to_bytes(snapshot), known)
+        restored = snapshot_from_bytes(snapshot_to_bytes(snapshot), [type(snapshot)])
     except HeadgateError as error:
         raise UsageError(f"{where}: {error}") from error
     if type(restored) is not type(snapshot):
@@ -172,7 +155,3 @@ def _check_round_trip(snapshot: TypeSerializerSnapshot[T], where: str) -> None:
             f"{where}: {logical_name(type(snapshot))} is read back as {logical_name(type(restored))}; give "
             "each snapshot class a name of its own"
         )
-
-
-def _is_ours(cls: type) -> bool:
-    return cls.__module__.partition(".")[0] == "headgate"

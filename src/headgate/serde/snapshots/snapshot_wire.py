@@ -1,7 +1,7 @@
-"""Reads serializers' snapshots in their stored form: how their classes are found again.
+"""Reads serializers' snapshots in their stored form, which is in `snapshot_views`.
 
-`snapshot_writing` tells what is stored. The class of a snapshot is the one of the new serializer, if that
-has or had the name, else what the name imports.
+The class of a snapshot is the one of the new serializer, if that has or had the name, else what the name
+imports.
 """
 
 from __future__ import annotations
@@ -14,21 +14,20 @@ from headgate.common.former_names import former_names
 from headgate.common.process.interruptions import let_pass
 from headgate.common.refusals.users_frames import text_with_line
 from headgate.serde.logical_names import class_named, logical_name
-from headgate.serde.serializer import TypeSerializerSnapshot
-from headgate.serde.snapshots.snapshot_views import DataInputView
-from headgate.serde.snapshots.snapshot_writing import FORM_VERSION
-from headgate.serde.snapshots.snapshot_writing import snapshot_to_bytes as snapshot_to_bytes
-from headgate.serde.snapshots.snapshot_writing import write_versioned as write_versioned
+from headgate.serde.serializer import AnySnapshot, TypeSerializerSnapshot
+from headgate.serde.snapshots.snapshot_views import FORM_VERSION, DataInputView
+from headgate.serde.snapshots.snapshot_views import snapshot_to_bytes as snapshot_to_bytes
+from headgate.serde.snapshots.snapshot_views import write_versioned as write_versioned
 
 T = TypeVar("T")
 
-SnapshotClass = type[TypeSerializerSnapshot[Any]]
+SnapshotClass = type[AnySnapshot]
 
 
-def snapshot_from_bytes(data: bytes, known: Collection[SnapshotClass] = ()) -> TypeSerializerSnapshot[Any]:
-    """The snapshot of a stored form.
+def snapshot_from_bytes(data: bytes, known: Collection[SnapshotClass] = ()) -> AnySnapshot:
+    """Read the stored form of a snapshot.
 
-    Classes in `known` are looked at first, also under their former names.
+    Its class is first looked for in `known`, also under former names.
     """
     view = DataInputView(data)
     version = view.read_int()
@@ -42,7 +41,7 @@ def snapshot_from_bytes(data: bytes, known: Collection[SnapshotClass] = ()) -> T
     return snapshot
 
 
-def read_versioned(view: DataInputView, known: Collection[SnapshotClass] = ()) -> TypeSerializerSnapshot[Any]:
+def read_versioned(view: DataInputView, known: Collection[SnapshotClass] = ()) -> AnySnapshot:
     """Read one snapshot; see :func:`snapshot_from_bytes`."""
     name, version, body = view.read_utf(), view.read_int(), DataInputView(view.read_bytes())
     snapshot = _made(_class_of(name, known), name)
@@ -80,12 +79,12 @@ def _class_of(name: str, known: Collection[SnapshotClass]) -> Any:
         return class_named(name)
     except UsageError as error:
         raise UsageError(
-            f"the snapshot class that stored values were written with is gone: {error}; keep it, or mark the "
-            f"snapshot class that takes its place with @hg.formerly({name!r})"
+            f"the snapshot class that stored values were written with is missing: {error}; keep it, or mark "
+            f"the snapshot class that takes its place with @hg.formerly({name!r})"
         ) from None
 
 
-def _made(cls: Any, name: str) -> TypeSerializerSnapshot[Any]:
+def _made(cls: Any, name: str) -> AnySnapshot:
     if not (isinstance(cls, type) and issubclass(cls, TypeSerializerSnapshot)):
         raise UsageError(f"{name} is no TypeSerializerSnapshot; keep the class that stored values name")
     try:

@@ -23,7 +23,8 @@ from headgate.common.plain_data import (
     texts_in,
 )
 from headgate.serde.arrow.arrow_types import arrow_type, codec_of
-from headgate.serde.arrow.stored_values import ROWS, optional_of
+from headgate.serde.arrow.stored_values import ROWS
+from headgate.serde.descriptions import optional_of
 
 Fit = Callable[[pa.Array], pa.Array]
 """An array of the DataFrame's type to one of the table's; raises UsageError for a value of another type."""

@@ -7,8 +7,7 @@ import pickle
 import pytest
 
 from headgate.checkpoint.storage.memory import MemoryDisk
-from headgate.checkpoint.storage.objects import ObjectDisk
-from headgate.checkpoint.storage.s3 import _config
+from headgate.checkpoint.storage.objects import ObjectDisk, _config
 from headgate.checkpoint.storage.settings import (
     StorageSettings,
     storage_settings,

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from headgate.checkpoint.copied_disk import BackedUpDisk, NearbyDisk
 from headgate.checkpoint.data_files import DataFileWriter, read_handle
+from headgate.checkpoint.local_copies import BackedUpDisk, NearbyDisk
 from headgate.checkpoint.storage.local import LocalDisk
 from headgate.common.ids import JobId
 from headgate.common.settings.config import Config

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from latest_checkpoint import load_latest
+
 from headgate.api.declared.keyed_states import (
     ListState,
     MapState,
@@ -19,7 +21,7 @@ from headgate.api.declared.keyed_states import (
     reducing_state,
     value_state,
 )
-from headgate.checkpoint.opening import referenced_ranges
+from headgate.checkpoint.opening import load_metadata, referenced_ranges, verify_files
 from headgate.checkpoint.service import CheckpointService
 from headgate.common.format_config import fingerprint
 from headgate.common.ids import (
@@ -131,7 +133,7 @@ class ChangelogBench:
 
     def restart(self, parallelism: int = 1, inner: str = "heap", changelog: bool = True) -> Contents:
         """Go on from the newest completed checkpoint; gives what was in the state then."""
-        metadata = self.service.load_latest()
+        metadata = load_latest(self.service)
         assert metadata is not None
         found = metadata.operators["op"]
         self.start(parallelism, inner, changelog, found, metadata.checkpoint)
@@ -146,7 +148,7 @@ class ChangelogBench:
 
     def stored(self, parallelism: int = 1) -> Contents:
         """What a restore of the newest completed checkpoint gives."""
-        metadata = self.service.load_latest()
+        metadata = load_latest(self.service)
         assert metadata is not None
         restored = self._opened(parallelism, "heap", False, metadata.operators["op"], metadata.checkpoint)
         return self.contents(restored)
@@ -223,8 +225,8 @@ class ChangelogBench:
         """Nothing is missing or damaged, and with nothing under way nothing is left over."""
         needed: set[str] = set()
         for entry in self.service.completed():
-            metadata = self.service.load(entry.metadata)
-            self.service.verify(metadata)
+            metadata = load_metadata(self.service.disk, entry.metadata)
+            verify_files(self.service.disk, metadata)
             needed |= {entry.metadata, *(item.file for item in referenced_ranges(metadata))}
         assert {name for name in self.disk.list(self.job) if "/chk-" in name} == needed
 

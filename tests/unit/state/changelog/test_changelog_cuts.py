@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from changelog_bench import ChangelogBench, States, put
+from latest_checkpoint import load_latest
 
 from headgate.common.errors import StorageError
 from headgate.state.snapshots import CheckpointMetadata
@@ -30,7 +31,7 @@ def changed_between(bench: ChangelogBench) -> CheckpointMetadata:
     bench.checkpoint(1)
     put(bench, {0: 100, 1: 0, "new": 7})
     bench.checkpoint(2)
-    metadata = bench.service.load_latest()
+    metadata = load_latest(bench.service)
     assert metadata is not None
     return metadata
 
@@ -60,7 +61,7 @@ def test_a_log_of_which_a_part_is_missing_is_no_cut(bench: ChangelogBench) -> No
     bench.checkpoint(1)
     put(bench, {f"long key number {number}" * 10: number + 1 for number in range(20)})
     (segment,) = bench.checkpoint(2).log
-    cut = bench.service.load_latest()
+    cut = load_latest(bench.service)
     assert cut is not None
     bench.disk.delete(segment.file)  # type: ignore[union-attr]
     with pytest.raises(StorageError, match="missing"):

@@ -6,9 +6,10 @@ import random
 from pathlib import Path
 
 import pytest
+from latest_checkpoint import load_latest
 from native_bench import GROUPS, NativeBench, keyed, put
 
-from headgate.checkpoint.opening import referenced_ranges
+from headgate.checkpoint.opening import load_metadata, referenced_ranges, verify_files
 from headgate.checkpoint.service import CheckpointService
 from headgate.common.format_config import fingerprint
 from headgate.common.ids import CheckpointId, JobId
@@ -56,7 +57,7 @@ class Master:
 
     def latest(self) -> CheckpointMetadata:
         """The newest, verified."""
-        metadata = self._service.load_latest()
+        metadata = load_latest(self._service)
         assert metadata is not None
         return metadata
 
@@ -64,8 +65,8 @@ class Master:
         """Nothing is missing or damaged, and nothing is left over."""
         needed: set[str] = set()
         for entry in self._service.completed():
-            metadata = self._service.load(entry.metadata)
-            self._service.verify(metadata)
+            metadata = load_metadata(self._service.disk, entry.metadata)
+            verify_files(self._service.disk, metadata)
             needed |= {entry.metadata, *(item.file for item in referenced_ranges(metadata))}
         assert {name for name in self.disk.list("job") if "/chk-" in name} == needed
 

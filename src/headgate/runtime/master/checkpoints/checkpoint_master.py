@@ -15,7 +15,7 @@ from headgate.checkpoint.history_file import HistoryFile
 from headgate.checkpoint.layout import job_folder
 from headgate.checkpoint.savepoints import SavepointFolder
 from headgate.checkpoint.service import CheckpointService, may_be_published
-from headgate.checkpoint.store.log import CommitPermit
+from headgate.checkpoint.store.store_contract import CommitPermit
 from headgate.common.errors import FencedError, HeadgateError
 from headgate.common.ids import AttemptId, CheckpointId, JobId
 from headgate.core.alignment.settings import AlignmentSettings

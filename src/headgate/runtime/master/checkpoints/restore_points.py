@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from headgate.checkpoint.inventory import what_to_do
 from headgate.checkpoint.service import CheckpointService
-from headgate.checkpoint.store.log import CommitPermit
-from headgate.checkpoint.unlogged import what_to_do
+from headgate.checkpoint.store.store_contract import CommitPermit
 from headgate.common.errors import DamagedFileError
 from headgate.core.job import events as v
 from headgate.restore.latest import latest_point, offered, still_logged

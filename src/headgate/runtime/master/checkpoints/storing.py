@@ -6,7 +6,7 @@ from typing import Final
 
 from headgate.checkpoint.savepoints import SavepointFolder, is_outside
 from headgate.checkpoint.service import CheckpointService, may_be_published
-from headgate.checkpoint.store.log import CommitPermit
+from headgate.checkpoint.store.store_contract import CommitPermit
 from headgate.common.ids import CheckpointId
 from headgate.common.ports import Randomness
 from headgate.core.checkpoint.coordinator import CheckpointCoordinator

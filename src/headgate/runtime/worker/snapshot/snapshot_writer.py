@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
-from headgate.checkpoint.copied_disk import BackedUpDisk
 from headgate.checkpoint.data_files import DataFileWriter, little_of
 from headgate.checkpoint.layout import checkpoint_of, data_file_name, job_folder
+from headgate.checkpoint.local_copies import BackedUpDisk
 from headgate.checkpoint.storage.memory import too_large
 from headgate.checkpoint.storage.uris import open_disk
 from headgate.common.errors import StorageError
