@@ -30,7 +30,7 @@ from headgate.common.errors import DamagedFileError
 from headgate.state.snapshots import FileRange
 
 ALL_KINDS = ["heap", "changelog", "rocksdb", "incremental"]
-OFFER = "the next older checkpoint that is whole: --from "
+OFFER = "the next older checkpoint that is complete: --from "
 SETTINGS = {"execution.checkpointing.num-retained": 3, "execution.checkpointing.data-inline-threshold": "0b"}
 
 
@@ -262,7 +262,7 @@ def test_several_damaged_in_a_row(kind: str) -> None:
     for damaged, said in (
         ([newest], f"{OFFER}{second.as_uri()}"),
         ([newest, second], f"{OFFER}{oldest.as_uri()}"),
-        ([newest, second, oldest], "none of the older checkpoints (2) is whole"),
+        ([newest, second, oldest], "none of the older checkpoints (2) is complete"),
     ):
         for path in damaged:
             (path / "_metadata").write_bytes(whole[path][:-1])

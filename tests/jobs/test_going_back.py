@@ -146,9 +146,9 @@ def test_a_running_job_names_the_file_and_the_next_one_that_is_whole(
     assert path.as_uri() in text
     assert " to " in text.partition("bytes ")[2] or "byte " in text
     if several < 3:
-        assert text.endswith(f"the next older checkpoint that is whole: --from {chk[several].as_uri()}")
+        assert text.endswith(f"the next older checkpoint that is complete: --from {chk[several].as_uri()}")
     else:
-        assert text.endswith("none of the older checkpoints (2) is whole")
+        assert text.endswith("none of the older checkpoints (2) is complete")
     assert folders(tmp_path) == chk
     again = Job(tmp_path, float("inf"), **{OLDER: "take-back"})
     if several < 3:

@@ -164,16 +164,16 @@ def test_no_savepoint_goes_to_memory(tmp_path: Path, place: str) -> None:
     """It would be gone with the process: refused by the handle, the option and the offline commands."""
     job = Job(tmp_path, 4265, 20)
     with job.started() as handle:
-        with pytest.raises(hg.ConfigError, match="gone with its process"):
+        with pytest.raises(hg.ConfigError, match="lost with its process"):
             handle.savepoint(place)
-        with pytest.raises(hg.ConfigError, match="gone with its process"):
+        with pytest.raises(hg.ConfigError, match="lost with its process"):
             handle.stop(place)
         uri = handle.savepoint()
         job.valve.open_to()
     ended = CliRunner().invoke(app, ["savepoint", "reslice", uri, place, "--max-parallelism", "64"])
-    assert (ended.exit_code, "gone with its process" in ended.output) == (2, True)
+    assert (ended.exit_code, "lost with its process" in ended.output) == (2, True)
     option = {"execution.checkpointing.savepoint-dir": place}
     with pytest.raises(
-        hg.ConfigError, match=r"execution\.checkpointing\.savepoint-dir.*gone with its process"
+        hg.ConfigError, match=r"execution\.checkpointing\.savepoint-dir.*lost with its process"
     ):
         Job(tmp_path, 4266, 20, **option).env.execute("words")

@@ -1,6 +1,6 @@
 """State bytes in checkpoint files: written with a checksum, read only when it holds.
 
-Large files pass through in pieces, both ways; they are never in memory as a whole.
+Large files are written and read in pieces; they are never completely in memory.
 """
 
 from __future__ import annotations
@@ -210,7 +210,7 @@ def _opened(disk: Disk, handle: FileRange) -> tuple[RandomAccess | None, bytes]:
 def check_present(disk: Disk, ranges: Sequence[FileRange], names: frozenset[str] | None = None) -> None:
     """Check that files exist and are long enough, without reading them.
 
-    `names` are files known to exist, for disks that cannot tell sizes; lengths are not checked then.
+    `names` are files known to exist, for disks without sizes of files; lengths are not checked then.
     """
     sizes: dict[str, int] = {}
     for item in ranges:

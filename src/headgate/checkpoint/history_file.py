@@ -196,7 +196,7 @@ def _in_storage(disk: Disk) -> list[KeptHistory]:
 
 
 def _written_ms(kept: KeptHistory) -> int:
-    """When a history was last written; where the storage does not tell, when its last checkpoint began."""
+    """When a history was last written; where the storage lacks that, when its last checkpoint began."""
     try:
         if isinstance(kept.disk, TellsAge):
             return kept.disk.modified_ms(kept.name)

@@ -171,7 +171,7 @@ def offer(disk: Disk, older: Sequence[Completed], disks: Disks = open_disk) -> s
             verify_files(*_open_entry(disk, entry, disks))
         except HeadgateError:
             continue
-        return f"the next older checkpoint that is whole: --from {_uri_of(disk, entry)}"
+        return f"the next older checkpoint that is complete: --from {_uri_of(disk, entry)}"
     if not older:
         return "there is no older checkpoint"
     return f"none of the older checkpoints ({len(older)}) is whole"
@@ -190,7 +190,7 @@ def offer_beside(above: str, last: str, disks: Disks = open_disk) -> str:
         disk = disks(root)
         logged = readable_entries(disk, f"{job}/{LOG}") or _by_folders(disk, job)
     except HeadgateError as error:
-        return f"whether an older checkpoint is whole cannot be told: {error}"
+        return f"whether an older checkpoint is complete is unknown: {error}"
     return offer(disk, [entry for entry in reversed(logged) if entry.checkpoint < number], disks)
 
 

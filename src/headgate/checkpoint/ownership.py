@@ -185,5 +185,5 @@ def _read(disk: Disk, name: str) -> bytes:
         return disk.read(name)
     except FileNotFoundError:
         raise StorageError(
-            f"{disk.describe(name)} is missing; nothing was deleted: name a snapshot that is whole"
+            f"{disk.describe(name)} is missing; nothing was deleted: name a complete snapshot"
         ) from None

@@ -101,7 +101,7 @@ def _orphans(disk: Disk, job: JobId, older_than_ms: int, unlogged: bool) -> Iter
     files = job_files(disk, job)
     if not files.has_log:
         raise StorageError(
-            f"no log lies in {disk.describe(log_folder(job))}, so nobody can tell what its checkpoints are "
+            f"no log lies in {disk.describe(log_folder(job))}, so it is unknown what its checkpoints are "
             "(with ZooKeeper the log is there); delete by hand what is not needed"
         )
     needed = _needed(disk, log, _entries(files))
@@ -169,7 +169,7 @@ class _Age:
     def proves(self, name: str) -> tuple[bool, str]:
         """Whether a file is old enough, and the reason."""
         if not isinstance(self._disk, TellsAge):
-            return False, "its checkpoint may be on its way, and this storage does not tell how old a file is"
+            return False, "its checkpoint may be pending, and this storage does not have the age of files"
         try:
             age = self._storage_now(self._disk) - self._disk.modified_ms(name)
         except FileNotFoundError:

@@ -192,7 +192,7 @@ def _not_declared(what: str, names: Sequence[str], node: Node) -> str:
 
 
 def _report(plan: PhysicalPlan, checkpoint: CheckpointMetadata) -> None:
-    """Log what is left behind, and which operators begin without state."""
+    """Log what is skipped, and which operators begin without state."""
     for what in unclaimed_state(plan, checkpoint):
         _LOG.warning("%s holds %s: it is skipped", called(checkpoint), what.partition("; ")[0])
     for node in (node for vertex in plan.vertices for node in vertex.chain):

@@ -58,7 +58,7 @@ def rules() -> Rules:
 
 
 class DescribedSnapshot(TypeSerializerSnapshot[T]):
-    """What a serializer chosen by an annotation leaves beside the values that it has written.
+    """What a serializer chosen by an annotation stores with the values that it has written.
 
     A serializer that takes the place of a built-in one judges such a snapshot.
 

@@ -8,7 +8,7 @@ from typing import Final
 from headgate.common.plain_data import Description, mapping_in, mappings_in, text_in
 
 DIRECT: Final = frozenset({"none", "bool", "int", "float", "str"})
-"""Kinds of alternatives of a union that msgpack itself tells apart."""
+"""Kinds of alternatives of a union that msgpack itself distinguishes."""
 
 
 def parts_of(description: Description) -> list[Description]:

@@ -44,7 +44,7 @@ class TypeSerializer(ABC, Generic[T]):
 
     A subclass has :meth:`encode` and :meth:`decode` for one value, or :meth:`encode_many` and
     :meth:`decode_many` for a batch, which is faster; and :meth:`snapshot`. The bytes do not describe
-    themselves: the snapshot is stored beside them, and judged at a restore. Instances hold no data of a
+    themselves: the snapshot is stored with them, and judged at a restore. Instances hold no data of a
     value, may be used by several threads, and are shipped to the workers.
 
     Attributes:
@@ -74,7 +74,7 @@ class TypeSerializer(ABC, Generic[T]):
 
     @abstractmethod
     def snapshot(self) -> TypeSerializerSnapshot[T]:
-        """What is to be stored beside values that this serializer has written."""
+        """Return what is to be stored with values that this serializer has written."""
 
     def encode(self, value: T) -> bytes:
         """Encode one value."""
@@ -128,11 +128,11 @@ class TypeSerializer(ABC, Generic[T]):
         return values
 
     def copy(self, value: T) -> T:
-        """A copy that changes in place do not reach; the value itself when it is immutable."""
+        """Return a copy that changes in place do not reach; the value itself when it is immutable."""
         return value if self.immutable else copy.deepcopy(value)
 
     def describe(self) -> dict[str, Plain]:
-        """What is stored beside the values: a plain dict with at least "kind" and "version"."""
+        """Return what is stored with the values: a plain dict with at least "kind" and "version"."""
         return {
             "kind": "custom",
             "version": 1,
@@ -295,7 +295,7 @@ class TypeSerializerSchemaCompatibility(Generic[T]):
 
 
 class TypeSerializerSnapshot(ABC, Generic[T]):
-    """What is stored of a serializer beside the values that it has written.
+    """What is stored of a serializer with the values that it has written.
 
     It is found again by its class, so the class stands at the top of a module that can be imported, and
     can be made without arguments; then :meth:`read_snapshot` fills it. Each class of serializers has a
@@ -342,7 +342,7 @@ class TypeSerializerSnapshot(ABC, Generic[T]):
 
     @abstractmethod
     def restore_serializer(self) -> TypeSerializer[T]:
-        """A serializer that reads, and would write, exactly the bytes that the snapshot was taken beside."""
+        """Return a serializer that reads, and would write, exactly the bytes that the snapshot is of."""
 
     def resolve_schema_compatibility(self, old_snapshot: AnySnapshot) -> TypeSerializerSchemaCompatibility[T]:
         """Judge, as the new serializer's snapshot, bytes that the old one was stored with.

@@ -356,7 +356,7 @@ def test_missing_short_and_damaged_data_files(tmp_path: Path) -> None:
     store(service, permit, 1)
     metadata = store(service, permit, 2)
     path = tmp_path / data_name(2)
-    older = "next older checkpoint that is whole: --from file://.*chk-1$"
+    older = "next older checkpoint that is complete: --from file://.*chk-1$"
     path.write_bytes(b"state0X2")
     with pytest.raises(StorageError, match=f"{path} is damaged"):
         verify_files(service.disk, metadata)

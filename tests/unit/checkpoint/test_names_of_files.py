@@ -58,7 +58,7 @@ def test_uris_name_disks() -> None:
     ):
         open_disk("ftp://host/x")
     refuse_fleeting("/var/savepoints")
-    with pytest.raises(ConfigError, match="'memory://savepoints', which is gone with its process"):
+    with pytest.raises(ConfigError, match="'memory://savepoints', which is lost with its process"):
         refuse_fleeting("memory://savepoints")
 
 

@@ -41,7 +41,7 @@ def offered(place: Path) -> str:
 
 def whole(path: Path) -> str:
     """The offer of a checkpoint."""
-    return f"the next older checkpoint that is whole: --from {path.as_uri()}"
+    return f"the next older checkpoint that is complete: --from {path.as_uri()}"
 
 
 def test_what_is_offered_was_read(service: CheckpointService, tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_what_is_offered_was_read(service: CheckpointService, tmp_path: Path) ->
     for place in (tmp_path / JOB, tmp_path / JOB / "chk-3", tmp_path / JOB / "chk-3" / "_metadata"):
         assert offered(place) == whole(tmp_path / JOB / "chk-1")
     damage(tmp_path / data_name(1))
-    assert offered(tmp_path / JOB) == "none of the older checkpoints (2) is whole"
+    assert offered(tmp_path / JOB) == "none of the older checkpoints (2) is complete"
     assert offered(tmp_path / JOB / "chk-1") == "there is no older checkpoint"
 
 

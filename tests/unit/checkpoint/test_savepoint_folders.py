@@ -60,7 +60,7 @@ def test_one_that_was_moved_is_refused_with_the_older_ones(tmp_path: Path) -> No
     service, _, folder, _ = stopped(tmp_path)
     shutil.move(tmp_path / "savepoints", tmp_path / "elsewhere")
     with pytest.raises(
-        StorageError, match=rf"{folder.name}.*older checkpoint that is whole: --from .*/chk-2$"
+        StorageError, match=rf"{folder.name}.*older checkpoint that is complete: --from .*/chk-2$"
     ):
         open_logged(service.disk, service.completed())
 

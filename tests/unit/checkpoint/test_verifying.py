@@ -166,7 +166,7 @@ def test_a_job_without_a_log_beside_its_checkpoints(storage: Path) -> None:
     assert "has no log of completed checkpoints" in report.notes[0]
     found = prune(str(storage), delete=True, older_than_ms=-1)
     assert found.deleted == 0
-    assert "nobody can tell what its checkpoints are" in found.refused[0]
+    assert "it is unknown what its checkpoints are" in found.refused[0]
     assert verify(str(storage)).checkpoints == 2
 
 

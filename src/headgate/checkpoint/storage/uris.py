@@ -45,7 +45,7 @@ def refuse_fleeting(uri: str) -> None:
     """Refuse a place for savepoints that does not outlive this process."""
     if scheme_of(uri) == "memory":
         raise ConfigError(
-            f"the savepoint would go to {uri!r}, which is gone with its process; name a folder or an object "
+            f"the savepoint would go to {uri!r}, which is lost with its process; name a folder or an object "
             "store"
         )
 

@@ -125,11 +125,11 @@ def _typed_dict_codec(stored: Description) -> Codec[dict[str, V]] | None:
     if not _has_columns(fields):
         return None
     names, required = list(fields), frozenset(texts_in(stored, "required"))
-    whole: dict[str, Codec[V]] = {name: _part(field) for name, field in fields.items()}
+    always: dict[str, Codec[V]] = {name: _part(field) for name, field in fields.items()}
     parts = {
-        name: part if name in required else _optional(part, fields[name]) for name, part in whole.items()
+        name: part if name in required else _optional(part, fields[name]) for name, part in always.items()
     }
-    checks = {name: part.fits for name, part in whole.items() if part.fits is not None}
+    checks = {name: part.fits for name, part in always.items() if part.fits is not None}
 
     def fits(value: dict[str, V]) -> bool:
         # A struct has its fields in one order; a dict with another one goes to the column of bytes.

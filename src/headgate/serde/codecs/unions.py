@@ -1,4 +1,4 @@
-"""Forms of Optional, Union and Literal: closed sets of alternatives, told apart by exact class."""
+"""Forms of Optional, Union and Literal: closed sets of alternatives, distinguished by exact class."""
 
 from __future__ import annotations
 

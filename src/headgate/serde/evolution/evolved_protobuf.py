@@ -1,7 +1,7 @@
 """Reading Protobuf messages of an older shape: Protobuf's rules, by field number, without its silent losses.
 
-Fields are known by their numbers. Where Protobuf would read a changed type and cut or reinterpret what does
-not fit, the change is refused: nothing that is stored may become another value without a word.
+Fields are known by their numbers. Where Protobuf would read a changed type and truncate or reinterpret what
+does not fit, the change is refused: nothing that is stored may silently become another value.
 """
 
 from __future__ import annotations

@@ -272,7 +272,7 @@ def _primitive(stored: Description, new: Form) -> Reading:
 
 
 def _to_float(value: int) -> float:
-    # Beyond, a float would be another number; the type takes ints as well.
+    # Outside this range a float would be another number; the type takes ints as well.
     return float(value) if -_EXACT_FLOATS <= value <= _EXACT_FLOATS else value
 
 
