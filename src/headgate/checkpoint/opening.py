@@ -174,7 +174,7 @@ def offer(disk: Disk, older: Sequence[Completed], disks: Disks = open_disk) -> s
         return f"the next older checkpoint that is complete: --from {_uri_of(disk, entry)}"
     if not older:
         return "there is no older checkpoint"
-    return f"none of the older checkpoints ({len(older)}) is whole"
+    return f"none of the older checkpoints ({len(older)}) is complete"
 
 
 def offer_beside(above: str, last: str, disks: Disks = open_disk) -> str:
