@@ -142,7 +142,7 @@ def demand_offer(text: str, older: list[Path], sound: list[Path]) -> None:
     if sound:
         assert text.endswith(f"{OFFER}{sound[0].as_uri()}"), text
     else:
-        assert text.endswith(f"none of the older checkpoints ({len(older)}) is whole"), text
+        assert text.endswith(f"none of the older checkpoints ({len(older)}) is complete"), text
 
 
 def contents(folder: Path) -> dict[Path, bytes]:
