@@ -72,9 +72,9 @@ def _publish_at_once(self: StoreWriter) -> list[Any]:
 
 def _assign_then_draw(self: SourceTask, splits: Sequence[Any] | None) -> None:
     # A trigger that came before the splits is answered with their positions.
-    draws, self._know = self._know, lambda: None  # type: ignore[method-assign]
+    draws, self._learned_its_input = self._learned_its_input, lambda: None  # type: ignore[method-assign]
     _assigned(self, splits)  # type: ignore[arg-type]
-    self._know = draws  # type: ignore[method-assign]
+    self._learned_its_input = draws  # type: ignore[method-assign]
     draws()
 
 

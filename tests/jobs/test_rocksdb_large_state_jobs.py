@@ -94,7 +94,7 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def note(self: KeyedProcessOperator) -> None:
         opened(self)
-        found.extend(progress.state for progress in self.migration_progress())
+        found.extend(progress.state for progress in self._backend.migration_progress())
 
     monkeypatch.setattr(KeyedProcessOperator, "open", note)
     return found

@@ -25,11 +25,9 @@ from headgate.runtime.worker.exchange.output import OutputChannel, OutputEdge, O
 from headgate.runtime.worker.in_flight.gathering import CaptureLimits, InFlightCapture, StreamKey
 from headgate.runtime.worker.in_flight.stored_parts import decode_elements
 from headgate.runtime.worker.operators.operator_contract import Operator, PendingState, StateFiles
-from headgate.runtime.worker.snapshot.attempt_reports import AttemptReports
-from headgate.runtime.worker.snapshot.finishing import AttemptServices, Finishing
+from headgate.runtime.worker.snapshot.finishing import AttemptReports, AttemptServices, Finishing
 from headgate.runtime.worker.snapshot.snapshot_taker import SnapshotTaker
-from headgate.runtime.worker.snapshot.snapshot_writer import SnapshotWriter
-from headgate.runtime.worker.snapshot.taken_snapshot import BarrierMetrics
+from headgate.runtime.worker.snapshot.snapshot_writer import BarrierMetrics, SnapshotWriter
 from headgate.state.snapshots import KeyedStateHandle, OperatorSubtaskState, SubtaskSnapshot
 
 COUNTERS = Counters(0, 0, 0, 0, 0, None, 0, 0, 0.0)

@@ -22,11 +22,11 @@ from headgate.runtime.worker.exchange.output import (
 from headgate.runtime.worker.in_flight.gathering import StreamKey
 from headgate.runtime.worker.operators.operator_contract import Operator, PendingState, ReadyState
 from headgate.runtime.worker.operators.reading_source import SourceOperator
-from headgate.runtime.worker.snapshot.attempt_reports import AttemptReports
-from headgate.runtime.worker.snapshot.finishing import AttemptServices, Finishing
-from headgate.runtime.worker.snapshot.taken_snapshot import TakenSnapshot
+from headgate.runtime.worker.snapshot.finishing import AttemptReports, AttemptServices, Finishing
+from headgate.runtime.worker.snapshot.snapshot_writer import TakenSnapshot
 from headgate.runtime.worker.task.gate_task import GateTask, InputChannel
 from headgate.runtime.worker.task.source_task import SourceTask
+from headgate.runtime.worker.task.task import TaskParts
 from headgate.state.snapshots import OperatorSubtaskState
 
 TASK = SubtaskId(VertexId(0), SubtaskIndex(0))
@@ -104,7 +104,7 @@ class Taken(Finishing):
         self.captures[checkpoint] = Captured()
         return self.captures[checkpoint]
 
-    def void(self, subtask: SubtaskId, checkpoint: int) -> None:
+    def abandon(self, subtask: SubtaskId, checkpoint: int) -> None:
         self.given_up.append(checkpoint)
 
     def begin(self, taken: TakenSnapshot) -> None:
@@ -193,16 +193,8 @@ class Rig:
             InputChannel(input_credit, self._granting(c), IN, c, withheld=withheld) for c in range(channels)
         ]
         handler = make_handler(channels, exactly_once=exactly_once, unaligned=unaligned, forced=forced)
-        self.task = GateTask(
-            TASK,
-            [self.operator],
-            self.outputs,
-            self.services,
-            10,
-            recovered,
-            channels=inputs,
-            handler=handler,
-        )
+        parts = TaskParts(TASK, [self.operator], self.outputs, self.services, 10, recovered)
+        self.task = GateTask(parts, inputs, handler)
         self.task.open()
 
     def _granting(self, channel: int) -> Any:
@@ -244,7 +236,7 @@ class SourceRig:
         self.reader = reader
         operator = SourceOperator(context(clock=self.clock), source)  # type: ignore[arg-type]
         operator.next = EdgeReceiver(self.outputs, [self.edge], True)
-        self.task = SourceTask(TASK, [operator], self.outputs, self.services, 10)
+        self.task = SourceTask(TaskParts(TASK, [operator], self.outputs, self.services, 10))
         self.task.open()
 
 

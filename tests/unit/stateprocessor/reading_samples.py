@@ -21,8 +21,7 @@ from headgate.records.row_batch import RowBatch
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.protocol.messages import Counters
 from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator
-from headgate.runtime.worker.snapshot.snapshot_writer import SnapshotWriter
-from headgate.runtime.worker.snapshot.taken_snapshot import BarrierMetrics, TakenSnapshot
+from headgate.runtime.worker.snapshot.snapshot_writer import BarrierMetrics, SnapshotWriter, TakenSnapshot
 from headgate.state.backends import ChangelogBackends, HeapBackends, RocksBackends
 from headgate.state.snapshots import CheckpointMetadata, KeyedStateHandle, OperatorSubtaskState
 from headgate.stateprocessor.source import FilteringReader, SavepointPartition, SavepointSource

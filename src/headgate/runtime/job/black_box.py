@@ -1,8 +1,8 @@
-"""What a worker leaves behind when its process dies without a word: a small file that outlives it.
+"""A small file that outlives a worker's process and says why it ended, in case it cannot report that itself.
 
-It is mapped into memory, so that a note costs next to nothing and is there whatever ends the process: who was
-at work, the last lines on standard error, and last words (`os._exit` with its place, a fatal signal with the
-stack). The driver reads it where it is on the same machine; a worker that ends in order removes it.
+It is mapped into memory, so that a note costs next to nothing and is kept whatever ends the process: the
+subtask at work, the last lines on standard error, and the reason (`os._exit` with its place, a fatal signal
+with the stack). The driver reads it where it is on the same machine; a worker that ends in order removes it.
 """
 
 from __future__ import annotations
@@ -39,50 +39,52 @@ _FRAME: Final = re.compile(r'  File "(?P<file>[^"]*)", line \d+ in .*')
 
 @dataclass(frozen=True, slots=True)
 class Remains:
-    """What was found in a box."""
+    """The contents of a box."""
 
     at_work: str = ""  # the subtask whose turn it was last
     errors: str = ""  # the last lines on standard error
-    words: str = ""  # why the process ended, as far as it could tell
+    words: str = ""  # why the process ended, as far as it could write it down
 
 
 class BlackBox:
-    """The box of this process, open.
-
-    `path`: a new file.
-    """
+    """The box of this process, open, in a new file."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path  # where it is
-        self._file = hide(path.open("w+b", buffering=0))  # a child's fatal signal is no word of ours
+        self.path = path
+        self._file = hide(path.open("w+b", buffering=0))  # a child's fatal signal is not noted here
         self._file.truncate(_SIZE)
         self._map = mmap.mmap(self._file.fileno(), _SIZE)
-        self._file.seek(_SIZE)  # behind that the handler of fatal signals writes
+        self._file.seek(_SIZE)  # after that the handler of fatal signals writes
         self._process, self._noted, self._errors = OwnProcess(), b"", b""
 
     def at_work(self, whose: bytes) -> None:
-        """Whose turn it is."""
+        """Note whose turn it is."""
         if whose is not self._noted:
             self._noted = whose
             self._put(0, _AT_WORK, whose[: _AT_WORK - 1])
 
     def printed(self, text: str) -> None:
-        """Something was written to standard error."""
+        """Note text that was written to standard error."""
         self._errors = (self._errors + text.encode(errors="replace"))[-_ERRORS:]
         self._put(_AT_WORK, _ERRORS, self._errors)
 
     def say(self, words: str) -> None:
-        """Why this process is about to end."""
+        """Note why this process is about to end."""
         self._put(_AT_WORK + _ERRORS, _WORDS, words.encode(errors="replace")[: _WORDS - 1])
 
+    @property
+    def has_words(self) -> bool:
+        """Whether the process has noted already why it ends."""
+        return self._map[_AT_WORK + _ERRORS] != 0
+
     def remove(self) -> None:
-        """Nobody will look for it; called by any thread, and may be called before :meth:`close`."""
+        """Remove the file, which no process will read; any thread may call it, also before :meth:`close`."""
         if self._process.is_here:
             with suppress(OSError):
                 unlink(self.path)
 
     def close(self) -> None:
-        """The end is in order: nothing is left behind."""
+        """End in order: nothing is left."""
         if self._process.is_here:
             self.remove()
             with suppress(OSError):
@@ -90,7 +92,7 @@ class BlackBox:
             self._map.close()
 
     def watch_fatal_signals(self) -> bool:
-        """Have a fatal signal leave its name and the stack; False where somebody else does that already."""
+        """Have a fatal signal leave its name and the stack; False where another handler is installed."""
         if faulthandler.is_enabled():
             return False
         faulthandler.enable(self._file, all_threads=False)
@@ -134,37 +136,31 @@ def _exit_noted(leave: Callable[[int], NoReturn], box: BlackBox) -> Callable[[in
 
     def _exit(status: int) -> NoReturn:
         """`os._exit`, with a note of who called it."""
-        if own.is_here and not box_has_words(box):
+        if own.is_here and not box.has_words:
             with suppress(Exception):
                 stack = traceback.extract_stack()[-2::-1]
-                told = [(f.filename, f'  File "{f.filename}", line {f.lineno} in {f.name}') for f in stack]
-                frames = "\n".join(_innermost_users(told)[:FRAMES_MAX])
+                lines = [(f.filename, f'  File "{f.filename}", line {f.lineno} in {f.name}') for f in stack]
+                frames = "\n".join(_innermost_users(lines)[:FRAMES_MAX])
                 box.say(f"os._exit({status}) was called, in\n{frames}")
         leave(status)
 
     return _exit
 
 
-def box_has_words(box: BlackBox) -> bool:
-    """Whether the process has said already why it ends."""
-    start = _AT_WORK + _ERRORS
-    return bool(box._map[start : start + 1] != b"\0")
-
-
 class _Copied:
-    """A stream whose text goes into the box, too."""
+    """A stream whose text is copied into the box."""
 
     def __init__(self, stream: TextIO, box: BlackBox) -> None:
         self._stream, self._box = stream, box
 
     def write(self, text: str) -> int:
-        """See `io.TextIOBase`."""
+        """Write text to the stream and the box."""
         with suppress(Exception):
             self._box.printed(text)
         return self._stream.write(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
-        """See `io.TextIOBase`."""
+        """Write each of some lines."""
         for line in lines:
             self.write(line)
 
@@ -173,7 +169,7 @@ class _Copied:
 
 
 def has_words(path: str) -> bool:
-    """Whether a process has said already why it ends."""
+    """Whether a process, whose box is at `path`, has noted already why it ends."""
     with suppress(OSError), Path(path).open("rb") as file:
         file.seek(_AT_WORK + _ERRORS)
         return file.read(1) not in (b"", b"\0")
@@ -181,7 +177,7 @@ def has_words(path: str) -> bool:
 
 
 def remains_of(path: str) -> Remains | None:
-    """What a dead process left; the box is gone afterwards. None: there is none, or it is no box."""
+    """Read and remove the box of a dead process. None: there is none, or it is no box."""
     place = Path(path)
     if _NAME.fullmatch(place.name) is None or place.parent != Path(tempfile.gettempdir()):
         return None
@@ -191,14 +187,10 @@ def remains_of(path: str) -> Remains | None:
         unlink(place)
     except OSError:
         return None
-    return _read(data)
-
-
-def _read(data: bytes) -> Remains:
     errors, words = _AT_WORK, _AT_WORK + _ERRORS
-    said = [_text(data[words:_SIZE]), _fatal(_text(data[_SIZE:]))]
+    reasons = [_text(data[words:_SIZE]), _fatal(_text(data[_SIZE:]))]
     lines = _text(data[errors:words]).splitlines()[-LINES_MAX:]
-    return Remains(_text(data[:errors]), "\n".join(lines), "; ".join(filter(None, said)))
+    return Remains(_text(data[:errors]), "\n".join(lines), "; ".join(filter(None, reasons)))
 
 
 def _text(data: bytes) -> str:
@@ -206,7 +198,7 @@ def _text(data: bytes) -> str:
 
 
 def _fatal(text: str) -> str:
-    r"""What the handler of fatal signals wrote, with the user's frames only.
+    r"""The text of the handler of fatal signals, with the user's frames only.
 
     Example:
         >>> print(_fatal('Fatal Python error: Aborted\n\nCurrent thread 0x1 (most recent call first):\n'
@@ -223,22 +215,19 @@ def _fatal(text: str) -> str:
 
 
 def _innermost_users(frames: Sequence[tuple[str, str]]) -> list[str]:
-    """Of frames, innermost first and with their files, those of the user's call into which ours went."""
-    told: list[str] = []
+    """The innermost run of the user's frames; all frames come innermost first, with their files."""
+    users: list[str] = []
     for file, frame in frames:
         ours = file.startswith("<") or not is_users_file(file)
-        if ours and told:
+        if ours and users:
             break
         if not ours:
-            told.append(frame)
-    return told
+            users.append(frame)
+    return users
 
 
 def remove_abandoned(folder: Path, older_than_s: float = _ABANDONED_S) -> None:
-    """Remove the boxes of dead processes that nobody has looked for: those killed together with their driver.
-
-    `folder`: for temporary files; `older_than_s`: younger ones may still be read.
-    """
+    """Remove the boxes of dead processes that no driver reads any more: it was killed together with them."""
     for path in folder.glob(f"{PREFIX}*"):
         match = _NAME.fullmatch(path.name)
         with suppress(OSError):

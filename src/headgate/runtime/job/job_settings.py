@@ -23,23 +23,22 @@ from headgate.runtime.job.shipped_program import WorkerSettings
 
 @dataclass(frozen=True, slots=True)
 class JobSettings:
-    """See `common.options` for the meaning of each."""
+    """See `common.settings.options` for the meaning of each."""
 
-    checkpoints: CheckpointSettings  # when to take them
-    alignment: AlignmentSettings  # how their barriers travel
-    storage: str | None  # URI of their directory; None when checkpoints are off
-    savepoint_dir: str | None  # where savepoints go of which nobody says it, or None
+    checkpoints: CheckpointSettings
+    alignment: AlignmentSettings
+    storage: str | None  # URI of the checkpoint directory; None when checkpoints are off
+    savepoint_dir: str | None  # for savepoints without a target of their own
     fallback_to_older: bool  # whether a damaged checkpoint leads to the one before it
-    # what follows when sinks have committed more than a restored snapshot knows of
-    older_snapshot: o.OlderSnapshot
-    restart: restart_strategies.RestartSpec  # the strategy
+    older_snapshot: o.OlderSnapshot  # what follows when sinks have committed more than a restored snapshot
+    restart: restart_strategies.RestartSpec
     same_failure: SameFailureAction  # what follows when the failure is always the same
-    heartbeat_interval_ms: int  # between two heartbeats of a worker
+    heartbeat_interval_ms: int
     heartbeat_timeout_ms: int  # after which a silent worker is given up
-    lease_ms: int  # after which a worker that hears nothing gives itself up
+    lease_ms: int  # after which a worker that gets no answer ends itself
     redeploy_timeout_ms: int  # how long a living gang may take to become idle
     rescale_timeout_ms: int  # how long another parallelism may take to run
-    worker: WorkerSettings  # what workers need
+    worker: WorkerSettings
 
 
 _RETENTION: Final = {
@@ -86,7 +85,8 @@ def job_settings(config: Config) -> JobSettings:
 
 
 def _worker(config: Config, alignment: AlignmentSettings) -> WorkerSettings:
-    get, backup = config.get, config.get(o.LOCAL_BACKUP)
+    get, backup, storage = config.get, config.get(o.LOCAL_BACKUP), config.get(o.CHECKPOINTING_DIR)
+    in_memory = storage is not None and scheme_of(storage) == "memory"
     return WorkerSettings(
         step_target_ms=get(o.STEP_TARGET),
         buffer_timeout_ms=get(o.BUFFER_TIMEOUT),
@@ -108,12 +108,8 @@ def _worker(config: Config, alignment: AlignmentSettings) -> WorkerSettings:
         local_backup=get(o.RECOVER_FROM_LOCAL) if backup is None else backup,
         local_backup_dir=get(o.LOCAL_BACKUP_DIR),
         recover_from_local=get(o.RECOVER_FROM_LOCAL),
-        memory_state_max=get(o.MEMORY_STATE_MAX) if _in_memory(get(o.CHECKPOINTING_DIR)) else None,
+        memory_state_max=get(o.MEMORY_STATE_MAX) if in_memory else None,
     )
-
-
-def _in_memory(storage: str | None) -> bool:
-    return storage is not None and scheme_of(storage) == "memory"
 
 
 def _restart(config: Config) -> restart_strategies.RestartSpec:

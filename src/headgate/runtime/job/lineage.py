@@ -1,4 +1,4 @@
-"""Which line a job's output goes on, told from the snapshot that it begins from. Plain data, no I/O."""
+"""The lineage of a job's output, by the snapshot that the job begins from. Plain data, no I/O."""
 
 from __future__ import annotations
 
@@ -8,10 +8,7 @@ from headgate.state.snapshots import CheckpointMetadata, SnapshotFork
 
 
 def lineage_of(job: JobId, restored: CheckpointMetadata | None) -> Lineage:
-    """The line of a job that begins.
-
-    `job`: its id; `restored`: what it begins from: nothing, another job's snapshot, or its own, taken when
-    another driver ran it.
+    """The lineage of a job that begins: from nothing, from another job's snapshot, or from its own.
 
     Example:
         >>> lineage_of(JobId("first"), None)
@@ -26,5 +23,5 @@ def lineage_of(job: JobId, restored: CheckpointMetadata | None) -> Lineage:
 
 
 def stored_forks(lineage: Lineage) -> list[SnapshotFork]:
-    """The forks of a line as a snapshot's metadata has them."""
+    """The forks of a lineage as a snapshot's metadata has them."""
     return [SnapshotFork(f.job, f.generation, f.attempt, f.checkpoint) for f in lineage.forks]

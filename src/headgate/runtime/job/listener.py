@@ -1,4 +1,4 @@
-"""What a job tells whoever watches it: the source of progress lines, logs and statistics."""
+"""Reports of a job to its observers: the source of progress lines, logs and statistics."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headgate.runtime.protocol.messages import Counters
 
 
 class JobListener:
-    """Is told what happens, from the job master's thread; does nothing by itself."""
+    """Gets reports of a job's events, from the job master's thread; does nothing by itself."""
 
     def begins(self, live_state: LiveState) -> None:
         """The job is about to be submitted; from other threads its state can be asked for while it runs."""
@@ -24,7 +24,7 @@ class JobListener:
         """Workers were asked for."""
 
     def worker_registered(self, slot: int, pid: int, host: str) -> None:
-        """A worker process is there for a slot."""
+        """A worker process has connected for a slot."""
 
     def deploying(self, attempt: int, checkpoint: int | None) -> None:
         """Subtasks are being built, from `checkpoint` or from nothing."""
@@ -39,7 +39,7 @@ class JobListener:
         """A checkpoint is complete and its sinks are committed."""
 
     def savepoint_completed(self, checkpoint: int, uri: str, took_ms: int) -> None:
-        """A savepoint is whole; the job goes on."""
+        """A savepoint is complete; the job goes on."""
 
     def rescaled(self, plan: PhysicalPlan) -> None:
         """The next attempt runs the same operators at another parallelism."""
@@ -51,10 +51,10 @@ class JobListener:
         """The new plan of a rescale does not run: the next attempt runs the old one, which is no restart."""
 
     def repeats(self, failure: RepeatingFailure) -> None:
-        """The failure that is about to be told has come again and again."""
+        """The failure that is about to be reported has come again and again."""
 
     def told(self, uid: str, subtask: int, data: bytes) -> None:
-        """The writer of a sink tells the driver something; see `SinkWriterContext.tell`."""
+        """The writer of a sink sends the driver something; see `SinkWriterContext.tell`."""
 
     def printed(self, lines: list[str], left_out: int) -> None:
         """User code printed lines in a worker; before them so many were left out."""

@@ -1,4 +1,4 @@
-"""The asker's part: a running job's state, from any thread of the driver's process."""
+"""Queries of a running job's state, from any thread of the driver's process."""
 
 from __future__ import annotations
 
@@ -18,15 +18,13 @@ Query = Callable[[str, str, Any, Then], None]
 
 
 class LiveState:
-    """What the keyed state of a running job holds now, key by key, for reading only.
+    """The present keyed state of a running job, key by key, for reading only.
 
-    Each answer is the value as it is between two records of the key's subtask: all effects of the records
-    before, those after the last checkpoint included. After a failure these are undone and made anew, so
-    a later answer may be of an earlier state. Two answers are of two moments.
+    Each answer is the value between two records of the key's subtask: with all effects of the records before,
+    those after the last checkpoint included. After a failure these are undone and made anew, so a later
+    answer may be of an earlier state. Two answers are of two moments.
 
-    Args:
-        query: `JobMaster.query`.
-        post: hands a callback to the job master's loop.
+    `query` is `JobMaster.query`; `post` hands a callback to the job master's loop.
 
     Example:
         >>> live = LiveState(lambda uid, state, key, then: then(7, None), lambda callback: callback())
@@ -38,20 +36,14 @@ class LiveState:
         self._query, self._post = query, post
 
     def value(self, uid: str, state: str, key: Any, wait_ms: int = WAIT_MS) -> Any:
-        """What a state holds under a key: a value, a list, a dict, a reduced value or an aggregate's result.
+        """Query a state under a key: a value, a list, a dict, a reduced value or an aggregate's result.
 
-        Not to be called in the job master's loop, which it waits for.
+        The operator is named by its uid, the key is as the program's key selector gives it. Not to be called
+        in the job master's loop, for which it waits.
 
-        Args:
-            uid: of the operator.
-            state: name of the state.
-            key: of the stream, as the program's key selector gives it.
-            wait_ms: how long to wait.
-
-        Raises:
-            UsageError: there is no such operator or state, or the key cannot be one.
-            NoEntryError: nothing is stored under the key, or its time to live is over.
-            OperatingError: the job does not run at present, stopped meanwhile, or did not answer in time.
+        Raises UsageError: there is no such operator or state, or the key cannot be one; NoEntryError:
+        nothing is stored under the key, or its time to live has expired; OperatingError: the job does not
+        run at present, stopped meanwhile, or did not answer in time.
         """
         answer: Future[Any] = Future()
 

@@ -1,4 +1,4 @@
-"""What a job master is given: its doors to the outside, and where its first attempt begins."""
+"""The ports of a job master: production and simulator fill them with implementations of their own."""
 
 from __future__ import annotations
 
@@ -13,21 +13,20 @@ from headgate.runtime.job.listener import JobListener
 
 @dataclass(frozen=True, slots=True)
 class MasterPorts:
-    """The doors of the job master."""
+    """The ports through which a job master reaches the world outside it."""
 
     clock: Clock  # time
     background: Background  # one thread (or the simulator's) for storage and committers
     gang: Gang  # starts and ends workers
     randomness: Randomness  # jitter
-    probe: Probe  # where tests strike
+    probe: Probe  # where tests inject faults
     post: Callable[[Callable[[], None]], None]  # hands a callback to the job master's loop, from any thread
-    listener: JobListener  # is told what happens, for progress displays
-    # opens the disk below a URI, for savepoints; raises a HeadgateError where it cannot
-    disks: Callable[[str], Disk] = open_disk
-    # raises FencedError where another driver may lead by now; asked before every commit. None where no other
+    listener: JobListener  # gets reports of the job's events, for progress displays
+    disks: Callable[[str], Disk] = open_disk  # URI -> disk, for savepoints; raises a HeadgateError on failure
+    # raises FencedError where another driver may lead by now; called before every commit. None where no other
     # driver runs this job.
     require_leadership: Callable[[], None] | None = None
     code: UserCode = SAME_INTERPRETER  # where the program's functions live in this process
-    # raises unless it is on record that the job is over; asked before the checkpoints are deleted that
-    # another driver would go on from. None where none would.
+    # raises unless the end of the job is on record; called before the checkpoints are deleted from which
+    # another driver would go on. None where none would.
     record_end: Callable[[], None] | None = None

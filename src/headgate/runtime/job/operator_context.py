@@ -35,18 +35,15 @@ class OperatorContext:
     attempt: int  # the deployment, from 1
     job: str  # the job's id
     max_parallelism: int  # number of key groups
-    clock: Any  # a `common.ports.Clock`
-    # what the operator's subtasks of the restored checkpoint said, for this subtask
+    clock: Any  # a `common.ports.Clock`; None in the driver
+    # this subtask's state from the operator's subtasks in the restored checkpoint
     restored: list[OperatorSubtaskState] = field(default_factory=list)
-    disk: Any = None  # where restored state lies
-    # how long timers may fire before others get their turn, in ms; None: any time
-    step_target_ms: int | None = None
-    # makes the backend of keyed state, a `runtime.state_backends.StateBackends`; None: on the heap
-    backends: StateBackends | None = None
-    # whether restored state that nobody declares any more is skipped; else it is refused
-    ignore_unclaimed: bool = False
-    generation: int = 1  # of the job master; with the attempt it tells deployments apart
-    # sends bytes to the driver, with the uid and the number of the subtask; None: nobody listens
+    disk: Any = None  # the `common.ports.Disk` of restored state; None where all is inline
+    step_target_ms: int | None = None  # how long timers may fire before others get their turn; None: any time
+    backends: StateBackends | None = None  # makes the backend of keyed state; None: on the heap
+    ignore_unclaimed: bool = False  # whether restored state that is not declared is skipped, not refused
+    generation: int = 1  # of the job master; with the attempt it identifies the deployment
+    # sends bytes to the driver, with the uid and the number of the subtask; None: no driver receives them
     tell: Callable[[str, int, bytes], None] | None = None
 
     @property
@@ -62,25 +59,16 @@ def user_error(context: OperatorContext, error: BaseException, record: object) -
     if isinstance(error, HeadgateError):
         return placed(context, error, record)
     say_public_names(error)
-    return UserFunctionError(
-        context.label,
-        shorten(record),
-        users_traceback(error),
-        context.attempt,
-        type(error).__name__,
-        users_line(error) or "",
-    )
+    trace, line = users_traceback(error), users_line(error) or ""
+    kind = type(error).__name__
+    return UserFunctionError(context.label, shorten(record), trace, context.attempt, kind, line)
 
 
 def placed(context: OperatorContext, error: HeadgateError, record: object = None) -> HeadgateError:
-    """A refusal of what the program's code did, with the operator, the line and the record in front.
+    """A refusal of what the program's code did, with the operator, the line and the record before its text.
 
-    Other errors, and one that names the operator already, stay as they are.
-
-    Args:
-        context: of the operator.
-        error: what was refused.
-        record: which the code was at; None: the refusal tells it, or there was none.
+    Other errors, and one that names the operator already, stay as they are. There is no `record` where the
+    refusal names it, or where there was none.
     """
     text = str(error)
     if type(error) not in _REFUSALS or "operator '" in text:
@@ -96,7 +84,7 @@ _REFUSALS: Final = (UsageError, PlanError, ConfigError, NoEntryError)
 
 
 class NoRecord(str):
-    """What the user's code did when it raised without a record at hand; shown in the record's place."""
+    """What the user's code did when it raised without a record; shown in the record's place."""
 
     __slots__ = ()
 
@@ -108,7 +96,7 @@ class NoRecord(str):
 def blamed(context: OperatorContext, doing: str) -> Iterator[None]:
     """Run code that is the user's or a connector's: an error out of the user's own frames names the operator.
 
-    Errors of code without frames of the user's stay as they are, with their whole traceback.
+    Errors of code without frames of the user's stay as they are, with their complete traceback.
     """
     try:
         yield
@@ -119,7 +107,7 @@ def blamed(context: OperatorContext, doing: str) -> Iterator[None]:
 
 
 def has_user_frame(trace: TracebackType | None) -> bool:
-    """Whether anything but Headgate's own code and the standard library was on the way."""
+    """Whether a frame is neither of Headgate's own code nor of the standard library."""
     while trace is not None:
         name = trace.tb_frame.f_code.co_filename
         module = trace.tb_frame.f_globals.get("__name__", "")

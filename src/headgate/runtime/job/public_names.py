@@ -1,8 +1,7 @@
-"""Wrong calls of what the runtime hands to user functions, told with the names that the documentation has.
+"""Rewords errors of wrong calls of contexts, timers and states, with the names that the documentation has.
 
-A context, its timers and a live state are objects of the runtime's own classes, of which a program knows
-only the contracts. They are used once per record, so nothing is checked before a call: when one has failed,
-its error is told anew.
+They are objects of the runtime's own classes, of which a program knows only the contracts. They are used once
+per record, so nothing is checked before a call: the error of a failed one is reworded.
 """
 
 from __future__ import annotations
@@ -66,14 +65,14 @@ _WITHOUT_KEYS: Final = (broadcast.BroadcastContext, functions.RuntimeContext)
 
 
 def say_public_names(error: BaseException) -> None:
-    """Change the text of an error that came of a wrong call of a context, a timer service or a state."""
+    """Reword an error of a wrong call of a context, a timer service or a state."""
     if isinstance(error, AttributeError):
-        _tell_no_member(error)
+        _reword_no_member(error)
     elif type(error) is TypeError and error.args and (call := _CALL.match(str(error.args[0]))) is not None:
-        _tell_wrong_call(error, call)
+        _reword_wrong_call(error, call)
 
 
-def _tell_no_member(error: AttributeError) -> None:
+def _reword_no_member(error: AttributeError) -> None:
     thing, name = error.obj, error.name
     if thing is None or not name or not type(thing).__module__.startswith("headgate."):
         return
@@ -93,20 +92,20 @@ def _tell_no_member(error: AttributeError) -> None:
     error.name = None  # Python would add a proposal of its own, of names that are not public
 
 
-def _tell_wrong_call(error: TypeError, call: re.Match[str]) -> None:
+def _reword_wrong_call(error: TypeError, call: re.Match[str]) -> None:
     contract = _contract_of(call["cls"])
     function = None if contract is None else getattr(contract, call["method"], None)
     if contract is None or function is None:
         return
     takes = [name for name in inspect.signature(function).parameters if name != "self"]
     listed = _listed(takes) or "no arguments"
-    said = f"{call['method']}() of {_shown(contract)}"
+    method = f"{call['method']}() of {_shown(contract)}"
     if call["name"] is None:
-        error.args = (f"{said} takes {listed}; the call {str(error.args[0])[call.start('what') :]}",)
+        error.args = (f"{method} takes {listed}; the call {str(error.args[0])[call.start('what') :]}",)
         return
     near = difflib.get_close_matches(call["name"], takes, n=1, cutoff=0.0)
     meant = f"; did you mean {near[0]!r}? It takes {listed}" if near else f"; it takes {listed}"
-    error.args = (f"{said} takes no argument {call['name']!r}{meant}",)
+    error.args = (f"{method} takes no argument {call['name']!r}{meant}",)
 
 
 def _contract_of(name: str) -> type | None:

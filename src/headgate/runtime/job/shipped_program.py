@@ -1,7 +1,7 @@
-"""What travels from the driver to the workers: the plan with the user's functions, and settings.
+"""The program that travels from the driver to the workers: the plan with the user's functions, and settings.
 
-cloudpickle carries code, behind the authenticated handshake only; records and state never. Where the user's
-code lies in a namespace, it is that namespace's own copy of cloudpickle.
+cloudpickle carries code, after the authenticated handshake only; records and state never. Where the user's
+code has a namespace of its own, that namespace's copy of cloudpickle is used.
 """
 
 from __future__ import annotations
@@ -35,19 +35,16 @@ class WorkerSettings:
     rocksdb_memory_bytes: int = 256 * 1024 * 1024  # what all RocksDB states of a worker share
     rocksdb_local_dir: str | None = None  # folder on a local disk for them, or None
     rocksdb_timers: bool = True  # whether timers are in RocksDB too
-    # whether values of older types are rewritten before processing begins
-    rocksdb_eager_migration: bool = False
+    rocksdb_eager_migration: bool = False  # whether values of older types are rewritten before processing
     incremental: bool = False  # whether checkpoints of RocksDB states store only files that are new
     changelog: bool = False  # whether checkpoints hold what changed since the last complete one
     changelog_materialize_ms: int = 10 * 60 * 1000  # how often they hold everything all the same
-    local_backup: bool = False  # whether copies of what is stored are kept on the local disk
+    local_backup: bool = False  # whether copies of stored files are kept on the local disk
     local_backup_dir: str | None = None  # folder for them, or None
     recover_from_local: bool = False  # whether a restore reads them
-    # overtaken records that one subtask takes along into one checkpoint
-    in_flight_bytes_max: int = 1024 * 1024 * 1024
-    ignore_unclaimed: bool = False  # whether restored state that the program declares no more is skipped
-    # bytes of one state where checkpoints are in the driver's memory; None elsewhere
-    memory_state_max: int | None = None
+    in_flight_bytes_max: int = 1024 * 1024 * 1024  # overtaken records of one subtask in one checkpoint
+    ignore_unclaimed: bool = False  # whether restored state that the program does not declare is skipped
+    memory_state_max: int | None = None  # bytes of one state in checkpoints in the driver's memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,21 +62,18 @@ class Program:
 
 
 def shipped(thing: T, code: UserCode = SAME_INTERPRETER) -> bytes:
-    """What travels to another process of the job in place of an object of the program.
-
-    `thing`: the object; `code`: where its classes and functions live.
-    """
+    """An object of the program as bytes for another process; its classes and functions live in `code`."""
     buffer = io.BytesIO()
     code.call(lambda: shipping_pickler(code.pickler().Pickler)(buffer).dump(thing))
     return buffer.getvalue()
 
 
 def program_from_bytes(data: bytes, code: UserCode = SAME_INTERPRETER) -> Program:
-    """The counterpart of :meth:`Program.to_bytes`; only for bytes from an authenticated job master."""
+    """The program of :meth:`Program.to_bytes`; only for bytes from an authenticated job master."""
     program: Program = received(data, code)
     return program
 
 
 def received(data: bytes, code: UserCode = SAME_INTERPRETER) -> Any:
-    """The counterpart of :func:`shipped`, with the same condition."""
+    """The object of :func:`shipped`; only for bytes from an authenticated process of the job."""
     return code.load(data)

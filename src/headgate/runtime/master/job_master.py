@@ -23,7 +23,7 @@ from headgate.graph.physical import PhysicalPlan
 from headgate.restore.point import RestorePoint
 from headgate.runtime.job.job_settings import JobSettings
 from headgate.runtime.job.master_ports import MasterPorts
-from headgate.runtime.job.planned_job import PlannedJob, Replan
+from headgate.runtime.job.replanning import PlannedJob, Replan
 from headgate.runtime.job.shipped_program import Program
 from headgate.runtime.master.attempt.attempts import Attempts
 from headgate.runtime.master.attempt.members import Members

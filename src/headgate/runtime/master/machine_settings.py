@@ -11,7 +11,7 @@ from headgate.core.same_failures import SameFailures
 from headgate.restore.point import RestorePoint
 from headgate.runtime.job.job_settings import JobSettings
 from headgate.runtime.job.master_ports import MasterPorts
-from headgate.runtime.job.planned_job import PlannedJob
+from headgate.runtime.job.replanning import PlannedJob
 from headgate.runtime.master.losses import Losses
 from headgate.runtime.master.rescaling import plan_of
 

@@ -17,7 +17,7 @@ from headgate.core.job import events as v
 from headgate.core.job.state import Failure, Plan
 from headgate.restore.assignment import check_compatible
 from headgate.runtime.job.master_ports import MasterPorts
-from headgate.runtime.job.planned_job import PlannedJob, Replan
+from headgate.runtime.job.replanning import PlannedJob, Replan
 from headgate.runtime.master.attempt.attempts import Attempts
 from headgate.runtime.master.attempt.outbox import Outbox, failure_of
 from headgate.runtime.master.attempt.waiting_requests import ReplyTo, Tickets

@@ -1,8 +1,8 @@
 """Elements of a channel as frame payloads and back.
 
-Rows travel lossless whatever they are, so that a result does not depend on whether two subtasks
-share a process: plain values by the self-describing codec, values of the declared type by its serializer,
-records of other classes as `undeclared_rows` says, with a reference to their class.
+Rows travel lossless whatever they are, so that a result does not depend on whether two subtasks share a
+process: plain values by the self-describing codec, values of the declared type by its serializer, records of
+other classes with a reference to their class (`undeclared_rows.py`).
 
 The payload of a batch::
 
@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Any, cast, is_typeddict
+from typing import Any, is_typeddict
 
 import msgspec
 import numpy as np
@@ -54,21 +54,22 @@ _NO_TIMEOUT = -1
 
 
 class ElementCodec:
-    """The codec of one exchange.
+    """The codec of one exchange; `record_type` is the declared type of its records, if there is one.
 
-    `record_type`: declared type of the records, or None; `undeclared`: carries records that are neither of
-    the declared type nor plain.
+    `undeclared` carries records that are neither of the declared type nor plain.
     """
 
     def __init__(self, record_type: Any = None, undeclared: UndeclaredRows | None = None) -> None:
-        self._type, self._typed = record_type, record_serializer(record_type)
-        # A dict has no class that would tell the serializer of the declared one.
-        apart = self._typed is None or is_typeddict(record_type)
+        self._type = record_type
+        # of records of the declared class; None where no class with fields is declared
+        self.record_serializer: TypeSerializer[Any] | None = record_serializer(record_type)
+        # A dict's class does not show the declared type.
+        apart = self.record_serializer is None or is_typeddict(record_type)
         self._composite = composite_serializer(record_type) if apart else None
-        self._fields = None if self._typed is None else field_rows(record_type)
+        self._fields = None if self.record_serializer is None else field_rows(record_type)
         self._dynamic = DynamicSerializer()
         self._undeclared = UndeclaredRows() if undeclared is None else undeclared
-        self._slow_told = False
+        self._slowness_reported = False
 
     def encode(self, element: Batch | Event) -> tuple[FrameKind, Sequence[Part]]:
         """Kind and payload of a frame."""
@@ -76,7 +77,7 @@ class ElementCodec:
             return FrameKind.COLUMNS, [*_head(element, 0), _ipc(element.columns)]
         if isinstance(element, RowBatch):
             return self._encode_rows(element)
-        return _encode_event(cast(Event, element))
+        return _encode_event(element)
 
     def decode(self, kind: FrameKind, payload: memoryview) -> Batch | Event:
         """The element of a received frame. Raises ProtocolError: the payload does not fit its kind."""
@@ -86,16 +87,10 @@ class ElementCodec:
             return _decode_event(kind, payload)
         except ProtocolError:
             raise
-        except BaseException as error:  # Arrow, msgspec and pickle raise whatever they stumble over
+        except BaseException as error:  # Arrow, msgspec and pickle raise errors of all kinds
             let_pass(error)
-            raise ProtocolError(
-                f"a {kind.name} frame of {len(payload)} bytes does not decode: {error}"
-            ) from error
-
-    @property
-    def record_serializer(self) -> TypeSerializer[Any] | None:
-        """The serializer of records of the declared class; None where no class with fields is declared."""
-        return self._typed
+            what = f"a {kind.name} frame of {len(payload)} bytes"
+            raise ProtocolError(f"{what} does not decode: {error}") from error
 
     def encode_plain(self, batch: RowBatch) -> Sequence[Part]:
         """Payload of a ROWS frame, which never holds pickle.
@@ -103,11 +98,11 @@ class ElementCodec:
         Raises UsageError: only pickle can carry these records; :class:`NotPlainError` where it may.
         """
         rows = batch.records
-        if self._typed is not None and set(map(type, rows)) == {self._type}:
+        if self.record_serializer is not None and set(map(type, rows)) == {self._type}:
             try:
-                return [*_head(batch, _TYPED), self._typed.encode_checked(rows)]
+                return [*_head(batch, _TYPED), self.record_serializer.encode_checked(rows)]
             except UsageError:
-                pass  # Annotations bind nobody: a field holds something else than it says.
+                pass  # Annotations are not enforced: a field holds another type than its own.
         return [*_head(batch, _DYNAMIC), self._dynamic.encode_many(rows)]
 
     def _encode_rows(self, batch: RowBatch) -> tuple[FrameKind, Sequence[Part]]:
@@ -117,8 +112,8 @@ class ElementCodec:
                 return FrameKind.ROWS, [*_head(batch, _FIELDS), encoded]
         try:
             plain = self.encode_plain(batch)
-            if self._typed is not None and batch.records and type(batch.records[0]) is self._type:
-                self._tell_slow()
+            if self.record_serializer is not None and batch.records and type(batch.records[0]) is self._type:
+                self._report_slowness()
             return FrameKind.ROWS, plain
         except NotPlainError:
             pass
@@ -126,16 +121,16 @@ class ElementCodec:
             try:
                 encoded = self._composite.encode_checked(batch.records)
                 if not isinstance(self._type, type) or is_typeddict(self._type):
-                    self._tell_slow()
+                    self._report_slowness()
                 return FrameKind.ROWS, [*_head(batch, _COMPOSITE), encoded]
             except UsageError:
                 pass  # As above: a value is not of the declared type.
         return FrameKind.PICKLED_ROWS, [*_head(batch, _DYNAMIC), *self._undeclared.encode(batch.records)]
 
-    def _tell_slow(self) -> None:
-        if not self._slow_told:
-            self._slow_told = True
-            self._undeclared.tell_once(self._type, pickled=False)
+    def _report_slowness(self) -> None:
+        if not self._slowness_reported:
+            self._slowness_reported = True
+            self._undeclared.report_once(self._type, pickled=False)
 
     def _decode_batch(self, kind: FrameKind, payload: memoryview) -> Batch:
         count, flags, form = _HEAD.unpack_from(payload)
@@ -158,7 +153,8 @@ class ElementCodec:
             return RowBatch(rows, times, marks)
         if form == _FIELDS and self._fields is not None:
             return RowBatch(self._fields.decode(body, count), times, marks)
-        serializer = {_DYNAMIC: self._dynamic, _TYPED: self._typed, _COMPOSITE: self._composite}.get(form)
+        serializers = {_DYNAMIC: self._dynamic, _TYPED: self.record_serializer, _COMPOSITE: self._composite}
+        serializer = serializers.get(form)
         if serializer is None:
             raise ProtocolError("the sender knows a record type that the receiver does not")
         return RowBatch(serializer.decode_many(body, count), times, marks)
@@ -178,7 +174,7 @@ def _ipc(columns: pa.RecordBatch) -> memoryview:
     return memoryview(sink.getvalue())
 
 
-def _encode_event(event: Event) -> tuple[FrameKind, Sequence[Part]]:
+def _encode_event(event: Batch | Event) -> tuple[FrameKind, Sequence[Part]]:
     if isinstance(event, Watermark):
         return FrameKind.WATERMARK, [_NUMBER.pack(event.timestamp)]
     if isinstance(event, Barrier):
@@ -189,18 +185,12 @@ def _encode_event(event: Event) -> tuple[FrameKind, Sequence[Part]]:
 
 
 def _pack_barrier(barrier: Barrier) -> bytes:
-    """Fields of known length; behind them, of a savepoint's, the order that every subtask follows."""
+    """Fields of known length; for a savepoint, after them the order that every subtask follows."""
     order = b"" if barrier.savepoint is None else msgspec.msgpack.encode(barrier.savepoint)
-    head = _BARRIER.pack(
-        _BARRIER_VERSION,
-        barrier.checkpoint,
-        barrier.trigger_ms,
-        _NO_TIMEOUT if barrier.timeout_ms is None else barrier.timeout_ms,
-        _ALIGNMENTS.index(barrier.alignment),
-        barrier.completed,
-        len(order),
-    )
-    return head + order
+    timeout_ms = _NO_TIMEOUT if barrier.timeout_ms is None else barrier.timeout_ms
+    alignment = _ALIGNMENTS.index(barrier.alignment)
+    fields = barrier.checkpoint, barrier.trigger_ms, timeout_ms, alignment, barrier.completed, len(order)
+    return _BARRIER.pack(_BARRIER_VERSION, *fields) + order
 
 
 def _unpack_barrier(payload: memoryview) -> Barrier:
@@ -213,14 +203,9 @@ def _unpack_barrier(payload: memoryview) -> Barrier:
     order = payload[_BARRIER.size :]
     if len(order) != length:
         raise ProtocolError(f"a barrier announces an order of {length} bytes but has {len(order)}")
-    return Barrier(
-        checkpoint,
-        trigger_ms,
-        _ALIGNMENTS[alignment],
-        None if timeout == _NO_TIMEOUT else timeout,
-        _ORDER.decode(order) if order else None,
-        completed,
-    )
+    timeout_ms = None if timeout == _NO_TIMEOUT else timeout
+    savepoint = _ORDER.decode(order) if order else None
+    return Barrier(checkpoint, trigger_ms, _ALIGNMENTS[alignment], timeout_ms, savepoint, completed)
 
 
 def _decode_event(kind: FrameKind, payload: memoryview) -> Event:

@@ -1,4 +1,4 @@
-"""What stands between batches in a channel: control events, few and small."""
+"""Control events between the batches of a channel: few and small."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Watermark:
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """This channel has nothing to say for a while and must not hold event time back."""
+    """Nothing comes on this channel for a while, so it must not hold event time back."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from headgate.common import errors
+from headgate.common.plain_data import Plain
 from headgate.common.refusals.texts import shortened
 
 
-def rebuild_error(kind: str, arguments: Sequence[Any]) -> errors.HeadgateError:
-    """The counterpart of :func:`describe_error`; an unknown name becomes an InternalError."""
+def rebuild_error(kind: str, arguments: Sequence[Plain]) -> errors.HeadgateError:
+    """The error that :func:`describe_error` described; an unknown name becomes an InternalError."""
     cls = getattr(errors, kind, errors.InternalError)
     error: errors.HeadgateError = cls(*arguments)
     return error
 
 
-def describe_error(error: BaseException) -> tuple[str, list[Any]]:
+def describe_error(error: BaseException) -> tuple[str, list[Plain]]:
     """An error as plain data: the name of its class in `common.errors` and its arguments."""
     if isinstance(error, errors.UserFunctionError):
         return "UserFunctionError", list(error.args)

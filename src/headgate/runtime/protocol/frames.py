@@ -17,10 +17,9 @@ A frame is a fixed header and a payload of known length::
         40    4  CRC-32 of the 40 bytes before
         44       payload
 
-All integers of the header are big-endian; those in the payload of a batch are not, see
-`element_codec.py`. The header has a checksum of its own, so that a damaged length is noticed
-before anything is allocated for it. This file does not authenticate: frames are read only behind
-the handshake, and the job they belong to is bound there.
+All integers of the header are big-endian; those in the payload of a batch are not, see `element_codec.py`.
+The header has a checksum of its own, so that a damaged length is noticed before memory is allocated for it.
+Frames are read only after the handshake, which authenticates the peer and binds the connection to a job.
 """
 
 from __future__ import annotations
@@ -35,39 +34,33 @@ from headgate.common.errors import InternalError, ProtocolError
 from headgate.common.files.durable import crc32
 
 Part = bytes | bytearray | memoryview
-"""A piece of a payload; nobody may change its bytes after it was handed over for sending."""
+"""A piece of a payload; its bytes must not change after it was handed over for sending."""
 
 
 class FrameKind(IntEnum):
     """What a payload means. The numbers are on the wire: never reuse one."""
 
-    ROWS = 1
-    """Records, encoded by the stream's serializer."""
-    COLUMNS = 2
-    """Records as an Arrow IPC message."""
-    PICKLED_ROWS = 3
-    """Records by the named fallback; decoded only behind the handshake."""
+    ROWS = 1  # records, encoded by the stream's serializer
+    COLUMNS = 2  # records as an Arrow IPC message
+    PICKLED_ROWS = 3  # records by the named fallback; decoded only after the handshake
     WATERMARK = 4
     IDLE = 5
     BARRIER = 6
     CANCEL = 7
     END_OF_DATA = 8
-    CREDIT = 9
-    """Frames that the receiver consumed; travels against the stream."""
-    CONTROL = 10
-    """A message between job master and worker."""
+    CREDIT = 9  # frames that the receiver consumed; travels against the stream
+    CONTROL = 10  # a message between job master and worker
 
 
 @dataclass(slots=True)
 class Frame:
     """One unit of transfer on one channel."""
 
-    kind: FrameKind  # what the payload means
+    kind: FrameKind
     edge: int  # the exchange, as in `ChannelId`
     sender: int  # sending subtask of the channel (also when the frame travels backwards, as credit does)
     receiver: int  # receiving subtask of the channel
-    # the payload in pieces, so that large buffers need not be joined before sending. A received frame has
-    # exactly one piece.
+    # the payload in pieces, so that large buffers need not be joined before sending; one if it was received
     parts: Sequence[Part]
 
     @property
@@ -86,7 +79,7 @@ class Frame:
 
 
 class FrameHeader(NamedTuple):
-    """What a verified header says."""
+    """A verified header."""
 
     kind: FrameKind
     generation: int
@@ -96,10 +89,6 @@ class FrameHeader(NamedTuple):
     receiver: int
     length: int
     payload_crc: int
-
-    def frame(self, payload: Part) -> Frame:
-        """The frame of this header, once its payload is verified."""
-        return Frame(self.kind, self.edge, self.sender, self.receiver, (payload,))
 
 
 MAGIC: Final = b"HGFR"
@@ -118,8 +107,8 @@ _RELEASE_GIL_BYTES: Final = 128 * 1024
 def checksum(data: Part, crc: int = 0) -> int:
     """CRC-32 of `data`, continuing from `crc`.
 
-    `zlib.crc32` gives up the interpreter lock above 5 KiB, and in a process whose loop is busy, getting
-    it back can take a switch interval (5 ms). Below 128 KiB, work of some 50 µs, that is a bad bargain,
+    `zlib.crc32` releases the interpreter lock above 5 KiB, and in a process whose loop is busy, getting it
+    back can take a switch interval (5 ms). Below 128 KiB, some 50 µs of work, that costs more than it gains,
     so such data is checksummed in pieces small enough to keep the lock (docs/decisions/0052).
 
     Example:
@@ -136,12 +125,7 @@ def checksum(data: Part, crc: int = 0) -> int:
 
 
 def encode_header(frame: Frame, generation: int, attempt: int) -> bytes:
-    """The bytes that go in front of the frame's parts.
-
-    Args:
-        frame: what is sent; its payload is checksummed here.
-        generation: of the job master on whose behalf it is sent.
-        attempt: the deployment it belongs to.
+    """The bytes that go before the frame's parts, with the payload's checksum.
 
     Raises InternalError: a number does not fit the header.
     """
@@ -150,19 +134,8 @@ def encode_header(frame: Frame, generation: int, attempt: int) -> bytes:
         length += memoryview(part).nbytes
         crc = checksum(part, crc)
     try:
-        fields = _FIELDS.pack(
-            MAGIC,
-            VERSION,
-            frame.kind,
-            0,
-            generation,
-            attempt,
-            frame.edge,
-            frame.sender,
-            frame.receiver,
-            length,
-            crc,
-        )
+        address = frame.edge, frame.sender, frame.receiver
+        fields = _FIELDS.pack(MAGIC, VERSION, frame.kind, 0, generation, attempt, *address, length, crc)
     except struct.error as error:
         raise InternalError(
             f"frame {frame.kind!r} on edge {frame.edge} from {frame.sender} to {frame.receiver}, generation"
@@ -174,8 +147,8 @@ def encode_header(frame: Frame, generation: int, attempt: int) -> bytes:
 def parse_header(data: Part, frame_size_max: int) -> FrameHeader:
     """The verified header in the first `HEADER_SIZE` bytes of `data`; allocates nothing of the length found.
 
-    `data`: at least `HEADER_SIZE` bytes; `frame_size_max`: bytes of the largest payload to accept. Raises
-    ProtocolError: wrong magic, version, kind or checksum, or a payload beyond the limit.
+    Raises ProtocolError: wrong magic, version, kind or checksum, or a payload of more than `frame_size_max`
+    bytes.
     """
     magic, version, kind, zero, generation, attempt, edge, sender, receiver, length, payload_crc = (
         _FIELDS.unpack_from(data)
@@ -207,10 +180,7 @@ def parse_header(data: Part, frame_size_max: int) -> FrameHeader:
 
 
 def verify_payload(header: FrameHeader, payload: Part) -> Frame:
-    """The frame, when the payload is what the header promised.
-
-    Raises ProtocolError: length or checksum differ.
-    """
+    """The frame with this header and payload. Raises ProtocolError: length or checksum differ."""
     size, crc = memoryview(payload).nbytes, checksum(payload)
     if size != header.length or crc != header.payload_crc:
         raise ProtocolError(
@@ -218,15 +188,15 @@ def verify_payload(header: FrameHeader, payload: Part) -> Frame:
             f" {size} bytes with checksum {crc:08x}, expected {header.length} with {header.payload_crc:08x}:"
             " bytes were damaged on the way"
         )
-    return header.frame(payload)
+    return Frame(header.kind, header.edge, header.sender, header.receiver, (payload,))
 
 
 class FrameReader:
-    """Turns a stream of bytes, cut anywhere, into verified frames.
+    """Turns a stream of bytes, in pieces of any size, into verified frames.
 
-    Two ways in, free to mix: :meth:`feed` takes bytes that were received; :meth:`space` offers the
-    unfilled rest of a payload, so that a large one is received in place, and :meth:`filled` says
-    how much of it was. After an error the reader is of no use: the stream has lost its frame borders.
+    Two ways in, free to mix: :meth:`feed` takes bytes that were received; :meth:`space` offers the unfilled
+    rest of a payload, so that a large one is received in place, and :meth:`filled` takes the number of bytes
+    that were. After an error the reader is of no use: the stream has lost its frame boundaries.
 
     Example:
         >>> frame = Frame(FrameKind.ROWS, 1, 0, 2, [b"records"])
@@ -253,7 +223,7 @@ class FrameReader:
     def feed(self, data: bytes | memoryview) -> list[tuple[FrameHeader, Frame]]:
         """The frames completed by `data`, each with its header. `data` may be reused afterwards.
 
-        Raises ProtocolError: what came in is not a sequence of sound frames.
+        Raises ProtocolError: the bytes are not a sequence of sound frames.
         """
         frames: list[tuple[FrameHeader, Frame]] = []
         view, position = memoryview(data), 0
@@ -279,11 +249,11 @@ class FrameReader:
         return frames
 
     def space(self) -> memoryview | None:
-        """Where the rest of the current payload belongs, or None between payloads."""
+        """The memory for the rest of the current payload, or None between payloads."""
         return None if self._header is None else memoryview(self._payload)[self._filled :]
 
     def filled(self, size: int) -> list[tuple[FrameHeader, Frame]]:
-        """The frame that is complete now that `size` more bytes stand in :meth:`space`, if it is.
+        """The frame that `size` more bytes in :meth:`space` complete, if they do.
 
         Raises ProtocolError: the payload does not match its checksum.
         """

@@ -1,18 +1,30 @@
-"""What job master and workers say to each other: plain data, encoded with msgspec.
+"""The messages between job master and workers: plain data, encoded with msgspec.
 
-Every message of a worker carries the attempt it speaks for; the job master ignores what an older
-attempt says. User code travels as bytes inside :class:`Deploy` and is unpickled by the worker only,
-behind the authenticated handshake.
+A worker's messages carry the attempt they are about; the job master ignores those of an older attempt. User
+code travels as bytes inside :class:`Deploy` and is unpickled by the worker only, after the authenticated
+handshake.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
+from headgate.common.plain_data import Description, Plain
 from headgate.core.alignment.barriers import SavepointOrder as SavepointOrder
 from headgate.state.snapshots import InFlightShare, OperatorSubtaskState, SubtaskSnapshot
+
+
+class _OfAttempt(msgspec.Struct, frozen=True):
+    attempt: int  # the deployment that the message is about
+
+
+class _OfCheckpoint(_OfAttempt, frozen=True):
+    checkpoint: int
+
+
+class _OfSubtask(_OfAttempt, frozen=True):
+    vertex: int
+    subtask: int
 
 
 class Register(msgspec.Struct, frozen=True, tag="register"):
@@ -23,13 +35,12 @@ class Register(msgspec.Struct, frozen=True, tag="register"):
     pid: int
     host: str
     data_address: str
-    box: str = ""  # a file of my machine that tells of my end, should I die; empty: none
+    box: str = ""  # a file of my machine with the reason, should I die; empty: none
 
 
-class Deploy(msgspec.Struct, frozen=True, tag="deploy"):
+class Deploy(_OfAttempt, frozen=True, tag="deploy"):
     """Job master: build these subtasks, restore their state, and run."""
 
-    attempt: int  # the deployment
     generation: int  # of the job master
     program: bytes  # the shipped plan (cloudpickle)
     peers: dict[int, str]  # slot -> data address
@@ -40,22 +51,18 @@ class Deploy(msgspec.Struct, frozen=True, tag="deploy"):
     restored_storage: str | None  # URI of the root that the restored files are named from, or None
     storage: str | None  # URI of the checkpoint directory, or None
     marker: str | None  # token of a file that the worker must see there
-    # (vertex, subtask) -> records that were under way and come before all others
+    # (vertex, subtask) -> records that were in flight and come before all others
     in_flight: list[tuple[int, int, list[InFlightShare]]] = []
     finished: list[tuple[int, int]] = []  # (vertex, subtask) of readers that had read everything
 
 
-class Deployed(msgspec.Struct, frozen=True, tag="deployed"):
+class Deployed(_OfAttempt, frozen=True, tag="deployed"):
     """Worker: my subtasks are open and running."""
 
-    attempt: int
 
-
-class Trigger(msgspec.Struct, frozen=True, tag="trigger"):
+class Trigger(_OfCheckpoint, frozen=True, tag="trigger"):
     """Job master: let the source subtasks take a snapshot for `checkpoint`."""
 
-    attempt: int
-    checkpoint: int
     trigger_ms: int  # wall clock at the trigger
     alignment: str = "aligned"  # how the barrier travels, as in `core.alignment.barriers.Alignment`
     timeout_ms: int | None = None  # an aligned barrier that is older overtakes; None: it never does
@@ -63,62 +70,41 @@ class Trigger(msgspec.Struct, frozen=True, tag="trigger"):
     completed: int = 0  # newest checkpoint that is complete, 0 for none
 
 
-class Acknowledge(msgspec.Struct, frozen=True, tag="acknowledge"):
+class Acknowledge(_OfCheckpoint, frozen=True, tag="acknowledge"):
     """Worker: this subtask's part of the checkpoint is durable."""
 
-    attempt: int
-    checkpoint: int
     snapshot: SubtaskSnapshot
 
 
-class Decline(msgspec.Struct, frozen=True, tag="decline"):
+class Decline(_OfCheckpoint, frozen=True, tag="decline"):
     """Worker: this subtask cannot contribute."""
 
-    attempt: int
-    checkpoint: int
     vertex: int
     subtask: int
     reason: str
     detail: str
 
 
-class CheckpointComplete(msgspec.Struct, frozen=True, tag="complete"):
+class CheckpointComplete(_OfCheckpoint, frozen=True, tag="complete"):
     """Job master: `checkpoint` is in the log and its sinks are committed."""
 
-    attempt: int
-    checkpoint: int
 
-
-class CheckpointAborted(msgspec.Struct, frozen=True, tag="aborted"):
+class CheckpointAborted(_OfCheckpoint, frozen=True, tag="aborted"):
     """Job master: forget `checkpoint`."""
 
-    attempt: int
-    checkpoint: int
 
-
-class Recovered(msgspec.Struct, frozen=True, tag="recovered"):
+class Recovered(_OfSubtask, frozen=True, tag="recovered"):
     """Worker: this subtask has read all records in flight of the restored checkpoint."""
 
-    attempt: int
-    vertex: int
-    subtask: int
 
-
-class RequestSplits(msgspec.Struct, frozen=True, tag="request-splits"):
+class RequestSplits(_OfSubtask, frozen=True, tag="request-splits"):
     """Worker: this reader has no split left."""
 
-    attempt: int
-    vertex: int
-    subtask: int
 
-
-class AssignSplits(msgspec.Struct, frozen=True, tag="assign-splits"):
+class AssignSplits(_OfSubtask, frozen=True, tag="assign-splits"):
     """Job master: read these (id, position); None means that no more will come, [] not now."""
 
-    attempt: int
-    vertex: int
-    subtask: int
-    splits: list[tuple[str, Any]] | None
+    splits: list[tuple[str, Plain]] | None
 
 
 class Counters(msgspec.Struct, frozen=True):
@@ -135,69 +121,55 @@ class Counters(msgspec.Struct, frozen=True):
     longest_step_ms: float
 
 
-class DataEnded(msgspec.Struct, frozen=True, tag="data-ended"):
+class DataEnded(_OfSubtask, frozen=True, tag="data-ended"):
     """Worker: this subtask has processed all its input; these are its final totals."""
 
-    attempt: int
-    vertex: int
-    subtask: int
     counters: Counters
 
 
-class TaskFailed(msgspec.Struct, frozen=True, tag="task-failed"):
+class TaskFailed(_OfSubtask, frozen=True, tag="task-failed"):
     """Worker: the attempt cannot go on."""
 
-    attempt: int
-    vertex: int
-    subtask: int
     kind: str  # name of the error's class in `common.errors`
-    arguments: list[Any]  # its arguments, for rebuilding it
+    arguments: list[Plain]  # its arguments, for rebuilding it
     lost_peer: int | None  # slot of a peer whose connection broke, if that is the reason
 
 
-class Told(msgspec.Struct, frozen=True, tag="told"):
-    """Worker: the writer of a sink tells the driver this, independently of checkpoints."""
+class Told(_OfAttempt, frozen=True, tag="told"):
+    """Worker: the writer of a sink sends this to the driver, independently of checkpoints."""
 
-    attempt: int
     uid: str
     subtask: int
     data: bytes
 
 
-class Printed(msgspec.Struct, frozen=True, tag="printed"):
-    """Worker: user code printed these lines, each behind its place; before them so many were left out."""
+class Printed(_OfAttempt, frozen=True, tag="printed"):
+    """Worker: user code printed these lines, each after its place; before them so many were left out."""
 
-    attempt: int
     lines: list[str]
     left_out: int
 
 
-class SlowRecords(msgspec.Struct, frozen=True, tag="slow-records"):
-    """Worker: records of a type do not go the fast way between workers; see `runtime.undeclared_rows`."""
+class SlowRecords(_OfAttempt, frozen=True, tag="slow-records"):
+    """Worker: records of a type are encoded slowly; see `runtime.protocol.undeclared_rows`."""
 
-    attempt: int
     name: str  # of the type
     pickled: bool  # whether they are pickled
 
 
-class Stop(msgspec.Struct, frozen=True, tag="stop"):
+class Stop(_OfAttempt, frozen=True, tag="stop"):
     """Job master: drop the attempt's subtasks; the process stays."""
 
-    attempt: int
 
-
-class Idle(msgspec.Struct, frozen=True, tag="idle"):
+class Idle(_OfAttempt, frozen=True, tag="idle"):
     """Worker: nothing of the attempt runs here any more."""
 
-    attempt: int
-    stray_threads: list[str]  # of user code, which are left all the same
-    changed_limits: list[str] = []  # limits of the process that are not what they were, for people
+    stray_threads: list[str]  # leftover threads of user code
+    changed_limits: list[str] = []  # limits of the process that have changed, for people
 
 
-class Finish(msgspec.Struct, frozen=True, tag="finish"):
+class Finish(_OfAttempt, frozen=True, tag="finish"):
     """Job master: the job is over; leave."""
-
-    attempt: int
 
 
 class Standstill(msgspec.Struct, frozen=True):
@@ -207,13 +179,12 @@ class Standstill(msgspec.Struct, frozen=True):
     subtask: int
     operator: str  # name and uid of the operator that is in the call
     still_ms: int  # for how long
-    stack: str  # where in the user's code it was found, a line for each frame, the innermost last
+    stack: str  # its place in the user's code, a line for each frame, the innermost last
 
 
-class Heartbeat(msgspec.Struct, frozen=True, tag="heartbeat"):
+class Heartbeat(_OfAttempt, frozen=True, tag="heartbeat"):
     """Worker: I live; `progress` grows whenever my loop turns, `sent_ms` is my monotonic clock."""
 
-    attempt: int
     sent_ms: int
     progress: int
     counters: list[Counters]  # running totals of my subtasks
@@ -221,10 +192,9 @@ class Heartbeat(msgspec.Struct, frozen=True, tag="heartbeat"):
     rss_bytes: int = 0  # memory that I use; 0: not known
 
 
-class Totals(msgspec.Struct, frozen=True, tag="totals"):
-    """Worker: the running totals of my subtasks, which are about to go."""
+class Totals(_OfAttempt, frozen=True, tag="totals"):
+    """Worker: the last totals of my subtasks."""
 
-    attempt: int
     counters: list[Counters]
 
 
@@ -234,10 +204,9 @@ class HeartbeatSeen(msgspec.Struct, frozen=True, tag="heartbeat-seen"):
     sent_ms: int
 
 
-class QueryState(msgspec.Struct, frozen=True, tag="query-state"):
-    """Job master: what does this state hold under this key now?"""
+class QueryState(_OfAttempt, frozen=True, tag="query-state"):
+    """Job master: what is the present value of this state under this key?"""
 
-    attempt: int
     query: int  # the answer carries the same number
     vertex: int
     subtask: int
@@ -246,43 +215,20 @@ class QueryState(msgspec.Struct, frozen=True, tag="query-state"):
     key: bytes  # encoded as all keys in checkpoints are
 
 
-class StateAnswer(msgspec.Struct, frozen=True, tag="state-answer"):
-    """Worker: what was found."""
+class StateAnswer(_OfAttempt, frozen=True, tag="state-answer"):
+    """Worker: the value of a state, or why there is none."""
 
-    attempt: int
     query: int  # number of the question
-    schema: Any = None  # kind and description of the state's serializers
+    schema: Description = {}  # kind and description of the state's serializers
     # the value as these encode a batch of one; None: nothing is stored under the key
     data: bytes | None = None
-    kind: str | None = None  # where it cannot be said, the name of the error's class in `common.errors`
-    arguments: list[Any] = []  # the error's arguments, for rebuilding it
+    kind: str | None = None  # of a failed query, the name of the error's class in `common.errors`
+    arguments: list[Plain] = []  # the error's arguments, for rebuilding it
 
 
-FromWorker = (
-    Register
-    | Deployed
-    | Recovered
-    | Acknowledge
-    | Decline
-    | RequestSplits
-    | DataEnded
-    | TaskFailed
-    | Idle
-    | Heartbeat
-    | Totals
-    | StateAnswer
-    | Told
-    | Printed
-    | SlowRecords
-)
-ToWorker = (
-    Deploy
-    | Trigger
-    | CheckpointComplete
-    | CheckpointAborted
-    | AssignSplits
-    | QueryState
-    | Stop
-    | Finish
-    | HeartbeatSeen
-)
+_AboutJob = Told | Printed | SlowRecords | StateAnswer
+_AboutAttempt = Register | Deployed | TaskFailed | Idle | Heartbeat | Totals
+FromWorker = _AboutJob | _AboutAttempt | Recovered | Acknowledge | Decline | RequestSplits | DataEnded
+
+_AboutCheckpoint = Trigger | CheckpointComplete | CheckpointAborted
+ToWorker = Deploy | _AboutCheckpoint | AssignSplits | QueryState | Stop | Finish | HeartbeatSeen

@@ -1,8 +1,7 @@
 """Records between workers whose type no annotation of the stream declares and that are no plain values.
 
-Records of one class with annotated fields, and members of one enumeration, travel as state is stored, in
-front of them a reference to their class. Everything else is pickled. What does not go the fast way is told
-once for each type.
+Records of one class with annotated fields, and members of one enumeration, travel as state is stored, after a
+reference to their class. All others are pickled. A type that is encoded slowly is reported once.
 """
 
 from __future__ import annotations
@@ -39,12 +38,12 @@ _PICKLED, _BY_FIELD, _SCALARS = 0, 1, 2
 _DEPTH_MAX: Final = 8
 _PLAIN: Final = DynamicSerializer()
 
-Tell = Callable[[str, bool], None]
-"""Takes the name of a type whose records do not go the fast way, and whether they are pickled."""
+ReportSlowness = Callable[[str, bool], None]
+"""Takes the name of a type whose records are encoded slowly, and whether they are pickled."""
 
 
 def slowness(name: str, pickled: bool) -> str:
-    """What people are told of records that do not go the fast way between workers, with its cost."""
+    """The message about a type whose records are encoded slowly between workers, with the cost."""
     if pickled:
         return (
             f"records of type {name} are pickled on their way between workers, which takes about three times"
@@ -59,7 +58,7 @@ def slowness(name: str, pickled: bool) -> str:
 
 
 def log_slowness(name: str, pickled: bool) -> None:
-    """Tell it in the log of this process: as a warning where a change of the program would help much."""
+    """Log the message; as a warning where a change of the program would help much."""
     _log.log(logging.WARNING if pickled else logging.INFO, "%s", slowness(name, pickled))
 
 
@@ -68,28 +67,25 @@ class _Known:
     """A class whose records travel by field."""
 
     reference: bytes  # to the class, as it is sent
-    serializer: TypeSerializer[Any]  # of its records
+    serializer: TypeSerializer[Any]
     fields: FieldRows | None  # for records whose values are scalars; None where the class cannot be read so
     by_value: bool  # whether the serializer goes through the values of each record, which is slow
 
 
 class UndeclaredRows:
-    """Encodes and decodes such records for all exchanges of one worker.
-
-    Args:
-        code: where the classes of the program live in this process.
-        program: the bytes that the program came in; empty where sender and receiver share a process.
-        tell: is called once for each type whose records do not go the fast way.
-    """
+    """Encodes and decodes such records for all exchanges of one worker."""
 
     def __init__(
-        self, code: UserCode = SAME_INTERPRETER, program: bytes = b"", tell: Tell = log_slowness
+        self,
+        code: UserCode = SAME_INTERPRETER,  # where the classes of the program live in this process
+        program: bytes = b"",  # the shipped program; empty where sender and receiver share a process
+        report: ReportSlowness = log_slowness,
     ) -> None:
-        self._code, self._tell = code, tell
+        self._code, self._report = code, report
         self._names: ClassNames | None = ShippedClasses(code.pickler(), program) if program else None
         self._known: dict[type, _Known | None] = {}
         self._received: dict[bytes, _Known] = {}
-        self._pickled, self._told = set[type](), set[str]()
+        self._pickled, self._reported = set[type](), set[str]()
 
     def encode(self, rows: Sequence[T]) -> list[bytes]:
         """Encode a batch. Raises UsageError: a record cannot be pickled."""
@@ -102,22 +98,22 @@ class UndeclaredRows:
             try:
                 body = known.serializer.encode_checked(rows)
                 if known.by_value:
-                    self.tell_once(type(rows[0]), pickled=False)
+                    self.report_once(type(rows[0]), pickled=False)
                 return [_HEAD.pack(_BY_FIELD, len(known.reference)), known.reference, body]
             except UsageError:
                 pass  # A field holds something else than its annotation says.
         if fresh := kinds - self._pickled:
             self._pickled |= fresh
             for culprit in _culprits(rows, fresh):
-                self.tell_once(culprit, pickled=True)
+                self.report_once(culprit, pickled=True)
         return [_HEAD.pack(_PICKLED, 0), self._code.call(encode_rows, rows, self._names)]
 
-    def tell_once(self, kind: Any, pickled: bool) -> None:
-        """Tell of a type whose records do not go the fast way, unless that was done."""
+    def report_once(self, kind: Any, pickled: bool) -> None:
+        """Report a type whose records are encoded slowly, unless that was done."""
         name = _name_of(kind)
-        if name not in self._told:
-            self._told.add(name)
-            self._tell(name, pickled)
+        if name not in self._reported:
+            self._reported.add(name)
+            self._report(name, pickled)
 
     def decode(self, payload: memoryview, count: int) -> list[Any]:
         """Decode a batch of `count` records, from an authenticated worker of the same attempt."""
@@ -160,7 +156,6 @@ def _culprits(rows: Sequence[T], kinds: set[type]) -> list[type]:
 
 
 def _culprit(value: Any, depth: int = 0) -> type | None:
-    """The class of the first value inside that is not plain."""
     if type(value) is dict:
         value = [*value.keys(), *value.values()]
     if type(value) not in (tuple, list, set, frozenset):

@@ -1,7 +1,7 @@
 """Control messages as bytes: msgspec's MessagePack over the types of `messages.py`.
 
-Untyped values inside a message come back as MessagePack knows them: a tuple as a list, bytes as
-bytes; integers beyond 64 bits do not pass. Decoding never runs code, and happens behind the handshake.
+Untyped values inside a message are decoded to MessagePack's types: a tuple to a list, bytes to bytes;
+integers beyond 64 bits do not pass. Decoding never runs code, and happens after the handshake.
 """
 
 from __future__ import annotations
@@ -26,24 +26,21 @@ _to_worker: Final[msgspec.msgpack.Decoder[ToWorker]] = msgpack_decoder(ToWorker)
 
 
 def encode_message(message: FromWorker | ToWorker) -> bytes:
-    """The message as bytes.
-
-    Raises InternalError: a value inside cannot travel, or the message is too large.
+    """The message as bytes. Raises InternalError: a value cannot be encoded, or the message is too large.
 
     Example:
         >>> from headgate.runtime.protocol.messages import Trigger
         >>> decode_to_worker(encode_message(Trigger(attempt=1, checkpoint=7, trigger_ms=0))).checkpoint
         7
     """
+    kind = type(message).__name__
     try:
         data = _encoder.encode(message)
     except (TypeError, ValueError, OverflowError) as error:
-        raise InternalError(
-            f"a {type(message).__name__} message holds a value that cannot travel: {error}"
-        ) from error
+        raise InternalError(f"a {kind} message holds a value that cannot travel: {error}") from error
     if len(data) > MESSAGE_SIZE_MAX:
         raise InternalError(
-            f"a {type(message).__name__} message has {len(data)} bytes, the limit is {MESSAGE_SIZE_MAX}:"
+            f"a {kind} message has {len(data)} bytes, the limit is {MESSAGE_SIZE_MAX}:"
             " ship less data inside the program, or keep less operator state in the checkpoint's metadata"
         )
     return data

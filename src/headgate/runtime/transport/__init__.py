@@ -1,5 +1,4 @@
-"""How bytes go from process to process: listening, the handshake, connections, the data plane, the control
-link.
+"""How bytes go from process to process: listening, handshake, connections, data plane, control link.
 
-What the bytes mean stands in `runtime/protocol`.
+The meaning of the bytes is in `runtime/protocol`.
 """

@@ -1,7 +1,7 @@
-"""Accepts connections and lets in only who passes the handshake, all on one thread.
+"""Accepts connections and admits peers that pass the handshake, all on one thread.
 
-Handshakes run side by side on non-blocking sockets with a deadline each, so a silent or slow peer
-costs one small buffer and nobody's time. When too many are pending, the oldest gives way.
+Handshakes run concurrently on non-blocking sockets with a deadline each, so a silent or slow peer costs one
+small buffer and delays no other. When too many are pending, the oldest is dropped.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ import secrets
 import selectors
 import socket
 import threading
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from headgate.common.errors import OperatingError
@@ -26,19 +27,6 @@ PENDING_MAX: Final = 256
 _ACCEPT_RETRY_S: Final = 0.05
 
 
-@dataclass(frozen=True, slots=True)
-class AcceptorStatistics:
-    """Running totals of one acceptor."""
-
-    accepted: int = 0  # connections that came in
-    admitted: int = 0  # passed the handshake and were welcome
-    unauthenticated: int = 0  # spoke garbage or did not prove the secret
-    refused: int = 0  # authenticated, but of another job, attempt, or a second copy
-    timed_out: int = 0  # too slow, or gave way when too many were pending
-    disconnected: int = 0  # left during the handshake
-    last_refusal: str = ""  # the newest reason of any of these, for the log
-
-
 @dataclass(slots=True)
 class _Pending:
     handshake: ServerHandshake
@@ -46,21 +34,19 @@ class _Pending:
 
 
 class Acceptor:
-    """Owns a listener and its thread.
+    """Owns a listener and its thread, on which the callbacks are called; none may block.
 
-    Args:
-        judge: whether an authenticated peer is welcome; None if so. Called on the acceptor's thread.
-        admit: takes over the blocking socket of a welcome peer; called on the acceptor's thread, right
-            after `judge` and before any other `judge`. It must not block.
+    `admit` takes over the blocking socket of a welcome peer, right after `judge` and before any other
+    `judge`.
     """
 
     def __init__(
         self,
-        listener: Listener,  # what to accept from; closed with the acceptor
+        listener: Listener,
         secret: bytes,  # the job's secret
-        purpose: str,  # what peers must come for
+        purpose: str,  # required of peers
         identity: Callable[[], Hello],  # gives this side's Hello for a peer that is welcome
-        judge: Callable[[Hello], Refusal | None],
+        judge: Callable[[Hello], Refusal | None],  # None: the authenticated peer is welcome
         admit: Callable[[socket.socket, Hello], None],
         timeout_ms: int = HANDSHAKE_TIMEOUT_MS,  # for a whole handshake
     ) -> None:
@@ -69,7 +55,10 @@ class Acceptor:
         self._identity, self._judge, self._admit = identity, judge, admit
         self._timeout_s = timeout_ms / 1000
         self._pending: dict[socket.socket, _Pending] = {}
-        self._statistics = AcceptorStatistics()
+        # Running totals of connections: "admitted", "unauthenticated" (sent garbage or did not prove the
+        # secret), "refused" (of another job or attempt, or a second copy), "timed out" (or dropped when too
+        # many were pending), "disconnected" (during the handshake).
+        self.counts: Counter[str] = Counter()
         self._closing = False
         self._close_lock = threading.Lock()
         self._wake, self._woken = map(hide, socket.socketpair())
@@ -79,10 +68,6 @@ class Acceptor:
             self._selector.register(sock, selectors.EVENT_READ)
         self._thread = threading.Thread(target=self._run, name=f"headgate-{purpose}-accept", daemon=True)
         self._thread.start()
-
-    def statistics(self) -> AcceptorStatistics:
-        """What happened so far."""
-        return self._statistics
 
     def close(self) -> None:
         """Stop accepting, drop pending handshakes, end the thread. May be called twice."""
@@ -95,12 +80,6 @@ class Acceptor:
         self._wake.close()
         self._woken.close()  # not by the thread: it may see the flag before the byte is sent
 
-    def _count(self, field: str, reason: str = "") -> None:
-        # Only the acceptor's thread writes; a reader sees one whole struct or the next.
-        value = getattr(self._statistics, field) + 1
-        changes = {field: value, "last_refusal": reason} if reason else {field: value}
-        self._statistics = replace(self._statistics, **changes)
-
     def _run(self) -> None:
         try:
             while not self._closing:
@@ -110,7 +89,7 @@ class Acceptor:
                         continue
                     if sock in self._pending:
                         self._advance(sock)
-                    elif sock.fileno() >= 0:  # else it gave way earlier in this round
+                    elif sock.fileno() >= 0:  # else it was dropped earlier in this round
                         self._accept(sock)
                 self._expire()
         finally:
@@ -130,7 +109,7 @@ class Acceptor:
         for sock, pending in list(self._pending.items()):
             if pending.deadline_s > now_s:
                 break
-            self._drop(sock, "timed_out", f"a peer did not finish the handshake in {self._timeout_s} s")
+            self._drop(sock, "timed out")
 
     def _accept(self, listening: socket.socket) -> None:
         try:
@@ -141,12 +120,8 @@ class Acceptor:
             # Out of file handles: the connection stays in the backlog, so pause instead of spinning.
             clock.sleep(_ACCEPT_RETRY_S)
             return
-        self._count("accepted")
         if len(self._pending) >= PENDING_MAX:
-            oldest = next(iter(self._pending))
-            self._drop(
-                oldest, "timed_out", f"a peer gave way: more than {PENDING_MAX} handshakes were pending"
-            )
+            self._drop(next(iter(self._pending)), "timed out")
         sock.setblocking(False)
         handshake = ServerHandshake(self._secret, self._purpose, secrets.token_bytes(NONCE_SIZE))
         self._pending[sock] = _Pending(handshake, clock.monotonic() + self._timeout_s)
@@ -166,13 +141,13 @@ class Acceptor:
             return
         except OSError:
             self._drop(sock, "disconnected")
-        except OperatingError as error:
-            self._drop(sock, "unauthenticated", str(error))
+        except OperatingError:
+            self._drop(sock, "unauthenticated")
 
     def _decide(self, sock: socket.socket, handshake: ServerHandshake, peer: Hello) -> None:
         refusal = self._judge(peer)
         if refusal is not None:
-            self._count("refused", refusal.reason)
+            self.counts["refused"] += 1  # before the peer can notice
             with contextlib.suppress(OSError):
                 self._send(sock, handshake.refuse(refusal))
             self._drop(sock)
@@ -183,11 +158,11 @@ class Acceptor:
         tune(sock)
         try:
             self._admit(sock, peer)
-        except Exception as error:  # say, no thread can be started: this peer goes, the others stay
+        except Exception:  # for example, no thread can be started: the other peers stay
             sock.close()
-            self._count("refused", f"slot {peer.slot} could not be taken in: {error}")
+            self.counts["refused"] += 1
         else:
-            self._count("admitted")
+            self.counts["admitted"] += 1
 
     @staticmethod
     def _send(sock: socket.socket, data: bytes) -> None:
@@ -195,9 +170,9 @@ class Acceptor:
         if data and sock.send(data) != len(data):
             raise ConnectionResetError("the peer does not take the handshake's answer")
 
-    def _drop(self, sock: socket.socket, field: str = "", reason: str = "") -> None:
-        if field:
-            self._count(field, reason)  # before the peer can notice
+    def _drop(self, sock: socket.socket, outcome: str | None = None) -> None:
+        if outcome is not None:
+            self.counts[outcome] += 1
         del self._pending[sock]
         self._selector.unregister(sock)
         sock.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import queue
 import secrets
 import socket
@@ -25,7 +26,7 @@ _BATCH_FRAMES: Final = 256
 class Connection:
     """A connected socket that any thread may abort while one thread owns its closing.
 
-    The lock keeps an abort from hitting a file handle that was closed and given to somebody else.
+    The lock keeps an abort from hitting a file handle that was closed and is in use elsewhere by now.
     """
 
     def __init__(self, sock: socket.socket) -> None:
@@ -38,7 +39,7 @@ class Connection:
         self._shutdown(socket.SHUT_RDWR)
 
     def end_output(self) -> None:
-        """Tell the peer that nothing more will come; what was sent still arrives."""
+        """End this direction for the peer; bytes that were sent still arrive."""
         self._shutdown(socket.SHUT_WR)
 
     def _shutdown(self, how: int) -> None:
@@ -48,7 +49,7 @@ class Connection:
                     self.sock.shutdown(how)
 
     def close(self) -> None:
-        """Give the file handle back; only when no other thread uses the socket any more."""
+        """Close the file handle, once no other thread uses the socket any more."""
         with self._lock:
             self._closed = True
             self.sock.close()
@@ -61,19 +62,17 @@ def dial(
     timeout_ms: int = DIAL_TIMEOUT_MS,  # for everything
     attach: Callable[[Connection], None] | None = None,
 ) -> tuple[Connection, Hello]:
-    """Connect to an address and pass the handshake; gives the connection and who is there.
+    """Connect to an address and pass the handshake; gives the connection and the peer's Hello.
 
-    A handshake that breaks off is tried again, because a listener drops a peer that was slow once, and
-    on a busy machine everybody is slow once. A refusal is final.
+    A handshake that breaks off is tried again, because a listener drops a slow peer, and on a busy machine
+    every process is slow once. A refusal is final. `attach` gets the connection before the handshake, so that
+    another thread can abort it; it gives the attempt up by raising.
 
-    `attach`: gets the connection before the handshake, so that another thread can abort it; gives up the
-    attempt by raising. Raises ProtocolError: the peer is not of this job or refused; FencedError: the peer
-    says that this side was replaced; OperatingError: nobody could be reached at the address.
+    Raises ProtocolError: the peer is not of this job or refused; FencedError: the peer says that this side
+    was replaced; OperatingError: no process could be reached at the address.
     """
     deadline_s = clock.monotonic() + timeout_ms / 1000
-    tries = 0
-    while True:
-        tries += 1
+    for tries in itertools.count(1):
         remaining_ms = max(1, round((deadline_s - clock.monotonic()) * 1000))
         try:
             connection = Connection(connect(address, remaining_ms))
@@ -94,17 +93,15 @@ def dial(
         except BaseException:
             connection.close()
             raise
+    raise AssertionError("unreachable")
 
 
 class FrameSender:
     """A thread that sends queued frames over one connection, as many as are queued per system call.
 
-    Args:
-        establish: gives the connection; called on the thread, so that it may dial. Its argument attaches
-            a connection that is not ready yet, so that :meth:`abort` ends it too.
-        on_end: called once on the thread when it ends, with the reason if it was not asked to. The socket
-            may be closed from there.
-        queued_bytes_max: beyond this the peer counts as broken; None where credit bounds the queue.
+    `establish` gives the connection; it is called on the thread, so that it may dial. Its argument attaches a
+    connection that is not ready yet, so that :meth:`abort` ends it too. `on_end` is called once on the thread
+    when it ends, with the reason if no :meth:`finish` or :meth:`abort` was called. It may close the socket.
     """
 
     def __init__(
@@ -114,18 +111,15 @@ class FrameSender:
         attempt: int,  # put into every header
         name: str,  # of the thread
         on_end: Callable[[str | None], None],
-        queued_bytes_max: int | None = None,
+        queued_bytes_max: int | None = None,  # more means a broken peer; None where credit bounds the queue
     ) -> None:
-        self._establish = establish
+        self._establish, self._on_end = establish, on_end
         self._generation, self._attempt = generation, attempt
-        self._on_end = on_end
-        self._queued_bytes_max = queued_bytes_max
-        self._queued_bytes = 0
+        self._queued_bytes_max, self._queued_bytes = queued_bytes_max, 0
         self._queue: queue.SimpleQueue[Frame | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._connection: Connection | None = None
-        self._ended = False
-        self._aborted = False
+        self._ended = self._aborted = False
         self._reason: str | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -147,12 +141,12 @@ class FrameSender:
         self._queue.put(frame)
 
     def finish(self) -> None:
-        """Send what is queued, tell the peer that nothing more comes, and end; does not wait."""
+        """Send the queued frames, end the output for the peer, and end; does not wait."""
         self._ended = True
         self._queue.put(None)
 
     def abort(self, reason: str | None = None) -> None:
-        """End at once and drop what is queued; does not wait. `reason` goes to `on_end`."""
+        """End at once and drop the queued frames; does not wait. `reason` goes to `on_end`."""
         with self._lock:
             self._ended = self._aborted = True
             self._reason = self._reason or reason
@@ -190,8 +184,7 @@ class FrameSender:
 
     def _send_queued(self, connection: Connection) -> None:
         while not self._aborted:
-            parts: list[Part] = []
-            size, last = self._take_batch(parts)
+            parts, size, last = self._take_batch()
             if parts and not self._aborted:
                 send_parts(connection.sock, parts)
             if self._queued_bytes_max is not None:
@@ -201,8 +194,9 @@ class FrameSender:
                 connection.end_output()
                 return
 
-    def _take_batch(self, parts: list[Part]) -> tuple[int, bool]:
-        """Fill `parts`; gives their payload bytes and whether the end of the queue was met."""
+    def _take_batch(self) -> tuple[list[Part], int, bool]:
+        """The next pieces to send, the bytes of their payloads, and whether the queue has ended."""
+        parts: list[Part] = []
         size = count = 0
         frame = self._queue.get()
         while frame is not None:
@@ -211,9 +205,9 @@ class FrameSender:
             size += frame.size
             count += 1
             if size >= _BATCH_BYTES or count >= _BATCH_FRAMES:
-                return size, False
+                return parts, size, False
             try:
                 frame = self._queue.get_nowait()
             except queue.Empty:
-                return size, False
-        return size, True
+                return parts, size, False
+        return parts, size, True

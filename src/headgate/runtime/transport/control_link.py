@@ -1,4 +1,4 @@
-"""One control connection, the same on both ends: a sending thread, a receiving thread, one end.
+"""A control connection, with a sending and a receiving thread on both ends; and how a worker opens one.
 
 The receiving thread owns the socket and is the only one to report: first that the link is up, then
 every message, then (unless this side closed it) that it is lost, with the first reason.
@@ -10,13 +10,20 @@ import contextlib
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final, Generic, TypeVar
 
 from headgate.common.errors import ProtocolError
 from headgate.common.files.durable import clock
 from headgate.runtime.protocol.frames import FrameKind, Part
-from headgate.runtime.protocol.wire import MESSAGE_SIZE_MAX, control_frame, encode_message
-from headgate.runtime.transport.connection import Connection, FrameSender
+from headgate.runtime.protocol.messages import FromWorker, ToWorker
+from headgate.runtime.protocol.wire import (
+    MESSAGE_SIZE_MAX,
+    control_frame,
+    decode_to_worker,
+    encode_message,
+)
+from headgate.runtime.transport.connection import DIAL_TIMEOUT_MS, Connection, FrameSender, dial
+from headgate.runtime.transport.handshake import Hello, judge_hello
 from headgate.runtime.transport.sockets import FrameReceiver
 
 LINGER_S: Final = 1.0
@@ -25,45 +32,43 @@ _QUEUED_BYTES_MAX: Final = 2 * MESSAGE_SIZE_MAX
 _DISCARD_BYTES: Final = 64 * 1024
 
 
+M = TypeVar("M", bound=FromWorker | ToWorker)
+
+
 @dataclass(frozen=True, slots=True)
-class LinkEvents:
+class LinkEvents(Generic[M]):
     """Where a link reports to; all are called on its receiving thread, so none may block for long."""
 
-    decode: Callable[[Part], Any]  # from bytes to message
+    decode: Callable[[Part], M]  # from bytes to message
     on_up: Callable[[], None]  # before the first message
-    on_message: Callable[[Any], None]  # for each message, in order
+    on_message: Callable[[M], None]  # for each message, in order
     # after the last message, with the reason; not when this side closed the link
     on_lost: Callable[[str], None]
-    # at the very end in any case; the argument is the reason if the link was lost by unsound bytes, else None
-    on_end: Callable[[ProtocolError | None], None]
+    on_end: Callable[[], None]  # at the very end in any case
 
 
-class SocketLink:
-    """Implements `common.ports.Link` over an authenticated connection; any thread may use it."""
+class SocketLink(Generic[M]):
+    """Implements `common.ports.Link` over an authenticated connection; any thread may use it.
 
-    def __init__(self, connection: Connection, generation: int, name: str, events: LinkEvents) -> None:
+    It receives messages of type `M`.
+    """
+
+    def __init__(self, connection: Connection, generation: int, name: str, events: LinkEvents[M]) -> None:
         self._connection, self._generation, self._events = connection, generation, events
         self._closing = False
         self._close_lock = threading.Lock()
         self._broken_by_sender: str | None = None
-        self._sender = FrameSender(
-            lambda _attach: connection,
-            generation,
-            0,
-            f"headgate-control-send-{name}",
-            self._sender_ended,
-            _QUEUED_BYTES_MAX,
-        )
-        self._thread = threading.Thread(
-            target=self._run, name=f"headgate-control-receive-{name}", daemon=True
-        )
+        sending, ended = f"headgate-control-send-{name}", self._sender_ended
+        self._sender = FrameSender(lambda _: connection, generation, 0, sending, ended, _QUEUED_BYTES_MAX)
+        receiving = f"headgate-control-receive-{name}"
+        self._thread = threading.Thread(target=self._run, name=receiving, daemon=True)
 
     def start(self) -> None:
         """Begin to send and receive."""
         self._sender.start()
         self._thread.start()
 
-    def send(self, message: Any) -> None:
+    def send(self, message: FromWorker | ToWorker) -> None:
         """Queue a message, encoded at once; never blocks. Does nothing after the end.
 
         Raises InternalError: the message cannot be encoded or is too large.
@@ -71,9 +76,9 @@ class SocketLink:
         self._sender.send(control_frame(encode_message(message)))
 
     def close(self) -> None:
-        """Send what is queued, then give up the connection; does not wait for that.
+        """Send the queued messages, then give up the connection; does not wait for that.
 
-        A peer that hangs is cut off after `LINGER_S`. Nothing more is reported from now on.
+        A peer that hangs is disconnected after `LINGER_S`. Nothing more is reported from now on.
         """
         with self._close_lock:
             if self._closing:
@@ -82,14 +87,14 @@ class SocketLink:
         self._sender.finish()
         # On the receiving thread itself, the end of the callback goes on with `_linger`.
         if self._thread is not threading.current_thread():
-            threading.Thread(target=self._cut_later, name=f"{self._thread.name}-cut", daemon=True).start()
+            threading.Thread(target=self._abort_later, name=f"{self._thread.name}-abort", daemon=True).start()
 
     def wait_closed(self, timeout_s: float) -> bool:
         """Wait for the end of a link that was closed or lost; whether it came. Call it before exiting."""
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
-    def _cut_later(self) -> None:
+    def _abort_later(self) -> None:
         if not self.wait_closed(LINGER_S):
             self._sender.abort()
             self._connection.abort()
@@ -100,12 +105,11 @@ class SocketLink:
             self._connection.abort()
 
     def _run(self) -> None:
-        unsound: ProtocolError | None = None
         try:
             self._events.on_up()
             reason = self._receive_all()
         except ProtocolError as error:
-            unsound, reason = error, str(error)
+            reason = str(error)
         except Exception as error:  # also a callback's own failure: it must not pass for a healthy link
             reason = f"{type(error).__name__}: {error}"
         if self._closing:
@@ -118,7 +122,7 @@ class SocketLink:
             if not self._closing:
                 self._events.on_lost(self._broken_by_sender or reason)
         finally:
-            self._events.on_end(unsound)
+            self._events.on_end()
 
     def _receive_all(self) -> str:
         """Deliver messages until the link ends; gives the reason."""
@@ -137,7 +141,8 @@ class SocketLink:
         return "the peer closed the connection"
 
     def _linger(self) -> None:
-        # Closing a socket with unread bytes may cut off what the peer has not read yet: read to the end.
+        # Closing a socket with unread bytes may discard bytes that the peer has not read yet: read to the
+        # end.
         deadline_s = clock.monotonic() + LINGER_S
         self._sender.join(LINGER_S)
         sock = self._connection.sock
@@ -146,3 +151,31 @@ class SocketLink:
                 sock.settimeout(remaining_s)
                 if not sock.recv(_DISCARD_BYTES):
                     return
+
+
+def connect_control(
+    address: str,  # of the `ControlServer`
+    secret: bytes,  # the job's secret
+    hello: Hello,  # this worker, with purpose `"control"`
+    on_message: Callable[[ToWorker], None],
+    on_lost: Callable[[str], None],  # with the reason when the link broke; not when it was closed here
+    timeout_ms: int = DIAL_TIMEOUT_MS,  # for connecting and the handshake together
+) -> SocketLink[ToWorker]:
+    """Connect a worker to its job master.
+
+    Both callbacks run on the link's receiving thread, possibly before this function returns; they must
+    not block for long. A callback that raises ends the link.
+
+    Raises ProtocolError: the listener is not the job master of this job, or refused; FencedError: this
+    worker's generation was replaced; OperatingError: no process could be reached at the address.
+    """
+    connection, master = dial(address, secret, hello, timeout_ms)
+    # The server refuses an unknown peer, and so does the worker.
+    refusal = judge_hello(hello, master, compare_attempt=False)
+    if refusal is not None:
+        connection.close()
+        raise ProtocolError(f"the job master at {address} is not the one expected: {refusal.reason}")
+    events = LinkEvents(decode_to_worker, lambda: None, on_message, on_lost, lambda: None)
+    link = SocketLink(connection, hello.generation, f"{hello.gang}-{hello.slot}-master", events)
+    link.start()
+    return link

@@ -1,4 +1,4 @@
-"""What a data plane between workers promises; sockets and the simulator implement it."""
+"""The contract of data planes between workers; sockets and the simulator implement it."""
 
 from __future__ import annotations
 
@@ -27,27 +27,26 @@ class DataPlane(Protocol):
         Frames may be sent at once. A peer that cannot be reached, does not prove that it belongs to the
         job, or has moved on to a newer attempt is reported by :meth:`lost` like one that broke later.
 
-        `fence`: the attempt; newer than that of every call before; `peers`: slot -> address; the own slot may
-        be among them and is passed over. Raises InternalError: an attempt is open already, or the fence is
-        not newer.
+        The fence is newer than that of every call before. `peers` has addresses by slot; the own slot may be
+        among them and is skipped. Raises InternalError: an attempt is open already, or the fence is not
+        newer.
         """
 
     def send(self, slot: int, frame: Frame) -> None:
         """Queue a frame for a peer; never blocks. The frame's parts must not change afterwards.
 
-        Nothing happens when the peer is lost: :meth:`lost` has said so, or will.
-
-        Raises InternalError: no such peer was opened.
+        Nothing happens when the peer is lost, which :meth:`lost` reports. Raises InternalError: no such peer
+        was opened.
         """
 
     def receive(self) -> list[tuple[int, Frame]]:
-        """Everything that came in since the last call as (sender's slot, frame), in order per peer."""
+        """The frames that came in since the last call, as (sender's slot, frame), in order per peer."""
 
     def lost(self) -> list[tuple[int, str]]:
         """Peers whose connection broke since the last call, each once per attempt, with the reason."""
 
     def close_attempt(self) -> None:
-        """End the attempt: close its connections, drop what was queued and received."""
+        """End the attempt: close its connections, drop queued and received frames."""
 
     def close(self) -> None:
         """End everything; the address is no longer reachable. May be called twice."""

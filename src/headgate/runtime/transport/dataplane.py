@@ -1,12 +1,12 @@
 """The data plane over sockets: frames between the workers of a gang, attempt by attempt.
 
-Every worker dials every peer, and what it sends goes out on the connection it dialled: two simplex
-connections per pair, so nobody has to agree on who dials. One thread sends per peer and one receives
-per peer; see `sockets.py` for why they block. Queues are bounded by the credit protocol above.
+Every worker dials every peer and sends on the connection it dialled: two simplex connections per pair, so the
+two need not agree on who dials. One thread sends per peer and one receives per peer; see `sockets.py` for why
+they block. Queues are bounded by the credit protocol above.
 
-Peers learn of a new attempt at different times. A connection that comes for a newer attempt is kept
-unread, its bytes bounded by the socket buffer, until :meth:`SocketDataPlane.open` catches up or the
-wait is over; one that comes for an older attempt is told that it is fenced.
+Peers learn of a new attempt at different times. A connection that comes for a newer attempt is kept unread,
+its bytes bounded by the socket buffer, until :meth:`SocketDataPlane.open` catches up or a timeout; one that
+comes for an older attempt is refused as fenced.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from headgate.common.errors import FencedError, InternalError, OperatingError, P
 from headgate.common.files.durable import clock
 from headgate.common.ids import AttemptId, Fence, Generation, JobId
 from headgate.runtime.protocol.frames import FRAME_SIZE_MAX_DEFAULT, Frame, FrameHeader
-from headgate.runtime.transport.acceptor import HANDSHAKE_TIMEOUT_MS, Acceptor, AcceptorStatistics
+from headgate.runtime.transport.acceptor import HANDSHAKE_TIMEOUT_MS, Acceptor
 from headgate.runtime.transport.connection import Connection, FrameSender, dial
 from headgate.runtime.transport.handshake import Hello, Refusal, Verdict, judge_hello
 from headgate.runtime.transport.sockets import FrameReceiver, listen
@@ -41,43 +41,29 @@ class _Key(NamedTuple):
     slot: int
 
 
-@dataclass(frozen=True, slots=True)
-class DataPlaneStatistics:
-    """Running totals of one data plane."""
-
-    acceptor: AcceptorStatistics  # what came to the listener
-    frames_received: int  # delivered to the inbox
-    frames_dropped: int  # of another generation or attempt, or after the attempt's end
-    protocol_errors: int  # connections ended because of unsound bytes
-    connections_held: int  # waiting now for their attempt to open
-    inbox_frames_max: int  # most frames that ever waited to be received
-
-
+@dataclass(slots=True)
 class _Incoming:
     """One connection that a peer dialled, and the thread that reads it."""
 
-    def __init__(self, key: _Key, hello: Hello, connection: Connection) -> None:
-        self.key, self.hello, self.connection = key, hello, connection
-        self.held = True
-        self.thread: threading.Thread | None = None
+    key: _Key
+    hello: Hello
+    connection: Connection
+    held: bool = True
+    thread: threading.Thread | None = None
 
 
 class SocketDataPlane:
-    """Implements `base.DataPlane` over Unix and TCP sockets.
-
-    `on_wake`: called on a network thread when something came in or a peer was lost; must not block;
-    `hold_timeout_ms`: how long a peer of a newer attempt may wait for this side to open it.
-    """
+    """Implements `data_plane_contract.DataPlane` over Unix and TCP sockets."""
 
     def __init__(
         self,
         secret: bytes,  # the job's secret
         bind_host: str,  # interface to listen on
         slot: int,  # of this worker
-        on_wake: Callable[[], None],
+        on_wake: Callable[[], None],  # called on a network thread after a frame or a loss; must not block
         frame_size_max: int = FRAME_SIZE_MAX_DEFAULT,  # bytes of the largest payload to accept
         handshake_timeout_ms: int = HANDSHAKE_TIMEOUT_MS,  # for peers that come in
-        hold_timeout_ms: int = HOLD_TIMEOUT_MS,
+        hold_timeout_ms: int = HOLD_TIMEOUT_MS,  # how long a peer of a newer attempt may wait for `open`
     ) -> None:
         self._secret, self._slot, self._on_wake = secret, slot, on_wake
         self._frame_size_max = frame_size_max
@@ -85,46 +71,36 @@ class SocketDataPlane:
         self._changed = threading.Condition()
         # All below is guarded by `_changed`; the fence stays after the attempt's end, to refuse what is late.
         self._fence = Fence(JobId(""), Generation(0), AttemptId(-1))
-        self._open = False
-        self._closed = False
+        self._open = self._closed = False
         self._peers: frozenset[int] = frozenset()
         self._incoming: dict[_Key, _Incoming] = {}
         self._outgoing: dict[int, FrameSender] = {}
         self._inbox: list[tuple[int, Frame]] = []
         self._lost: list[tuple[int, str]] = []
         self._lost_slots: set[int] = set()
-        self._received = self._dropped = self._protocol_errors = self._inbox_max = 0
         self._acceptor = Acceptor(
             listen(bind_host), secret, PURPOSE, self._hello, self._judge, self._admit, handshake_timeout_ms
         )
+        # The acceptor's, and connections that ended because of "unsound" bytes, and "frames dropped": of
+        # another generation or attempt, or after the attempt's end.
+        self.counts = self._acceptor.counts
 
     @property
     def address(self) -> str:
         """Where peers reach this worker."""
         return self._acceptor.listener.address
 
-    def statistics(self) -> DataPlaneStatistics:
-        """What happened so far."""
-        with self._changed:
-            held = sum(incoming.held for incoming in self._incoming.values())
-            return DataPlaneStatistics(
-                self._acceptor.statistics(),
-                self._received,
-                self._dropped,
-                self._protocol_errors,
-                held,
-                self._inbox_max,
-            )
+    def _held(self) -> int:
+        return sum(incoming.held for incoming in self._incoming.values())
 
-    # --- the loop's side
+    # --- called by the loop
 
     def open(self, fence: Fence, peers: Mapping[int, str]) -> None:
-        """Begin an attempt; see `base.DataPlane.open`."""
+        """Begin an attempt and connect to every peer."""
         with self._changed:
             if self._closed or self._open:
-                raise InternalError(
-                    f"{fence} was opened while the data plane was {'closed' if self._closed else 'open'}"
-                )
+                state = "closed" if self._closed else "open"
+                raise InternalError(f"{fence} was opened while the data plane was {state}")
             if (fence.generation, fence.attempt) <= (self._fence.generation, self._fence.attempt):
                 raise InternalError(f"{fence} was opened after {self._fence}")
             self._fence, self._open = fence, True
@@ -136,26 +112,26 @@ class SocketDataPlane:
             sender.start()
 
     def send(self, slot: int, frame: Frame) -> None:
-        """Queue a frame for a peer; see `base.DataPlane.send`."""
+        """Queue a frame for a peer."""
         sender = self._outgoing.get(slot)
         if sender is None:
             raise InternalError(f"a frame was sent to slot {slot}, which is no open peer of {self._fence}")
         sender.send(frame)
 
     def receive(self) -> list[tuple[int, Frame]]:
-        """What came in since the last call; see `base.DataPlane.receive`."""
+        """The frames that came in since the last call."""
         with self._changed:
             inbox, self._inbox = self._inbox, []
         return inbox
 
     def lost(self) -> list[tuple[int, str]]:
-        """Peers lost since the last call; see `base.DataPlane.lost`."""
+        """Peers lost since the last call, with the reasons."""
         with self._changed:
             lost, self._lost = self._lost, []
         return lost
 
     def close_attempt(self) -> None:
-        """End the attempt and its threads; see `base.DataPlane.close_attempt`."""
+        """End the attempt and its threads."""
         with self._changed:
             self._open = False
             current = (self._fence.generation, self._fence.attempt)
@@ -173,7 +149,7 @@ class SocketDataPlane:
             sender.join(max(0.0, deadline_s - clock.monotonic()))
 
     def close(self) -> None:
-        """End everything; see `base.DataPlane.close`."""
+        """End everything; the address is no longer reachable."""
         self._acceptor.close()
         with self._changed:
             self._closed = True
@@ -203,9 +179,8 @@ class SocketDataPlane:
             nonlocal connection
             connection, peer = dial(address, self._secret, hello, attach=attach)
             if peer.slot != slot:
-                raise ProtocolError(
-                    f"{address} is slot {peer.slot}, expected {slot}: the address is out of date"
-                )
+                reason = f"{address} is slot {peer.slot}, expected {slot}: the address is out of date"
+                raise ProtocolError(reason)
             return connection
 
         def ended(reason: str | None) -> None:
@@ -235,32 +210,28 @@ class SocketDataPlane:
     def _judge(self, peer: Hello) -> Refusal | None:
         key = _Key(peer.generation, peer.attempt, peer.slot)
         with self._changed:
-            own = self._hello()
+            refused: str | None = None
             if self._closed:
-                return Refusal(Verdict.REFUSED, f"slot {self._slot} is shutting down")
-            if key in self._incoming:
-                return Refusal(
-                    Verdict.REFUSED, f"slot {peer.slot} is connected already in attempt {peer.attempt}"
-                )
-            if key[:2] > (self._fence.generation, self._fence.attempt):
-                if sum(incoming.held for incoming in self._incoming.values()) >= HELD_MAX:
-                    return Refusal(
-                        Verdict.REFUSED, f"more than {HELD_MAX} connections wait for a newer attempt"
-                    )
-                return None
-            refusal = judge_hello(own, peer)
-            if refusal is None and not self._open:
+                refused = f"slot {self._slot} is shutting down"
+            elif key in self._incoming:
+                refused = f"slot {peer.slot} is connected already in attempt {peer.attempt}"
+            elif key[:2] > (self._fence.generation, self._fence.attempt):
+                if self._held() >= HELD_MAX:
+                    refused = f"more than {HELD_MAX} connections wait for a newer attempt"
+            elif (refusal := judge_hello(self._hello(), peer)) is not None:
+                return refusal
+            elif not self._open:
                 return Refusal(Verdict.FENCED, f"attempt {peer.attempt} is over on slot {self._slot}")
-            if refusal is None and peer.slot not in self._peers:
-                return Refusal(Verdict.REFUSED, f"slot {peer.slot} is no peer of slot {self._slot}")
-            return refusal
+            elif peer.slot not in self._peers:
+                refused = f"slot {peer.slot} is no peer of slot {self._slot}"
+            return None if refused is None else Refusal(Verdict.REFUSED, refused)
 
     def _admit(self, sock: socket.socket, peer: Hello) -> None:
         key = _Key(peer.generation, peer.attempt, peer.slot)
         incoming = _Incoming(key, peer, Connection(sock))
         name = f"headgate-data-receive-{self._slot}-{peer.slot}"
         incoming.thread = threading.Thread(target=self._read, args=(incoming,), name=name, daemon=True)
-        with self._changed:  # started before anybody can find and join it
+        with self._changed:  # started before another thread can find and join it
             incoming.thread.start()
             self._incoming[key] = incoming
 
@@ -268,13 +239,15 @@ class SocketDataPlane:
         fence, slot = None, incoming.key.slot
         try:
             fence = self._wait_until_open(incoming)
-            self._receive_all(fence, incoming)
+            receiver = FrameReceiver(incoming.connection.sock, self._frame_size_max)
+            while frames := receiver.receive():
+                self._deliver(fence, slot, frames)
             reason = "the peer closed the connection"
         except Exception as error:  # whatever ends this thread must reach the loop as a lost peer
             reason = str(error) or type(error).__name__
             if isinstance(error, ProtocolError):
                 with self._changed:
-                    self._protocol_errors += 1
+                    self.counts["unsound"] += 1
         incoming.connection.close()
         if fence is not None:
             self._lose(fence, slot, f"receiving from slot {slot}: {reason}")
@@ -283,16 +256,15 @@ class SocketDataPlane:
             self._incoming.pop(incoming.key, None)
 
     def _wait_until_open(self, incoming: _Incoming) -> Fence:
-        """The open fence, when it is that of the connection; raises when it never will be."""
+        """Wait for the fence of the connection to be open; raises when it never will be."""
         deadline_s = clock.monotonic() + self._hold_timeout_s
         key = incoming.key
         with self._changed:
             while not self._closed and (self._fence.generation, self._fence.attempt) < key[:2]:
                 remaining_s = deadline_s - clock.monotonic()
                 if remaining_s <= 0:
-                    raise OperatingError(
-                        f"attempt {key.attempt} was not opened here within {self._hold_timeout_s} s"
-                    )
+                    late = f"attempt {key.attempt} was not opened here within {self._hold_timeout_s} s"
+                    raise OperatingError(late)
                 self._changed.wait(remaining_s)
             refusal = judge_hello(self._hello(), incoming.hello)
             if self._closed or not self._open or refusal is not None:
@@ -302,23 +274,16 @@ class SocketDataPlane:
             incoming.held = False
             return self._fence
 
-    def _receive_all(self, fence: Fence, incoming: _Incoming) -> None:
-        receiver = FrameReceiver(incoming.connection.sock, self._frame_size_max)
-        while frames := receiver.receive():
-            self._deliver(fence, incoming.key.slot, frames)
-
     def _deliver(self, fence: Fence, slot: int, frames: list[tuple[FrameHeader, Frame]]) -> None:
         expected = (fence.generation, fence.attempt)
         good = [(slot, frame) for header, frame in frames if header[1:3] == expected]
         with self._changed:
             if not self._open or fence != self._fence:
                 good = []
-            self._dropped += len(frames) - len(good)
+            self.counts["frames dropped"] += len(frames) - len(good)
             if not good:
                 return
             wake = not self._inbox
             self._inbox += good
-            self._received += len(good)
-            self._inbox_max = max(self._inbox_max, len(self._inbox))
         if wake:
             self._on_wake()

@@ -1,4 +1,4 @@
-"""The handshake before any frame: both sides prove the job's secret, then say who they are.
+"""The handshake before any frame: both sides prove the job's secret, then identify themselves.
 
 Four messages, all of known or bounded length; C connects, S listens::
 
@@ -8,10 +8,10 @@ Four messages, all of known or bounded length; C connects, S listens::
     S -> C   proof of the verdict, verdict, length and text of S's Hello or of the refusal
 
 A proof is HMAC-SHA256 with the job's secret over the role, the purpose, both nonces and the text, so
-it cannot be replayed, reflected, or carried to a port of another purpose. Nothing of an unproven
-peer is decoded, and at most `MESSAGE_SIZE_MAX` bytes of it are held. The two classes are pure: bytes
-in, bytes out; :func:`greet` runs the connecting side on a blocking socket, and `acceptor.py` runs
-the listening side. What follows on the connection is not encrypted: that takes TLS below.
+it cannot be replayed, reflected, or carried to a port of another purpose. Nothing of an unproven peer is
+decoded, and at most `MESSAGE_SIZE_MAX` bytes of it are held. The classes are pure: bytes in, bytes out;
+:func:`greet` runs the connecting side on a blocking socket, and `acceptor.py` the listening side. The
+connection is not encrypted afterwards: that takes TLS below.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from __future__ import annotations
 import hmac
 import socket
 import struct
+from abc import ABC, abstractmethod
 from enum import Enum, IntEnum
 from typing import Annotated, Final, NamedTuple
 
@@ -33,28 +34,26 @@ _Number = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
 
 
 class Hello(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Who speaks, since when, and what for."""
+    """Which process speaks, for which attempt, and for which purpose."""
 
     job: str  # id of the job
     generation: _Number  # of the job master
     attempt: _Number  # the deployment; 0 on control links, which outlive attempts
     slot: _Number  # the speaker's slot; 0 for the job master
     gang: _Number  # which gang of workers the speaker is in; 0 for the job master
-    purpose: str  # `"data"` or `"control"`; both sides must mean the same
+    purpose: str  # `"data"` or `"control"`; the same on both sides
 
 
 class Verdict(IntEnum):
     """The listening side's answer to an authenticated Hello."""
 
     WELCOME = 0
-    REFUSED = 1
-    """Not now or not here; the text says why."""
-    FENCED = 2
-    """The connecting side was replaced by a newer one and must stop."""
+    REFUSED = 1  # not now or not here, for the reason in the text
+    FENCED = 2  # the connecting side was replaced by a newer one and must stop
 
 
 class Refusal(NamedTuple):
-    """Why a Hello is turned away."""
+    """Why a Hello is refused."""
 
     verdict: Verdict
     reason: str
@@ -88,29 +87,23 @@ def judge_hello(own: Hello, peer: Hello, compare_attempt: bool = True) -> Refusa
         'FENCED'
     """
     if own.job != peer.job:
-        reason = (
-            f"the peer belongs to job {peer.job!r}, expected {own.job!r}: it has the address of another job"
-        )
-        return Refusal(Verdict.REFUSED, reason)
+        reason = f"the peer belongs to job {peer.job!r}, expected {own.job!r}"
+        return Refusal(Verdict.REFUSED, f"{reason}: it has the address of another job")
     mine = (own.generation, own.attempt if compare_attempt else 0)
     theirs = (peer.generation, peer.attempt if compare_attempt else 0)
     if mine == theirs:
         return None
-    said = f"slot {peer.slot} speaks for generation {peer.generation}, attempt {peer.attempt}"
+    there = f"slot {peer.slot} speaks for generation {peer.generation}, attempt {peer.attempt}"
     here = f"here is generation {own.generation}, attempt {own.attempt}"
     if theirs < mine:
-        return Refusal(Verdict.FENCED, f"{said}, {here}: it was replaced and must stop")
-    return Refusal(Verdict.REFUSED, f"{said}, {here}: this side is behind and must stop or catch up")
+        return Refusal(Verdict.FENCED, f"{there}, {here}: it was replaced and must stop")
+    return Refusal(Verdict.REFUSED, f"{there}, {here}: this side is behind and must stop or catch up")
 
 
-def _proof(secret: bytes, role: bytes, purpose: bytes, nonces: bytes, text: bytes) -> bytes:
-    # Every field but the last has a fixed length, so no two inputs run together to the same bytes.
-    return hmac.digest(secret, b"headgate-v1/" + role + purpose + nonces + text, "sha256")
-
-
-def _check_secret(secret: bytes) -> None:
-    if len(secret) < SECRET_SIZE_MIN:
-        raise InternalError(f"a job's secret has {len(secret)} bytes, expected at least {SECRET_SIZE_MIN}")
+def _encode_text(text: bytes) -> bytes:
+    if len(text) > TEXT_SIZE_MAX:
+        raise InternalError(f"a handshake text has {len(text)} bytes, the limit is {TEXT_SIZE_MAX}")
+    return _LENGTH.pack(len(text)) + text
 
 
 def _check_head(data: bytes) -> None:
@@ -126,69 +119,99 @@ def _check_head(data: bytes) -> None:
         )
 
 
-def _encode_text(text: bytes) -> bytes:
-    if len(text) > TEXT_SIZE_MAX:
-        raise InternalError(f"a handshake text has {len(text)} bytes, the limit is {TEXT_SIZE_MAX}")
-    return _LENGTH.pack(len(text)) + text
-
-
-def _text_size(length: bytes) -> int:
-    (size,) = _LENGTH.unpack(length)
-    if size > TEXT_SIZE_MAX:
-        raise ProtocolError(
-            f"a handshake announces {size} bytes, the limit is {TEXT_SIZE_MAX}: the peer is damaged"
-        )
-    return int(size)
-
-
-def _decode_hello(text: bytes, purpose: str) -> Hello:
-    try:
-        hello = _hello_decoder.decode(text)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise ProtocolError(f"an authenticated peer's Hello does not decode: {error}") from error
-    if hello.purpose != purpose:
-        raise ProtocolError(f"an authenticated peer came for {hello.purpose!r}, expected {purpose!r}")
-    return hello
-
-
-def _unproven(who: str) -> ProtocolError:
-    return ProtocolError(
-        f"the {who} side did not prove the job's secret: it belongs to another job or is hostile"
-    )
-
-
 class _Step(Enum):
     START = "start"
-    OPENING = "opening"
-    CHALLENGE = "challenge"
-    RESPONSE = "response"
-    RESPONSE_TEXT = "response-text"
+    FIRST_MESSAGE = "first message"
+    PROOF = "proof"
+    TEXT = "text"
     JUDGING = "judging"
-    VERDICT = "verdict"
-    VERDICT_TEXT = "verdict-text"
     DONE = "done"
 
 
-class _Collector:
-    """Gathers exactly as many bytes as the next step needs, and never one more."""
+class _Handshake(ABC):
+    """One side: gathers exactly as many bytes as the next step needs, and never one more."""
 
-    def __init__(self) -> None:
-        self.needs = 0
-        self._held = b""
+    _side: str
+    _other_side: str
 
-    def take(self, data: bytes) -> bytes | None:
-        """The step's bytes once they are complete."""
+    def __init__(self, secret: bytes, purpose: str, nonce: bytes) -> None:
+        if len(secret) < SECRET_SIZE_MIN:
+            raise InternalError(
+                f"a job's secret has {len(secret)} bytes, expected at least {SECRET_SIZE_MIN}"
+            )
+        self._secret, self._purpose_name, self._nonce = secret, purpose, nonce
+        self._purpose = sha256_of(purpose.encode()).digest()
+        self._nonces = self._held = self._proof = b""
+        self._step, self.needs = _Step.START, 0  # how many more bytes the next step takes
+        self.peer: Hello | None = None  # the other side's Hello, once it is authenticated; not decoded before
+
+    @property
+    def done(self) -> bool:
+        """Whether both sides are proven and the verdict was given."""
+        return self._step is _Step.DONE
+
+    def receive(self, data: bytes) -> bytes:
+        """Take at most `needs` bytes from the peer; gives the bytes to send back.
+
+        Raises ProtocolError: the peer is not of this job, came for another purpose, sent garbage or refused;
+        FencedError: the peer says that this side was replaced.
+        """
         if len(data) > self.needs:
             raise InternalError(f"the handshake was given {len(data)} bytes where it needs {self.needs}")
         self._held += data
         self.needs -= len(data)
         if self.needs:
-            return None
+            return b""
         message, self._held = self._held, b""
-        return message
+        if self._step is _Step.FIRST_MESSAGE:
+            return self._on_first(message)
+        if self._step is _Step.PROOF:
+            self._proof = message
+            (size,) = _LENGTH.unpack(message[-_LENGTH.size :])
+            if size > TEXT_SIZE_MAX:
+                raise ProtocolError(
+                    f"a handshake announces {size} bytes, the limit is {TEXT_SIZE_MAX}: the peer is damaged"
+                )
+            self._step, self.needs = _Step.TEXT, size
+            return b"" if size else self._on_text(b"")
+        if self._step is _Step.TEXT:
+            return self._on_text(message)
+        raise InternalError(f"the {self._side} side of a handshake received bytes in step {self._step.value}")
+
+    @abstractmethod
+    def _on_first(self, message: bytes) -> bytes: ...
+
+    @abstractmethod
+    def _on_text(self, text: bytes) -> bytes: ...
+
+    def _prove(self, role: bytes, text: bytes = b"") -> bytes:
+        # Every field but the last has a fixed length, so no two inputs run together to the same bytes.
+        covered = b"headgate-v1/" + role + self._purpose + self._nonces + text
+        return hmac.digest(self._secret, covered, "sha256")
+
+    def _verify(self, proof: bytes, role: bytes, text: bytes = b"") -> None:
+        if not hmac.compare_digest(self._prove(role, text), proof):
+            raise ProtocolError(
+                f"the {self._other_side} side did not prove the job's secret: it belongs to another job or"
+                " is hostile"
+            )
+
+    def _verify_text(self, role: bytes, text: bytes) -> None:
+        self._verify(self._proof[:PROOF_SIZE], role, self._proof[PROOF_SIZE:] + text)
+
+    def _decode_hello(self, text: bytes) -> Hello:
+        try:
+            hello = _hello_decoder.decode(text)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise ProtocolError(f"an authenticated peer's Hello does not decode: {error}") from error
+        if hello.purpose != self._purpose_name:
+            raise ProtocolError(
+                f"an authenticated peer came for {hello.purpose!r}, expected {self._purpose_name!r}"
+            )
+        return hello
 
 
-class ClientHandshake:
+class ClientHandshake(_Handshake):
     """The connecting side. Send :meth:`start`; then give :meth:`receive` at most `needs` bytes at a time.
 
     Example:
@@ -201,147 +224,65 @@ class ClientHandshake:
         (False, False)
     """
 
+    _side, _other_side = "connecting", "listening"
+
     def __init__(self, secret: bytes, hello: Hello, nonce: bytes) -> None:
-        _check_secret(secret)
-        self._secret, self._hello, self._nonce = secret, hello, nonce
-        self._purpose = sha256_of(hello.purpose.encode()).digest()
-        self._nonces = b""
-        self._step = _Step.START
-        self._in = _Collector()
-        self._head = b""
-        self.peer: Hello | None = None  # the other side's Hello, once `done`
-
-    @property
-    def needs(self) -> int:
-        """How many more bytes the next step takes; 0 when done."""
-        return self._in.needs
-
-    @property
-    def done(self) -> bool:
-        """Whether both sides are proven and welcome."""
-        return self._step is _Step.DONE
+        super().__init__(secret, hello.purpose, nonce)
+        self._hello = hello
 
     def start(self) -> bytes:
         """The opening message."""
-        self._step, self._in.needs = _Step.CHALLENGE, _CHALLENGE_SIZE
+        self._step, self.needs = _Step.FIRST_MESSAGE, _CHALLENGE_SIZE
         return _HEAD.pack(MAGIC, VERSION) + self._purpose + self._nonce
 
-    def receive(self, data: bytes) -> bytes:
-        """Take bytes from the peer; gives what to send back.
-
-        Raises ProtocolError: the peer is not of this job, or refused; FencedError: the peer says that this
-        side was replaced.
-        """
-        message = self._in.take(data)
-        if message is None:
-            return b""
-        if self._step is _Step.CHALLENGE:
-            return self._on_challenge(message)
-        if self._step is _Step.VERDICT:
-            self._head = message
-            size = _text_size(message[-_LENGTH.size :])
-            self._step, self._in.needs = _Step.VERDICT_TEXT, size
-            return self._on_verdict(b"") if size == 0 else b""
-        if self._step is _Step.VERDICT_TEXT:
-            return self._on_verdict(message)
-        raise InternalError(f"the connecting side of a handshake received bytes in step {self._step.value}")
-
-    def _on_challenge(self, message: bytes) -> bytes:
+    def _on_first(self, message: bytes) -> bytes:
         _check_head(message)
-        server_nonce = message[_HEAD.size : _HEAD.size + NONCE_SIZE]
-        self._nonces = self._nonce + server_nonce
-        expected = _proof(self._secret, b"server..", self._purpose, self._nonces, b"")
-        if not hmac.compare_digest(expected, message[-PROOF_SIZE:]):
-            raise _unproven("listening")
+        self._nonces = self._nonce + message[_HEAD.size : _HEAD.size + NONCE_SIZE]
+        self._verify(message[-PROOF_SIZE:], b"server..")
         text = _encode_text(_hello_encoder.encode(self._hello))
-        self._step, self._in.needs = _Step.VERDICT, _VERDICT_SIZE
-        return _proof(self._secret, b"client..", self._purpose, self._nonces, text) + text
+        self._step, self.needs = _Step.PROOF, _VERDICT_SIZE
+        return self._prove(b"client..", text) + text
 
-    def _on_verdict(self, text: bytes) -> bytes:
-        expected = _proof(
-            self._secret, b"verdict.", self._purpose, self._nonces, self._head[PROOF_SIZE:] + text
-        )
-        if not hmac.compare_digest(expected, self._head[:PROOF_SIZE]):
-            raise _unproven("listening")
-        verdict = self._head[PROOF_SIZE]
-        if verdict == Verdict.WELCOME:
-            self.peer = _decode_hello(text, self._hello.purpose)
-            self._step = _Step.DONE
-            return b""
-        reason = text.decode("utf-8", "replace")
+    def _on_text(self, text: bytes) -> bytes:
+        self._verify_text(b"verdict.", text)
+        verdict, reason = self._proof[PROOF_SIZE], text.decode("utf-8", "replace")
         if verdict == Verdict.FENCED:
             raise FencedError(reason)
-        raise ProtocolError(f"the peer refused the connection: {reason}")
+        if verdict != Verdict.WELCOME:
+            raise ProtocolError(f"the peer refused the connection: {reason}")
+        self.peer = self._decode_hello(text)
+        self._step = _Step.DONE
+        return b""
 
 
-class ServerHandshake:
+class ServerHandshake(_Handshake):
     """The listening side. Give :meth:`receive` at most `needs` bytes at a time until `peer` is known.
 
     Then the caller decides: :meth:`welcome` or :meth:`refuse` give the last bytes to send.
     """
 
+    _side, _other_side = "listening", "connecting"
+
     def __init__(self, secret: bytes, purpose: str, nonce: bytes) -> None:
-        _check_secret(secret)
-        self._secret, self._nonce, self._purpose_name = secret, nonce, purpose
-        self._purpose = sha256_of(purpose.encode()).digest()
-        self._nonces = b""
-        self._step = _Step.OPENING
-        self._in = _Collector()
-        self._in.needs = _OPENING_SIZE
-        self._head = b""
-        self.peer: Hello | None = None  # the authenticated Hello, from then on; nothing is decoded before
+        super().__init__(secret, purpose, nonce)
+        self._step, self.needs = _Step.FIRST_MESSAGE, _OPENING_SIZE
 
-    @property
-    def needs(self) -> int:
-        """How many more bytes the next step takes; 0 when the peer is known."""
-        return self._in.needs
-
-    @property
-    def done(self) -> bool:
-        """Whether the verdict was given."""
-        return self._step is _Step.DONE
-
-    def receive(self, data: bytes) -> bytes:
-        """Take bytes from the peer; gives what to send back.
-
-        Raises ProtocolError: the peer is not of this job, came for another purpose, or speaks garbage.
-        """
-        message = self._in.take(data)
-        if message is None:
-            return b""
-        if self._step is _Step.OPENING:
-            return self._on_opening(message)
-        if self._step is _Step.RESPONSE:
-            self._head = message
-            size = _text_size(message[PROOF_SIZE:])
-            self._step, self._in.needs = _Step.RESPONSE_TEXT, size
-            if size == 0:
-                raise _unproven("connecting")
-            return b""
-        if self._step is _Step.RESPONSE_TEXT:
-            self._on_response(message)
-            return b""
-        raise InternalError(f"the listening side of a handshake received bytes in step {self._step.value}")
-
-    def _on_opening(self, message: bytes) -> bytes:
+    def _on_first(self, message: bytes) -> bytes:
         _check_head(message)
         if message[_HEAD.size : _HEAD.size + PROOF_SIZE] != self._purpose:
             raise ProtocolError(f"a peer came to the {self._purpose_name} port for another purpose")
         self._nonces = message[-NONCE_SIZE:] + self._nonce
-        self._step, self._in.needs = _Step.RESPONSE, _RESPONSE_SIZE
-        proof = _proof(self._secret, b"server..", self._purpose, self._nonces, b"")
-        return _HEAD.pack(MAGIC, VERSION) + self._nonce + proof
+        self._step, self.needs = _Step.PROOF, _RESPONSE_SIZE
+        return _HEAD.pack(MAGIC, VERSION) + self._nonce + self._prove(b"server..")
 
-    def _on_response(self, text: bytes) -> None:
-        covered = self._head[PROOF_SIZE:] + text
-        expected = _proof(self._secret, b"client..", self._purpose, self._nonces, covered)
-        if not hmac.compare_digest(expected, self._head[:PROOF_SIZE]):
-            raise _unproven("connecting")
-        self.peer = _decode_hello(text, self._purpose_name)
+    def _on_text(self, text: bytes) -> bytes:
+        self._verify_text(b"client..", text)
+        self.peer = self._decode_hello(text)
         self._step = _Step.JUDGING
+        return b""
 
     def welcome(self, hello: Hello) -> bytes:
-        """The last message when the peer may stay; `hello` tells it who is here."""
+        """The last message when the peer may stay; `hello` is this side's."""
         return self._verdict(Verdict.WELCOME, _hello_encoder.encode(hello))
 
     def refuse(self, refusal: Refusal) -> bytes:
@@ -353,21 +294,16 @@ class ServerHandshake:
             raise InternalError(f"a handshake's verdict was given in step {self._step.value}")
         self._step = _Step.DONE
         covered = bytes([verdict]) + _encode_text(text)
-        return _proof(self._secret, b"verdict.", self._purpose, self._nonces, covered) + covered
+        return self._prove(b"verdict.", covered) + covered
 
 
 def greet(sock: socket.socket, secret: bytes, hello: Hello, nonce: bytes, timeout_ms: int) -> Hello:
-    """Run the connecting side on a socket and give the other side's Hello; leaves the socket blocking.
+    """Run the connecting side on a connected socket and give the other side's Hello.
 
-    Args:
-        sock: a connected socket; closed by the caller also on failure.
-        secret: the job's secret.
-        hello: who this side is.
-        nonce: `NONCE_SIZE` bytes never used before.
-        timeout_ms: for the handshake as a whole, however slowly the peer trickles.
-
-    Raises ProtocolError: the peer is not of this job or refused; FencedError: the peer says that this side
-    was replaced; OSError: the connection broke or the time is over (TimeoutError).
+    The `nonce` has `NONCE_SIZE` bytes that were never used before. The timeout is for the complete handshake,
+    however slowly the peer sends. The socket is left blocking; the caller closes it, also on failure. Raises
+    ProtocolError: the peer is not of this job or refused; FencedError: the peer says that this side was
+    replaced; OSError: the connection broke or the time is over (TimeoutError).
     """
     deadline = clock.monotonic() + timeout_ms / 1000
     client = ClientHandshake(secret, hello, nonce)

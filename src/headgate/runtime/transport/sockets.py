@@ -1,19 +1,19 @@
-"""Addresses, listening and connecting sockets, and whole frames over a blocking socket.
+"""Addresses, listening and connecting sockets, and complete frames over a blocking socket.
 
-An address is text that may name several doors to the same listener, joined by ",":
+An address is text that may name several endpoints of the same listener, joined by ",":
 
 - ``unix:@name#host-id``: a Unix socket in Linux's abstract namespace, which leaves no file behind
   when its process is killed;
 - ``unix:/path#host-id``: a Unix socket where there is no such namespace;
-- ``tcp:host:port``: for everybody else (an IPv6 host stands in brackets).
+- ``tcp:host:port``: for other machines (an IPv6 host has brackets).
 
-The host id says on which machine and boot the name means anything.
+The host id says on which machine and boot the name is valid.
 
 Sockets that carry frames are blocking and each is served by a thread of its own, on purpose: a
-thread gives up the interpreter lock in every system call, and beside a CPU-bound loop it waits up to
-a switch interval (5 ms) to get it back. So what counts is how few calls a frame takes: one `sendmsg`
+thread gives up the interpreter lock in every system call, and next to a CPU-bound loop it waits up to
+a switch interval (5 ms) to get it back. So a frame should take as few calls as possible: one `sendmsg`
 takes as many frames as are queued, one `recv` as many small ones as have arrived or all of a large
-one. This file does not authenticate; see `handshake.py`.
+one. Peers are authenticated in `handshake.py`.
 """
 
 from __future__ import annotations
@@ -50,12 +50,11 @@ _UNACKNOWLEDGED_MS: Final = 30_000
 
 
 class Endpoint(NamedTuple):
-    """One door of an address."""
+    """One way to the listener of an address."""
 
     family: str  # `"unix"` or `"tcp"`
-    # what the socket connects to: a path, an abstract name (first byte zero), or (host, port)
-    target: str | tuple[str, int]
-    host_id: str = ""  # for Unix sockets, the machine and boot where the name means something
+    target: str | tuple[str, int]  # a path, an abstract name (first byte zero), or (host, port)
+    host_id: str = ""  # for Unix sockets, the machine and boot where the name is valid
 
     @property
     def text(self) -> str:
@@ -79,9 +78,7 @@ def host_id() -> str:
 
 
 def parse_address(text: str) -> list[Endpoint]:
-    """The endpoints of an address, in its order.
-
-    Raises ProtocolError: the text is not an address.
+    """The endpoints of an address, in its order. Raises ProtocolError: the text is not an address.
 
     Example:
         >>> parse_address("unix:@hg-1#node/boot,tcp:node:4711")[1]
@@ -124,9 +121,8 @@ class Listener:
 def listen(bind_host: str, advertise_host: str | None = None) -> Listener:
     """Listen on a Unix socket of this machine and on a free TCP port of `bind_host`.
 
-    `bind_host`: address of the interface; the loopback unless the user asked for more; `advertise_host`: name
-    under which other machines reach it; by default `bind_host`, or this machine's name when that is a
-    wildcard. Raises ConfigError: `bind_host` is no address of this machine.
+    Other machines reach it as `advertise_host`; by default as `bind_host`, or by this machine's name when
+    that is a wildcard. Raises ConfigError: `bind_host` is no address of this machine.
     """
     try:
         info = socket.getaddrinfo(bind_host, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
@@ -169,29 +165,27 @@ def _listen_unix(listener: Listener) -> Endpoint:
 
 
 def connect(address: str, timeout_ms: int) -> socket.socket:
-    """A connected, blocking socket to the first reachable door of `address`, Unix before TCP.
+    """A connected, blocking socket to the first reachable endpoint of `address`, Unix before TCP.
 
-    `address`: as in `Listener.address`; `timeout_ms`: for each door. Raises ProtocolError: the text is not an
-    address, or no door of it is meant for this machine; OSError: no door could be reached; the error of the
-    last one tried.
+    The timeout is for each endpoint. Raises ProtocolError: the text is not an address, or no endpoint of it
+    is for this machine; OSError: of the last endpoint, when none could be reached.
     """
     endpoints = [e for e in parse_address(address) if e.family == "tcp" or e.host_id == host_id()]
     if not endpoints:
         raise ProtocolError(
-            f"address {address!r} has no door for this machine, {host_id()}: the peer must offer TCP"
+            f"address {address!r} has no endpoint for this machine, {host_id()}: the peer must offer TCP"
         )
     endpoints.sort(key=lambda endpoint: endpoint.family == "tcp")
-    for index, endpoint in enumerate(endpoints):
+    while True:
         try:
-            sock = _connect_endpoint(endpoint, timeout_ms / 1000)
+            sock = _connect_endpoint(endpoints.pop(0), timeout_ms / 1000)
         except OSError:
-            # The same machine may still be another network namespace (a container): try the next door.
-            if index == len(endpoints) - 1:
+            # The same machine may still be another network namespace (a container): try the next one.
+            if not endpoints:
                 raise
-            continue
-        tune(sock)
-        return sock
-    raise AssertionError("unreachable: the last endpoint either returns or raises")
+        else:
+            tune(sock)
+            return sock
 
 
 def _connect_endpoint(endpoint: Endpoint, timeout_s: float) -> socket.socket:
@@ -217,7 +211,7 @@ def tune(sock: socket.socket) -> None:
         return
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    # Keepalive finds a silent partition of an idle connection; the user timeout one with data on its way.
+    # Keepalive finds a silent partition of an idle connection; the user timeout one with data in flight.
     # Receivers drain their sockets always, so a full window means a stopped process, not backpressure.
     for option, value in (
         ("TCP_KEEPIDLE", _KEEPALIVE_IDLE_S),
@@ -231,10 +225,7 @@ def tune(sock: socket.socket) -> None:
 
 
 def send_parts(sock: socket.socket, parts: Sequence[Part]) -> None:
-    """Send pieces one after the other in as few system calls as possible.
-
-    Raises OSError: the connection broke.
-    """
+    """Send pieces in order, in as few system calls as possible. Raises OSError: the connection broke."""
     views = [memoryview(part) for part in parts]
     pending = [view.cast("B") for view in views if view.nbytes]
     start = 0

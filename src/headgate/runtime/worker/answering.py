@@ -1,6 +1,6 @@
-"""The worker's part: what a subtask's state holds under a key, between two steps of the subtask.
+"""Live queries in a worker: a subtask's state under a key, between two steps of the subtask.
 
-Whatever goes wrong is the answer; the attempt does not suffer from being asked.
+Whatever goes wrong is the answer; a query never fails the attempt.
 """
 
 from __future__ import annotations
@@ -19,18 +19,14 @@ from headgate.runtime.worker.task.task import Task
 from headgate.state.heap.snapshot import KEY_SERIALIZER
 
 VALUE_BYTES_MAX: Final = 16 << 20
-"""A larger value would hold up heartbeats and barriers' messages on the same connection."""
+"""A larger value would hold up heartbeats and messages about barriers on the same connection."""
 
 
-def answer(
-    task: Task,  # the subtask
-    query: m.QueryState,  # the question
-    send: Callable[[m.StateAnswer], None],  # takes the answer, in the loop
-) -> None:
-    """Answer `query` when no step of the subtask is under way."""
+def answer(task: Task, query: m.QueryState, send: Callable[[m.StateAnswer], None]) -> None:
+    """Answer `query`, between two steps of the subtask; `send` is called in the loop."""
     plain = m.StateAnswer(query.attempt, query.query)
 
-    def look() -> m.StateAnswer:
+    def look_up() -> m.StateAnswer:
         try:
             return _found(task.operators, query, plain)
         except BaseException as error:
@@ -38,7 +34,7 @@ def answer(
             kind, arguments = describe_error(error)
             return msgspec.structs.replace(plain, kind=kind, arguments=arguments)
 
-    task.between_steps(look, send)
+    task.between_steps(look_up, send)
 
 
 def _found(operators: Sequence[Operator], query: m.QueryState, plain: m.StateAnswer) -> m.StateAnswer:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from headgate.checkpoint.data_files import read_handle
 from headgate.common.errors import InternalError, ProtocolError
@@ -27,45 +27,44 @@ from headgate.runtime.protocol.messages import Deploy, SlowRecords, Told
 from headgate.runtime.protocol.undeclared_rows import UndeclaredRows
 from headgate.runtime.worker.exchange.output import EdgeEnds, EdgeReceiver, OutputChannel, OutputEdge, Outputs
 from headgate.runtime.worker.exchange.remote_channel import Between, RemoteLane
-from headgate.runtime.worker.in_flight.catalog import StreamCatalog
-from headgate.runtime.worker.in_flight.prefetch import PrefetchedParts
+from headgate.runtime.worker.in_flight.catalog import StreamCatalog, uid_of
+from headgate.runtime.worker.in_flight.channels import PartReader, prefetched
 from headgate.runtime.worker.in_flight.recovered import RecoveredInput
 from headgate.runtime.worker.operators.operator_chain import build_chain
 from headgate.runtime.worker.operators.operator_contract import Receiver
 from headgate.runtime.worker.snapshot.finishing import AttemptServices
-from headgate.runtime.worker.task.chain_runner import ChainRunner, CollectedOutput, InLoop, OnThread
+from headgate.runtime.worker.task.chain_runner import ChainRunner, CollectedOutput, OnThread
 from headgate.runtime.worker.task.gate_task import GateTask, InputChannel
 from headgate.runtime.worker.task.source_task import SourceTask
 from headgate.runtime.worker.task.step_budget import StepBudget
-from headgate.runtime.worker.task.task import Task
+from headgate.runtime.worker.task.task import Task, TaskParts
 from headgate.runtime.worker.worker_ports import WorkerPorts
 from headgate.state.backends import ChangelogBackends, StateBackends, backends_for
-from headgate.state.snapshots import InFlightShare, OperatorSubtaskState
+from headgate.state.snapshots import InFlightShare
 
 _CREDIT = struct.Struct("<I")
 
 
+@dataclass(slots=True)
 class LocalLane:
-    """To a subtask in the same process: nothing is encoded, but what can be changed is copied."""
+    """The lane to a subtask in the same process: no encoding, but values that can change are copied."""
 
-    __slots__ = ("_channel", "_task")
-
-    def __init__(self, task: GateTask, channel: int) -> None:
-        self._task, self._channel = task, channel
+    task: GateTask
+    channel: int
 
     def deliver(self, element: Batch | Event) -> None:
-        """See `runtime.output.Lane`."""
+        """Hand an element to the task."""
         if isinstance(element, RowBatch):
             element = detached(element)
-        self._task.deliver(self._channel, element)
+        self.task.deliver(self.channel, element)
 
 
+@dataclass(slots=True)
 class Exchange:
-    """Which local end a frame from a peer belongs to."""
+    """The local ends of channels to peers, by which frames find their way."""
 
-    def __init__(self) -> None:
-        self.outgoing: dict[ChannelId, OutputChannel] = {}
-        self.incoming: dict[ChannelId, tuple[GateTask, int, ElementCodec]] = {}
+    outgoing: dict[ChannelId, OutputChannel] = field(default_factory=dict)
+    incoming: dict[ChannelId, tuple[GateTask, int, ElementCodec]] = field(default_factory=dict)
 
     def arrived(self, slot: int, frame: Frame) -> None:
         """Hand a frame to its channel. Raises ProtocolError: there is no such channel between these two."""
@@ -89,18 +88,15 @@ class Exchange:
 class Assembly:
     """The live subtasks of one attempt in one worker."""
 
-    tasks: Mapping[SubtaskId, Task]  # by id
-    # downstream first, so that what a step emits is taken up in the next turn and queues drain before they
-    # fill
-    ordered: Sequence[Task]
-    sources: Sequence[SourceTask]  # those that begin with a reader
+    # downstream first: output of a step is taken up in the next turn, and queues drain before they fill
+    tasks: Mapping[SubtaskId, Task]
     exchange: Exchange  # where frames from peers go
 
 
 class Assembler:
     """Builds the subtasks of `slot`, which are subtask `slot` of every vertex that has one.
 
-    `deploy` tells attempt and restored state, which lies on `disk`.
+    `deploy` has the attempt and the restored state, whose files are on `disk`.
     """
 
     def __init__(
@@ -116,7 +112,6 @@ class Assembler:
         self._deploy, self._services, self._ports, self._disk = deploy, services, ports, disk
         self._restored = {(v, s): states for v, s, states in deploy.restored}
         self._in_flight = {(v, s): shares for v, s, shares in deploy.in_flight}
-        self._finished = set(deploy.finished)
         self._catalog = StreamCatalog(program)
         self._late = late_vertices(self._plan)
         settings = program.settings
@@ -132,7 +127,11 @@ class Assembler:
         if settings.changelog:
             interval, restored = settings.changelog_materialize_ms, deploy.restored_checkpoint or 0
             self._backends = ChangelogBackends(backends, interval, ports.clock, restored)
-        undeclared = UndeclaredRows(ports.code, deploy.program, self._slow_records)
+        undeclared = UndeclaredRows(
+            ports.code,
+            deploy.program,
+            lambda name, pickled: ports.link.send(SlowRecords(deploy.attempt, name, pickled)),
+        )
         types = program.record_types
         self._codecs = {e.id: ElementCodec(types.get(e.id), undeclared) for e in self._plan.edges}
         self._tasks: dict[SubtaskId, Task] = {}
@@ -143,39 +142,36 @@ class Assembler:
         # Receivers first: a local lane needs its task.
         here = [vertex for vertex in self._plan.vertices if self._slot < vertex.parallelism]
         for vertex in reversed(here):
-            self._tasks[SubtaskId(vertex.id, SubtaskIndex(self._slot))] = self._task(vertex)
+            self._tasks[self._id(vertex)] = self._task(vertex)
         for vertex in here:
             self._connect_inputs(vertex)
-        ordered = list(self._tasks.values())
-        sources = [task for task in ordered if isinstance(task, SourceTask)]
-        return Assembly(self._tasks, ordered, sources, self._exchange)
+        return Assembly(self._tasks, self._exchange)
+
+    def _id(self, vertex: Vertex) -> SubtaskId:
+        return SubtaskId(vertex.id, SubtaskIndex(self._slot))
 
     def _task(self, vertex: Vertex) -> Task:
         settings = self._program.settings
         outputs = Outputs(settings.buffer_timeout_ms)
-        edges: dict[int, OutputEdge] = {}
-        for edge in self._plan.outputs(vertex.id):
-            edges[edge.id] = self._output_edge(edge)
-            outputs.edges.append(edges[edge.id])
-        main, sides = self._receivers(vertex, outputs, edges)
-        runner: Callable[[StepBudget], ChainRunner] = InLoop
+        main, sides = self._receivers(vertex, outputs)
+        runner: Callable[[StepBudget], ChainRunner] = ChainRunner
         if vertex.chain[0].blocking:
             collected = CollectedOutput()
             main, sides = collected.before(main), {at: collected.before(side) for at, side in sides.items()}
             runner = self._on_thread(vertex, collected)
         shares = self._in_flight.get((vertex.id, self._slot), [])
-        nodes = {_uid(node): at for at, node in enumerate(vertex.chain)}
+        nodes = {uid_of(node): at for at, node in enumerate(vertex.chain)}
         entries = {nodes[share.stream.receiver] for share in shares}
         chain = build_chain(
             vertex, self._context_of(vertex), main, sides, entries, self._ports.code.refuse_leaving
         )
-        subtask = SubtaskId(vertex.id, SubtaskIndex(self._slot))
-        arguments = (subtask, chain.operators, outputs, self._services, settings.step_target_ms)
         recovered = self._recovered_input(shares, lambda uid: chain.places[nodes[uid]])
+        services, target_ms = self._services, settings.step_target_ms
+        parts = TaskParts(self._id(vertex), chain.operators, outputs, services, target_ms, recovered, runner)
         senders = self._senders(vertex)
         if not senders:
-            finished = (vertex.id, self._slot) in self._finished
-            return SourceTask(*arguments, recovered=recovered, finished=finished)
+            finished = (vertex.id, self._slot) in self._deploy.finished
+            return SourceTask(parts, finished=finished)
         channels = [self._input_channel(edge, sender) for edge, sender in senders]
         handler = make_handler(
             len(channels),
@@ -184,11 +180,10 @@ class Assembler:
             forced=frozenset(i for i, (edge, _) in enumerate(senders) if always_aligned(edge)),
             awaited=frozenset(i for i, (edge, _) in enumerate(senders) if edge.source in self._late),
         )
-        return GateTask(*arguments, recovered=recovered, runner=runner, channels=channels, handler=handler)
+        return GateTask(parts, channels, handler)
 
     def _on_thread(self, vertex: Vertex, collected: CollectedOutput) -> Callable[[StepBudget], ChainRunner]:
-        """How the chain of a blocking function is run."""
-        ports, name = self._ports, f"headgate-blocking-{_uid(vertex.chain[0])}-{self._slot}"
+        ports, name = self._ports, f"headgate-blocking-{uid_of(vertex.chain[0])}-{self._slot}"
         return lambda budget: OnThread(lambda: ports.beside(name), ports.post, collected, ports.clock, budget)
 
     def _recovered_input(
@@ -199,25 +194,24 @@ class Assembler:
         disk = self._disk
         if disk is None:
             raise InternalError("records in flight were restored without the storage that they lie in")
-        return RecoveredInput(
-            shares,
-            position_of,
+        reader = PartReader(
             lambda stream: self._catalog.codec_of(stream.sender, stream.tag),
-            PrefetchedParts(lambda handle: read_handle(disk, handle), shares),
+            prefetched(lambda handle: read_handle(disk, handle), shares),
             self._plan.max_parallelism,
-            self._slot,
         )
+        return RecoveredInput(shares, position_of, reader, self._slot)
 
     def _receivers(
-        self, vertex: Vertex, outputs: Outputs, edges: Mapping[int, OutputEdge]
+        self, vertex: Vertex, outputs: Outputs
     ) -> tuple[Receiver, dict[tuple[int, str], Receiver]]:
+        """Connect the vertex's exchanges; gives the receivers of its main output and of its side outputs."""
         mains: list[OutputEdge] = []
         sides: dict[tuple[int, str], list[OutputEdge]] = {}
         for edge in self._plan.outputs(vertex.id):
-            if edge.tag is None:
-                mains.append(edges[edge.id])
-            else:
-                sides.setdefault((edge.operator, edge.tag), []).append(edges[edge.id])
+            made = self._output_edge(edge)
+            outputs.edges.append(made)
+            group = mains if edge.tag is None else sides.setdefault((edge.operator, edge.tag), [])
+            group.append(made)
         main = EdgeReceiver(outputs, mains, True)
         return main, {at: EdgeReceiver(outputs, group, False) for at, group in sides.items()}
 
@@ -226,21 +220,14 @@ class Assembler:
         forward = isinstance(edge.partitioner, Forward)
         receivers = [self._slot] if forward else range(target.parallelism)
         channels = [self._output_channel(edge, receiver) for receiver in receivers]
-        receiver = self._context_of(target)(target.chain[0])
-        return OutputEdge(
-            edge.partitioner,
-            channels,
-            self._plan.max_parallelism,
-            self._slot,
-            receiver,
-            edge_ends(self._plan, edge),
-            receivers,
-        )
+        receiver, ends = self._context_of(target)(target.chain[0]), edge_ends(self._plan, edge)
+        parallelism = self._plan.max_parallelism
+        return OutputEdge(edge.partitioner, channels, parallelism, self._slot, receiver, ends, receivers)
 
     def _output_channel(self, edge: Edge, receiver: int) -> OutputChannel:
         name = ChannelId(edge.id, SubtaskIndex(self._slot), SubtaskIndex(receiver))
         if receiver == self._slot:
-            task = self._tasks[SubtaskId(edge.target, SubtaskIndex(receiver))]
+            task = self._tasks[self._id(self._plan.vertices[edge.target])]
             assert isinstance(task, GateTask)
             index = self._senders(self._plan.vertices[edge.target]).index((edge, self._slot))
             lane: LocalLane | RemoteLane = LocalLane(task, index)
@@ -252,17 +239,13 @@ class Assembler:
 
     def _between(self, edge: Edge) -> Between:
         source, target = self._plan.vertices[edge.source], self._plan.vertices[edge.target]
-        sender = next(node for node in source.chain if _uid(node) == edge_ends(self._plan, edge).sender)
-        return Between(
-            self._context_of(source)(sender).label,
-            self._context_of(target)(target.chain[0]).label,
-            self._program.settings.frame_size_max,
-        )
+        sender = self._context_of(source)(source.chain[edge.operator]).label
+        receiver = self._context_of(target)(target.chain[0]).label
+        return Between(sender, receiver, self._program.settings.frame_size_max)
 
     def _input_channel(self, edge: Edge, sender: int) -> InputChannel:
         name = ChannelId(edge.id, SubtaskIndex(sender), SubtaskIndex(self._slot))
-        credit = self._program.settings.credit_initial
-        ends = edge_ends(self._plan, edge)
+        credit, ends = self._program.settings.credit_initial, edge_ends(self._plan, edge)
         return InputChannel(credit, self._credit_return(name), ends, sender, edge.side, withheld=True)
 
     def _credit_return(self, name: ChannelId) -> Callable[[int], None]:
@@ -275,15 +258,13 @@ class Assembler:
         """The channels of a subtask here, in order of their index."""
         senders: list[tuple[Edge, int]] = []
         for edge in self._plan.inputs(vertex.id):
-            if isinstance(edge.partitioner, Forward):
-                senders.append((edge, self._slot))
-            else:
-                count = self._plan.vertices[edge.source].parallelism
-                senders.extend((edge, sender) for sender in range(count))
+            count = self._plan.vertices[edge.source].parallelism
+            numbers = [self._slot] if isinstance(edge.partitioner, Forward) else range(count)
+            senders.extend((edge, sender) for sender in numbers)
         return senders
 
     def _connect_inputs(self, vertex: Vertex) -> None:
-        task = self._tasks[SubtaskId(vertex.id, SubtaskIndex(self._slot))]
+        task = self._tasks[self._id(vertex)]
         for index, (edge, sender) in enumerate(self._senders(vertex)):
             if not isinstance(task, GateTask):
                 raise InternalError(f"vertex {vertex.id} has inputs but begins with a source")
@@ -292,49 +273,39 @@ class Assembler:
 
     def _context_of(self, vertex: Vertex) -> Callable[[Node], OperatorContext]:
         states = self._restored.get((vertex.id, self._slot), [])
+        link, attempt = self._ports.link, self._deploy.attempt
 
         def context(node: Node) -> OperatorContext:
-            uid = _uid(node)
-            mine: list[OperatorSubtaskState] = [state for state in states if state.uid == uid]
+            uid = uid_of(node)
             return OperatorContext(
                 uid=uid,
                 name=node.name,
                 subtask=self._slot,
                 parallelism=vertex.parallelism,
-                attempt=self._deploy.attempt,
+                attempt=attempt,
                 job=self._program.job,
                 max_parallelism=self._plan.max_parallelism,
                 clock=self._ports.clock,
-                restored=mine,
+                restored=[state for state in states if state.uid == uid],
                 disk=self._disk,
                 step_target_ms=self._program.settings.step_target_ms,
                 backends=self._backends,
                 ignore_unclaimed=self._program.settings.ignore_unclaimed,
                 generation=self._deploy.generation,
-                tell=self._tell,
+                tell=lambda uid, subtask, data: link.send(Told(attempt, uid, subtask, data)),
             )
 
         return context
-
-    def _slow_records(self, name: str, pickled: bool) -> None:
-        self._ports.link.send(SlowRecords(self._deploy.attempt, name, pickled))
-
-    def _tell(self, uid: str, subtask: int, data: bytes) -> None:
-        self._ports.link.send(Told(self._deploy.attempt, uid, subtask, data))
 
 
 def edge_ends(plan: PhysicalPlan, edge: Edge) -> EdgeEnds:
     """What an exchange is called in a checkpoint.
 
-    A stream that is united with itself reaches its receiver by several exchanges: each has a time of
-    its own, so what is in flight there is kept apart.
+    A stream that is united with itself reaches its receiver by several exchanges. Each has an event time of
+    its own, so their records in flight are kept apart.
     """
     sender = plan.vertices[edge.source].chain[edge.operator]
     receiver = plan.vertices[edge.target].chain[0]
     ends = (edge.operator, edge.tag, edge.target)
     same = [e.id for e in plan.outputs(edge.source) if (e.operator, e.tag, e.target) == ends]
-    return EdgeEnds(edge.id, _uid(sender), edge.tag, _uid(receiver), same.index(edge.id))
-
-
-def _uid(node: Node) -> str:
-    return node.uid or f"node-{node.id}"
+    return EdgeEnds(edge.id, uid_of(sender), edge.tag, uid_of(receiver), same.index(edge.id))

@@ -1,6 +1,6 @@
 """A worker's copies of checkpoint files: made while it runs, read when it restores, removed in the end.
 
-Nothing here may fail a job or a checkpoint: without copies everything is as if the options were off.
+A failure here never fails a job or a checkpoint: without copies a job runs as if the options were off.
 """
 
 from __future__ import annotations
@@ -21,10 +21,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class LocalRecovery:
-    """The copies of one slot; nothing is touched before :meth:`configure` was told to.
-
-    `job`: whose checkpoints; `slot`: the worker's.
-    """
+    """The copies of one slot; nothing is read or written before :meth:`configure` asks for it."""
 
     def __init__(self, job: JobId, slot: int) -> None:
         self._job, self._slot = job, slot
@@ -32,7 +29,7 @@ class LocalRecovery:
         self._copies: LocalCopies | None = None
 
     def configure(self, settings: WorkerSettings) -> None:
-        """An attempt begins with these settings."""
+        """Begin an attempt with these settings."""
         self._settings = settings
         wanted = settings.local_backup or settings.recover_from_local
         if not wanted or self._copies is not None:
@@ -44,17 +41,17 @@ class LocalRecovery:
             _LOG.warning("no local copies can be kept in %s (%s); the job goes on without", root, error)
 
     def writing(self, disk: Disk | None) -> Disk | None:
-        """The storage for who writes snapshots."""
+        """The storage through which snapshots are written."""
         copies = self._copies if self._settings.local_backup else None
         return disk if disk is None or copies is None else BackedUpDisk(disk, copies)
 
     def reading(self, disk: Disk | None) -> Disk | None:
-        """The storage for who restores."""
+        """The storage through which state is restored."""
         copies = self._copies if self._settings.recover_from_local else None
         return disk if disk is None or copies is None else NearbyDisk(disk, copies)
 
     def report(self, checkpoint: int | None, restored: Disk | None) -> None:
-        """Say how much of a restored checkpoint came from where."""
+        """Log how much of a restored checkpoint came from where."""
         if isinstance(restored, NearbyDisk):
             _LOG.info(
                 "slot %d restored checkpoint %s: %d bytes from local copies, %d bytes from %s",
@@ -62,13 +59,13 @@ class LocalRecovery:
             )  # fmt: skip
 
     def completed(self, checkpoint: int, background: Background) -> None:
-        """Copies that only older checkpoints refer to go, when those who write snapshots have time."""
+        """Remove, in the background, copies that only checkpoints before this one refer to."""
         copies = self._copies
         if copies is not None:
             background.submit(lambda: copies.completed(checkpoint), _note_failure)
 
     def close(self, background: Background, *, job_over: bool) -> None:
-        """The worker leaves. When the job is over the copies go, behind all that is still being written."""
+        """End with the worker. When the job is over the copies are removed, after all pending writing."""
         copies, self._copies = self._copies, None
         if copies is not None and job_over:
             background.submit(copies.remove, _note_failure)

@@ -1,9 +1,9 @@
 """Takes the lines that user code prints in a worker, each with the operator and subtask that printed it.
 
-Within :func:`printing_to`, `sys.stdout` and `sys.stderr` are streams that know who prints. Complete lines of
-worker threads go to the job's driver, which shows them (`display/printed.py`), or into the log. What other
-threads of the process print passes unchanged, and so does what `logging` and Headgate itself write to the
-standard error. A process that user code forked prints as if nothing of this were there.
+Within :func:`printing_to`, `sys.stdout` and `sys.stderr` are streams that know the printing operator.
+Complete lines of worker threads go to the job's driver, which shows them (`display/printed.py`), or into the
+log. Output of other threads passes unchanged, and so do the entries that `logging` and Headgate itself
+write to the standard error. In a process that user code forked all output passes unchanged.
 """
 
 from __future__ import annotations
@@ -16,19 +16,18 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from types import FrameType
-from typing import Any, Final, Protocol, TextIO
+from typing import Any, Final, TextIO
 
 from typing_extensions import Buffer, override
 
 from headgate.common.process.logs import TaskContext, task_context
 from headgate.runtime.job.black_box import BlackBox
-from headgate.runtime.worker.operators.operator_contract import operator_called
+from headgate.runtime.worker.operators.operator_contract import frames_outward, operator_called
 
 LINE_LENGTH_MAX: Final = 4_000
 LINES_MAX: Final = 1_000
-"""How many lines of a worker are told at a time; of more, the last ones and how many there were."""
+"""How many lines of a worker are sent at a time; of more, the last ones and how many were left out."""
 EVERY_S: Final = 0.1
 
 _LOG: Final = logging.getLogger("headgate.print")
@@ -39,56 +38,43 @@ _handing_on: Final[set[int]] = set()
 """Idents of threads that hand a line to an outlet: what they print meanwhile is no user's line."""
 
 
-class PrintOutlet(Protocol):
-    """Where complete lines go; any thread may call it."""
+class LogOutlet:
+    """Takes complete lines of user code, from any thread; this one writes them to the log."""
 
     def line(self, place: str, line: str) -> None:
         """Take a line that was printed at `place`."""
+        _LOG.info("%s: %s", place, line)
 
     def close(self) -> None:
         """Hand on what is kept; no line follows."""
 
 
-class LogOutlet:
-    """Lines become entries of the log."""
-
-    def line(self, place: str, line: str) -> None:
-        """See :class:`PrintOutlet`."""
-        _LOG.info("%s: %s", place, line)
-
-    def close(self) -> None:
-        """See :class:`PrintOutlet`."""
-
-
-class StreamOutlet:
-    """Lines with their place go to a stream of this process, each in one piece."""
+class StreamOutlet(LogOutlet):
+    """Writes lines with their place to a stream of this process, each in one piece."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
+    @override
     def line(self, place: str, line: str) -> None:
-        """See :class:`PrintOutlet`."""
         self._stream.write(f"{place}: {line}\n")
 
-    def close(self) -> None:
-        """See :class:`PrintOutlet`."""
 
-
-class TellingOutlet:
+class SendingOutlet(LogOutlet):
     """Sends lines to the driver, several times a second and at most `LINES_MAX` at a time.
 
-    `tell` takes lines, each after its place, and how many before them were left out.
+    `send` takes lines, each after its place, and how many before them were left out.
     """
 
-    def __init__(self, tell: Callable[[list[str], int], None]) -> None:
-        self._tell = tell
+    def __init__(self, send: Callable[[list[str], int], None]) -> None:
+        self._send = send
         self._lines: deque[str] = deque(maxlen=LINES_MAX)
         self._left_out = 0
         self._lock, self._over = threading.Lock(), threading.Event()
         self._thread: threading.Thread | None = None
 
+    @override
     def line(self, place: str, line: str) -> None:
-        """See :class:`PrintOutlet`."""
         with self._lock:
             self._left_out += len(self._lines) == LINES_MAX
             self._lines.append(f"{place}: {line}")
@@ -96,8 +82,8 @@ class TellingOutlet:
                 self._thread = threading.Thread(target=self._run, name="headgate-printing", daemon=True)
                 self._thread.start()
 
+    @override
     def close(self) -> None:
-        """See :class:`PrintOutlet`."""
         self._over.set()
         if self._thread is not None:
             self._thread.join()
@@ -113,7 +99,7 @@ class TellingOutlet:
             self._lines.clear()
             self._left_out = 0
         if lines:
-            self._tell(lines, left_out)
+            self._send(lines, left_out)
 
 
 class WorkersStream(io.TextIOBase):
@@ -122,7 +108,7 @@ class WorkersStream(io.TextIOBase):
     def __init__(self, beneath: TextIO, box: BlackBox | None = None) -> None:
         self.beneath, self._box, self._pid = beneath, box, os.getpid()
         self._unfinished: dict[int, tuple[str, str]] = {}
-        self.outlets: dict[str, PrintOutlet] = {}
+        self.outlets: dict[str, LogOutlet] = {}
         self.buffer = _Bytes(self)
 
     @override
@@ -139,12 +125,12 @@ class WorkersStream(io.TextIOBase):
             return self.beneath.write(text)
         if me in _handing_on or self.passes(caller):
             return self.beneath.write(text)
-        if self._box is not None and not isinstance(outlet, LogOutlet):
+        if self._box is not None and type(outlet) is not LogOutlet:
             self._box.printed(text)
         _, before = self._unfinished.pop(me, (key, ""))
         *lines, rest = (before + text).split("\n")
         if rest:
-            # The end of a line that is written over and over, as a bar of progress is, is what would be seen.
+            # Of a line that is written over and over, as a progress bar is, only the end would be seen.
             if len(rest) > LINE_LENGTH_MAX:
                 rest = _as_seen(rest)[:LINE_LENGTH_MAX] + "\r" * rest.endswith("\r")
             self._unfinished[me] = key, rest
@@ -159,7 +145,7 @@ class WorkersStream(io.TextIOBase):
         return len(text)
 
     def passes(self, caller: FrameType) -> bool:
-        """Whether what `caller` writes goes on unchanged."""
+        """Whether output of `caller` passes unchanged."""
         return False
 
     @override
@@ -182,7 +168,7 @@ class WorkersStream(io.TextIOBase):
         return getattr(self.beneath, name)
 
     def end_lines(self, key: str) -> None:
-        """Print what the threads of a worker have not ended with a line break."""
+        """Print the unfinished lines of a worker's threads."""
         for me, (of, rest) in list(self._unfinished.items()):
             if of == key:
                 del self._unfinished[me]
@@ -190,7 +176,7 @@ class WorkersStream(io.TextIOBase):
 
 
 class WorkersStderr(WorkersStream):
-    """The standard error: entries of logs, and what Headgate says of the process, pass unchanged."""
+    """The standard error: entries of logs, and Headgate's own messages, pass unchanged."""
 
     @override
     def passes(self, caller: FrameType) -> bool:
@@ -199,7 +185,7 @@ class WorkersStderr(WorkersStream):
 
 
 class _Bytes(io.BufferedIOBase):
-    """The bytes below a :class:`WorkersStream`: what is written there is text like any other."""
+    """The bytes below a :class:`WorkersStream`: they are taken as text."""
 
     def __init__(self, text: WorkersStream) -> None:
         self._text = text
@@ -220,18 +206,10 @@ class _Bytes(io.BufferedIOBase):
 
 
 def _place(context: TaskContext, caller: FrameType) -> str:
-    """Operator and subtask; the operator is the one that is being called."""
     if context.uid is None:
         return _WORKER
-    called = operator_called(_frames(caller))
+    called = operator_called(frames_outward(caller))
     return f"{context.uid if called is None else called.uid}[{context.subtask}]"
-
-
-def _frames(frame: FrameType | None) -> Iterator[FrameType]:
-    """From this one on outwards."""
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
 
 
 def _as_seen(line: str) -> str:
@@ -244,65 +222,54 @@ def _as_seen(line: str) -> str:
     return line.rstrip("\r").rpartition("\r")[2]
 
 
-@dataclass
-class _Installed:
-    """What all workers of this process share."""
-
-    stdout: WorkersStream | None = None
-    stderr: WorkersStderr | None = None
-    workers: int = 0
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def put_in_place(self, box: BlackBox | None) -> list[WorkersStream]:
-        """Replace the standard streams, unless they are replaced already."""
-        if self.stdout is None or sys.stdout is not self.stdout:
-            self.stdout = WorkersStream(sys.stdout if self.stdout is None else self.stdout.beneath)
-            sys.stdout = self.stdout
-        if self.stderr is None or sys.stderr is not self.stderr:
-            self.stderr = WorkersStderr(sys.stderr if self.stderr is None else self.stderr.beneath, box)
-            sys.stderr = self.stderr
-        return [self.stdout, self.stderr]
-
-    def take_away(self) -> None:
-        """Put the standard streams back, where nobody else has replaced them meanwhile."""
-        if self.stdout is not None and sys.stdout is self.stdout:
-            sys.stdout = self.stdout.beneath
-        if self.stderr is not None and sys.stderr is self.stderr:
-            sys.stderr = self.stderr.beneath
-        self.stdout = self.stderr = None
+_lock: Final = threading.Lock()
+_installed: Final[dict[str, WorkersStream]] = {}
+"""The streams that all workers of this process share, by their names in `sys`."""
 
 
-_installed: Final = _Installed()
+def _install(box: BlackBox | None) -> list[WorkersStream]:
+    """Replace the standard streams, unless they are replaced already."""
+    for name in ("stdout", "stderr"):
+        mine, present = _installed.get(name), getattr(sys, name)
+        if mine is None or present is not mine:
+            beneath = present if mine is None else mine.beneath
+            mine = WorkersStderr(beneath, box) if name == "stderr" else WorkersStream(beneath)
+            _installed[name] = mine
+            setattr(sys, name, mine)
+    return list(_installed.values())
+
+
+def _uninstall() -> None:
+    """Restore the standard streams that were not replaced by other code meanwhile."""
+    for name, mine in _installed.items():
+        if getattr(sys, name) is mine:
+            setattr(sys, name, mine.beneath)
+    _installed.clear()
 
 
 @contextmanager
 def printing_to(
-    outlet: PrintOutlet | None, job: str, slot: int, *, alone: bool, box: BlackBox | None = None
+    outlet: LogOutlet | None, job: str, slot: int, *, alone: bool, box: BlackBox | None = None
 ) -> Iterator[None]:
     """Within it the lines that user code of worker `slot` of `job` prints go to `outlet`.
 
-    Args:
-        outlet: where to; None: the standard streams of this process, with their places.
-        job: whose worker it is.
-        slot: its number.
-        alone: whether the process has no other purpose, so that every thread's lines are of this worker.
-        box: keeps the last lines on the standard error for who asks why the process ended.
+    Without an outlet they go to the standard streams of this process, with their places. If the worker is
+    `alone` in its process, every thread's lines are its own. `box` keeps the last lines on the standard error
+    to explain why the process ended.
     """
     key = "" if alone else f"{job}/{slot}"
-    with _installed.lock:
-        streams = _installed.put_in_place(box)
+    with _lock:
+        streams = _install(box)
         for stream in streams:
             stream.outlets[key] = outlet or StreamOutlet(stream.beneath)
-        _installed.workers += 1
     try:
         yield
     finally:
-        with _installed.lock:
-            _installed.workers -= 1
+        with _lock:
             for stream in streams:
                 stream.end_lines(key)
                 stream.outlets.pop(key, None)
-            if _installed.workers == 0:
-                _installed.take_away()
+            if not any(stream.outlets for stream in _installed.values()):
+                _uninstall()
         if outlet is not None:
             outlet.close()

@@ -1,19 +1,19 @@
-"""What a call of user code is at that has not returned for a while: whose it is, and its stack, sampled.
+"""Calls of user code that have not returned for a while: the operator, and a sample of the stack.
 
-Looked at by the heartbeat's thread, which nothing but native code that keeps the interpreter's lock holds up.
+The heartbeat's thread takes them; only native code that keeps the interpreter's lock holds it up.
 """
 
 from __future__ import annotations
 
 import linecache
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from types import FrameType
 from typing import Final
 
 from headgate.common.refusals.users_frames import is_users_file
 from headgate.runtime.protocol import messages as m
-from headgate.runtime.worker.operators.operator_contract import operator_called
+from headgate.runtime.worker.operators.operator_contract import frames_outward, operator_called
 from headgate.runtime.worker.task.task import Task
 
 STILL_MS: Final = 1_000
@@ -23,39 +23,25 @@ LINE_MAX: Final = 300
 
 
 def standstill_of(task: Task, thread: int, still_ms: int) -> m.Standstill:
-    """What a subtask's call is at.
-
-    Args:
-        task: whose.
-        thread: ident of the thread that is in the call.
-        still_ms: how long it has been.
-    """
-    frames = list(_frames(thread))
+    """Describe a subtask's call in the thread with ident `thread`, which has lasted for `still_ms`."""
+    frames = list(frames_outward(sys._current_frames().get(thread)))
     where = operator_called(frames) or task.head.context
-    return m.Standstill(*task.id, where.label, still_ms, _told(frames))
+    return m.Standstill(*task.id, where.label, still_ms, _users_stack(frames))
 
 
-def _frames(thread: int) -> Iterator[FrameType]:
-    """Innermost first."""
-    frame = sys._current_frames().get(thread)
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
-
-
-def _told(frames: Sequence[FrameType]) -> str:
+def _users_stack(frames: Sequence[FrameType]) -> str:
     """The user's frames as a traceback shows them, innermost last; without any, the innermost of all."""
     users: list[FrameType] = []
     for frame in frames:
         if is_users_file(frame.f_code.co_filename):
             users.append(frame)
         elif users:
-            break  # what is further out has called Headgate
+            break  # the frames further out have called Headgate
     return "\n".join(_line(frame) for frame in reversed(users[:FRAMES_MAX] or frames[:1]))
 
 
 def _line(frame: FrameType) -> str:
     code, number = frame.f_code, frame.f_lineno
     text = linecache.getline(code.co_filename, number, frame.f_globals).strip()
-    told = f"{code.co_filename}:{number} in {code.co_qualname}"
-    return (f"{told}: {text}" if text else told)[:LINE_MAX]
+    place = f"{code.co_filename}:{number} in {code.co_qualname}"
+    return (f"{place}: {text}" if text else place)[:LINE_MAX]

@@ -1,13 +1,13 @@
-"""The worker: one slot's subtasks, driven by one loop, obeying the job master.
+"""The worker: one slot's subtasks, driven by one loop, at the job master's orders.
 
-A passive machine around the subtasks: whoever owns the process calls `handle` for each message,
-`step` as long as it gives True, and waits until `next_wakeup` or a wake-up call otherwise. The
-production process and the simulator drive it alike.
+A passive machine around the subtasks: the owner of the process calls `handle` for each message, `step` as
+long as it gives True, and otherwise waits until `next_wakeup` or a wake-up call. The production process and
+the simulator drive it alike.
 
     state       on                    goes to
     idle        Deploy                running (or failed)
     running     Stop                  idle
-    running     a subtask raises      failed: nothing runs, the job master was told
+    running     a subtask raises      failed: nothing runs, the job master has the error
     running     a peer is lost        failed
     failed      Stop                  idle
     any         Finish                finished
@@ -18,13 +18,12 @@ from __future__ import annotations
 import enum
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from headgate.api.source import Split
 from headgate.checkpoint.storage.reachability import NotSharedError, check_marker
 from headgate.common import errors
 from headgate.common.ids import AttemptId, Fence, Generation, JobId, SubtaskId, SubtaskIndex, VertexId
-from headgate.common.ports import Disk
 from headgate.common.process.children import OwnProcess
 from headgate.common.process.interruptions import let_pass
 from headgate.common.process.limits import changes, limits_of
@@ -41,8 +40,7 @@ from headgate.runtime.worker.assembly import Assembler, Assembly
 from headgate.runtime.worker.in_flight.catalog import StreamCatalog
 from headgate.runtime.worker.in_flight.gathering import CaptureLimits
 from headgate.runtime.worker.local_recovery import LocalRecovery
-from headgate.runtime.worker.snapshot.attempt_reports import AttemptReports
-from headgate.runtime.worker.snapshot.finishing import AttemptServices, Finishing
+from headgate.runtime.worker.snapshot.finishing import AttemptReports, AttemptServices, Finishing
 from headgate.runtime.worker.snapshot.snapshot_writer import SnapshotWriter
 from headgate.runtime.worker.standstill import STILL_MS, standstill_of
 from headgate.runtime.worker.task.source_task import SourceTask
@@ -65,20 +63,16 @@ class WorkerState(enum.Enum):
 
 
 class Worker:
-    """One slot of a gang.
-
-    Attributes:
-        progress: grows with every turn of the loop; shown to the job master by the heartbeat.
-        attempt: the deployment it works for; 0 before the first.
-        at_work: whose turn it is in the loop, and since when (monotonic ms).
-    """
+    """One slot of a gang."""
 
     def __init__(self, job: JobId, slot: int, ports: WorkerPorts) -> None:
         self.job, self.slot, self.ports = job, slot, ports
         self._process = OwnProcess()
         self.clock = ports.clock
         self.state = WorkerState.IDLE  # see the module's table
-        self.progress, self.attempt = 0, 0
+        self.progress = 0  # grows with every turn of the loop; reported by the heartbeat
+        self.attempt = 0  # the deployment it works for; 0 before the first
+        # whose turn it is in the loop, and since when (monotonic ms)
         self.at_work: tuple[Task, int] | None = None
         self._limits = limits_of()
         self._local = LocalRecovery(job, slot)
@@ -88,8 +82,6 @@ class Worker:
         self._threads_before = _thread_idents()
         self._left_behind: list[Task] = []
         self._idle_until: int | None = None
-
-    # -- what the job master says ----------------------------------------------------------------
 
     def handle(self, message: m.ToWorker) -> None:
         """Handle one message; what belongs to another attempt is ignored."""
@@ -103,7 +95,7 @@ class Worker:
             case m.Stop():
                 self._stop(message.attempt)
             case m.HeartbeatSeen():
-                pass  # the process has looked at it
+                pass  # the process has handled it
             case _ if message.attempt == self.attempt and self.state is WorkerState.RUNNING:
                 self._guarded(lambda: self._handle_running(message), None)
 
@@ -112,23 +104,16 @@ class Worker:
         assert assembly is not None
         match message:
             case m.Trigger():
-                barrier = Barrier(
-                    message.checkpoint,
-                    message.trigger_ms,
-                    Alignment(message.alignment),
-                    message.timeout_ms,
-                    message.savepoint,
-                    message.completed,
-                )
-                for source in assembly.sources:
-                    source.trigger(barrier)
+                timing = message.trigger_ms, Alignment(message.alignment), message.timeout_ms
+                barrier = Barrier(message.checkpoint, *timing, message.savepoint, message.completed)
+                for task in assembly.tasks.values():
+                    if isinstance(task, SourceTask):
+                        task.trigger(barrier)
             case m.AssignSplits():
                 reader = assembly.tasks[_subtask_of(message)]
                 assert isinstance(reader, SourceTask)
                 splits = message.splits
-                reader.splits_assigned(
-                    None if splits is None else [Split(name, position) for name, position in splits]
-                )
+                reader.splits_assigned(None if splits is None else [Split(*split) for split in splits])
             case m.CheckpointComplete():
                 for task in assembly.tasks.values():
                     task.checkpoint_complete(message.checkpoint)
@@ -152,30 +137,22 @@ class Worker:
         program = program_from_bytes(message.program, self.ports.code)
         disk = None if message.storage is None else self.ports.open_disk(message.storage)
         if disk is not None and message.marker is not None:
-            _check_shared(disk, message.marker)
-        self._local.configure(program.settings)
+            try:  # storage that the driver does not share with this worker would lose every checkpoint
+                check_marker(disk, message.marker)
+            except NotSharedError as error:
+                raise errors.ConfigError(str(error)) from error
+        ports, settings = self.ports, program.settings
+        self._local.configure(settings)
         fence = Fence(self.job, Generation(message.generation), AttemptId(message.attempt))
-        self._reports = AttemptReports(self.attempt, self.ports.link, self.ports.probe)
-        self._finishing = Finishing(
-            SnapshotWriter(
-                self._local.writing(disk),
-                program.settings.inline_size_max,
-                fence,
-                self.ports.open_disk,
-                program.settings.memory_state_max,
-            ),
-            StreamCatalog(program),
-            CaptureLimits(total_bytes=program.settings.in_flight_bytes_max),
-            self.ports.background,
-            self.clock,
-            self.ports.post,
-            self._reports,
-        )
+        self._reports = AttemptReports(self.attempt, ports.link, ports.probe)
+        inline_max, memory_max = settings.inline_size_max, settings.memory_state_max
+        writer = SnapshotWriter(self._local.writing(disk), inline_max, fence, ports.open_disk, memory_max)
+        catalog, limits = StreamCatalog(program), CaptureLimits(total_bytes=settings.in_flight_bytes_max)
+        background, post = ports.background, ports.post
+        self._finishing = Finishing(writer, catalog, limits, background, self.clock, post, self._reports)
         services = AttemptServices(self.clock, self._reports, self._finishing)
-        restored = (
-            None if message.restored_storage is None else self.ports.open_disk(message.restored_storage)
-        )
-        restored = self._local.reading(restored)
+        storage = message.restored_storage
+        restored = self._local.reading(None if storage is None else ports.open_disk(storage))
         self._assembly = Assembler(program, self.slot, message, services, self.ports, restored).build()
         self.ports.data.open(fence, message.peers)
         for task in self._assembly.tasks.values():
@@ -192,28 +169,28 @@ class Worker:
     def _stop(self, attempt: int) -> None:
         if attempt < self.attempt:
             return
-        self._tell_totals()
+        self._report_totals()
         self._dispose()
         self.state, self.attempt = WorkerState.IDLE, attempt
         self._idle_until = self.clock.monotonic_ms() + LEAVING_MS
-        self._tell_idle()
+        self._report_idle()
 
-    def _tell_idle(self) -> None:
-        """Nothing of the attempt is left; or some user code is, and has had its time to return."""
+    def _report_idle(self) -> None:
+        """Report that nothing of the attempt is left; or which user code is, which had its time to return."""
         if self._idle_until is None:
             return
         self._left_behind = [task for task in self._left_behind if task.left_behind]
         if self._left_behind and self.clock.monotonic_ms() < self._idle_until:
             return
         self._idle_until = None
-        stray = [
+        leftover = [
             thread.name
             for thread in self.ports.threads()
             if thread.ident not in self._threads_before and not thread.name.startswith("headgate-")
         ]
-        stray += [f"blocking function of {task.head.context.label}" for task in self._left_behind]
+        leftover += [f"blocking function of {task.head.context.label}" for task in self._left_behind]
         changed = changes(limits_of(), self._limits) if self.ports.box is not None else []
-        self.ports.link.send(m.Idle(self.attempt, stray, changed))
+        self.ports.link.send(m.Idle(self.attempt, leftover, changed))
 
     def close(self) -> None:
         """Release everything; the worker is of no use afterwards."""
@@ -235,24 +212,22 @@ class Worker:
                 self._process.call(self.ports.code.call, task.close)
             except BaseException as error:
                 let_pass(error)
-                told = str(error) if isinstance(error, errors.HeadgateError) else repr(error)
-                _LOG.warning("closing %s: %s", task.label.decode(), told)
+                text = str(error) if isinstance(error, errors.HeadgateError) else repr(error)
+                _LOG.warning("closing %s: %s", task.label.decode(), text)
             if task.left_behind:
                 self._left_behind.append(task)
-
-    # -- the loop --------------------------------------------------------------------------------
 
     def step(self) -> bool:
         """One turn: take in frames, let every subtask do one step. False when all were idle."""
         self.progress += 1
         if self.state is not WorkerState.RUNNING:
-            self._tell_idle()
+            self._report_idle()
             return False
         worked = self._guarded(self._receive, None)
         assembly = self._assembly
         if assembly is None:
             return True
-        for task in assembly.ordered:
+        for task in assembly.tasks.values():
             use_task_context(task.log_context)
             self._turn_of(task)
             worked |= self._guarded(task.step, task.id) or self._guarded(task.run_timers, task.id)
@@ -274,8 +249,9 @@ class Worker:
             return self._idle_until
         if self._assembly is None or self.state is not WorkerState.RUNNING:
             return None
-        times = [t for task in self._assembly.ordered if (t := task.next_wakeup()) is not None]
-        wall = [t for task in self._assembly.ordered if (t := task.next_processing_time()) is not None]
+        tasks = self._assembly.tasks.values()
+        times = [t for task in tasks if (t := task.next_wakeup()) is not None]
+        wall = [t for task in tasks if (t := task.next_processing_time()) is not None]
         if wall:
             times.append(self.clock.monotonic_ms() + max(0, min(wall) - self.clock.now_ms()))
         return min(times, default=None)
@@ -306,33 +282,28 @@ class Worker:
             error = self._named(error, subtask)
         lost = error.slot if isinstance(error, _PeerLostError) else None
         kind, arguments = describe_error(error)
-        self._tell_totals()
+        self._report_totals()
         self.ports.link.send(m.TaskFailed(self.attempt, vertex, index, kind, arguments, lost))
         self._dispose()
 
     def _named(self, error: BaseException, subtask: SubtaskId | None) -> BaseException:
-        """The error of user code that nobody has named so far, with the operator at the chain's head."""
+        """An error of user code that names no operator yet, with the one at the chain's head."""
         if isinstance(error, errors.HeadgateError):
             return error
         if self._assembly is not None and subtask is not None:
             return user_error(self._assembly.tasks[subtask].head.context, error, NoRecord("at work"))
-        return errors.UserFunctionError(
-            "code of the program",
-            repr(NoRecord("while a worker loaded the program, or took records in")),
-            users_traceback(error),
-            self.attempt,
-            type(error).__name__,
-            users_line(error) or "",
-        )
+        no_record = repr(NoRecord("while a worker loaded the program, or took records in"))
+        trace, kind, line = users_traceback(error), type(error).__name__, users_line(error) or ""
+        return errors.UserFunctionError("code of the program", no_record, trace, self.attempt, kind, line)
 
     def standstills(self, loop: int) -> list[m.Standstill]:
-        """Calls that have not returned for a while; for the heartbeat's thread.
+        """Calls that have not returned for a while; `loop` is the ident of the loop's thread.
 
-        `loop`: ident of the loop's thread.
+        Called by the heartbeat's thread.
         """
         now, at_work, assembly = self.clock.monotonic_ms(), self.at_work, self._assembly
         calls = [] if at_work is None else [(at_work[0], loop, at_work[1])]
-        for task in [] if assembly is None else assembly.ordered:
+        for task in () if assembly is None else assembly.tasks.values():
             if (calling := task.calling) is not None:
                 calls.append((task, calling[0], round(calling[1])))
         return [
@@ -341,15 +312,15 @@ class Worker:
             if now - since >= STILL_MS
         ]
 
-    def _tell_totals(self) -> None:
-        """The last heartbeat may be long ago for who counts, and there is none for the end of an attempt."""
+    def _report_totals(self) -> None:
+        """Send the totals when an attempt ends: the last heartbeat may be long ago, and no other follows."""
         if counters := self.counters():
-            self.ports.link.send(m.Totals(self.attempt, list(counters)))
+            self.ports.link.send(m.Totals(self.attempt, counters))
 
-    def counters(self) -> Sequence[m.Counters]:
+    def counters(self) -> list[m.Counters]:
         """Running totals of all subtasks; safe to call from the heartbeat's thread."""
         assembly = self._assembly
-        return [] if assembly is None else [task.counters() for task in assembly.ordered]
+        return [] if assembly is None else [task.counters() for task in assembly.tasks.values()]
 
 
 class _PeerLostError(errors.OperatingError):
@@ -361,17 +332,8 @@ class _PeerLostError(errors.OperatingError):
 
 
 def _thread_idents() -> set[int]:
-    """The threads of this process."""
     return {thread.ident or 0 for thread in threading.enumerate()}
 
 
 def _subtask_of(message: m.AssignSplits | m.QueryState) -> SubtaskId:
     return SubtaskId(VertexId(message.vertex), SubtaskIndex(message.subtask))
-
-
-def _check_shared(disk: Disk, marker: str) -> None:
-    """Storage that the driver does not share with this worker would lose every checkpoint."""
-    try:
-        check_marker(disk, marker)
-    except NotSharedError as error:
-        raise errors.ConfigError(str(error)) from error

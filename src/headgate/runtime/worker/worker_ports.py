@@ -27,4 +27,4 @@ class WorkerPorts:
     beside: Callable[[str], SubtaskThread]  # name -> a thread for the user code of one subtask
     code: UserCode = SAME_INTERPRETER  # where that code lives in this process
     threads: Callable[[], Iterable[threading.Thread]] = threading.enumerate  # some may be user code's
-    box: BlackBox | None = None  # tells why this process ended; None where it is not the worker's own
+    box: BlackBox | None = None  # keeps why this process ended; None where it is not the worker's own

@@ -1,13 +1,14 @@
-"""A worker's process: connects to the job master, runs the worker's loop, proves that it lives.
+"""A worker's process: connects to the job master, runs the worker's loop, sends heartbeats.
 
-The process ends itself, without further ado, when it must not go on: the job master is gone or has
-replaced it, its lease ran out, or its parent died. What it did not commit is not committed.
+The process ends itself at once when it must not go on: the job master has ended or replaced it, its lease ran
+out, or its parent died. Output that was not committed by then never is.
 """
 
 from __future__ import annotations
 
 import functools
 import os
+import pkgutil
 import platform
 import sys
 import tempfile
@@ -19,7 +20,7 @@ from dataclasses import dataclass, field
 from headgate.checkpoint.storage.settings import StorageSettings, use_storage_settings
 from headgate.checkpoint.storage.uris import disks_with
 from headgate.common.ids import JobId
-from headgate.common.ports import NoProbe, Probe, UserCode
+from headgate.common.ports import Link, NoProbe, Probe, UserCode
 from headgate.common.process.children import descriptors_closed
 from headgate.common.process.logs import set_up_logging
 from headgate.common.process.processes import resident_bytes
@@ -28,11 +29,10 @@ from headgate.common.process.system import BackgroundThread, Mailbox, SystemCloc
 from headgate.core.liveness import Lease
 from headgate.runtime.job.black_box import BlackBox, black_box
 from headgate.runtime.protocol import messages as m
-from headgate.runtime.transport.control_client import connect_control
-from headgate.runtime.transport.control_link import SocketLink
+from headgate.runtime.transport.control_link import connect_control
 from headgate.runtime.transport.dataplane import SocketDataPlane
 from headgate.runtime.transport.handshake import Hello
-from headgate.runtime.worker.printing import LogOutlet, PrintOutlet, TellingOutlet, printing_to
+from headgate.runtime.worker.printing import LogOutlet, SendingOutlet, printing_to
 from headgate.runtime.worker.task.chain_runner import UserThread
 from headgate.runtime.worker.worker import Worker, WorkerState
 from headgate.runtime.worker.worker_ports import WorkerPorts
@@ -49,52 +49,50 @@ class WorkerSpec:
     """What a worker needs to find its job master; picklable."""
 
     control_address: str  # of the job master
-    secret: bytes  # of the job; proves both sides to each other
+    secret: bytes  # of the job; authenticates worker and job master to each other
     job: str  # its id
     generation: int  # of the job master
     heartbeat_interval_ms: int  # between two heartbeats
     lease_ms: int  # how long to go on without an answer
     bind_host: str  # where to listen for peers
     frame_size_max: int  # largest frame accepted from a peer, in bytes
-    sys_path: tuple[str, ...] = ()  # the driver's import path, for modules beside the user's program
-    # whether a change of the parent process means that nobody wants this one any more; not so where workers
-    # are threads
-    dies_with_parent: bool = True
+    sys_path: tuple[str, ...] = ()  # the driver's import path, for modules next to the user's program
+    dies_with_parent: bool = True  # whether it ends with its parent process; not so where workers are threads
     log_json: bool = False  # whether log lines are JSON
     # "module:attribute" of a factory for `common.ports.Probe`, for fault injection; or None
     probe: str | None = None
     # how storages other than folders are reached
     storage: StorageSettings = field(default_factory=StorageSettings)
-    # whether lines that user code prints are told to the job master, which shows them; else they go into the
+    # whether lines that user code prints are sent to the job master, which shows them; else they go into the
     # log, or where workers are threads, to the standard output
     prints_told: bool = False
 
 
 def run_worker(
-    spec: WorkerSpec,  # how to find the job master
-    gang: int,  # the gang's number
-    slot: int,  # the slot's number
+    spec: WorkerSpec,
+    gang: int,
+    slot: int,
     abandon: Callable[[str], None] | None = None,
     code: UserCode = SAME_INTERPRETER,  # where the job's user code lives here
+    # of the worker and its user code
     threads: Callable[[], Iterable[threading.Thread]] = threading.enumerate,
 ) -> None:
-    """Be the worker of a slot until the job master says that the job is over.
+    """Be the worker of a slot until the job ends.
 
-    `abandon`: called, possibly from another thread, when this worker must not go on; by default it ends the
-    process at once; `threads`: of this worker and its user code; all of the process, unless others live in
-    it. Raises OperatingError: the job master cannot be reached; ProtocolError: it did not prove to know the
-    job's secret.
+    `abandon` is called, possibly from another thread, when this worker must not go on; by default the process
+    ends at once. Raises OperatingError: the job master cannot be reached; ProtocolError: it did not prove to
+    know the job's secret.
     """
     if spec.dies_with_parent:
         set_up_logging(spec.log_json)
         use_storage_settings(spec.storage)
     sys.path.extend(path for path in spec.sys_path if path not in sys.path)
-    tempfile.gettempdir()  # settled for good, before the program's code can be in its way
+    tempfile.gettempdir()  # chosen for good, before the program's code can change what it depends on
     _Process(spec, gang, slot, abandon or _end_process, code, threads).run()
 
 
 def limit_threads() -> None:
-    """One slot is one core: Arrow's own pools get one thread each."""
+    """Give Arrow's own pools one thread each: one slot is one core."""
     import pyarrow as pa
 
     pa.set_cpu_count(1)
@@ -107,18 +105,17 @@ def _end_process(reason: str) -> None:
     os._exit(EXIT_FENCED)
 
 
+@dataclass
 class _Process:
-    def __init__(
-        self,
-        spec: WorkerSpec,
-        gang: int,
-        slot: int,
-        abandon: Callable[[str], None],
-        code: UserCode,
-        threads: Callable[[], Iterable[threading.Thread]],
-    ) -> None:
-        self._spec, self._gang, self._slot, self._abandon = spec, gang, slot, abandon
-        self._code, self._threads = code, threads
+    _spec: WorkerSpec
+    _gang: int
+    _slot: int
+    _abandon: Callable[[str], None]
+    _code: UserCode
+    _threads: Callable[[], Iterable[threading.Thread]]
+
+    def __post_init__(self) -> None:
+        spec = self._spec
         self._clock, self._mailbox = SystemClock(), Mailbox()
         self._lease = Lease(spec.lease_ms, self._clock.monotonic_ms())
         self._over = threading.Event()
@@ -131,63 +128,45 @@ class _Process:
     def run(self) -> None:
         # Closed in the opposite order, also when the job master cannot be reached.
         with ExitStack() as opened:
-            call = self._code.call
-            background = BackgroundThread(f"headgate-snapshots-{self._slot}", call)
+            spec, slot, call = self._spec, self._slot, self._code.call
+            background = BackgroundThread(f"headgate-snapshots-{slot}", call)
             opened.callback(background.close)
-            data = self._data_plane()
+            wake, frame_max = self._mailbox.wake, spec.frame_size_max
+            data = SocketDataPlane(spec.secret, spec.bind_host, slot, wake, frame_max)
             opened.callback(data.close)
-            link = self._dial()
-            opened.callback(_part, link)
-            probe = load_probe(self._spec.probe)
-            disks = disks_with(self._spec.storage)
+            hello, events = Hello(spec.job, spec.generation, 0, slot, self._gang, "control"), self._received
+            link = connect_control(spec.control_address, spec.secret, hello, events, self._link_lost)
+            opened.callback(link.wait_closed, LINGER_S)
+            opened.callback(link.close)
+            probe, disks = load_probe(spec.probe), disks_with(spec.storage)
             post, beside = self._mailbox.post, functools.partial(UserThread, call=call)
-            box = opened.enter_context(black_box()) if self._spec.dies_with_parent else None
+            box = opened.enter_context(black_box()) if spec.dies_with_parent else None
             if box is not None:
                 self._box = box
                 opened.enter_context(self._threads_watched())
             mine = self._code, self._threads, box
             ports = WorkerPorts(self._clock, background, data, link, disks, probe, post, beside, *mine)
             opened.enter_context(self._printing(link))
-            self._worker, self._link = Worker(JobId(self._spec.job), self._slot, ports), link
+            self._worker, self._link = Worker(JobId(spec.job), slot, ports), link
             opened.callback(self._worker.close)
-            # The last totals, before the subtasks are gone.
+            # The last totals, before the subtasks are closed.
             opened.callback(self._send_heartbeat)
             place = "" if box is None else str(box.path)
-            link.send(m.Register(self._gang, self._slot, os.getpid(), platform.node(), data.address, place))
-            name = f"headgate-heartbeat-{self._slot}"
-            heartbeat = threading.Thread(target=self._beat, name=name, daemon=True)
+            link.send(m.Register(self._gang, slot, os.getpid(), platform.node(), data.address, place))
+            heartbeat = threading.Thread(target=self._beat, name=f"headgate-heartbeat-{slot}", daemon=True)
             heartbeat.start()
             opened.callback(heartbeat.join)
             opened.callback(self._over.set)
             self._loop()
 
-    def _printing(self, link: SocketLink) -> AbstractContextManager[None]:
-        """Where lines go that user code prints."""
-        outlet: PrintOutlet | None = None
+    def _printing(self, link: Link) -> AbstractContextManager[None]:
+        outlet: LogOutlet | None = None
         if self._spec.prints_told:
-            outlet = TellingOutlet(lambda lines, left_out: link.send(m.Printed(0, lines, left_out)))
+            outlet = SendingOutlet(lambda lines, left_out: link.send(m.Printed(0, lines, left_out)))
         elif self._spec.dies_with_parent:
             outlet = LogOutlet()
         alone = self._spec.dies_with_parent
         return printing_to(outlet, self._spec.job, self._slot, alone=alone, box=self._box)
-
-    def _data_plane(self) -> SocketDataPlane:
-        spec = self._spec
-        return SocketDataPlane(
-            spec.secret, spec.bind_host, self._slot, self._mailbox.wake, spec.frame_size_max
-        )
-
-    def _dial(self) -> SocketLink:
-        spec = self._spec
-        hello = Hello(
-            purpose="control",
-            job=spec.job,
-            generation=spec.generation,
-            attempt=0,
-            slot=self._slot,
-            gang=self._gang,
-        )
-        return connect_control(spec.control_address, spec.secret, hello, self._received, self._link_lost)
 
     def _loop(self) -> None:
         worker, mailbox, clock = self._worker, self._mailbox, self._clock
@@ -208,19 +187,18 @@ class _Process:
             self._mailbox.post(lambda: self._worker.handle(message))
 
     def _link_lost(self, reason: str) -> None:
-        """On the link's thread: nobody could tell this worker any more that it was replaced."""
+        """On the link's thread: this worker could not learn any more that it was replaced."""
         if not self._over.is_set():
             self._give_up(f"the connection to the job master ended ({reason})", unheard=True)
 
     def _beat(self) -> None:
-        """The side thread: without it nothing would tell this process that it was replaced."""
+        """Runs on the heartbeat's thread, without which this process would not learn that it was replaced."""
         try:
             self._beat_until_over()
         except Exception as error:
             self._give_up(f"its heartbeat failed ({type(error).__name__}: {error})")
 
     def _beat_until_over(self) -> None:
-        """Heartbeats, lease, parent."""
         interval_s = self._spec.heartbeat_interval_ms / 1000
         while not self._over.wait(interval_s):
             now = self._clock.monotonic_ms()
@@ -235,13 +213,13 @@ class _Process:
 
     def _send_heartbeat(self) -> None:
         worker, now = self._worker, self._clock.monotonic_ms()
-        counters, standstills = list(worker.counters()), worker.standstills(self._loop_thread)
-        told = counters, standstills, resident_bytes()
-        self._link.send(m.Heartbeat(worker.attempt, now, worker.progress, *told))
+        counters, standstills = worker.counters(), worker.standstills(self._loop_thread)
+        totals = worker.attempt, now, worker.progress, counters
+        self._link.send(m.Heartbeat(*totals, standstills, resident_bytes()))
 
     @contextmanager
     def _threads_watched(self) -> Iterator[None]:
-        """No thread of ours ends silently, and none with a traceback where another tells the cause."""
+        """No thread of ours ends silently, and none with a traceback where another reports the cause."""
         before = threading.excepthook
 
         def ended(what: threading.ExceptHookArgs) -> None:
@@ -259,9 +237,9 @@ class _Process:
             threading.excepthook = before
 
     def _give_up(self, reason: str, unheard: bool = False) -> None:
-        """End this process; `unheard`: whoever would read the reason is gone."""
+        """End this process; `unheard`: the process that would read the reason has exited."""
         if self._box is not None:
-            self._giving_up.acquire()  # for good: whoever comes later has nothing to add
+            self._giving_up.acquire()  # for good: a later reason adds nothing
             closed = descriptors_closed()
             if unheard and not closed:
                 self._box.remove()
@@ -276,17 +254,9 @@ class _Process:
         self._abandon(reason)
 
 
-def _part(link: SocketLink) -> None:
-    link.close()
-    link.wait_closed(LINGER_S)
-
-
 def load_probe(path: str | None) -> Probe:
     """The probe of production, or the one that a fault-injection test named."""
     if path is None:
         return NoProbe()
-    import importlib
-
-    module, _, attribute = path.partition(":")
-    probe: Probe = getattr(importlib.import_module(module), attribute)()
+    probe: Probe = pkgutil.resolve_name(path)()
     return probe

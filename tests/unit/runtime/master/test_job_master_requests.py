@@ -18,7 +18,7 @@ from headgate.connectors.collection import collection_source
 from headgate.core.execution import JobState
 from headgate.core.job.state import FINISH_MS, GANG_EXIT_MS, REASON_WAIT_MS
 from headgate.runtime.driver.job_control import JobControl, request_savepoint
-from headgate.runtime.job.planned_job import PlannedJob
+from headgate.runtime.job.replanning import PlannedJob
 from headgate.runtime.job.shipped_program import Program, WorkerSettings
 from headgate.runtime.master.checkpoints.running_savepoints import SavepointRequest
 from headgate.runtime.protocol import messages as m

@@ -24,7 +24,7 @@ from headgate.display.progress import Narrator
 from headgate.display.progress_status import JobStatus
 from headgate.graph.physical import PhysicalPlan
 from headgate.runtime.job.listener import JobListener
-from headgate.runtime.job.planned_job import PlannedJob
+from headgate.runtime.job.replanning import PlannedJob
 from headgate.runtime.job.shipped_program import Program, WorkerSettings
 from headgate.runtime.protocol import messages as m
 

@@ -138,7 +138,7 @@ class Dated:
 def told_by(hint: Any, *batches: list[Any]) -> list[tuple[str, bool]]:
     """What is told of batches of a declared type."""
     told: list[tuple[str, bool]] = []
-    codec = ElementCodec(hint, UndeclaredRows(tell=lambda name, pickled: told.append((name, pickled))))
+    codec = ElementCodec(hint, UndeclaredRows(report=lambda name, pickled: told.append((name, pickled))))
     for rows in batches * 2:
         kind, parts = codec.encode(RowBatch(rows))
         back = codec.decode(kind, memoryview(b"".join(parts)))

@@ -23,6 +23,7 @@ from headgate.runtime.worker.assembly import Assembly, Exchange
 from headgate.runtime.worker.exchange.output import EdgeReceiver
 from headgate.runtime.worker.task.chain_runner import CollectedOutput, OnThread, UserThread
 from headgate.runtime.worker.task.gate_task import GateTask, InputChannel
+from headgate.runtime.worker.task.task import TaskParts
 from headgate.runtime.worker.worker import LEAVING_MS, Worker, WorkerState
 from headgate.runtime.worker.worker_ports import WorkerPorts
 
@@ -80,7 +81,7 @@ class BesideRig(Rig):
         collected = CollectedOutput()
         self.operator.next = collected.before(EdgeReceiver(self.outputs, [self.edge], True))
         inputs = [InputChannel(100, self._granting(c), IN, c) for c in range(channels)]
-        self.task = GateTask(
+        parts = TaskParts(
             TASK,
             [self.operator],
             self.outputs,
@@ -89,9 +90,9 @@ class BesideRig(Rig):
             runner=lambda budget: OnThread(
                 lambda: self.thread, self.posted.put, collected, self.clock, budget
             ),
-            channels=inputs,
-            handler=make_handler(channels, exactly_once=True, unaligned=unaligned, forced=frozenset()),
         )
+        handler = make_handler(channels, exactly_once=True, unaligned=unaligned, forced=frozenset())
+        self.task = GateTask(parts, inputs, handler)
         self.task.open()
 
     def finish(self) -> None:
@@ -383,12 +384,18 @@ def test_a_thread_hands_back_what_the_call_raised() -> None:
 # -- the worker
 
 
+TOTALS = m.Counters(0, 0, 0, 0, 0, None, 0, 0, 0.0)
+
+
 class Lingering:
     """A subtask whose user code stays away for a while."""
 
     def __init__(self) -> None:
         self.left_behind = True
         self.head = type("Head", (), {"context": type("Context", (), {"label": "operator 'ask'"})})
+
+    def counters(self) -> m.Counters:
+        return TOTALS
 
     def close(self) -> None: ...
 
@@ -415,7 +422,7 @@ def stopped(clock: ManualClock) -> tuple[Worker, Lingering, Link]:
     ports: Any = (clock, None, NoData(), link, None, NoProbe(), None, None)
     worker = Worker("job", 0, WorkerPorts(*ports))  # type: ignore[arg-type]
     tasks: Any = {TASK: task}
-    worker._assembly, worker.attempt = Assembly(tasks, [], [], Exchange()), 1
+    worker._assembly, worker.attempt = Assembly(tasks, Exchange()), 1
     worker.state = WorkerState.RUNNING
     worker.handle(m.Stop(1))
     return worker, task, link
@@ -442,11 +449,11 @@ def test_a_worker_is_idle_when_user_code_has_come_back() -> None:
     clock = ManualClock(1_000)
     worker, task, link = stopped(clock)
     worker.step()
-    assert (link.said, worker.next_wakeup()) == ([], 1_000 + LEAVING_MS)
+    assert (link.said, worker.next_wakeup()) == ([m.Totals(1, [TOTALS])], 1_000 + LEAVING_MS)
     task.left_behind = False
     worker.step()
     worker.step()
-    assert link.said == [m.Idle(1, [])]
+    assert link.said == [m.Totals(1, [TOTALS]), m.Idle(1, [])]
     assert worker.next_wakeup() is None
 
 
@@ -456,4 +463,4 @@ def test_user_code_that_does_not_come_back_is_reported() -> None:
     worker, _, link = stopped(clock)
     clock.now += LEAVING_MS
     worker.step()
-    assert link.said == [m.Idle(1, ["blocking function of operator 'ask'"])]
+    assert link.said == [m.Totals(1, [TOTALS]), m.Idle(1, ["blocking function of operator 'ask'"])]

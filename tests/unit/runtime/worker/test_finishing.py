@@ -373,7 +373,7 @@ def test_an_abort_of_another_checkpoint_changes_nothing(tmp_path: Path) -> None:
     bench.draw(over(5), rows([1]), open_inputs=True)
     bench.snapshots.aborted(4)
     bench.snapshots.aborted(6)
-    bench.finishing.void(TASK, 4)
+    bench.finishing.abandon(TASK, 4)
     bench.snapshots.inputs_complete(5)
     bench.run()
     assert list(bench.acknowledged) == [5]

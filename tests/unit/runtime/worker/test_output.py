@@ -173,15 +173,15 @@ def test_records_wait_for_company_until_the_timeout() -> None:
     outputs.note_step(100)
     end.process(rows([2]))
     outputs.note_step(105)
-    assert outputs.next_flush() == 110
+    assert outputs.next_flush == 110
     outputs.flush_due(109)
     assert lane.elements == []
     outputs.flush_due(110)
     assert lane.story == [1, 2, FIRST]
     assert len(lane.elements) == 2
-    assert outputs.next_flush() is None
+    assert outputs.next_flush is None
     outputs.note_step(120)
-    assert outputs.next_flush() is None
+    assert outputs.next_flush is None
 
 
 def test_a_full_frame_does_not_wait() -> None:
@@ -249,7 +249,7 @@ def test_the_first_sign_goes_out_even_if_it_says_nothing() -> None:
     outputs.note_step(0)
     outputs.flush_due(TIMEOUT_MS)
     outputs.note_step(20)
-    assert outputs.next_flush() is None
+    assert outputs.next_flush is None
     assert [lane.elements for lane in lanes] == [[FIRST]] * 2
 
 
@@ -263,7 +263,7 @@ def test_time_is_told_once_per_flush_and_only_when_it_moved() -> None:
     outputs.flush_due(TIMEOUT_MS)
     outputs.watermark(5)
     outputs.note_step(20)
-    assert outputs.next_flush() is None
+    assert outputs.next_flush is None
     outputs.watermark(6)
     outputs.note_step(30)
     outputs.flush_due(40)

@@ -22,7 +22,7 @@ import headgate as hg
 from headgate.common.process.logs import TaskContext, remove_logging, set_up_logging, use_task_context
 from headgate.display.printed import CellLines
 from headgate.runtime.job.black_box import PREFIX, BlackBox, remains_of
-from headgate.runtime.worker.printing import LINES_MAX, LogOutlet, TellingOutlet, printing_to
+from headgate.runtime.worker.printing import LINES_MAX, LogOutlet, SendingOutlet, printing_to
 from headgate.testing import MiniCluster
 
 
@@ -41,7 +41,7 @@ class Told:
 @contextlib.contextmanager
 def worker(told: Told, slot: int = 0, uid: str = "in", *, alone: bool = False) -> Iterator[None]:
     """This thread works for a subtask."""
-    with printing_to(TellingOutlet(told), "job", slot, alone=alone):
+    with printing_to(SendingOutlet(told), "job", slot, alone=alone):
         use_task_context(TaskContext("job", uid, slot, 1))
         try:
             yield
@@ -177,7 +177,7 @@ def test_the_last_lines_on_the_standard_error_are_kept_for_who_asks_why_it_ended
     descriptor, name = tempfile.mkstemp(prefix=f"{PREFIX}{os.getpid()}-")
     os.close(descriptor)
     box = BlackBox(Path(name))
-    with printing_to(TellingOutlet(Told()), "job", 0, alone=True, box=box):
+    with printing_to(SendingOutlet(Told()), "job", 0, alone=True, box=box):
         print("no more room", file=sys.stderr)
         print("not an error")
     remains = remains_of(name)

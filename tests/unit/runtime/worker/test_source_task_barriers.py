@@ -18,6 +18,7 @@ from headgate.runtime.worker.exchange.output import EdgeReceiver
 from headgate.runtime.worker.in_flight.gathering import StreamKey
 from headgate.runtime.worker.operators.reading_source import SourceOperator
 from headgate.runtime.worker.task.source_task import SourceTask
+from headgate.runtime.worker.task.task import TaskParts
 
 
 def over(checkpoint: int) -> Barrier:
@@ -55,9 +56,8 @@ class Rig(SourceRig):
         self.made = 0
         operator = SourceOperator(context(clock=self.clock), self)  # type: ignore[arg-type]
         operator.next = EdgeReceiver(self.outputs, [self.edge], True)
-        self.task = SourceTask(
-            TASK, [operator], self.outputs, self.services, 10, recovered=recovered, finished=through
-        )
+        parts = TaskParts(TASK, [operator], self.outputs, self.services, 10, recovered)
+        self.task = SourceTask(parts, finished=through)
         self.task.open()
         if known and not through:
             self.task.splits_assigned([Split("0-4")])

@@ -16,9 +16,9 @@ from headgate.runtime.protocol.elements import Barrier, EndOfData, Watermark
 from headgate.runtime.worker.exchange.output import Outputs
 from headgate.runtime.worker.in_flight.recovered import RecoveredInput
 from headgate.runtime.worker.snapshot.finishing import AttemptServices
-from headgate.runtime.worker.snapshot.taken_snapshot import BarrierMetrics
+from headgate.runtime.worker.snapshot.snapshot_writer import BarrierMetrics
 from headgate.runtime.worker.task.source_task import SPLIT_RETRY_MS
-from headgate.runtime.worker.task.task import Task
+from headgate.runtime.worker.task.task import Task, TaskParts
 
 SIGN = Watermark(WATERMARK_MIN)
 
@@ -226,7 +226,7 @@ class IdleTask(Task):
     def _take_input(self) -> bool:
         return False
 
-    def _recovery_over(self, recovered: RecoveredInput) -> None:
+    def _recovery_done(self, recovered: RecoveredInput) -> None:
         """Has none."""
 
 
@@ -235,7 +235,7 @@ def chain_of(*wheres: str) -> tuple[Task, list[Rebel]]:
     clock = ManualClock()
     operators = [Rebel(clock, where) for where in wheres]
     services = AttemptServices(clock, Reports(), Taken())
-    return IdleTask(TASK, operators, Outputs(10), services, 10), operators
+    return IdleTask(TaskParts(TASK, operators, Outputs(10), services, 10)), operators
 
 
 @pytest.mark.parametrize(

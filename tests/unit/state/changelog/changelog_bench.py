@@ -39,8 +39,7 @@ from headgate.restore.assignment import share_operator
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.protocol.messages import Counters
 from headgate.runtime.worker.operators.keyed_state import PendingKeyedState, open_backend
-from headgate.runtime.worker.snapshot.snapshot_writer import SnapshotWriter
-from headgate.runtime.worker.snapshot.taken_snapshot import BarrierMetrics, TakenSnapshot
+from headgate.runtime.worker.snapshot.snapshot_writer import BarrierMetrics, SnapshotWriter, TakenSnapshot
 from headgate.state.backends import ChangelogBackends, HeapBackends, RocksBackends
 from headgate.state.snapshots import (
     CheckpointMetadata,

@@ -12,10 +12,8 @@ from headgate.checkpoint.storage.local import LocalDisk
 from headgate.common.ids import AttemptId, Fence, Generation, JobId, SubtaskId, SubtaskIndex, VertexId
 from headgate.common.keys.keygroups import key_group_range
 from headgate.runtime.protocol.messages import Counters
-from headgate.runtime.worker.operators.keyed_state import PendingKeyedState
-from headgate.runtime.worker.operators.restored_files import stored_state
-from headgate.runtime.worker.snapshot.snapshot_writer import SnapshotWriter
-from headgate.runtime.worker.snapshot.taken_snapshot import BarrierMetrics, TakenSnapshot
+from headgate.runtime.worker.operators.keyed_state import PendingKeyedState, stored_state
+from headgate.runtime.worker.snapshot.snapshot_writer import BarrierMetrics, SnapshotWriter, TakenSnapshot
 from headgate.state.heap.backend import HeapKeyedBackend
 from headgate.state.rocksdb.backend import RocksKeyedBackend
 from headgate.state.rocksdb.rocksdb_memory import LIMIT_MIN, RocksMemory

@@ -11,7 +11,7 @@ import pytest
 from native_bench import STATES, NativeBench, keyed, put, read
 
 from headgate.api.declared.state_ttl import StateTtl, TtlCleanup
-from headgate.runtime.worker.operators.restored_files import stored_state
+from headgate.runtime.worker.operators.keyed_state import stored_state
 from headgate.state.ttl.backend import TtlKeyedBackend
 from headgate.state.ttl.declared import with_stamps
 

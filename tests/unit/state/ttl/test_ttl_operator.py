@@ -61,7 +61,7 @@ def test_looking_with_the_harness_changes_nothing() -> None:
     harness.process({"user": "ada", "n": 1}, timestamp=101)
     harness.advance_watermark(110)
     assert harness.state("count", "ada") == 0
-    assert harness._operator.ttl_statistics()["count"].removed == 0
+    assert harness._operator._backend.statistics()["count"].removed == 0
 
 
 def test_a_timer_sees_the_watermark_in_force_before_it() -> None:

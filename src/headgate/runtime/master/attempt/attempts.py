@@ -15,7 +15,7 @@ from headgate.graph.physical import PhysicalPlan
 from headgate.restore.point import RestorePoint
 from headgate.runtime.job.job_settings import JobSettings
 from headgate.runtime.job.listener import JobListener
-from headgate.runtime.job.planned_job import PlannedJob
+from headgate.runtime.job.replanning import PlannedJob
 from headgate.runtime.master.attempt.deployment import Deployment, Readers, readers_of
 from headgate.runtime.master.attempt.enumerators import Enumerators
 from headgate.runtime.master.attempt.live_queries import StateQueries

@@ -1,8 +1,8 @@
 """Where a subtask's output goes: partitioned over channels, gathered into frames, held back by credit.
 
-A channel gathers fragments until they make a worthwhile frame, a timeout passes, or a control event
-must go. Without credit frames wait here and the subtask stops producing: nothing is dropped and
-nothing grows beyond one step's output.
+A channel gathers fragments until they make a worthwhile frame, a timeout passes, or a control event is due.
+Without credit frames wait here and the subtask stops producing: nothing is dropped and nothing grows beyond
+one step's output.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,11 +31,11 @@ FRAME_ROWS = 8_192
 FRAME_BYTES = 512 * 1024
 """A frame is sent once it has either; smaller ones wait for the flush timeout."""
 FRAME_BYTES_MAX = 4 * 1024 * 1024
-"""Larger ones are cut: credit counts frames, and receivers refuse frames beyond a limit far above this."""
+"""Larger ones are split: credit counts frames, and receivers refuse frames beyond a limit far above this."""
 
 
 class Lane(Protocol):
-    """The way to one receiving subtask, in this process or another."""
+    """The send queue to one receiving subtask, in this process or another."""
 
     def deliver(self, element: Batch | Event) -> None:
         """Pass on one element; order is kept."""
@@ -72,17 +72,17 @@ class OutputChannel:
             self.flush()
 
     def flush(self) -> None:
-        """What was gathered leaves."""
+        """Send what was gathered."""
         if not self._fragments:
             return
         fragments, self._fragments = self._fragments, []
         self._rows = self._bytes = 0
         for batch in merge(fragments):
-            for frame in cut(batch):
+            for frame in split(batch):
                 self._pass_on(frame)
 
     def event(self, event: Event) -> None:
-        """A control event, behind everything before it."""
+        """Send a control event, after everything gathered so far."""
         self.flush()
         self._pass_on(event)
 
@@ -93,11 +93,11 @@ class OutputChannel:
         return overtaken
 
     def holds_barrier(self, checkpoint: int) -> bool:
-        """Whether a barrier waits here behind records that have no credit."""
+        """Whether a barrier waits here after records that have no credit."""
         return self._place_of(checkpoint) is not None
 
     def release_barrier(self, checkpoint: int) -> list[Batch | Event]:
-        """Let a waiting barrier overtake; gives what was ahead of it, nothing if none waits."""
+        """Let a waiting barrier overtake; gives the elements that were ahead of it, none if none waits."""
         place = self._place_of(checkpoint)
         if place is None:
             return []
@@ -109,13 +109,11 @@ class OutputChannel:
         return overtaken
 
     def _place_of(self, checkpoint: int) -> int | None:
-        for place, element in enumerate(self._waiting):
-            if isinstance(element, Barrier) and element.checkpoint == checkpoint:
-                return place
-        return None
+        places = enumerate(self._waiting)
+        return next((at for at, e in places if isinstance(e, Barrier) and e.checkpoint == checkpoint), None)
 
     def grant(self, frames: int) -> None:
-        """The receiver consumed `frames` frames."""
+        """Take back credit for frames that the receiver has consumed."""
         self.credit.grant(frames)
         while self._waiting and self._may_pass(self._waiting[0]):
             self._send(self._waiting.popleft())
@@ -136,24 +134,22 @@ class OutputChannel:
 
 
 def _storable(elements: Iterable[Batch | Event]) -> list[Batch | Event]:
-    """What a checkpoint keeps: an ended sender says so again, and barriers are of this run only."""
+    """What a checkpoint keeps: an ended sender ends again, and barriers are of this run only."""
     return [e for e in elements if not isinstance(e, (Barrier, CancelMarker, EndOfData))]
 
 
 def merge(fragments: Sequence[Batch]) -> list[Batch]:
     """As few batches as the shapes allow, in order."""
-    merged: list[Batch] = []
-    run: list[Batch] = []
-    for batch in fragments:
-        if run and not _mergeable(run[-1], batch):
-            merged.append(_join(run))
-            run = []
-        run.append(batch)
-    merged.append(_join(run))
-    return merged
+    runs: list[list[Batch]] = [[fragments[0]]]
+    for batch in fragments[1:]:
+        if _mergeable(runs[-1][-1], batch):
+            runs[-1].append(batch)
+        else:
+            runs.append([batch])
+    return [run[0] if len(run) == 1 else _joined(run) for run in runs]
 
 
-def cut(batch: Batch) -> Iterator[Batch]:
+def split(batch: Batch) -> Iterator[Batch]:
     """The batch in pieces of at most about `FRAME_BYTES_MAX`, of one record at least."""
     pieces = min(len(batch), 1 + batch.nbytes() // FRAME_BYTES_MAX)
     if pieces <= 1:
@@ -172,22 +168,20 @@ def _mergeable(left: Batch, right: Batch) -> bool:
     return isinstance(left, RowBatch) and isinstance(right, RowBatch)
 
 
-def _join(run: list[Any]) -> Batch:
-    if len(run) == 1:
-        batch: Batch = run[0]
-        return batch
-    return concat_columns(run) if isinstance(run[0], ArrowBatch) else concat_rows(run)
+def _joined(run: list[Batch]) -> Batch:
+    # They are all of one kind.
+    return concat_columns(run) if isinstance(run[0], ArrowBatch) else concat_rows(run)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True)
 class EdgeEnds:
-    """The two ends of an exchange, under names that outlive a change of the plan."""
+    """The two ends of an exchange, by names that outlive a change of the plan."""
 
     edge: EdgeId  # its number in the present plan
     sender: str  # uid of the operator that emits
     tag: str | None  # the side output, or None
     receiver: str  # uid of the operator that takes in
-    lineage: int = 0  # tells the exchanges between the same two ends apart, from 0
+    lineage: int = 0  # which of the exchanges between the same two ends, from 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,24 +194,21 @@ class Overtaken:
 
 
 class OutputEdge:
-    """One exchange of one sending subtask: the channels, and who gets what.
-
-    `receiver`: the operator that the keys are read for, to be named when a record has none.
-    """
+    """One exchange of one sending subtask: the channels, and which receiver gets which records."""
 
     def __init__(
         self,
-        partitioner: Partitioner,  # who gets what
+        partitioner: Partitioner,
         channels: Sequence[OutputChannel],  # one per receiver
         max_parallelism: int,  # number of key groups
         first: int = 0,  # the receiver that comes first where they take turns
-        receiver: OperatorContext | None = None,
-        ends: EdgeEnds | None = None,  # what the exchange is called in a checkpoint
+        receiver: OperatorContext | None = None,  # to be named when a record has no key for it
+        ends: EdgeEnds | None = None,
         receivers: Sequence[int] = (),  # the receiving subtask of each channel
     ) -> None:
         self.channels = channels
-        # whether no barrier may overtake here. After a restore a subtask's copy of broadcast records would
-        # have to come from the same old subtask as its state.
+        # No barrier overtakes here: after a restore a subtask's copy of broadcast records would have to come
+        # from the same old subtask as its state.
         self.always_aligned = isinstance(partitioner, Broadcast)
         self.ends = ends or EdgeEnds(EdgeId(0), "", None, "")
         self.receivers = receivers or range(len(channels))
@@ -226,7 +217,7 @@ class OutputEdge:
         self._turn = first
 
     def process(self, batch: Batch) -> None:
-        """Share out records."""
+        """Distribute records over the channels."""
         kind = type(self._partitioner)
         if kind is Broadcast:
             for channel in self.channels:
@@ -257,11 +248,10 @@ class OutputEdge:
             start += size
 
     def _key_groups(self, batch: Batch, selector: KeySelector) -> NDArray[np.int32]:
-        if self._receiver is None:
+        def compute() -> NDArray[np.int32]:
             return batch.key_groups(selector, self._max_parallelism)
-        return keys_blamed(
-            self._receiver, batch, selector, lambda: batch.key_groups(selector, self._max_parallelism)
-        )
+
+        return compute() if self._receiver is None else keys_blamed(self._receiver, batch, selector, compute)
 
 
 class Outputs:
@@ -274,12 +264,8 @@ class Outputs:
         self._watermark = self._sent = WATERMARK_MIN
         self._silent = True
         self._idle = False
-        self._flush_at: int | None = None
+        self.next_flush: int | None = None  # when `flush_due` wants to be called (monotonic ms)
         self._paused: Callable[[], bool] | None = None
-
-    def channels(self) -> list[OutputChannel]:
-        """All channels of all exchanges."""
-        return [channel for edge in self.edges for channel in edge.channels]
 
     @property
     def available(self) -> bool:
@@ -293,46 +279,46 @@ class Outputs:
         return True
 
     def pause_while(self, paused: Callable[[], bool] | None) -> None:
-        """The subtask shall produce nothing while this is true, even with credit; None: no reason."""
+        """Let the subtask produce nothing while this is true, even with credit; None: no reason."""
         self._paused = paused
 
     def watermark(self, timestamp: int) -> None:
-        """Event time moved; told to the receivers at the next flush."""
+        """Note that event time moved; the receivers get it with the next flush."""
         if self._idle:
-            # Even the same watermark as before says that the idleness is over.
+            # Even the same watermark as before ends the idleness.
             self._idle, self._sent = False, WATERMARK_MIN
         self._watermark = max(self._watermark, timestamp)
 
     def idle(self) -> None:
-        """Nothing will come for a while."""
+        """Announce that nothing will come for a while."""
         self._flush_all()
         self._broadcast(Idle())
         self._idle = True
 
     def end_of_data(self) -> None:
-        """No record follows."""
+        """Announce that no record follows."""
         self._flush_all()
         self._broadcast(EndOfData())
 
     def barrier(self, barrier: Barrier) -> list[Overtaken]:
-        """Split every channel's stream here; gives what an unaligned barrier has overtaken."""
+        """Send a barrier on every channel; gives what an unaligned one has overtaken."""
         if not barrier.overtakes:
             self._flush_all()
             for edge in self.edges:
                 for channel in edge.channels:
                     channel.event(barrier.as_forced() if edge.always_aligned else barrier)
             return []
-        # A watermark that was reached but not told yet is under way like the records before it.
-        untold: list[Event] = [Watermark(self._watermark)] if self._watermark > self._sent else []
+        # A watermark that was reached but not sent yet is in flight like the records before it.
+        unsent: list[Event] = [Watermark(self._watermark)] if self._watermark > self._sent else []
         overtaken: list[Overtaken] = []
         for edge in self.edges:
             for receiver, channel in zip(edge.receivers, edge.channels, strict=True):
                 if edge.always_aligned:
-                    for event in (*untold, barrier.as_forced()):
+                    for event in (*unsent, barrier.as_forced()):
                         channel.event(event)
                 else:
                     elements = channel.overtake(barrier)
-                    overtaken.append(Overtaken(edge.ends, receiver, [*elements, *untold]))
+                    overtaken.append(Overtaken(edge.ends, receiver, [*elements, *unsent]))
         return overtaken
 
     def holds_barrier(self, checkpoint: int) -> bool:
@@ -340,7 +326,7 @@ class Outputs:
         return any(channel.holds_barrier(checkpoint) for _, _, channel in self._overtakable())
 
     def release_barrier(self, checkpoint: int) -> list[Overtaken]:
-        """The barrier waited too long: where it still waits, it overtakes."""
+        """Let a barrier that waited too long overtake, where it still waits."""
         return [
             Overtaken(ends, receiver, channel.release_barrier(checkpoint))
             for ends, receiver, channel in self._overtakable()
@@ -353,34 +339,32 @@ class Outputs:
                     yield edge.ends, receiver, channel
 
     def cancel(self, marker: CancelMarker) -> None:
-        """Tell downstream not to wait."""
+        """Tell the receivers not to wait for a barrier."""
         self._broadcast(marker)
-
-    def next_flush(self) -> int | None:
-        """When :meth:`flush_due` wants to be called (monotonic ms)."""
-        return self._flush_at
 
     def note_step(self, now_ms: int) -> None:
         """After a step: start the flush timeout if something waits."""
-        if self._flush_at is not None or not self.edges:
+        if self.next_flush is not None or not self.edges:
             return
-        if self._silent or self._watermark > self._sent or self._gathering():
-            self._flush_at = now_ms + self._timeout_ms
+        gathering = (channel.gathering for edge in self.edges for channel in edge.channels)
+        if self._silent or self._watermark > self._sent or any(gathering):
+            self.next_flush = now_ms + self._timeout_ms
 
     def flush_due(self, now_ms: int) -> None:
         """Flush when the timeout passed."""
-        if self._flush_at is not None and now_ms >= self._flush_at:
+        if self.next_flush is not None and now_ms >= self.next_flush:
             self._flush_all()
 
-    def _gathering(self) -> bool:
-        return any(channel.gathering for edge in self.edges for channel in edge.channels)
+    def channels(self) -> Iterator[OutputChannel]:
+        """All channels of all exchanges."""
+        return (channel for edge in self.edges for channel in edge.channels)
 
     def _flush_all(self) -> None:
-        self._flush_at = None
+        self.next_flush = None
         for channel in self.channels():
             channel.flush()
         if self._watermark > self._sent or self._silent:
-            # The first one goes out even if it says nothing: receivers wait for a sign of every channel.
+            # The first one goes out whatever it is: receivers wait for an element of every channel.
             self._silent = False
             self._sent = self._watermark
             self._broadcast(Watermark(self._watermark))
@@ -397,22 +381,22 @@ class EdgeReceiver:
         self._outputs, self._edges, self._main = outputs, edges, main
 
     def process(self, batch: Batch) -> None:
-        """Share out records."""
+        """Count records and pass them to the exchanges."""
         self._outputs.records_out += len(batch)
         for edge in self._edges:
             edge.process(batch)
 
     def watermark(self, timestamp: int) -> None:
-        """Told once for the whole subtask, by the main output."""
+        """Pass event time on, once for the subtask: from its main output."""
         if self._main:
             self._outputs.watermark(timestamp)
 
     def idle(self) -> None:
-        """See :class:`Outputs`."""
+        """Pass idleness on, if this is the main output."""
         if self._main:
             self._outputs.idle()
 
     def end_of_data(self) -> None:
-        """See :class:`Outputs`."""
+        """Pass the end of the data on, if this is the main output."""
         if self._main:
             self._outputs.end_of_data()

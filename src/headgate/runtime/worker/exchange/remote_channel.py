@@ -1,4 +1,4 @@
-"""The way of a channel to a subtask in another worker: elements become frames, of which none is too large."""
+"""The send queue to a subtask in another worker: elements become frames, of which none is too large."""
 
 from __future__ import annotations
 
@@ -18,42 +18,38 @@ from headgate.runtime.transport.data_plane_contract import DataPlane
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """Who sends to whom, and how much at once."""
+    """Between which operators a channel is, and how much it carries at once."""
 
     sender: str  # the operator that emits, as messages name it
     receiver: str  # the operator that takes in
     bytes_max: int  # largest frame that a peer accepts
 
 
+@dataclass(slots=True)
 class RemoteLane:
-    """Implements `runtime.output.Lane`."""
+    """The lane to a worker's slot."""
 
-    __slots__ = ("_between", "_channel", "_codec", "_data", "_slot")
-
-    def __init__(
-        self, data: DataPlane, slot: int, channel: ChannelId, codec: ElementCodec, between: Between
-    ) -> None:
-        self._data, self._slot, self._channel, self._codec = data, slot, channel, codec
-        self._between = between
+    data: DataPlane
+    slot: int
+    channel: ChannelId
+    codec: ElementCodec
+    between: Between
 
     def deliver(self, element: Batch | Event) -> None:
-        """See `runtime.output.Lane`.
-
-        Raises UsageError: a record is larger than what any frame holds; that stays so in another attempt.
-        """
-        kind, parts = self._codec.encode(element)
-        frame = Frame(kind, *self._channel, parts)
-        if frame.size > self._between.bytes_max and isinstance(element, (RowBatch, ArrowBatch)):
+        """Send an element. Raises UsageError: a record is larger than any frame, in another attempt too."""
+        kind, parts = self.codec.encode(element)
+        frame = Frame(kind, *self.channel, parts)
+        if frame.size > self.between.bytes_max and isinstance(element, (RowBatch, ArrowBatch)):
             raise self._too_large(element, frame.size)
-        self._data.send(self._slot, frame)
+        self.data.send(self.slot, frame)
 
     def _too_large(self, batch: Batch, size: int) -> HeadgateError:
-        limit, ends = self._between.bytes_max, self._between
+        limit, ends = self.between.bytes_max, self.between
         allowed = f"a frame between workers holds at most {limit:,} (taskmanager.network.frame-size-max)"
         for place in range(len(batch)):
             single = batch.slice(place, place + 1)
-            kind, parts = self._codec.encode(single)
-            of_one = Frame(kind, *self._channel, parts).size
+            kind, parts = self.codec.encode(single)
+            of_one = Frame(kind, *self.channel, parts).size
             if of_one > limit:
                 return UsageError(
                     f"{ends.sender} emitted a record of {of_one:,} bytes for {ends.receiver}, and {allowed}; "

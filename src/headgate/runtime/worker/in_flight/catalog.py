@@ -1,46 +1,51 @@
-"""What a stream of records in flight needs of the plan: the codec of its records, and their key groups."""
+"""What the plan says about a stream of records in flight: the codec of its records, and their key groups."""
 
 from __future__ import annotations
 
-from typing import Any
-
+from headgate.common.ids import EdgeId
 from headgate.graph.logical import KeyedProcessNode, Node
 from headgate.runtime.job.shipped_program import Program
 from headgate.runtime.protocol.element_codec import ElementCodec
 from headgate.runtime.worker.in_flight.stored_parts import GroupsOf
 
 
+def uid_of(node: Node) -> str:
+    """The uid of a node's operator, or a name in its place."""
+    return node.uid or f"node-{node.id}"
+
+
 class StreamCatalog:
     """Looks streams up in the running program by the uids of their ends.
 
-    The exchange that a stream came from may be gone, when sender and receiver are chained now.
+    The exchange that a stream came from may be missing, when sender and receiver are chained now.
     """
 
     def __init__(self, program: Program) -> None:
         plan = program.plan
         self._max_parallelism = plan.max_parallelism
         self._nodes: dict[str, Node] = {}
-        self._types: dict[tuple[str, str | None], Any] = {}
+        self._record_types = program.record_types
+        self._edges: dict[tuple[str, str | None], EdgeId] = {}
         self._codecs: dict[tuple[str, str | None], ElementCodec] = {}
         for vertex in plan.vertices:
             for node in vertex.chain:
-                self._nodes[node.uid or f"node-{node.id}"] = node
+                self._nodes[uid_of(node)] = node
         for edge in plan.edges:
-            sender = plan.vertices[edge.source].chain[edge.operator]
-            name = sender.uid or f"node-{sender.id}"
-            self._types[name, edge.tag] = program.record_types.get(edge.id)
+            self._edges[uid_of(plan.vertices[edge.source].chain[edge.operator]), edge.tag] = edge.id
 
     def codec_of(self, sender: str, tag: str | None) -> ElementCodec:
         """The codec of the records that operator `sender` emits under `tag`."""
         at = (sender, tag)
         if at not in self._codecs:
             node = self._nodes.get(sender)
-            chained = node.record_type if node is not None and tag is None else None
-            self._codecs[at] = ElementCodec(self._types.get(at, chained))
+            record_type = node.record_type if node is not None and tag is None else None
+            if (edge := self._edges.get(at)) is not None:
+                record_type = self._record_types.get(edge)
+            self._codecs[at] = ElementCodec(record_type)
         return self._codecs[at]
 
     def groups_of(self, receiver: str) -> GroupsOf | None:
-        """What gives the key groups of a batch for operator `receiver`; None when it is not keyed."""
+        """The function from a batch for operator `receiver` to key groups; None when it is not keyed."""
         node = self._nodes.get(receiver)
         if not isinstance(node, KeyedProcessNode):
             return None

@@ -1,14 +1,15 @@
-"""One old channel's records in flight, read part by part: what of them belongs to this subtask.
+"""One old channel's records in flight, read part by part: those that belong to this subtask.
 
-A channel's input part is followed by its output part. This file does not know about other channels;
-`recovered.py` lets them take turns and keeps event time.
+A channel's input part is followed by its output part. Several channels take turns in `recovered.py`, which
+keeps event time.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -20,7 +21,34 @@ from headgate.records.row_batch import RowBatch
 from headgate.runtime.protocol.element_codec import ElementCodec
 from headgate.runtime.protocol.elements import Idle, Watermark
 from headgate.runtime.worker.in_flight.stored_parts import Element, KeyGroups, check_records, decode_elements
-from headgate.state.snapshots import InFlightPart, InFlightShare, InFlightStream, StateHandle, place_of
+from headgate.state.snapshots import (
+    FileRange,
+    InFlightPart,
+    InFlightShare,
+    InFlightStream,
+    StateHandle,
+    place_of,
+)
+
+AHEAD_BYTES: Final = 64 * 1024 * 1024
+"""How much one subtask reads at the start of an attempt; the rest is read when its turn comes."""
+
+
+def prefetched(
+    read: Callable[[StateHandle], bytes], shares: Iterable[InFlightShare], ahead_bytes: int = AHEAD_BYTES
+) -> Callable[[StateHandle], bytes]:
+    """Read the parts of shares now, up to a bound; gives what `read` gives for a handle.
+
+    Records in flight are decoded when their turn comes, perhaps much later. Were they also read then, a
+    storage that fails for a moment would stop a job that runs already. Raises StorageError: a part cannot be
+    read.
+    """
+    kept: dict[StateHandle, bytes] = {}
+    for part in (part for share in shares for part in share.stream.parts):
+        if isinstance(part.handle, FileRange) and part.handle not in kept and part.size <= ahead_bytes:
+            kept[part.handle] = read(part.handle)
+            ahead_bytes -= part.size
+    return lambda handle: kept[handle] if isinstance(handle, FileRange) and handle in kept else read(handle)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,19 +56,16 @@ class PartReader:
     """How parts become elements."""
 
     codec_of: Callable[[InFlightStream], ElementCodec]  # the codec of a stream's exchange
-    read: Callable[[StateHandle], bytes]  # the bytes behind a handle
+    read: Callable[[StateHandle], bytes]
     max_parallelism: int  # number of key groups
 
     def check(self, stream: InFlightStream) -> None:
-        """Refuse records of a class that has changed since.
-
-        Raises UsageError: they cannot be read any more.
-        """
+        """Make sure that records can be read. Raises UsageError: their class has changed since."""
         where = f"from {stream.sender!r} to {stream.receiver!r}"
         check_records(stream.record_type, self.codec_of(stream), where)
 
     def elements(self, stream: InFlightStream, part: InFlightPart) -> list[tuple[Element, KeyGroups | None]]:
-        """The elements of a part with their key groups, of a keyed stream.
+        """The elements of a part, with key groups if the stream is keyed.
 
         Raises StorageError: the part is damaged.
         """
@@ -62,8 +87,7 @@ class PartReader:
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(NamedTuple):
     """Where a part begins: in which share, which part, and how many batches of the share are before."""
 
     share: int = 0
@@ -72,19 +96,16 @@ class _Place:
 
 
 class RecoveredChannel:
-    """What this subtask takes of one old channel at one level.
+    """The records of one old channel at one level that this subtask takes.
 
-    `shares`: of the channel's input part, its output part, or both; `reader`: reads their parts.
-
-    Attributes:
-        position: its watermark, as far as it was read.
-        idle: whether it said last that it is idle.
+    The shares are of the channel's input part, its output part, or both.
     """
 
     def __init__(self, shares: Sequence[InFlightShare], reader: PartReader) -> None:
         self._shares = sorted(shares, key=lambda share: share.stream.from_output)
         self._reader = reader
-        self.stream = self._shares[0].stream  # says between whom the channel was and where it begins
+        self.stream = self._shares[0].stream  # names the channel's ends, and where its event time begins
+        # its watermark as far as it was read, and whether it was idle there
         self.position, self.idle = WATERMARK_MIN, False
         self._here = self._next = _Place()
         self._taken = 0
@@ -103,7 +124,7 @@ class RecoveredChannel:
         return self._queue.popleft()
 
     def rest(self) -> list[Element]:
-        """What :meth:`take` will still give, as copies: both may be changed by those who get them."""
+        """What :meth:`take` will still give, as copies: the receivers of either may change theirs."""
         rest: list[Element] = []
         place, skip = self._here, self._taken
         while (loaded := self._load(place)) is not None:
@@ -115,20 +136,22 @@ class RecoveredChannel:
     def has_records(self) -> bool:
         """Whether records follow, be they this subtask's or another's."""
         at = self._next
-        if any(part.records for part in self._shares[at.share].stream.parts[at.part :]):
-            return True
-        if any(part.records for share in self._shares[at.share + 1 :] for part in share.stream.parts):
-            return True
-        return any(isinstance(element, (RowBatch, ArrowBatch)) for element in self._queue)
+        later = [part for share in self._shares[at.share + 1 :] for part in share.stream.parts]
+        unread = [*self._shares[at.share].stream.parts[at.part :], *later]
+        queued = any(isinstance(element, (RowBatch, ArrowBatch)) for element in self._queue)
+        return queued or any(part.records for part in unread)
 
     def _load(self, place: _Place) -> tuple[list[Element], _Place] | None:
-        """The elements from a place up to the next one, and that one; None behind the last."""
+        """The elements from a place up to the next one, and that one; None after the last."""
         share = self._shares[place.share]
         stream = share.stream
         if place.part == len(stream.parts):
             if place.share + 1 == len(self._shares):
                 return None
-            return _entry(self._shares[place.share + 1].stream), _Place(place.share + 1)
+            following = self._shares[place.share + 1].stream
+            entry: list[Element] = []  # the event time with which the output part begins
+            entry += [] if following.watermark is None else [Watermark(following.watermark)]
+            return [*entry, Idle()] if following.idle else entry, _Place(place.share + 1)
         if place.part == 0:
             self._reader.check(stream)
         elements: list[Element] = []
@@ -142,14 +165,8 @@ class RecoveredChannel:
         return elements, _Place(place.share, place.part + 1, number)
 
 
-def _entry(stream: InFlightStream) -> list[Element]:
-    """What the output part says about event time where it begins."""
-    said: list[Element] = [] if stream.watermark is None else [Watermark(stream.watermark)]
-    return [*said, Idle()] if stream.idle else said
-
-
 def _mine(share: InFlightShare, batch: Batch, groups: KeyGroups | None, number: int) -> list[Element]:
-    """The records of a batch that the share takes, and the event time that the others carried."""
+    """The records of a batch that the share takes, and the event time that its others carried."""
     kept: Batch | None = batch
     if share.of > 1:
         kept = batch if number % share.of == share.turn else None

@@ -1,7 +1,7 @@
-"""What one subtask's unaligned checkpoint takes along: gathered by the loop, stored in the background.
+"""The records in flight of a subtask's unaligned checkpoint: gathered by the loop, stored in the background.
 
-The loop adds elements and seals; one background job after the other encodes and stores what was
-gathered. All reports come from the background, so their order is that of the jobs.
+The loop adds elements and seals; one background job after the other encodes and stores what was gathered. All
+reports come from the background, in the order of the jobs.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import enum
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -48,7 +49,6 @@ class StreamKey:
     former: bool = False
 
     def __str__(self) -> str:
-        """For messages: from whom to whom."""
         return f"from {self.sender}[{self.sender_subtask}] to {self.receiver}[{self.receiver_subtask}]"
 
 
@@ -102,24 +102,19 @@ class _Spill:
 class InFlightCapture:
     """The records in flight of one subtask's checkpoint.
 
-    :meth:`begin`, :meth:`add`, :meth:`seal`, :meth:`cancel` and :meth:`unstored` are for the loop's
-    thread. `store`, `delete`, `groups_of`'s functions and `finished` are called by the background's.
-
-    Args:
-        groups_of: gives a function from batches to key groups for a keyed stream, None for another.
-        store: writes sections durably and gives the handle of each; blocks.
-        finished: gets either the streams, in the order of their beginning, or what went wrong; called
-            once, or never when :meth:`cancel` comes first.
+    The public methods are for the loop's thread. `store`, `delete`, `finished` and the functions that
+    `groups_of` gives are called by the background's.
     """
 
     def __init__(
         self,
         codec_of: Callable[[StreamKey], ElementCodec],  # the codec of a stream's exchange
-        groups_of: Callable[[StreamKey], GroupsOf | None],
-        store: Callable[[Sequence[Sequence[Part]]], list[StateHandle]],
-        delete: Callable[[StateHandle], None],  # removes what a handle stands for; blocks
+        groups_of: Callable[[StreamKey], GroupsOf | None],  # None: the stream is not keyed
+        store: Callable[[Sequence[Sequence[Part]]], list[StateHandle]],  # writes durably; blocks
+        delete: Callable[[StateHandle], None],  # removes what `store` wrote; blocks
         background: Background,  # where `store` runs; one job after the other
-        limits: CaptureLimits,  # how much is gathered and stored
+        limits: CaptureLimits,
+        # called once, with the streams in the order of their beginning or with an error; never after `cancel`
         finished: Callable[[list[InFlightStream] | None, BaseException | None], None],
     ) -> None:
         self._codec_of, self._groups_of = codec_of, groups_of
@@ -128,36 +123,20 @@ class InFlightCapture:
         # The loop makes streams, the background fills their parts.
         self._streams: dict[StreamKey, _Stream] = {}
         self._handles: list[StateHandle] = []
-        self._bytes_taken = self._bytes_persisted = 0
-        # Guards what both sides change; never held while anything blocks or calls back.
+        self._bytes_taken = 0
+        self.bytes_persisted = 0  # of the parts stored so far
+        # About how much memory is held by what is not stored yet. It is bounded only by adding less when the
+        # storage is slower than the streams.
+        self.bytes_waiting = 0
+        # Guards what both threads change; never held while anything blocks or calls back.
         self._lock = threading.Lock()
         self._state, self._reported = _State.TAKING, False
         self._gathered = _Spill()
         self._waiting: deque[_Spill] = deque()
         self._held: dict[int, int] = {}
-        self._bytes_waiting = 0
-
-    @property
-    def bytes_persisted(self) -> int:
-        """Bytes of the parts stored so far."""
-        return self._bytes_persisted
-
-    @property
-    def bytes_waiting(self) -> int:
-        """About how much memory is held by what is not stored yet.
-
-        Only who adds can bound it when the storage is slower than the streams: by adding less.
-        """
-        return self._bytes_waiting
 
     def begin(self, key: StreamKey, watermark: int | None, idle: bool) -> None:
-        """A stream exists, even if nothing is in it; must come before its first element.
-
-        Args:
-            key: which.
-            watermark: its event time where it begins; see `InFlightStream`.
-            idle: whether it was idle there.
-        """
+        """Begin a stream, even if it will be empty; `watermark` and `idle` are as in `InFlightStream`."""
         if not self._takes(key):
             return
         if key in self._streams:
@@ -165,7 +144,7 @@ class InFlightCapture:
         self._begin(key, watermark, idle)
 
     def add(self, key: StreamKey, element: Batch | Event) -> None:
-        """Take an element along, behind those of its stream before it. Ignored after a failure.
+        """Take an element along, after the earlier ones of its stream. Ignored after a failure.
 
         A stream that has not begun begins here, where its level below ends.
         """
@@ -183,7 +162,7 @@ class InFlightCapture:
             self._gathered.elements.setdefault(key, []).append(element)
             self._gathered.size += size
             self._bytes_taken += size
-            self._bytes_waiting += size
+            self.bytes_waiting += size
             too_much = self._bytes_taken > self._limits.total_bytes
             full = self._gathered.size > self._limits.part_bytes
         if too_much:
@@ -192,7 +171,7 @@ class InFlightCapture:
             self._spill(last=False)
 
     def seal(self) -> None:
-        """Nothing more will come: store the rest, then report the streams."""
+        """Store the rest, after which nothing more comes, then report the streams."""
         with self._lock:
             if self._state is _State.GIVEN_UP:
                 return
@@ -204,20 +183,20 @@ class InFlightCapture:
     def cancel(self) -> None:
         """Give up: nothing more is stored, what was stored is deleted, nothing is reported.
 
-        Once the streams were reported, this does nothing: their files belong to who got them.
+        Once the streams were reported, this does nothing: their files belong to the receiver of the report.
         """
         with self._lock:
             if self._state is _State.DONE or self._reported:
                 return
             self._reported = True
             self._drop()
-        self._submit_delete()
+        self._background.submit(self._delete_stored, lambda *_: None)
 
     def unstored(self, batch: Batch) -> bool:
         """Whether this very batch is taken along and not encoded yet, so that its rows must not change."""
         return id(batch) in self._held
 
-    # -- the loop's side -------------------------------------------------------------------------
+    # -- in the loop -----------------------------------------------------------------------------
 
     def _takes(self, key: StreamKey) -> bool:
         if self._state is _State.GIVEN_UP:
@@ -232,7 +211,7 @@ class InFlightCapture:
     def _drop(self) -> None:
         """Free what is not stored; the lock is held."""
         self._state = _State.GIVEN_UP
-        self._gathered, self._bytes_waiting = _Spill(), 0
+        self._gathered, self.bytes_waiting = _Spill(), 0
         self._waiting.clear()
         self._held.clear()
 
@@ -260,13 +239,10 @@ class InFlightCapture:
             "faster or at a higher parallelism"
         )
 
-    def _submit_delete(self) -> None:
-        self._background.submit(self._delete_stored, lambda *_: None)
-
-    # -- the background's side -------------------------------------------------------------------
+    # -- in the background -----------------------------------------------------------------------
 
     def _store_next(self) -> bool:
-        """Whether that was the last spill."""
+        """Store a spill; gives whether it was the last one."""
         with self._lock:
             if not self._waiting:
                 return False
@@ -275,49 +251,41 @@ class InFlightCapture:
         if encoded and self._state is not _State.GIVEN_UP:
             self._store_sections(encoded)
         with self._lock:
-            self._bytes_waiting = max(0, self._bytes_waiting - spill.size)
+            self.bytes_waiting = max(0, self.bytes_waiting - spill.size)
         return spill.last
 
     def _store_sections(self, encoded: list[tuple[_Stream, list[Part], int]]) -> None:
         sections = [parts for _, parts, _ in encoded]
         sizes = [sum(memoryview(part).nbytes for part in parts) for parts in sections]
-        # What Python objects take is guessed; what they take on disk is known only here.
-        if self._bytes_persisted + sum(sizes) > self._limits.total_bytes:
+        # The size of Python objects is guessed; their size on disk is known only here.
+        if self.bytes_persisted + sum(sizes) > self._limits.total_bytes:
             raise self._too_much()
         handles = self._store(sections)
         self._handles += handles
         for (stream, _, records), handle, size in zip(encoded, handles, sizes, strict=True):
             stream.parts.append(InFlightPart(handle, size, records))
-        self._bytes_persisted += sum(sizes)
+        self.bytes_persisted += sum(sizes)
 
     def _encode(self, key: StreamKey, spill: _Spill) -> tuple[list[Part], int]:
-        """Encode a stream's elements, then let go of them."""
         stream, elements = self._streams[key], spill.elements.pop(key)
         if self._state is _State.GIVEN_UP:
             return [], 0
         encoded = encode_elements(elements, stream.codec, stream.groups_of, str(key))
         with self._lock:
-            for element in elements:
-                self._let_go(id(element))
+            # The elements are still referred to, so that no other batch can have one's identity yet.
+            for identity in map(id, elements):
+                if (count := self._held.get(identity, 0)) > 1:
+                    self._held[identity] = count - 1
+                else:
+                    self._held.pop(identity, None)
         return encoded
-
-    def _let_go(self, identity: int) -> None:
-        # The elements are still referred to, so that no other batch can have one's identity yet.
-        count = self._held.get(identity, 0)
-        if count > 1:
-            self._held[identity] = count - 1
-        else:
-            self._held.pop(identity, None)
 
     def _job_done(self, was_last: bool | None, error: BaseException | None) -> None:
         if error is not None:
             self._report_failure(error)
-        elif was_last:
-            self._report_streams()
-
-    def _report_streams(self) -> None:
+            return
         with self._lock:
-            if self._state is not _State.SEALED:
+            if not was_last or self._state is not _State.SEALED:
                 return
             self._state, self._reported = _State.DONE, True
         self._finished([stream.described() for stream in self._streams.values()], None)
@@ -329,15 +297,12 @@ class InFlightCapture:
             self._reported = True
             self._drop()
         self._finished(None, error)
-        self._submit_delete()
+        self._background.submit(self._delete_stored, lambda *_: None)
 
     def _delete_stored(self) -> None:
-        """Runs behind all jobs that store, so it finds what each of them has left."""
-        for file in {
-            handle.file: handle for handle in self._handles if isinstance(handle, FileRange)
-        }.values():
-            try:
-                self._delete(file)
-            except (StorageError, OSError):
-                continue  # The next sweep finds it.
+        """Runs after all jobs that store, so it finds the files that each of them has left."""
+        files = {handle.file: handle for handle in self._handles if isinstance(handle, FileRange)}
+        for handle in files.values():
+            with suppress(StorageError, OSError):  # the next sweep finds it
+                self._delete(handle)
         self._handles.clear()

@@ -1,8 +1,8 @@
 """One subtask's records in flight from a restored checkpoint: in which order, and at what event time.
 
-They are processed before any live channel is read. Channels of a level take turns, the next level
-begins when they are at their end. Operators further down the chain come first: what was under way to
-them is older than what the operators before them will make of their own records in flight.
+They are processed before any live channel is read. The channels of a level take turns, and the next level
+begins at their end. Operators further down the chain come first: records in flight to them are older than
+those that the operators before them will emit.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ import numpy as np
 from headgate.common.time import WATERMARK_MIN
 from headgate.core.watermarks import WatermarkValve
 from headgate.records.batch import Batch
-from headgate.runtime.protocol.element_codec import ElementCodec
 from headgate.runtime.protocol.elements import Idle, Watermark
 from headgate.runtime.worker.in_flight.channels import PartReader, RecoveredChannel
 from headgate.runtime.worker.in_flight.gathering import StreamKey
 from headgate.runtime.worker.in_flight.stored_parts import Element
-from headgate.state.snapshots import InFlightShare, InFlightStream, StateHandle
+from headgate.state.snapshots import InFlightShare, InFlightStream
 
 if TYPE_CHECKING:
     from headgate.records.batch import Int64s
@@ -40,12 +39,9 @@ class RecoveredInput:
         self,
         shares: Sequence[InFlightShare],  # what it takes over
         position_of: Callable[[str], int],  # receiver uid -> which operator of the chain that is, from 0
-        codec_of: Callable[[InFlightStream], ElementCodec],  # the codec of a stream's exchange
-        read: Callable[[StateHandle], bytes],  # the bytes behind a handle
-        max_parallelism: int,  # number of key groups
+        reader: PartReader,
         subtask: int,  # its own number
     ) -> None:
-        reader = PartReader(codec_of, read, max_parallelism)
         receivers: dict[str, list[InFlightShare]] = {}
         for share in shares:
             receivers.setdefault(share.stream.receiver, []).append(share)
@@ -56,7 +52,7 @@ class RecoveredInput:
         self._exhausted = not self._operators
 
     def poll(self) -> tuple[int, Batch | None, int] | None:
-        """The next piece: which operator takes it in, the records, and the watermark behind them.
+        """The next batch: which operator takes it in, its records, and the watermark after them.
 
         Without records only the watermark moved. It is for the head of the chain, which passes it on;
         as long as other operators have records in flight it stays where it is. None: nothing is left.
@@ -78,17 +74,15 @@ class RecoveredInput:
         return None
 
     def remainder(self, partly: Batch | None = None) -> list[Remainder]:
-        """What is not processed yet, to be stored by a snapshot that is taken now; polling goes on.
+        """The streams that are not processed yet, for a snapshot that is taken now; polling goes on.
 
-        Streams without records are part of it: where they stand holds event time back. Batches are
-        copies of those that :meth:`poll` will give.
-
-        `partly`: what is left of the batch that was polled last, if it is still being processed.
+        Streams without records are part of it, since their position holds event time back. Batches are copies
+        of those that :meth:`poll` will give. `partly` is the rest of the batch that is being processed.
         """
         found: list[Remainder] = []
-        for index in range(self._at, len(self._operators)):
-            mine = partly if index == self._at else None
-            found += self._operators[index].remainder(self._subtask, mine)
+        for operator in self._operators[self._at :]:
+            found += operator.remainder(self._subtask, partly)
+            partly = None
         return found
 
     def levels(self) -> int:
@@ -99,8 +93,7 @@ class RecoveredInput:
     def seeds(self, channels: Sequence[tuple[str, str | None, int]]) -> list[tuple[int | None, bool]]:
         """Where the event time of live channels begins when everything is polled, and whether they are idle.
 
-        `channels`: (sender uid, tag, sender's subtask) of each. Returns None as watermark for a channel of
-        which nothing is known.
+        The channels are given as (sender uid, tag, sender's subtask). A watermark that is not known is None.
         """
         head = self._head()
         if head is None:
@@ -122,22 +115,22 @@ class _OperatorInput:
         self._level = -1
         self._turns: deque[int] = deque()
         self._valve = WatermarkValve(0)
-        self._told = WATERMARK_MIN
-        # What remains of the batch polled last still stands before its marks.
+        self._reported = WATERMARK_MIN
+        # The rest of the batch polled last still comes before its watermarks.
         self._last: tuple[RecoveredChannel, Position] | None = None
         self._ends: dict[int, list[RecoveredChannel]] = {}
 
     def poll(self) -> tuple[Batch | None, int] | None:
         """The next batch, or a new watermark; None at the end."""
         while True:
-            if self._valve.combined > self._told:
-                self._told = self._valve.combined
-                return None, self._told
+            if self._valve.combined > self._reported:
+                self._reported = self._valve.combined
+                return None, self._reported
             if self._turns:
                 batch = self._turn()
                 if batch is not None:
-                    self._told = self._valve.combined
-                    return batch, self._told
+                    self._reported = self._valve.combined
+                    return batch, self._reported
             elif self._level + 1 < len(self._levels):
                 self._enter(self._level + 1)
             else:
@@ -148,25 +141,17 @@ class _OperatorInput:
         return len(self._levels) - max(self._level, 0)
 
     def remainder(self, subtask: int, partly: Batch | None) -> list[Remainder]:
-        """See :class:`RecoveredInput`."""
+        """The operator's part of :meth:`RecoveredInput.remainder`."""
         if self._level < 0:
             self._enter(0)
-        lines = {_line(channel.stream) for level in self._levels for channel in level}
-        lineage = {line: number for number, line in enumerate(sorted(lines))}
+        origins = {_origin(channel.stream) for level in self._levels for channel in level}
+        lineage = {origin: number for number, origin in enumerate(sorted(origins))}
         found: list[Remainder] = []
         for number, level in enumerate(self._levels[self._level :]):
             for channel in level:
                 stream = channel.stream
-                key = StreamKey(
-                    receiver=stream.receiver,
-                    sender=stream.sender,
-                    tag=stream.tag,
-                    sender_subtask=stream.sender_subtask,
-                    receiver_subtask=subtask,
-                    level=number,
-                    lineage=lineage[_line(stream)],
-                    former=stream.former,
-                )
+                ends = stream.receiver, stream.sender, stream.tag, stream.sender_subtask, subtask
+                key = StreamKey(*ends, number, lineage=lineage[_origin(stream)], former=stream.former)
                 if number:
                     found.append((key, stream.watermark, stream.idle, channel.rest()))
                 else:
@@ -175,9 +160,7 @@ class _OperatorInput:
 
     def seed(self, sender: str, tag: str | None, subtask: int) -> Position | None:
         """Where a live channel continues; None when the sender has no channel here."""
-        groups = self._latest_ends().values()
-        found = [at for group in groups if (at := _continued(group, sender, tag, subtask)) is not None]
-        return _least(found) if found else None
+        return _continued_among(self._latest_ends().values(), sender, tag, subtask)
 
     def _channels(self) -> list[RecoveredChannel]:
         return self._levels[self._level] if self._level >= 0 else []
@@ -190,7 +173,6 @@ class _OperatorInput:
         return {**self._ends, **latest}
 
     def _enter(self, level: int) -> None:
-        """Begin with a level."""
         self._ends = self._latest_ends()
         self._level = level
         channels = self._channels()
@@ -214,13 +196,12 @@ class _OperatorInput:
             groups = list(self._ends.values())
         else:
             groups = [self._ends.get(stream.receiver_subtask, [])]
-        ends = (stream.sender, stream.tag, stream.sender_subtask)
-        found = [at for group in groups if (at := _continued(group, *ends)) is not None]
-        mark, idle = _least(found) if found else (WATERMARK_MIN, False)
+        found = _continued_among(groups, stream.sender, stream.tag, stream.sender_subtask)
+        mark, idle = found or (WATERMARK_MIN, False)
         return mark, idle or stream.idle
 
     def _turn(self) -> Batch | None:
-        """One element of the channel whose turn it is; gives it if it has records."""
+        """Take one element of the channel whose turn it is; gives it if it has records."""
         index = self._turns.popleft()
         channel = self._channels()[index]
         element = channel.take()
@@ -239,16 +220,13 @@ class _OperatorInput:
         return None
 
     def _begin(self, index: int, channel: RecoveredChannel, batch: Batch) -> Batch:
-        """A batch whose records are late or not by the time of all channels."""
+        """Begin a batch; the event time of all channels decides whether its records are late."""
         self._last = (channel, (channel.position, channel.idle))
         if batch.watermarks is None:
             return batch
-        combined = self._valve.combined
-        bound = max(self._valve.bound_by_others(index), combined)
-        last = int(batch.watermarks[-1])
-        marks = np.minimum(np.maximum(batch.watermarks, combined), bound)
-        self._advance(index, channel, last)
-        return _timed(batch, marks)
+        held_back = in_step(batch, batch.watermarks, self._valve, index)
+        self._advance(index, channel, int(batch.watermarks[-1]))
+        return held_back
 
     def _advance(self, index: int, channel: RecoveredChannel, mark: int) -> None:
         channel.position, channel.idle = max(channel.position, mark), False
@@ -266,16 +244,23 @@ def _by_level(shares: Iterable[InFlightShare], reader: PartReader) -> list[list[
     for share in shares:
         stream = share.stream
         ends = (stream.sender, stream.tag or "", stream.sender_subtask, stream.former)
-        levels.setdefault(stream.level, {}).setdefault((*ends, *_line(stream)), []).append(share)
+        levels.setdefault(stream.level, {}).setdefault((*ends, *_origin(stream)), []).append(share)
     return [
         [RecoveredChannel(levels[level][name], reader) for name in sorted(levels[level])]
         for level in sorted(levels)
     ]
 
 
-def _line(stream: InFlightStream) -> tuple[int, int]:
-    """What tells old channels of one sending subtask apart."""
+def _origin(stream: InFlightStream) -> tuple[int, int]:
+    """Which of the old channels of one sending subtask a stream was on."""
     return stream.receiver_subtask, stream.lineage
+
+
+def _continued_among(
+    groups: Iterable[Sequence[RecoveredChannel]], sender: str, tag: str | None, subtask: int
+) -> Position | None:
+    found = [at for group in groups if (at := _continued(group, sender, tag, subtask)) is not None]
+    return _least(found) if found else None
 
 
 def _continued(
@@ -283,8 +268,8 @@ def _continued(
 ) -> Position | None:
     """Where a sender's later stream begins, by the ends of the earlier ones; None without any.
 
-    The same copy of the sender goes on where it was. If copies were renumbered, nobody knows whose
-    work it is, so the least decides.
+    The same copy of the sender goes on where it was. If copies were renumbered, it is not known which of them
+    the stream continues, so the least position decides.
     """
     same = [c for c in ends if c.stream.sender == sender and c.stream.tag == tag]
     if not any(c.stream.former for c in same):
@@ -296,5 +281,9 @@ def _least(positions: Sequence[Position]) -> Position:
     return min(mark for mark, _ in positions), all(idle for _, idle in positions)
 
 
-def _timed(batch: Batch, marks: Int64s) -> Batch:
+def in_step(batch: Batch, watermarks: Int64s, valve: WatermarkValve, channel: int) -> Batch:
+    """A batch of one channel, with watermarks that are as far as those of all channels together."""
+    combined = valve.combined
+    bound = max(valve.bound_by_others(channel), combined)
+    marks = np.minimum(np.maximum(watermarks, combined), bound)
     return batch.with_times(batch.timestamps, marks)  # type: ignore[arg-type]  # it has both or neither

@@ -6,9 +6,9 @@
     element:  kind u8 | grouped u8 | zero u16 | records u32 | length of payload u64
               key groups, u16 each, if grouped | payload
 
-All numbers are little-endian. A payload is what the exchange's codec makes of the element; rows are
-stored without pickle, because reading a checkpoint must not run code. This file does not verify
-checksums: a part is read through its handle, which has one.
+All numbers are little-endian. A payload is the element as the exchange's codec encodes it; rows are stored
+without pickle, because reading a checkpoint must not run code. Checksums are verified elsewhere: a part is
+read through its handle, which has one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from enum import IntEnum
-from typing import Any, Final
+from typing import Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,7 @@ Element = Batch | Watermark | Idle
 KeyGroups = NDArray[np.uint16]
 GroupsOf = Callable[[Batch], NDArray[np.int32]]
 """The key group of every record of a batch."""
+R = TypeVar("R")
 
 VERSION: Final = 1
 
@@ -72,10 +73,10 @@ _DEPTH_MAX: Final = 8
 
 
 def encode_elements(
-    elements: Sequence[Batch | Event],  # in order
-    codec: ElementCodec,  # of their exchange
-    groups_of: GroupsOf | None,  # key groups of a keyed exchange, or None
-    where: str = "in flight",  # between whom they are under way, for messages
+    elements: Sequence[Batch | Event],
+    codec: ElementCodec,
+    groups_of: GroupsOf | None,  # of a keyed exchange
+    where: str = "in flight",  # from which operator to which, for messages
 ) -> tuple[list[Part], int]:
     """The bytes of one part, in pieces, and how many records it holds.
 
@@ -115,18 +116,13 @@ def decode_elements(data: bytes, codec: ElementCodec) -> list[tuple[Element, Key
 
 
 def describe_records(codec: ElementCodec) -> Description | None:
-    """The description of the serializer of typed records, to be stored next to them; None without one."""
+    """The description of the serializer of typed records, which is stored with them; None without one."""
     serializer = codec.record_serializer
     return None if serializer is None else serializer.describe()
 
 
 def check_records(stored: Description | None, codec: ElementCodec, where: str = "in flight") -> None:
-    """Make sure that records stored under a description can be read by a codec.
-
-    Args:
-        stored: what :func:`describe_records` said when they were written.
-        codec: of their exchange in the program that reads them.
-        where: between whom they were under way, for messages.
+    """Make sure that records described by `stored` when they were written can be read by a codec.
 
     Raises UsageError: the records' class changed; says how.
     """
@@ -170,7 +166,7 @@ def _packed_groups(batch: Batch, groups_of: GroupsOf) -> bytes:
 
 
 def _encode_views(batch: RowBatch, codec: ElementCodec) -> list[Part]:
-    """The names once per kind of row, and which kind each row is unless all are alike."""
+    """Encode the names once per kind of row, and which kind each row is unless all are alike."""
     kinds: dict[tuple[str, ...], int] = {}
     picks = [kinds.setdefault(row.keys(), len(kinds)) for row in batch.records]
     names = _DYNAMIC.encode_many([list(kinds), picks if len(kinds) > 1 else []])
@@ -182,7 +178,7 @@ def _decode_views(payload: memoryview, codec: ElementCodec) -> RowBatch:
     (size,) = _SIZE.unpack_from(payload)
     at = _SIZE.size + size
     kinds, picks = _DYNAMIC.decode_many(payload[_SIZE.size : at], 2)
-    # A copy again, so that the numbers in it stand at addresses that suit them.
+    # A copy again, so that the numbers in it are aligned.
     batch = codec.decode(FrameKind.ROWS, memoryview(bytes(payload[at:])))
     assert isinstance(batch, RowBatch)
     picks = picks or [0] * len(batch)
@@ -218,7 +214,7 @@ def _decoded(view: memoryview, codec: ElementCodec) -> Iterator[tuple[Element, K
                 f"{len(view)}, its bytes are not what was written"
             )
         groups = np.frombuffer(bytes(view[at:middle]), "<u2") if grouped else None
-        # A copy: what becomes of the element must not keep the whole part in memory.
+        # A copy: the element must not keep the complete part in memory.
         element = _element(StoredKind(kind), memoryview(bytes(view[middle:end])), codec)
         if count != (len(element) if isinstance(element, (RowBatch, ArrowBatch)) else 0):
             raise StorageError(f"an element in flight announces {count} records but is {element!r}")
@@ -241,7 +237,7 @@ def _element(kind: StoredKind, payload: memoryview, codec: ElementCodec) -> Elem
 def _not_storable(batch: RowBatch, codec: ElementCodec, where: str) -> NotStorableError:
     record = next((r for r in batch.records if not _is_storable(r, codec)), None)
     if record is None:
-        # Each alone could be: only records of the declared class, all of a batch, need no plain values.
+        # Each alone could be stored: a batch of nothing but the declared class needs no plain values.
         kinds = " and ".join(sorted({_name_of(type(r)) for r in batch.records}))
         who = f"a batch {where} that mixes records of {kinds}"
     else:
@@ -256,30 +252,25 @@ def _not_storable(batch: RowBatch, codec: ElementCodec, where: str) -> NotStorab
     )
 
 
-def _is_storable(record: object, codec: ElementCodec) -> bool:
+def _is_storable(record: R, codec: ElementCodec) -> bool:
     try:
-        if isinstance(record, Row):
-            record = record.values()
-        codec.encode_plain(RowBatch([record]))
+        codec.encode_plain(RowBatch([record.values() if isinstance(record, Row) else record]))
     except UsageError:
         return False
     return True
 
 
-def _culprit(value: Any, codec: ElementCodec, depth: int = 0) -> type:
+def _culprit(value: R, codec: ElementCodec, depth: int = 0) -> type:
     """The class of the innermost value that cannot be stored."""
-    parts: Collection[object] = ()
+    parts: list[R] = []
     if isinstance(value, Mapping):
         parts = [*value.keys(), *value.values()]
     elif isinstance(value, Row):
-        parts = value.values()
-    elif type(value) in (list, tuple, set, frozenset):
+        parts = list(value.values())
+    elif isinstance(value, Collection) and type(value) in (list, tuple, set, frozenset):
         parts = list(value)
-    if depth < _DEPTH_MAX:
-        for part in parts:
-            if not _is_storable(part, codec):
-                return _culprit(part, codec, depth + 1)
-    return type(value)
+    wrong = (part for part in parts if depth < _DEPTH_MAX and not _is_storable(part, codec))
+    return next((_culprit(part, codec, depth + 1) for part in wrong), type(value))
 
 
 def _name_of(cls: type) -> str:

@@ -1,7 +1,7 @@
-"""Operators with a broadcast side: a second input whose records every subtask gets.
+"""Operators with a broadcast input: a second one, whose records every subtask gets.
 
-Each side takes batches of its own. What holds for keyed operators holds for both sides: a batch is processed
-in runs between timers, and while timers fire in slices neither side takes input.
+Each input takes batches of its own. In a keyed operator the batches of both are processed in runs between
+timers, and while timers fire in slices neither takes input.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class BroadcastProcessOperator(ProcessOperator):
         self._process_broadcast = function.process_broadcast
 
     def entry(self, side: Side) -> Callable[[Batch], int]:
-        """See :class:`Operator`."""
+        """The method that takes records of one input."""
         return self.broadcast_some if side is Side.BROADCAST else self.process_some
 
     def broadcast_some(self, batch: Batch) -> int:
-        """Take all records of a batch of the broadcast side."""
+        """Take all records of a batch of the broadcast input."""
         with self._state.broadcast_side():
             self._call(batch, self._process_broadcast)
         return len(batch)
@@ -71,18 +71,18 @@ class KeyedBroadcastProcessOperator(KeyedProcessOperator):
         self._broadcast_ctx = BroadcastSideContext(self._side, context.clock, context.label, self)
 
     def open(self) -> None:
-        """See :class:`KeyedProcessOperator`."""
+        """Restore state and timers; the context of the broadcast input shares the timers."""
         super().open()
         self._keyed_sides = KeyedSides(self._function, self._backend.handles)
         timers = self._broadcast_ctx.timers
         timers.event, timers.processing = self._timers.event, self._timers.processing
 
     def entry(self, side: Side) -> Callable[[Batch], int]:
-        """See :class:`Operator`."""
+        """The method that takes records of one input."""
         return self.broadcast_some if side is Side.BROADCAST else self.process_some
 
     def broadcast_some(self, batch: Batch) -> int:
-        """Take records of the broadcast side from the front; gives how many, as :meth:`process_some`."""
+        """Take records of the broadcast input from the front; gives how many, as :meth:`process_some`."""
         return self._run(batch, _BroadcastRun)
 
     def apply_to_all_keys(self, state: S, function: Callable[[Hashable, S], Iterable[R] | None]) -> list[R]:
@@ -108,9 +108,8 @@ class KeyedBroadcastProcessOperator(KeyedProcessOperator):
             eager.load(key)
         try:
             result = function(key, handle)
-            given = (
-                [] if result is None else list(checked_outputs(result, "the function of apply_to_all_keys()"))
-            )
+            giver = "the function of apply_to_all_keys()"
+            return [] if result is None else list(checked_outputs(result, giver))
         except BaseException as error:
             error.add_note(f"apply_to_all_keys() was at key {key!r}")
             raise
@@ -118,7 +117,6 @@ class KeyedBroadcastProcessOperator(KeyedProcessOperator):
             # Also after an error that process_broadcast() catches: other kinds of state have their changes.
             for eager in self._eager:
                 eager.store()
-        return given
 
 
 class BroadcastSideContext(KeyContext):
@@ -134,7 +132,7 @@ class BroadcastSideContext(KeyContext):
 
     @property
     def key(self) -> Hashable:
-        """The key that a function is being called for."""
+        """The key for which a function is being called."""
         if self._current is _NO_KEY:
             refuse_keyless("the key (also of a timer)")
         return self._current

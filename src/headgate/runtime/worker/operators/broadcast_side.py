@@ -1,9 +1,8 @@
-"""What a function with a broadcast side may touch, and when.
+"""Which state a function with a broadcast input may use, and when.
 
-Its state is where the class declares it, as attributes of the instance; which object is there depends on the
-side that is being processed:
+State is in attributes of the function; which object is there depends on the input that is being processed:
 
-    attribute            main side, timers    open()       broadcast side    apply_to_all_keys()
+    attribute            main input, timers   open()       broadcast input   apply_to_all_keys()
     broadcast state      read-only            read-only    live              live
     keyed state          live                 refused      refused           live
     operator list state  live                 live         live              live
@@ -14,22 +13,32 @@ So a rule costs nothing per record: attributes are exchanged per run of records.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Final, Generic, NoReturn, TypeVar
 
 from headgate.api.declared.operator_state import BROADCAST, BroadcastState, declared_operator_state
 from headgate.api.functions import RichFunction
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.function_state import FunctionState
-from headgate.runtime.worker.operators.operator_contract import give_handles
+from headgate.runtime.worker.operators.operator_contract import H, give_handles
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 S = TypeVar("S")
 
 
+@contextmanager
+def _exchanged(function: RichFunction, inside: Mapping[str, S], after: Mapping[str, H]) -> Iterator[None]:
+    """Under `with` a function has the handles `inside`, and afterwards those of `after`."""
+    give_handles(function, inside)
+    try:
+        yield
+    finally:
+        give_handles(function, after)
+
+
 class TwoSidedState(FunctionState):
-    """The operator state of a function with a broadcast side; read-only unless :meth:`broadcast_side`."""
+    """The operator state of a function with a broadcast input; read-only unless :meth:`broadcast_side`."""
 
     def __init__(self, context: OperatorContext, function: RichFunction) -> None:
         super().__init__(context, function)
@@ -39,49 +48,33 @@ class TwoSidedState(FunctionState):
         self._read_only = {name: ReadOnlyBroadcastState(name, live) for name, live in self._live.items()}
         give_handles(function, self._read_only)
 
-    @contextmanager
-    def broadcast_side(self) -> Iterator[None]:
+    def broadcast_side(self) -> AbstractContextManager[None]:
         """Broadcast state may be changed under `with`."""
-        give_handles(self._function, self._live)
-        try:
-            yield
-        finally:
-            give_handles(self._function, self._read_only)
+        return _exchanged(self._function, self._live, self._read_only)
 
 
 class KeyedSides:
-    """The keyed state of a function with a broadcast side, where there is no key.
-
-    `function`: whose attributes are exchanged; `handles`: its live keyed state by name.
-    """
+    """The keyed state of a function with a broadcast input, where there is no key; `handles` are live."""
 
     def __init__(self, function: RichFunction, handles: Mapping[str, S]) -> None:
         self._function, self._handles = function, handles
         self._guards = {name: KeylessState(name) for name in handles}
 
-    @contextmanager
-    def broadcast_side(self) -> Iterator[None]:
-        """There is no key under `with`."""
-        give_handles(self._function, self._guards)
-        try:
-            yield
-        finally:
-            give_handles(self._function, self._handles)
+    def broadcast_side(self) -> AbstractContextManager[None]:
+        """Keyed state is refused under `with`."""
+        return _exchanged(self._function, self._guards, self._handles)
 
     @contextmanager
     def every_key(self, state: S) -> Iterator[str]:
-        """There is a key again under `with`, on the broadcast side; gives the name of `state`.
+        """There is a key again under `with`, for the broadcast input; gives the name of `state`.
 
-        Raises TypeError: `state` is not what stands for one of the keyed states on the broadcast side.
+        Raises TypeError: `state` is not an attribute that stands for a keyed state of the function.
         """
         name = next((name for name, guard in self._guards.items() if guard is state), None)
         if name is None:
             raise TypeError(self._not_a_state(state))
-        give_handles(self._function, self._handles)
-        try:
+        with _exchanged(self._function, self._handles, self._guards):
             yield name
-        finally:
-            give_handles(self._function, self._guards)
 
     def _not_a_state(self, state: S) -> str:
         if any(handle is state for handle in self._handles.values()):
@@ -90,21 +83,19 @@ class KeyedSides:
                 "when it has returned"
             )
         known = ", ".join(f"self.{name}" for name in self._handles) or "none, for it declares none"
-        return (
-            f"apply_to_all_keys() got {type(state).__name__}; expected one of the function's keyed states: "
-            f"{known}"
-        )
+        got = f"apply_to_all_keys() got {type(state).__name__}"
+        return f"{got}; expected one of the function's keyed states: {known}"
 
 
 class ReadOnlyBroadcastState(Generic[K, V]):
-    """Broadcast state as the main side sees it."""
+    """Broadcast state for the main input."""
 
     __slots__ = ("_live", "_name", "get", "items")
 
     def __init__(self, name: str, live: BroadcastState[K, V]) -> None:
         self._name, self._live = name, live
-        self.get: Final = live.get  # see `api.operator_state.BroadcastState`
-        self.items: Final = live.items  # see there
+        self.get: Final = live.get  # see `api.operator_state.BroadcastState`, as for `items`
+        self.items: Final = live.items
 
     def __contains__(self, key: Hashable) -> bool:
         return key in self._live
@@ -141,7 +132,7 @@ class ReadOnlyBroadcastState(Generic[K, V]):
 
 
 class KeylessState:
-    """Stands for keyed state where there is no key: whatever is asked of it is refused."""
+    """Stands for keyed state where there is no key: every use is refused."""
 
     __slots__ = ("_name",)
 
@@ -165,7 +156,7 @@ class KeylessState:
 
 
 def refuse_keyless(what: str) -> NoReturn:
-    """There is no key here. Raises RuntimeError: always."""
+    """Refuse the use of `what` where there is no key. Raises RuntimeError: always."""
     raise _keyless(what)
 
 

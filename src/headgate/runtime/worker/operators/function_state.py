@@ -1,4 +1,4 @@
-"""The glue between an operator and the operator state of its function: restore, handles, snapshot."""
+"""Connects an operator to the operator state of its function: restore, handles, snapshot."""
 
 from __future__ import annotations
 
@@ -22,29 +22,23 @@ from headgate.state.snapshots import OperatorSubtaskState
 
 
 class FunctionState:
-    """The operator state that a user function declares.
+    """The operator state that a user function declares; the function gets live handles as attributes.
 
-    `context`: where the operator runs, and what was restored for it; `function`: gets a live handle for each
-    state, as attributes of the instance.
-
-    Raises StorageError: what was restored is damaged; UsageError: what was restored does not fit what is
-    declared.
+    Raises StorageError: the restored state is damaged; UsageError: it does not fit the declared one.
     """
 
     def __init__(self, context: OperatorContext, function: RichFunction) -> None:
         self._uid = context.uid
         self._backend = OperatorStateBackend(declared_operator_state(function))
-        # the live handles by name; empty where the function declares none
         self.handles = self._backend.handles
         restored = [stored for state in context.restored for stored in state.operator_state]
         if context.ignore_unclaimed:
-            declared = declared_operator_state(function)
-            restored = [stored for stored in restored if stored.name in declared]
+            restored = [stored for stored in restored if stored.name in self.handles]
         self._backend.restore((stored, read_handle(context.disk, stored.handle)) for stored in restored)
         give_handles(function, self.handles)
 
     def snapshot(self, rest: PendingState | None) -> PendingState | None:
-        """What else the operator keeps, and its operator state; the synchronous part of both is done."""
+        """The snapshot of the operator's other state, `rest`, and of its operator state."""
         if not self.handles:
             return rest
         others = ReadyState(OperatorSubtaskState(self._uid)) if rest is None else rest
@@ -62,8 +56,6 @@ class FunctionState:
 
 @dataclass(frozen=True, slots=True)
 class _PendingBoth:
-    """See `runtime.operators.base.PendingState`."""
-
     uid: str
     others: PendingState
     own: PendingOperatorState

@@ -38,7 +38,7 @@ class FusedOperator(Operator):
         self._keeps_positions = all(kind == MAP for kind in self._kinds)
 
     def process(self, batch: Batch) -> None:
-        """See :class:`Operator`."""
+        """Run the loop over a batch."""
         timed = batch.timestamps is not None or batch.watermarks is not None
         columnar_filter = self._only_filters and isinstance(batch, ArrowBatch)
         indexed = columnar_filter or (timed and not self._keeps_positions)
@@ -70,7 +70,7 @@ class FusedOperator(Operator):
         return out, origins
 
     def context_of_call(self, inner: Sequence[FrameType]) -> OperatorContext:
-        """See :class:`Operator`: the loop's line tells."""
+        """The operator whose line of the loop is being executed."""
         for frame in reversed(inner):
             for indexed in (False, True):
                 if frame.f_code.co_filename == _file_name(self._kinds, indexed):
@@ -79,7 +79,6 @@ class FusedOperator(Operator):
         return self._contexts[0]
 
     def _culprit(self, error: BaseException, indexed: bool) -> tuple[int, R | None]:
-        """Which operator raised, and the record that it was given."""
         name, trace = _file_name(self._kinds, indexed), error.__traceback__
         while trace is not None and trace.tb_frame.f_code.co_filename != name:
             trace = trace.tb_next
@@ -90,7 +89,7 @@ class FusedOperator(Operator):
 
 
 def _say_what_was_expected(error: TypeError) -> None:
-    """Where the loop itself could not go through what a function gave, that is no word about the function."""
+    """Reword an error of the loop itself, which could not iterate over a function's result."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
@@ -106,7 +105,7 @@ def _file_name(kinds: tuple[str, ...], indexed: bool) -> str:
 
 
 def _source(kinds: tuple[str, ...], indexed: bool) -> tuple[str, dict[int, tuple[int, str]]]:
-    """The loop's source text, and for each line of an operator: which one, and its record's variable."""
+    """The loop's source text, and the operator and record variable of each line that calls one."""
     names = ", ".join(f"f{i}" for i in range(len(kinds)))
     lines = ["def loop(rows, add, mark, functions):", f"    {names}, = functions"]
     lines += ["    i = -1", "    for r0 in rows:", "        i += 1"] if indexed else ["    for r0 in rows:"]
@@ -131,7 +130,7 @@ def _source(kinds: tuple[str, ...], indexed: bool) -> tuple[str, dict[int, tuple
 
 @lru_cache(maxsize=256)
 def compile_loop(kinds: tuple[str, ...], indexed: bool) -> Callable[..., None]:
-    """The loop for this run of operators; with `indexed` it also notes each output's origin."""
+    """The loop for this run of operators; with `indexed` it also records each output's origin."""
     text, _ = _source(kinds, indexed)
     name = _file_name(kinds, indexed)
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)

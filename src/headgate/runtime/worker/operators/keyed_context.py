@@ -1,9 +1,10 @@
-"""What a keyed function sees and gives: its context with timers, and the main outputs of a batch."""
+"""The context, timers and main outputs of a keyed function, and how its timers fire in slices."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
 from typing import Final, Generic
 
 import numpy as np
@@ -18,6 +19,9 @@ from headgate.runtime.worker.operators.outputs import SideBuffer
 from headgate.runtime.worker.operators.wrong_use import NO_EVENT_TIME
 
 _LOG: Final = logging.getLogger(__name__)
+
+STRIDE_MAX: Final = 16
+"""Timers between two looks at the clock, once they have proved cheap."""
 
 
 class Timers:
@@ -70,7 +74,7 @@ class Timers:
 
 
 class KeyContext:
-    """What a keyed function sees besides the record."""
+    """The context that a keyed function gets with each record."""
 
     __slots__ = ("_side", "key", "time_domain", "timers", "timestamp")
 
@@ -83,7 +87,7 @@ class KeyContext:
 
     def side_output(self, tag: OutputTag, value: R) -> None:
         """Emit `value` to a side output."""
-        self._side.add_under(tag, value, self.timestamp, self.timers.current_watermark)
+        self._side.add(tag, value, self.timestamp, self.timers.current_watermark)
 
 
 class KeyedOutput(Generic[R]):
@@ -102,3 +106,40 @@ class KeyedOutput(Generic[R]):
             return RowBatch(self.records)
         times = np.array(self.times, dtype=np.int64)
         return RowBatch(self.records, times, np.array(self.marks, dtype=np.int64))
+
+
+class Slice:
+    """The time for which timers may fire in one step; a target of None is without end.
+
+    The clock is read after the first timer, then after 2, 4, 8 more and so on: an expensive timer ends the
+    slice at once, and cheap ones do not pay for reading it. The caller counts `left` down for each timer, and
+    asks :meth:`over` at 0.
+    """
+
+    __slots__ = ("_clock", "_ends", "_stride", "left")
+
+    def __init__(self, clock: Clock, target_ms: int | None) -> None:
+        self._clock, self._stride = clock, 1
+        self._ends = 0.0 if target_ms is None else clock.precise_ms() + target_ms
+        self.left = -1 if target_ms is None else 1  # from -1 it never comes to 0
+
+    def over(self) -> bool:
+        """Whether the time is used up; otherwise `left` is set anew."""
+        if self._clock.precise_ms() >= self._ends:
+            self.left = 1
+            return True
+        self._stride = min(2 * self._stride, STRIDE_MAX)
+        self.left = self._stride
+        return False
+
+
+@dataclass(slots=True)
+class Firing:
+    """Timers of one time domain that are being fired up to some time."""
+
+    target: int  # timers at or before it are due, in ms
+    # the timers taken from the queue. It is kept from slice to slice: to take a bucket of a million timers
+    # costs as much as a slice.
+    due: Iterable[tuple[int, Hashable]]
+    announce: bool = False  # whether the target is passed on as a watermark when all have fired
+    allowed: int | None = None  # how many timers may fire yet; None: any number

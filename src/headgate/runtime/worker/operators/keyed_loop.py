@@ -1,11 +1,11 @@
-"""The inner loop of keyed processing, generated for what the function at hand needs.
+"""The inner loop of keyed processing, generated for the needs of one function.
 
-Per record it does no more than: set the key, load the declared value states into their handles,
-call the user's function, store what changed. What is not needed (timestamps, watermarks, row views,
-origins of outputs) is left out of the generated text.
+Per record it does no more than: set the key, load the declared value states into their handles, call the
+user's function, store changed values. Timestamps, watermarks, row views and origins of outputs are left out
+of the generated text where they are not needed.
 
-Columnar input is seen through one row view that moves along the batch. Should the user's function
-keep the view, its reference count tells, and the next record gets a fresh one.
+Columnar input is seen through one row view that moves along the batch. If the user's function keeps the view,
+its reference count shows that, and the next record gets a fresh one.
 """
 
 from __future__ import annotations
@@ -23,18 +23,16 @@ class LoopShape:
     eager: int  # how many value states are loaded before and stored after each record
     bound: int  # how many other states only need to know the key
     columnar: bool  # whether records are views of columns
-    # whether records have event time; timestamp and watermark are then exact for each record, outputs note
+    # whether records have event time; timestamp and watermark are then exact for each record, outputs have
     # their origin, and timers may interrupt
     timed: bool
-    noted: bool = False  # whether the handles of value states keep new values for a changelog as well
+    keeps_changes: bool = False  # whether the handles of value states keep new values for a changelog as well
 
 
 def loop_source(shape: LoopShape) -> str:
-    """The text of the loop.
+    """The text of the loop; `rows` are rows or shared columns.
 
-    The generated function takes: start, stop, keys, rows (or shared columns), times, marks, ctx,
-    timers, queue, process, out, origins, eager handles, bound handles, new_row, getrefcount, checked, at.
-    It gives the index after the last record that was processed.
+    The generated function gives the index after the last record that was processed.
     """
     lines = [
         "def loop(start, stop, keys, rows, times, marks, ctx, timers, queue, process, out,",
@@ -43,7 +41,7 @@ def loop_source(shape: LoopShape) -> str:
     ]
     for n in range(shape.eager):
         lines += [f"    h{n} = eager[{n}]; t{n} = h{n}.table; g{n} = t{n}.get; d{n} = h{n}.default"]
-        if shape.noted:
+        if shape.keeps_changes:
             lines += [f"    c{n} = h{n}.changed"]
     for n in range(shape.bound):
         lines += [f"    b{n} = bound[{n}].bind"]
@@ -66,7 +64,7 @@ def loop_source(shape: LoopShape) -> str:
         body += [
             f"w{n} = h{n}.value",
             f"if w{n} is not v{n}:",
-            *([f"    c{n}[key] = w{n}"] if shape.noted else []),
+            *([f"    c{n}[key] = w{n}"] if shape.keeps_changes else []),
             f"    if w{n} is d{n}: t{n}.pop(key, None)",
             f"    else: t{n}[key] = w{n}",
         ]

@@ -1,7 +1,7 @@
 """Keyed processing: state and timers per key, at exact event time.
 
-A batch is processed in runs. A run ends where a timer is due, judged by the watermark that each
-record carries, so timers fire between the same two records whatever the size of the batches.
+A batch is processed in runs. A run ends where a timer is due by the watermark that each record carries, so
+timers fire between the same two records whatever the size of the batches.
 
 Due timers fire in slices. Between two slices the operator is *busy*: it takes no input, but a barrier
 may pass, and a restored operator goes on where the snapshot was taken.
@@ -26,16 +26,13 @@ from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
 from headgate.records.selectors import KeySelector
 from headgate.runtime.job.operator_context import NoRecord, OperatorContext, has_user_frame, user_error
-from headgate.runtime.worker.operators.firing import Firing, Slice
 from headgate.runtime.worker.operators.function_state import FunctionState
-from headgate.runtime.worker.operators.keyed_context import KeyContext, KeyedOutput
+from headgate.runtime.worker.operators.keyed_context import Firing, KeyContext, KeyedOutput, Slice
 from headgate.runtime.worker.operators.keyed_loop import LoopShape, compile_keyed_loop
 from headgate.runtime.worker.operators.keyed_state import (
     PendingKeyedState,
-    keeps_changes,
     open_backend,
     split_handles,
-    ttl_statistics,
 )
 from headgate.runtime.worker.operators.operator_contract import (
     Operator,
@@ -51,14 +48,14 @@ from headgate.runtime.worker.operators.wrong_use import (
     with_event_time_hint,
     without_key,
 )
-from headgate.state.backend import MigrationProgress, StoredValue
-from headgate.state.ttl.expiry import TtlStatistics
+from headgate.state.backend import StoredValue
+from headgate.state.changelog.noting import NotedStore
 
 if TYPE_CHECKING:
     from headgate.records.batch import Int64s
 
 RunKind = Callable[..., Callable[[int, int], int]]
-"""Makes, for a batch, what calls the function for a range of its records."""
+"""Makes, for a batch, the callable that calls the function for a range of its records."""
 
 END_TIMERS_MAX = 1_000_000
 """Timers that may be registered in one subtask while the last ones fire at the end of the input."""
@@ -118,11 +115,11 @@ class KeyedProcessOperator(Operator):
 
     @property
     def busy(self) -> bool:
-        """See :class:`Operator`."""
+        """Whether timers are due that have not fired."""
         return self._firing is not None
 
     def go_on(self) -> None:
-        """See :class:`Operator`."""
+        """Fire due timers for another slice."""
         firing = self._firing
         if firing is None:
             return
@@ -134,7 +131,7 @@ class KeyedProcessOperator(Operator):
             self.next.watermark(firing.target)
 
     def process(self, batch: Batch) -> None:
-        """See :class:`Operator`; here timers fire to the end."""
+        """Take all records; timers fire to the end."""
         rest = batch
         while (done := self.process_some(rest)) < len(rest):
             rest = rest.slice(done, len(rest))
@@ -142,11 +139,10 @@ class KeyedProcessOperator(Operator):
         self._fire_all()
 
     def process_some(self, batch: Batch) -> int:
-        """See :class:`Operator`."""
+        """Take records up to the first before which timers fire that take longer than a slice."""
         return self._run(batch, _Run)
 
     def _run(self, batch: Batch, kind: RunKind) -> int:
-        """Take records from the front."""
         self._refuse_while_busy("records")
         self._backend.settle()
         out = KeyedOutput()
@@ -168,21 +164,21 @@ class KeyedProcessOperator(Operator):
         self.go_on()
 
     def idle(self) -> None:
-        """See :class:`Operator`."""
+        """Pass idleness on."""
         self._refuse_while_busy("idleness")
         self.next.idle()
 
     def end_of_data(self) -> None:
-        """See :class:`Operator`."""
+        """Pass the end of the data on."""
         self._refuse_while_busy("the end of the data")
         self.next.end_of_data()
 
     def next_processing_time(self) -> int | None:
-        """See :class:`Operator`."""
+        """When the next timer is due, in wall-clock ms."""
         return self._timers.processing.next_time
 
     def fire_processing_time(self, now_ms: int) -> None:
-        """See :class:`Operator`; fires for one slice, and what remains is still due."""
+        """Fire due timers for one slice; the remaining ones are still due."""
         self._backend.settle()
         out, time = KeyedOutput(), self._slice()
         fired = self._fire_wall_slice(now_ms, out, time)
@@ -191,7 +187,7 @@ class KeyedProcessOperator(Operator):
             out.times = [self._mark] * len(out.records)
             out.marks = list(out.times)
             if fired and self._firing is None:
-                # What was registered for a time that has passed fires now, not at the next record.
+                # Timers for a time that has passed fire now, not at the next record.
                 self._fire_event_time(self._mark, out, time)
         self._emit(out)
 
@@ -214,34 +210,27 @@ class KeyedProcessOperator(Operator):
 
     @property
     def has_spare_work(self) -> bool:
-        """See :class:`Operator`; values of older types wait to be rewritten."""
+        """Whether values of older types wait to be rewritten."""
         return bool(self._backend.migration_progress())
 
     def do_spare_work(self) -> None:
-        """See :class:`Operator`."""
+        """Rewrite some values of older types."""
         self._backend.settle()
 
-    def migration_progress(self) -> list[MigrationProgress]:
-        """The states of which values of older types are being rewritten, and how far that is."""
-        return self._backend.migration_progress()
-
     def may_build_on(self, checkpoint: int | None) -> None:
-        """See :class:`Operator`."""
+        """Let the next snapshot refer to the files of `checkpoint`."""
         self._completed = checkpoint
 
     def snapshot(self, checkpoint: int) -> PendingState | None:
-        """See :class:`Operator`."""
-        target = None if self._firing is None else self._firing.target
-        pending = self._backend.snapshot_sync(checkpoint, self._completed)
-        backend = self._backend
-        uid, key_types = self.context.uid, self._key_types.stored(backend)
-        keyed = PendingKeyedState(
-            uid, backend.groups, pending, self._mark, target, backend.targets, key_types
-        )
-        return self._own.snapshot(keyed)
+        """Take the synchronous part of keyed and operator state."""
+        target, backend = None if self._firing is None else self._firing.target, self._backend
+        pending = backend.snapshot_sync(checkpoint, self._completed)
+        key_types = self._key_types.stored(backend)
+        state = self.context.uid, backend.groups, pending, self._mark, target, backend.targets, key_types
+        return self._own.snapshot(PendingKeyedState(*state))
 
     def peek(self, state: str, key: Hashable) -> StoredValue | None:
-        """See :class:`Operator`."""
+        """The value of a keyed state under a key; None: there is none."""
         first, last = self._backend.groups
         if not first <= key_group(key, self.context.max_parallelism) <= last:
             raise InternalError(
@@ -250,16 +239,12 @@ class KeyedProcessOperator(Operator):
             )
         return self._backend.peek(state, key)
 
-    def ttl_statistics(self) -> dict[str, TtlStatistics]:
-        """State name -> what is known of its entries whose time to live is over."""
-        return ttl_statistics(self._backend)
-
     def state_types(self) -> StateTypes:
-        """See :class:`Operator`."""
+        """Descriptions of the serializers of keyed and operator state."""
         return self._backend.state_types() | self._own.state_types()
 
     def close(self) -> None:
-        """See :class:`Operator`."""
+        """Close the function and the backend."""
         if not self._opened:
             self._function.close()
             return
@@ -289,10 +274,10 @@ class KeyedProcessOperator(Operator):
             self.go_on()
 
     def _run_timed(self, batch: Batch, out: KeyedOutput, kind: RunKind) -> int:
-        """Records from the front and the timers between them; gives how many records."""
+        """Process records from the front and the timers between them; gives how many records."""
         assert batch.watermarks is not None
         assert batch.timestamps is not None
-        # After a change of parallelism a reader may restart behind the time reached here.
+        # After a change of parallelism a reader may restart at an earlier time than was reached here.
         limits = np.maximum(batch.watermarks, self._mark)
         times, marks = batch.timestamps.tolist(), limits.tolist()
         origins: list[int] = []
@@ -308,7 +293,7 @@ class KeyedProcessOperator(Operator):
             out.marks.extend([marks[i] for i in origins])
             origins.clear()
             self._mark = max(self._mark, marks[position - 1])
-        # What was registered behind the last record's watermark fires now, not at the next batch.
+        # Timers that are due by the last record's watermark fire now, not at the next batch.
         self._fire_event_time(self._mark, out, time)
         return count
 
@@ -334,7 +319,7 @@ class KeyedProcessOperator(Operator):
         return firing
 
     def _fire_slice(self, firing: Firing, out: KeyedOutput, time: Slice) -> bool:
-        """Timers due at the target, in order, for a slice; True when all have fired: it is in force then."""
+        """Fire timers due at the target, in order, for a slice; True when all have: it is in force then."""
         queue, target = self._timers.event, firing.target
         while True:
             for timestamp, key in firing.due:
@@ -360,7 +345,6 @@ class KeyedProcessOperator(Operator):
         return True
 
     def _reach(self, mark: int) -> None:
-        """Event time is at `mark`, unless it is further already."""
         if mark > self._mark:
             self._mark = mark
         self._timers.current_watermark = self._mark
@@ -405,8 +389,9 @@ class _Run:
         marks: list[int] | None,
     ) -> None:
         columnar = isinstance(batch, ArrowBatch)
-        eager, noted = len(operator._eager), keeps_changes(operator._eager)
-        shape = LoopShape(eager, len(operator._bound), columnar, times is not None, noted)
+        keeps_changes = any(isinstance(handle, NotedStore) for handle in operator._eager)
+        eager, bound = len(operator._eager), len(operator._bound)
+        shape = LoopShape(eager, bound, columnar, times is not None, keeps_changes)
         self._operator, self._out = operator, out
         self._rows = batch.views() if isinstance(batch, ArrowBatch) else batch.rows()
         self._loop = compile_keyed_loop(shape)
@@ -415,7 +400,7 @@ class _Run:
         # All keys of a column are of one type.
         one_type = columnar and not callable(operator._key)
         if operator._key_types.look(keys[:1] if one_type else keys):
-            # Where the keys of all records are in one subtask, nobody else has looked at them.
+            # Where the keys of all records are in one subtask, they were not checked before.
             refuse_keys(operator.context, operator._key, batch.rows())
         operator._backend.prefetch(keys)
         timers = operator._timers

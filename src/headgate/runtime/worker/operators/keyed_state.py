@@ -1,39 +1,39 @@
-"""The glue between a keyed operator and its state backend: restore, handles, snapshot."""
+"""Connects a keyed operator to its state backend: restore, handles, snapshot."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from headgate.api.declared.keyed_states import StateDescriptor
+from headgate.checkpoint.data_files import StoredBytes
+from headgate.checkpoint.stored_files import DiskFiles, StoredNativeState
 from headgate.common.plain_data import Plain
+from headgate.common.ports import Disk
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.operator_contract import StateFiles, TableFiles
-from headgate.runtime.worker.operators.restored_files import earlier_state
-from headgate.state.backend import KeyedBackend, PendingSnapshot, StateHandle
+from headgate.state.backend import EarlierState, KeyedBackend, PendingSnapshot, StateHandle
 from headgate.state.backends import HeapBackends, StateBackends
-from headgate.state.changelog.noting import NotedStore
-from headgate.state.snapshots import OperatorSubtaskState
+from headgate.state.snapshots import KeyedStateHandle, OperatorSubtaskState
 from headgate.state.targets import Target
 from headgate.state.ttl.backend import TtlKeyedBackend
 from headgate.state.ttl.declared import with_stamps
-from headgate.state.ttl.expiry import TtlStatistics
 from headgate.state.unclaimed import Claims
 
 _LOG: Final = logging.getLogger(__name__)
 
 
 def open_backend(
-    context: OperatorContext,  # of the operator
+    context: OperatorContext,
     descriptors: Mapping[str, StateDescriptor],  # the declared states, by name
     groups: tuple[int, int],  # first and last key group (inclusive)
-    event_time: Callable[[], int],  # gives the watermark in force; for states that live by it
+    event_time: Callable[[], int],  # gives the watermark in force, for states whose time to live it ends
 ) -> KeyedBackend:
-    """The backend of one operator subtask, filled with what was restored for it."""
+    """The backend of one operator subtask, filled with the state that is restored for it."""
     claims = Claims(with_stamps(descriptors)) if context.ignore_unclaimed else None
     backend = filled_backend(context, descriptors, groups, event_time, claims)
     if claims is not None and claims.skipped:
@@ -51,7 +51,7 @@ def filled_backend(
     event_time: Callable[[], int],
     claims: Claims | None,
 ) -> KeyedBackend:
-    """The same, of those stored states that are claimed; None claims all."""
+    """The backend, filled with those of the stored states that are claimed; None claims all."""
     backends: StateBackends = context.backends or HeapBackends()
     backend = backends.open(with_stamps(descriptors), groups, context.max_parallelism)
     if any(descriptor.ttl is not None for descriptor in descriptors.values()):
@@ -64,6 +64,27 @@ def filled_backend(
         backend.close()
         raise
     return backend
+
+
+def stored_state(disk: Disk, keyed: KeyedStateHandle) -> StoredBytes:
+    """The base of the state that a handle refers to. Raises StorageError: the blob is missing or damaged."""
+    if keyed.native is None:
+        return StoredBytes(disk, keyed.handle)
+    return StoredNativeState(disk, keyed, keyed.native)
+
+
+def earlier_state(disk: Any, keyed: KeyedStateHandle, claims: Claims | None = None) -> EarlierState:
+    """All keyed state that a handle refers to, for a backend's restore; without claims, all of it is read.
+
+    `disk` is a `common.ports.Disk`, or None where all is inline. Raises StorageError: a blob is missing or
+    damaged.
+    """
+    if keyed.tables is not None:
+        # Without a handle: no later checkpoint may refer to files of a savepoint.
+        return EarlierState(None, tables=(DiskFiles(disk), keyed), claims=claims)
+    log = [StoredBytes(disk, segment) for segment in keyed.log]
+    root = None if disk is None else disk.describe()
+    return EarlierState(stored_state(disk, keyed), log, handle=keyed, root=root, claims=claims)
 
 
 class EagerHandle(Protocol):
@@ -82,16 +103,6 @@ def split_handles(backend: KeyedBackend) -> tuple[list[EagerHandle], list[StateH
     return [h for h in handles if h.immutable], [h for h in handles if not h.immutable]
 
 
-def keeps_changes(eager: Sequence[EagerHandle]) -> bool:
-    """Whether handles that the loop loads and stores keep new values for a changelog as well."""
-    return any(isinstance(handle, NotedStore) for handle in eager)
-
-
-def ttl_statistics(backend: KeyedBackend) -> dict[str, TtlStatistics]:
-    """What is known of entries whose time is over, for each state that has a time to live."""
-    return backend.statistics() if isinstance(backend, TtlKeyedBackend) else {}
-
-
 @dataclass(frozen=True, slots=True)
 class PendingKeyedState:
     """The snapshot of a keyed operator whose synchronous part is done."""
@@ -105,7 +116,7 @@ class PendingKeyedState:
     key_types: list[Plain] | None = None
 
     def finish(self, files: StateFiles) -> OperatorSubtaskState:
-        """See `runtime.operators.base.PendingState`."""
+        """Serialise and store."""
         if isinstance(files, TableFiles):
             keyed = files.write_tables(self.uid, self.pending, self.groups, self.targets)
         else:
@@ -114,5 +125,5 @@ class PendingKeyedState:
         return OperatorSubtaskState(self.uid, keyed, watermark=self.watermark, firing_to=self.firing_to)
 
     def release(self) -> None:
-        """See `runtime.operators.base.PendingState`."""
+        """Release the backend's snapshot."""
         self.pending.release()

@@ -1,4 +1,4 @@
-"""A vertex's nodes become operators, linked from head to outputs."""
+"""Turns a vertex's nodes into operators, linked from head to outputs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import copy
 import itertools
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Generic
 
 from headgate.common.errors import InternalError
 from headgate.graph.logical import (
@@ -23,8 +24,9 @@ from headgate.graph.logical import (
     TimestampsNode,
 )
 from headgate.graph.physical import Vertex
+from headgate.records.batch import Batch
+from headgate.records.row_batch import RowBatch
 from headgate.runtime.job.operator_context import OperatorContext
-from headgate.runtime.worker.operators.border import Border
 from headgate.runtime.worker.operators.broadcast_operators import (
     BroadcastProcessOperator,
     KeyedBroadcastProcessOperator,
@@ -41,6 +43,19 @@ Refuse = Callable[[Iterable[R]], None]
 _FUSED = (MapNode, FilterNode, FlatMapNode)
 
 
+class _Border(Generic[R]):
+    """Refuses records that must not leave a user's functions; see `common.ports.UserCode.refuse_leaving`."""
+
+    def __init__(self, receiver: Receiver, refuse: Refuse[R]) -> None:
+        self._receiver, self._refuse = receiver, refuse
+        self.watermark, self.idle, self.end_of_data = receiver.watermark, receiver.idle, receiver.end_of_data
+
+    def process(self, batch: Batch) -> None:
+        if isinstance(batch, RowBatch):  # columns are Arrow's, which every copy reads
+            self._refuse(batch.records)
+        self._receiver.process(batch)
+
+
 @dataclass(frozen=True, slots=True)
 class Chain:
     """The linked operators of one subtask."""
@@ -50,16 +65,15 @@ class Chain:
 
 
 def build_chain(
-    vertex: Vertex,  # the chain
-    context_of: Callable[[Node], OperatorContext],  # where a node's operator runs
+    vertex: Vertex,
+    context_of: Callable[[Node], OperatorContext],
     main: Receiver,  # takes the last operator's output
-    sides: Mapping[tuple[int, str], Receiver],  # (index of the node, tag) -> who takes that side output
+    sides: Mapping[tuple[int, str], Receiver],  # (index of the node, tag) -> receiver of that side output
     entries: Collection[int] = (),  # nodes that also take in records from elsewhere: each begins an operator
-    refuse: Refuse | None = None,  # looks at what leaves the user's functions
+    refuse: Refuse | None = None,  # checks records that leave the user's functions
 ) -> Chain:
     """Make and link the operators of one subtask."""
     operators: list[Operator] = []
-    owner: dict[int, Operator] = {}
     places: dict[int, int] = {}
     index = 0
     while index < len(vertex.chain):
@@ -69,28 +83,21 @@ def build_chain(
         else:
             operator = _make(vertex.chain[index], context_of)
         width = max(1, len(run))
-        owner.update(dict.fromkeys(range(index, index + width), operator))
         places.update(dict.fromkeys(range(index, index + width), len(operators)))
         operators.append(operator)
         index += width
+
+    def guarded(receiver: Receiver) -> Receiver:
+        return receiver if refuse is None else _Border(receiver, refuse)
+
     for left, right in itertools.pairwise(operators):
-        left.next = _guarded(right, refuse) if isinstance(right, SinkOperator) else right
-    operators[-1].next = _guarded(main, refuse)
-    _tell_of_source(operators)
+        left.next = guarded(right) if isinstance(right, SinkOperator) else right
+        if isinstance(right, TimestampsOperator) and isinstance(operators[0], SourceOperator):
+            right.source = operators[0]
+    operators[-1].next = guarded(main)
     for (at, tag), receiver in sides.items():
-        owner[at].side_outputs[tag] = _guarded(receiver, refuse)
+        operators[places[at]].side_outputs[tag] = guarded(receiver)
     return Chain(operators, places)
-
-
-def _guarded(receiver: Receiver, refuse: Refuse | None) -> Receiver:
-    return receiver if refuse is None else Border(receiver, refuse)
-
-
-def _tell_of_source(operators: list[Operator]) -> None:
-    head = operators[0]
-    for operator in operators:
-        if isinstance(operator, TimestampsOperator) and isinstance(head, SourceOperator):
-            operator.source = head
 
 
 def _fused_run(chain: tuple[Node, ...], start: int, entries: Collection[int]) -> list[FusedNode]:

@@ -1,11 +1,11 @@
-"""What an operator in a chain is: it takes batches and events, and passes on what it makes of them.
+"""The contract of operators in a chain: they take batches and events, and pass their outputs on.
 
 Calls go from operator to operator by batch, never by record. One thread drives a chain.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Protocol, runtime_checkable
@@ -34,7 +34,7 @@ StateTypes = dict[str, Description]
 
 
 class Receiver(Protocol):
-    """Whoever comes next: another operator, or the outputs at the end of the chain."""
+    """The next in a chain: another operator, or the outputs at the chain's end."""
 
     def process(self, batch: Batch) -> None:
         """Take records."""
@@ -56,16 +56,11 @@ class TableFiles(StateFiles, Protocol):
     def write_tables(
         self, uid: str, pending: PendingSnapshot, groups: tuple[int, int], targets: Mapping[str, Target]
     ) -> KeyedStateHandle:
-        """Store keyed state durably as one table for each state; then the snapshot is released.
+        """Store keyed state and timers durably, with one table for each state, then release the snapshot.
 
-        Args:
-            uid: the operator's.
-            pending: its keyed state and timers.
-            groups: first and last key group of the subtask.
-            targets: what the program declares, by state.
-
-        Raises UsageError: a value is not of its state's declared type, or too large for a cell; StorageError:
-        a disk refused.
+        `groups` are the subtask's first and last key group, `targets` the declared states by name. Raises
+        UsageError: a value is not of its state's declared type, or too large for a cell; StorageError: a disk
+        refused.
         """
 
 
@@ -81,12 +76,12 @@ class PendingState(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ReadyState:
-    """A snapshot that has nothing left to do."""
+    """A :class:`PendingState` that is complete already."""
 
     state: OperatorSubtaskState
 
     def finish(self, files: StateFiles) -> OperatorSubtaskState:
-        """See :class:`PendingState`."""
+        """Give the state."""
         return self.state
 
     def release(self) -> None:
@@ -106,23 +101,20 @@ class Operator:
         """Make ready; state is restored here."""
 
     def context_of_call(self, inner: Sequence[FrameType]) -> OperatorContext:
-        """Which operator is being called, where several are run as one.
-
-        `inner`: the frames of the call, innermost first.
-        """
+        """Which operator is in the call with these frames, innermost first, where several are run as one."""
         return self.context
 
     @property
     def busy(self) -> bool:
         """Whether timers are due that have not fired: :meth:`go_on` comes before any new input.
 
-        New input is records, a watermark, idleness and the end of the data; a snapshot may be taken.
-        It may be so right after :meth:`open`. Only the head of a chain can be busy.
+        New input is records, a watermark, idleness and the end of the data; a snapshot may be taken. Only the
+        head of a chain can be busy, perhaps right after :meth:`open`.
         """
         return False
 
     def go_on(self) -> None:
-        """Fire for another slice; after the last one what waited for it (a watermark) is passed on."""
+        """Fire for another slice; after the last one the watermark that waited for it is passed on."""
 
     def process(self, batch: Batch) -> None:
         """Take records."""
@@ -131,14 +123,14 @@ class Operator:
     def process_some(self, batch: Batch) -> int:
         """Take records from the front; gives how many.
 
-        They are fewer than all only when the operator became :attr:`busy` before the next one: the
-        caller keeps the rest, and gives it when :meth:`go_on` has come to an end.
+        They are fewer than all only when the operator became :attr:`busy` before the next one: the caller
+        keeps the rest until :meth:`go_on` has come to an end.
         """
         self.process(batch)
         return len(batch)
 
     def entry(self, side: Side) -> Callable[[Batch], int]:
-        """What takes records of one of its inputs, as :meth:`process_some` does those of the main one."""
+        """The method that takes records of one input, as :meth:`process_some` does those of the main one."""
         if side is not Side.MAIN:
             raise InternalError(f"{self.context.label} has no {side} side; please report this")
         return self.process_some
@@ -171,7 +163,7 @@ class Operator:
         return {}
 
     def peek(self, state: str, key: Hashable) -> StoredValue | None:
-        """What a keyed state of it holds under a key, None: nothing; between two steps, without effects."""
+        """The value of a keyed state under a key; None: there is none. Between two steps, without effects."""
         raise InternalError(f"{self.context.label} has no keyed state {state!r}; please report this")
 
     @property
@@ -180,10 +172,10 @@ class Operator:
         return False
 
     def do_spare_work(self) -> None:
-        """A slice, of about a millisecond, of what may wait for times without input."""
+        """Do a slice, of about a millisecond, of the work that may wait for times without input."""
 
     def may_build_on(self, checkpoint: int | None) -> None:
-        """`checkpoint` is complete, so the next snapshot may refer to its files; 0: to none.
+        """Let the next snapshot refer to the files of `checkpoint`, which is complete; 0: to none.
 
         None: the next snapshot is a savepoint's, which stands alone: later ones do not refer to it either.
         """
@@ -195,18 +187,21 @@ class Operator:
         """Release resources; also after a failure."""
 
     def emit_side(self, tag: str, batch: Batch) -> None:
-        """Emit to a side output; without a consumer the records vanish, as the program says."""
+        """Emit to a side output; where the program uses none of that tag, the records are dropped."""
         receiver = self.side_outputs.get(tag)
         if receiver is not None:
             receiver.process(batch)
 
 
-def operator_called(frames: Iterable[FrameType]) -> OperatorContext | None:
-    """Find the operator whose function a thread is in: of a chain's operators the innermost.
+def frames_outward(frame: FrameType | None) -> Iterator[FrameType]:
+    """A frame, its caller, and so on."""
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
 
-    `frames`: of the thread, innermost first. Returns Where that operator runs; None when no operator is on
-    the stack.
-    """
+
+def operator_called(frames: Iterable[FrameType]) -> OperatorContext | None:
+    """Find the innermost operator on a thread's stack; the frames come innermost first."""
     inner: list[FrameType] = []
     for frame in frames:
         # Asking only methods for their names spares a copy of the names of every other function.
@@ -218,8 +213,5 @@ def operator_called(frames: Iterable[FrameType]) -> OperatorContext | None:
 
 
 def give_handles(function: RichFunction, handles: Mapping[str, H]) -> None:
-    """Make live handles the attributes of a function that declares their states.
-
-    They go past the declarations, which refuse whatever a program assigns to a state.
-    """
+    """Make live handles the attributes of a function; its declarations would refuse an assignment."""
     vars(function).update(handles)

@@ -1,10 +1,10 @@
-"""What user functions give back: main outputs are checked for the classic mistake, side outputs collected."""
+"""Results of user functions: main outputs are checked for the classic mistake, side outputs collected."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Generic
+from typing import Generic
 
 import numpy as np
 
@@ -12,27 +12,23 @@ from headgate.api.functions import OutputTag
 from headgate.common.refusals.texts import shortened
 from headgate.records.row import Row
 from headgate.records.row_batch import RowBatch
-from headgate.runtime.worker.operators.operator_contract import R
-
-if TYPE_CHECKING:
-    from headgate.runtime.worker.operators.operator_contract import Operator
+from headgate.runtime.worker.operators.operator_contract import Operator, R
 
 _ONE_RECORD = (tuple, str, bytes, dict, Row)
 _TABLES = ("DataFrame", "LazyFrame", "RecordBatch", "Table")
 
 
 def checked_outputs(result: Iterable[R], giver: str = "process()") -> Iterable[R]:
-    """`result`, if it is a series of outputs; an empty tuple is one without any.
+    """The result of user code, `giver`, if it is a series of outputs; an empty tuple is one without any.
 
-    `result`: what the user's function gave; `giver`: what that was. Raises TypeError: it is, or looks like,
-    one record that was returned instead of yielded.
+    Raises TypeError: it is, or looks like, one record that was returned instead of yielded.
     """
     checked_kind(result, giver)
     return result
 
 
 def checked_kind(result: object, giver: str = "process()") -> type | None:
-    """The class of `result` if all its instances are series of outputs; None: others are to be checked.
+    """The class of `result` if all its instances are series of outputs; None: others must be checked.
 
     Raises TypeError: see :func:`checked_outputs`.
     """
@@ -61,7 +57,7 @@ def checked_kind(result: object, giver: str = "process()") -> type | None:
 
 
 def close_quietly(result: object) -> None:
-    """End a coroutine that nobody awaits, so that Python does not warn of it in its own words."""
+    """End a coroutine that is never awaited, so that Python does not warn of it."""
     if inspect.iscoroutine(result):
         result.close()
 
@@ -74,24 +70,20 @@ class SideBuffer(Generic[R]):
     def __init__(self) -> None:
         self._records: dict[str, tuple[list[R], list[int | None], list[int | None]]] = {}
 
-    def add_under(self, tag: OutputTag, value: R, timestamp: int | None, watermark: int | None) -> None:
-        """One record of a user function. Raises TypeError: `tag` is no `OutputTag`."""
+    def add(self, tag: OutputTag, value: R, timestamp: int | None, watermark: int | None) -> None:
+        """Add a record of a user function. Raises TypeError: `tag` is no `OutputTag`."""
         if not isinstance(tag, OutputTag):
             raise TypeError(
                 f"side_output() got {shortened(repr(tag), 80)} of type {type(tag).__name__} as its tag; "
                 'expected an OutputTag, such as hg.OutputTag("late")'
             )
-        self.add(tag.name, value, timestamp, watermark)
-
-    def add(self, tag: str, value: R, timestamp: int | None, watermark: int | None) -> None:
-        """One record for `tag`."""
-        records, times, marks = self._records.setdefault(tag, ([], [], []))
+        records, times, marks = self._records.setdefault(tag.name, ([], [], []))
         records.append(value)
         times.append(timestamp)
         marks.append(watermark)
 
     def emit(self, operator: Operator) -> None:
-        """Hand over what was collected, and begin anew."""
+        """Emit the collected records, and begin anew."""
         if not self._records:
             return
         collected, self._records = self._records, {}
@@ -99,5 +91,5 @@ class SideBuffer(Generic[R]):
             if None in times:
                 operator.emit_side(tag, RowBatch(records))
             else:
-                stamps, limits = np.array(times, dtype=np.int64), np.array(marks, dtype=np.int64)
-                operator.emit_side(tag, RowBatch(records, stamps, limits))
+                timestamps, watermarks = np.array(times, dtype=np.int64), np.array(marks, dtype=np.int64)
+                operator.emit_side(tag, RowBatch(records, timestamps, watermarks))

@@ -18,7 +18,7 @@ BAD_RECORDS = "bad-records"
 
 
 class SourceOperator(Operator):
-    """A reader of one subtask."""
+    """The operator of one subtask's reader."""
 
     reader: SourceReader
 
@@ -26,8 +26,8 @@ class SourceOperator(Operator):
         super().__init__(context)
         self._source = source
         self._opened = False
-        # whether the restored checkpoint says that everything was read: then there is no reader. Set before
-        # :meth:`open`.
+        # whether everything was read before the restored checkpoint: then there is no reader; set before
+        # `open`
         self.finished = False
         self.restored = RestoredSplits([])  # the splits that the reader was restored with
 
@@ -58,15 +58,15 @@ class SourceOperator(Operator):
         if isinstance(polled, PollStatus):
             return polled
         if hasattr(polled, "__arrow_c_array__"):
-            # Of another copy of pyarrow, it may be: the job's own. Both read Arrow's C data interface.
+            # It may be of another copy of pyarrow, the job's own. Both read Arrow's C data interface.
             polled = polled if isinstance(polled, pa.RecordBatch) else pa.record_batch(polled)
             if polled.num_rows:
                 return ArrowBatch(polled)
         if not isinstance(polled, list) or not polled:
+            size = len(polled) if hasattr(polled, "__len__") else "?"
             raise UsageError(
-                f"{self.context.label}: poll() returned {type(polled).__name__} of length "
-                f"{len(polled) if hasattr(polled, '__len__') else '?'}; expected a non-empty list or "
-                "pyarrow.RecordBatch, NOTHING_AVAILABLE or END_OF_INPUT"
+                f"{self.context.label}: poll() returned {type(polled).__name__} of length {size}; expected a "
+                "non-empty list or pyarrow.RecordBatch, NOTHING_AVAILABLE or END_OF_INPUT"
             )
         return RowBatch(polled)
 
@@ -80,12 +80,12 @@ class SourceOperator(Operator):
         return polled
 
     def add_splits(self, splits: list[Split]) -> None:
-        """The enumerator gave it more to read."""
+        """Give the reader more to read."""
         with blamed(self.context, "in add_splits()"):
             self.reader.add_splits(splits)
 
     def no_more_splits(self) -> None:
-        """The enumerator has nothing more."""
+        """Tell the reader that no more splits will come."""
         with blamed(self.context, "in no_more_splits()"):
             self.reader.no_more_splits()
 
@@ -108,17 +108,17 @@ class SourceOperator(Operator):
         return self.reader.skipped if self._opened else 0
 
     def snapshot(self, checkpoint: int) -> PendingState | None:
-        """See :class:`Operator`."""
+        """The splits that are not read to their ends."""
         read = self._left() if self._opened else []
         splits = [[split.id, split.position] for split in read]
         return ReadyState(OperatorSubtaskState(self.context.uid, None, {"splits": splits}))
 
     def checkpoint_complete(self, checkpoint: int) -> None:
-        """See :class:`Operator`."""
+        """Notify the reader that `checkpoint` is complete."""
         if self._opened:
             self.reader.checkpoint_complete(checkpoint)
 
     def close(self) -> None:
-        """See :class:`Operator`."""
+        """Close the reader."""
         if self._opened:
             self.reader.close()

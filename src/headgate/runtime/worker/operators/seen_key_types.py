@@ -1,8 +1,8 @@
-"""Which types of keys one subtask of a keyed operator has seen, and what a type of keys that changed means.
+"""The types of keys that one subtask of a keyed operator has seen, and refusals when they have changed.
 
-State under keys of a type that the program never asks for would seem to be empty, so such a restore is
-refused. What the program declares is enforced while the job runs, too; else its own checkpoint could not be
-restored. Where it declares nothing the types are only noted.
+State under keys of a type that the program does not use any more would seem to be empty, so such a restore is
+refused. A declared type is enforced while the job runs, too; else its own checkpoint could not be restored.
+Where the program declares none the types are only recorded.
 """
 
 from __future__ import annotations
@@ -36,10 +36,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class KeyTypes:
-    """The types of the keys of one subtask.
-
-    `context`: of the operator; `declared`: what the program declares; None: nothing.
-    """
+    """The types of the keys of one subtask."""
 
     __slots__ = ("_context", "_declared", "_found", "_has_state", "_known", "_seen", "_usual")
 
@@ -51,10 +48,9 @@ class KeyTypes:
         self._known, self._has_state = True, False
 
     def look(self, keys: Sequence[Hashable]) -> bool:
-        """Note the types of a batch's keys.
+        """Record the types of a batch's keys; gives whether one is new here, which may not be a type of keys.
 
-        Returns whether one of them is new here; it may be of a type that cannot be a key. Raises UsageError:
-        a key is not of the declared type.
+        Raises UsageError: a key is not of the declared type.
         """
         if self._usual is not None and all_of_shape(keys, self._usual):
             return False
@@ -65,9 +61,11 @@ class KeyTypes:
         self._usual = next(iter(shapes)) if len(shapes) == 1 else None
         return bool(fresh)
 
+    def _misfit(self, shapes: Iterable[Shape]) -> Shape | None:
+        return None if self._declared is None else first_misfit(shapes, self._declared.hint)
+
     def _note(self, fresh: Iterable[Shape]) -> None:
-        declared = self._declared
-        wrong = None if declared is None else first_misfit(fresh, declared.hint)
+        declared, wrong = self._declared, self._misfit(fresh)
         if wrong is not None and declared is not None:
             raise UsageError(
                 f"{self._context.label} got a key of type {shape_words(wrong)}, and {declared.teller} "
@@ -75,48 +73,45 @@ class KeyTypes:
                 "declare the type that it gives"
             )
         if self._found:
+            bounded = tuple in self._seen
             for shape in fresh:
-                if not (isinstance(shape, tuple) and tuple in self._seen):
+                if not (bounded and isinstance(shape, tuple)) and not may_find(shape, self._found):
                     self._warn(shape)
         self._seen = with_tuples_bounded({*self._seen, *fresh})
 
     def _warn(self, shape: Shape) -> None:
-        if not may_find(shape, self._found):
-            _LOG.warning(
-                "%s, subtask %d: a key of type %s came, and the state that was restored is under keys of "
-                "type %s, so such keys find nothing of it; if the key selector has changed, take the old one "
-                "or rewrite the keys with `headgate savepoint migrate --rekey`",
-                self._context.label, self._context.subtask, shape_words(shape),
-                " and ".join(sorted(map(shape_words, self._found))),
-            )  # fmt: skip
+        _LOG.warning(
+            "%s, subtask %d: a key of type %s came, and the state that was restored is under keys of "
+            "type %s, so such keys find nothing of it; if the key selector has changed, take the old one "
+            "or rewrite the keys with `headgate savepoint migrate --rekey`",
+            self._context.label, self._context.subtask, shape_words(shape),
+            " and ".join(sorted(map(shape_words, self._found))),
+        )  # fmt: skip
 
     def restore(self, backend: KeyedBackend, states: Iterable[str]) -> None:
-        """Take over the types of a snapshot; where it does not tell them, the restored keys do.
+        """Take over the types from the restored snapshots, or from the restored keys where those have none.
 
-        `backend`: filled with what was restored; `states`: the declared ones. Raises UsageError: state is
-        stored under keys that are not of the declared type.
+        The backend is filled; `states` are the declared ones. Raises UsageError: state is stored under keys
+        that are not of the declared type.
         """
         states = list(states)
         self._has_state = bool(states)
         handles = [state.keyed for state in self._context.restored if state.keyed is not None]
-        told = [shapes_of_stored(keyed.key_types) for keyed in handles]
-        self._seen = frozenset().union(*(shapes for shapes in told if shapes is not None))
-        if None in told:
+        stored = [shapes_of_stored(keyed.key_types) for keyed in handles]
+        self._seen = frozenset().union(*(shapes for shapes in stored if shapes is not None))
+        if None in stored:
             for name in states:
                 keys = list(islice(backend.keys(name), KEYS_READ + 1))
                 self._known = self._known and len(keys) <= KEYS_READ
-                self._take(shapes_of(keys), f"the checkpoint holds state {name!r} of {self._context.label}")
+                declared, wrong = self._declared, self._misfit(shapes := shapes_of(keys))
+                if wrong is not None and declared is not None:
+                    where = f"the checkpoint holds state {name!r} of {self._context.label}"
+                    raise UsageError(other_type(where, wrong, declared))
+                self._seen |= shapes
         self._found = self._seen = with_tuples_bounded(self._seen)
 
-    def _take(self, shapes: set[Shape], what: str) -> None:
-        declared = self._declared
-        wrong = None if declared is None else first_misfit(shapes, declared.hint)
-        if wrong is not None and declared is not None:
-            raise UsageError(other_type(what, wrong, declared))
-        self._seen |= shapes
-
     def stored(self, backend: KeyedBackend) -> list[Plain] | None:
-        """What a snapshot tells of the types; None: not all of them are known."""
+        """The types as a snapshot stores them; None: not all of them are known."""
         if not self._known:
             return None
         queues = (backend.event_timers, backend.processing_timers)

@@ -38,7 +38,7 @@ class SelectOperator(Operator):
         self._columns = columns
 
     def process(self, batch: Batch) -> None:
-        """See :class:`Operator`."""
+        """Pass on the columns."""
         if isinstance(batch, ArrowBatch):
             for name in self._columns:
                 batch.field(name)
@@ -52,7 +52,7 @@ class SelectOperator(Operator):
 
 
 class ProcessContext:
-    """What a process function sees besides the record."""
+    """The context that a process function gets with each record."""
 
     __slots__ = ("_side", "timestamp", "watermark")
 
@@ -63,7 +63,7 @@ class ProcessContext:
 
     def side_output(self, tag: OutputTag, value: R) -> None:
         """Emit `value` to a side output."""
-        self._side.add_under(tag, value, self.timestamp, self.watermark)
+        self._side.add(tag, value, self.timestamp, self.watermark)
 
 
 class ProcessOperator(Operator):
@@ -85,11 +85,10 @@ class ProcessOperator(Operator):
         self._function.open(self.context)
 
     def process(self, batch: Batch) -> None:
-        """See :class:`Operator`."""
+        """Call the function for each record."""
         self._call(batch, self._function.process)
 
     def _call(self, batch: Batch, call: Callable[[R, ProcessContext], Iterable[R] | None]) -> None:
-        """Call a method of the function for each record, and pass on what it gives."""
         out: list[R] = []
         origins: list[int] = []
         times = None if batch.timestamps is None else batch.timestamps.tolist()
@@ -116,23 +115,23 @@ class ProcessOperator(Operator):
         self._side.emit(self)
 
     def snapshot(self, checkpoint: int) -> PendingState | None:
-        """See :class:`Operator`."""
+        """The operator state."""
         return self._state.snapshot(None)
 
     def state_types(self) -> StateTypes:
-        """See :class:`Operator`."""
+        """Descriptions of the serializers of operator state."""
         return self._state.state_types()
 
     def close(self) -> None:
-        """See :class:`Operator`."""
+        """Close the function."""
         self._function.close()
 
 
 class SinkOperator(Operator):
     """The end of a chain: records go to a sink's writer.
 
-    What the writer prepared stays here, and is part of every snapshot, until a checkpoint that holds
-    it has completed: an aborted checkpoint must not take prepared output with it.
+    Prepared output stays here, and is part of every snapshot, until a checkpoint that holds it is complete:
+    an aborted checkpoint must not take prepared output with it.
     """
 
     def __init__(self, context: OperatorContext, sink: Sink) -> None:
@@ -143,35 +142,29 @@ class SinkOperator(Operator):
         self._unconfirmed: list[tuple[int, list[Plain]]] = []
 
     def open(self) -> None:
-        """See :class:`Operator`."""
+        """Make the writer from the restored entries."""
         where = self.context
         restored = [entry for state in where.restored for entry in state.list_state.get("writer", [])]
-        context = SinkWriterContext(
-            where.uid,
-            where.subtask,
-            where.parallelism,
-            where.attempt,
-            where.job,
-            where.generation,
-            where.tell and functools.partial(where.tell, where.uid, where.subtask),
-        )
+        tell = where.tell and functools.partial(where.tell, where.uid, where.subtask)
+        place = where.uid, where.subtask, where.parallelism, where.attempt, where.job, where.generation
+        context = SinkWriterContext(*place, tell)
         self._writer = self._sink.create_writer(context, restored)
         self._write, self._columns = self._writer.write, self._writer.accepts_columns
 
     def process(self, batch: Batch) -> None:
-        """See :class:`Operator`."""
+        """Give the records to the writer."""
         self._process.end_if_child()  # before it writes what its parent writes, too
         with blamed(self.context, "in write()"):
             if self._columns and isinstance(batch, ArrowBatch):
                 self._write(batch.columns)
             else:
                 self._write(batch.rows())
-        # Nobody takes it, but what was written is counted there. Events pass, too: side outputs from
-        # the middle of the chain are told by its end.
+        # No receiver takes it, but written records are counted there. Events pass, too: side outputs from the
+        # middle of the chain get them from its end.
         self.next.process(batch)
 
     def snapshot(self, checkpoint: int) -> PendingState | None:
-        """What is ready to be published becomes part of the checkpoint."""
+        """Make prepared output part of the checkpoint."""
         assert self._writer is not None
         with blamed(self.context, f"for checkpoint {checkpoint}"):
             prepared = list(self._writer.prepare_commit_at(checkpoint))
@@ -185,10 +178,10 @@ class SinkOperator(Operator):
         return ReadyState(OperatorSubtaskState(self.context.uid, None, lists, committables))
 
     def checkpoint_complete(self, checkpoint: int) -> None:
-        """What that checkpoint held is committed."""
+        """Forget the output that the checkpoint held: it is committed."""
         self._unconfirmed = [entry for entry in self._unconfirmed if entry[0] > checkpoint]
 
     def close(self) -> None:
-        """See :class:`Operator`."""
+        """Close the writer."""
         if self._writer is not None:
             self._writer.close()

@@ -1,9 +1,9 @@
-"""Event time enters here: timestamps of records and the exact watermark before each of them."""
+"""The origin of event time: timestamps of records and the exact watermark before each of them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeGuard
 
 import numpy as np
 import pyarrow as pa
@@ -37,7 +37,7 @@ class TimestampsOperator(Operator):
         self._idle_at: int | None = None
 
     def open(self) -> None:
-        """After a restore time goes on where the slowest of the old readers was."""
+        """Go on, after a restore, at the event time of the slowest of the old readers."""
         marks = [s.watermark for s in self.context.restored if s.watermark is not None]
         self._greatest = min((mark for mark in marks if mark != WATERMARK_MIN), default=WATERMARK_MIN)
         of_splits = marks_of(entry for s in self.context.restored for entry in s.list_state.get(MARKS, []))
@@ -46,7 +46,7 @@ class TimestampsOperator(Operator):
         self._note_activity()
 
     def process(self, batch: Batch) -> None:
-        """See :class:`Operator`."""
+        """Assign timestamps and watermarks, and report the new event time."""
         times = self._timestamps(batch)
         start, bound = self._of_split(times)
         reached = np.maximum.accumulate(times)
@@ -58,27 +58,27 @@ class TimestampsOperator(Operator):
         before = np.maximum(before, self._greatest)
         self._greatest = max(self._greatest, end)
         self._note_activity()
-        self.next.process(batch.with_times(times, self._behind(before)))
-        if self._greatest != WATERMARK_MIN:  # a split that nobody has begun holds it there
+        self.next.process(batch.with_times(times, self._watermarks(before)))
+        if self._greatest != WATERMARK_MIN:  # a split that was not begun holds it there
             self.next.watermark(self._greatest - self._strategy.out_of_orderness_ms - 1)
 
     def watermark(self, timestamp: int) -> None:
-        """Only the end of time passes; this operator makes its own watermarks."""
+        """Pass only the end of time on; this operator makes its own watermarks."""
         if timestamp == WATERMARK_MAX:
             self.next.watermark(timestamp)
 
     def next_processing_time(self) -> int | None:
-        """See :class:`Operator`."""
+        """When the reader counts as idle, in wall-clock ms."""
         return self._idle_at
 
     def fire_processing_time(self, now_ms: int) -> None:
-        """Tell the others not to wait for this reader."""
+        """Announce idleness when it is due, so that others do not wait for this reader."""
         if self._idle_at is not None and now_ms >= self._idle_at:
             self._idle_at = None
             self.next.idle()
 
     def snapshot(self, checkpoint: int) -> PendingState | None:
-        """See :class:`Operator`."""
+        """Event time, and the watermark of each split that is not read to its end."""
         unread = [] if self.source is None else self.source.splits()
         marks = [[split, self._splits.of(split, self._greatest)] for split in unread]
         return ReadyState(
@@ -86,7 +86,7 @@ class TimestampsOperator(Operator):
         )
 
     def _of_split(self, times: Int64s) -> tuple[int, int | None]:
-        """The time before a batch by what was read of its split, and where that of others holds it."""
+        """The time before a batch by the records read of its split, and the bound that other splits set."""
         splits = None if self.source is None else self.source.restored
         if splits is None or not splits.unread:
             return self._greatest, None
@@ -99,7 +99,7 @@ class TimestampsOperator(Operator):
         if self._strategy.idleness_ms is not None:
             self._idle_at = self.context.clock.now_ms() + self._strategy.idleness_ms
 
-    def _behind(self, greatest: Int64s) -> Int64s:
+    def _watermarks(self, greatest: Int64s) -> Int64s:
         lag = self._strategy.out_of_orderness_ms + 1
         return np.where(greatest < WATERMARK_MIN + lag, WATERMARK_MIN, greatest - lag)
 
@@ -119,7 +119,7 @@ class TimestampsOperator(Operator):
             raise user_error(self.context, error, row) from None
         try:
             # numpy would cut off fractions and parse text.
-            if set(map(type, values)) == {int} or all(map(_is_whole, values)):
+            if set(map(type, values)) == {int} or all(map(_is_integer, values)):
                 return np.array(values, dtype=np.int64)
         except OverflowError:
             pass
@@ -141,9 +141,9 @@ class TimestampsOperator(Operator):
         times: Int64s = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
         return times
 
-    def _not_a_time(self, rows: Sequence[R], values: Sequence[Any]) -> UsageError:
+    def _not_a_time(self, rows: Sequence[R], values: Sequence[V]) -> UsageError:
         for row, value in zip(rows, values, strict=False):
-            if not _is_whole(value) or not -(2**63) <= value < 2**63:
+            if not (_is_integer(value) and -(2**63) <= value < 2**63):
                 return UsageError(
                     f"{self.context.label}: the timestamp of {shorten(row)} is {value!r}; "
                     "expected integer milliseconds since 1970"
@@ -151,5 +151,5 @@ class TimestampsOperator(Operator):
         return UsageError(f"{self.context.label}: timestamps are not integers of 64 bits")
 
 
-def _is_whole(value: V) -> bool:
+def _is_integer(value: V) -> TypeGuard[int]:
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)

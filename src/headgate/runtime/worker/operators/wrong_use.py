@@ -1,6 +1,6 @@
-"""Mistakes that Python would tell in its own words, told in the program's.
+"""Mistakes that Python would report in its own words, reported in the program's.
 
-Keys that cannot be keys, times that are not there, and keyed state where no key is.
+Values that cannot be keys, missing event time, and keyed state where there is no key.
 """
 
 from __future__ import annotations
@@ -31,19 +31,16 @@ NO_EVENT_TIME: Final = (
 
 
 def with_event_time_hint(error: BaseException, timestamp: int | None) -> BaseException:
-    """The error of a function, which says so where it may have reckoned with a time that is not there.
-
-    `error`: what the function raised; `timestamp`: what `ctx.timestamp` was.
-    """
+    """The error of a function, with a hint where it may have used a missing `ctx.timestamp`."""
     if timestamp is None and type(error) is TypeError and "NoneType" in str(error):
         error.args = (f"{NO_EVENT_TIME} ({error})",)
     return error
 
 
 def keys_blamed(context: OperatorContext, batch: Batch, selector: KeySelector, compute: Callable[[], T]) -> T:
-    """`compute()`, which reads the keys of a batch; should a record have none, that record is named.
+    """Run `compute`, which reads the keys of a batch; an error names the record.
 
-    Raises UsageError: what the selector gives is no key; UserFunctionError: it raised.
+    Raises UsageError: the selector's result cannot be a key; UserFunctionError: it raised.
     """
     try:
         return compute()
@@ -58,7 +55,7 @@ def keys_blamed(context: OperatorContext, batch: Batch, selector: KeySelector, c
     except BaseException as raised:
         let_pass(raised)
         first = raised
-    for record in batch.rows():  # not while the first error is handled, or it would be told twice
+    for record in batch.rows():  # not while the first error is handled, or it would be reported twice
         try:
             field_getter(selector, record)(record)
         except BaseException as error:
@@ -67,31 +64,23 @@ def keys_blamed(context: OperatorContext, batch: Batch, selector: KeySelector, c
 
 
 def refuse_keys(context: OperatorContext, selector: KeySelector, records: Iterable[R]) -> None:
-    """Look for a record whose key is none. Raises UsageError: there is one; names the selector."""
+    """Look for a record whose key cannot be one. Raises UsageError: there is one; names the selector."""
     for record in records:
-        refusal = not_a_key(context, selector, record)
-        if refusal is not None:
-            raise refusal from None
+        key = field_getter(selector, record)(record)
+        try:
+            hash(key)
+            key_hash(key)
+        except (TypeError, UsageError) as error:
+            listed = "; give a tuple instead" if isinstance(key, list) else ""
+            known = "int, str, bytes, bool, float, datetime, date, UUID, or a tuple of these"
+            why = str(error) if isinstance(error, UsageError) else f"expected {known}{listed}"
+            raise UsageError(
+                f"the key selector of {context.label}, {_name_of(selector)}, gave {shorten(key)} of type "
+                f"{type(key).__name__} for record {shorten(record)}, which cannot be a key: {why}"
+            ) from None
 
 
-def not_a_key(context: OperatorContext, selector: KeySelector, record: R) -> UsageError | None:
-    """Why the key of a record is none, naming who gave it; None: it is a key."""
-    key = field_getter(selector, record)(record)
-    try:
-        hash(key)
-        key_hash(key)
-    except (TypeError, UsageError) as error:
-        listed = "; give a tuple instead" if isinstance(key, list) else ""
-        expected = f"expected int, str, bytes, bool, float, datetime, date, UUID, or a tuple of these{listed}"
-        why = str(error) if isinstance(error, UsageError) else expected
-        return UsageError(
-            f"the key selector of {context.label}, {_told(selector)}, gave {shorten(key)} of type "
-            f"{type(key).__name__} for record {shorten(record)}, which cannot be a key: {why}"
-        )
-    return None
-
-
-def _told(selector: KeySelector) -> str:
+def _name_of(selector: KeySelector) -> str:
     if isinstance(selector, str):
         return f"key_by({selector!r})"
     if isinstance(selector, tuple):
@@ -105,16 +94,10 @@ def _told(selector: KeySelector) -> str:
 def without_key(
     context: OperatorContext, function: RichFunction, handles: Mapping[str, Live], method: str
 ) -> Iterator[None]:
-    """Under `with` the keyed states of a function are refused: what it wrote would belong to no key.
+    """Under `with` a function's keyed states are refused to its `method`: changes would belong to no key.
 
-    Whoever keeps such a state, or a method of it, from then has the live one afterwards. A refusal that the
-    function catches, or that ends another thread, is raised at the end.
-
-    Args:
-        context: of the operator.
-        function: the program's.
-        handles: its live states by name.
-        method: which of its methods is called under `with`: "open" or "close".
+    A state, or a method of one, that the program keeps from then is the live one afterwards. A refusal that
+    the function catches, or that ends another thread, is raised at the end.
     """
     gate = _Gate(context, method)
     give_handles(function, {name: _KeyedStateToBe(gate, name, handle) for name, handle in handles.items()})
@@ -140,14 +123,14 @@ _WHY: Final = {
 
 
 class _Gate:
-    """Shut while there is no key."""
+    """Closed while there is no key."""
 
     def __init__(self, context: OperatorContext, method: str) -> None:
         self._label, self._method, self.open = context.label, method, False
         self.refusal: PlanError | None = None
 
     def refuse(self, name: str) -> NoReturn:
-        """There is no key."""
+        """Refuse a state. Raises PlanError: always."""
         self.refusal = self.refusal or PlanError(
             f"{self._label} uses its keyed state {name!r} in {self._method}() ({calling_line()}), "
             f"{_WHY[self._method]}"
@@ -156,7 +139,7 @@ class _Gate:
 
 
 class _KeyedStateToBe:
-    """Stands for a live state from `open()` on, and is it afterwards."""
+    """Stands for a live state where there is no key, and passes everything on to it afterwards."""
 
     __slots__ = ("_gate", "_live", "_name")
 

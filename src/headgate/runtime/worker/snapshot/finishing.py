@@ -1,7 +1,7 @@
 """Writes the snapshots of a worker in the background, after their synchronous part, and reports their ends.
 
-A snapshot is acknowledged when its state is durable and, of an unaligned checkpoint, its records in
-flight are. What was given up meanwhile is not acknowledged, and its files are deleted.
+A snapshot is acknowledged when its state is durable, and so are the records in flight of an unaligned
+checkpoint. What was given up meanwhile is not acknowledged, and its files are deleted.
 """
 
 from __future__ import annotations
@@ -14,13 +14,19 @@ from typing import NamedTuple
 import msgspec
 
 from headgate.common.ids import SubtaskId
-from headgate.common.ports import Background, Clock
+from headgate.common.ports import Background, Clock, Link, Probe
 from headgate.core.alignment.barriers import SavepointOrder
+from headgate.core.subtask_checkpoints import SubtaskCheckpoints
+from headgate.runtime.protocol import messages as m
 from headgate.runtime.worker.in_flight.catalog import StreamCatalog
 from headgate.runtime.worker.in_flight.gathering import CaptureLimits, InFlightCapture
-from headgate.runtime.worker.snapshot.attempt_reports import AttemptReports
-from headgate.runtime.worker.snapshot.snapshot_writer import SnapshotWriter, release
-from headgate.runtime.worker.snapshot.taken_snapshot import BarrierMetrics, TakenSnapshot
+from headgate.runtime.worker.in_flight.stored_parts import NotStorableError
+from headgate.runtime.worker.snapshot.snapshot_writer import (
+    BarrierMetrics,
+    SnapshotWriter,
+    TakenSnapshot,
+    release,
+)
 from headgate.state.snapshots import InFlightStream, StateHandle, SubtaskSnapshot
 
 Key = tuple[SubtaskId, int]
@@ -28,10 +34,10 @@ Key = tuple[SubtaskId, int]
 
 @dataclass(slots=True)
 class _Running:
-    """One snapshot on its way; `None` stands for what is still being written.
+    """A snapshot that is being written; None stands for the parts that are not durable yet.
 
-    The subtask's capture refers to this for as long as it exists, so nothing large may stay here: what
-    was taken, which holds copies of tables, belongs to the job that writes it.
+    The subtask's capture refers to this for as long as it exists, so nothing large may stay here: the taken
+    snapshot, which holds copies of tables, belongs to the background job that writes it.
     """
 
     checkpoint: int
@@ -39,8 +45,54 @@ class _Running:
     snapshot: SubtaskSnapshot | None = None
     streams: list[InFlightStream] | None = None
     capture: InFlightCapture | None = None
-    void: bool = False
+    abandoned: bool = False
     savepoint: SavepointOrder | None = None
+
+
+class AttemptReports:
+    """Reports events of the subtasks of one attempt in this worker to the job master; used by the loop."""
+
+    def __init__(self, attempt: int, link: Link, probe: Probe) -> None:
+        self.attempt, self.link, self.probe = attempt, link, probe
+        # which checkpoints of each subtask are being written
+        self.checkpoints: dict[SubtaskId, SubtaskCheckpoints] = {}
+        # whether the attempt has ended, so that the end of a snapshot is no longer reported
+        self.over = False
+
+    def acknowledge(self, subtask: SubtaskId, checkpoint: int, snapshot: SubtaskSnapshot) -> None:
+        """Report a snapshot that is durable."""
+        if self._is_awaited(subtask, checkpoint):
+            self.probe.reached("ack.before")
+            self.link.send(m.Acknowledge(self.attempt, checkpoint, snapshot))
+            self.probe.reached("ack.after")
+
+    def could_not_finish(self, subtask: SubtaskId, checkpoint: int, error: BaseException) -> None:
+        """Report a snapshot that could not be written."""
+        if self._is_awaited(subtask, checkpoint):
+            unfit = isinstance(error, NotStorableError)
+            reason = "CHANNEL_STATE_SHARED_STREAM_EXCEPTION" if unfit else "CHECKPOINT_ASYNC_EXCEPTION"
+            detail = f"{type(error).__name__}: {error}"
+            self.link.send(m.Decline(self.attempt, checkpoint, *subtask, reason, detail))
+
+    def _is_awaited(self, subtask: SubtaskId, checkpoint: int) -> bool:
+        """Whether the job master still waits for the snapshot, which has come to its end."""
+        return not self.over and self.checkpoints[subtask].finished(checkpoint)
+
+    def checkpoint_declined(self, subtask: SubtaskId, checkpoint: int, reason: str) -> None:
+        """Report that a subtask takes no snapshot for `checkpoint`."""
+        self.link.send(m.Decline(self.attempt, checkpoint, *subtask, reason, ""))
+
+    def recovered(self, subtask: SubtaskId) -> None:
+        """Report that a subtask has processed what the restored checkpoint had in flight."""
+        self.link.send(m.Recovered(self.attempt, *subtask))
+
+    def request_splits(self, subtask: SubtaskId) -> None:
+        """Ask for splits, of which a reader has none left."""
+        self.link.send(m.RequestSplits(self.attempt, *subtask))
+
+    def data_ended(self, subtask: SubtaskId, counters: m.Counters) -> None:
+        """Report that all input of a subtask is processed, with its final totals."""
+        self.link.send(m.DataEnded(self.attempt, *subtask, counters))
 
 
 class Finishing:
@@ -48,13 +100,13 @@ class Finishing:
 
     def __init__(
         self,
-        writer: SnapshotWriter,  # stores them
-        catalog: StreamCatalog,  # knows the streams of records in flight
-        limits: CaptureLimits,  # how many records in flight are taken along
+        writer: SnapshotWriter,
+        catalog: StreamCatalog,
+        limits: CaptureLimits,
         background: Background,  # where writing happens
-        clock: Clock,  # measures it
+        clock: Clock,
         post: Callable[[Callable[[], None]], None],  # hands a callback to the loop
-        reports: AttemptReports,  # tell the job master the end of each
+        reports: AttemptReports,
     ) -> None:
         self._writer, self._catalog, self._limits = writer, catalog, limits
         self._background, self._clock, self._post, self._reports = background, clock, post, reports
@@ -62,7 +114,7 @@ class Finishing:
         self._closed = False
 
     def open_capture(self, subtask: SubtaskId, checkpoint: int) -> InFlightCapture:
-        """Make what takes the records in flight of a snapshot; before :meth:`begin`."""
+        """Make the capture for the records in flight of a snapshot; before :meth:`begin`."""
         key, numbers, catalog = (subtask, checkpoint), itertools.count(), self._catalog
         running = self._running.setdefault(key, _Running(checkpoint))
 
@@ -89,34 +141,33 @@ class Finishing:
             running.streams = []
 
         def write() -> SubtaskSnapshot | None:
-            if not running.void:
-                snapshot = self._writer.finish(taken, self._clock)
-                if self._closed:
-                    self._remove(taken.savepoint, taken.checkpoint, snapshot)
-                return snapshot
-            # Given up before its turn came: nothing needs to be written.
-            release(taken)
-            return None
+            if running.abandoned:  # before its turn came: nothing needs to be written
+                release(taken)
+                return None
+            snapshot = self._writer.finish(taken, self._clock)
+            if self._closed:
+                self._writer.discard(taken.checkpoint, _handles(snapshot), taken.savepoint)
+            return snapshot
 
         def written(snapshot: SubtaskSnapshot | None, error: BaseException | None) -> None:
             self._post(lambda: self._written(key, running, snapshot, error))
 
         self._background.submit(write, written)
 
-    def void(self, subtask: SubtaskId, checkpoint: int) -> None:
+    def abandon(self, subtask: SubtaskId, checkpoint: int) -> None:
         """Drop a snapshot that is being written, since its checkpoint was given up."""
         running = self._running.pop((subtask, checkpoint), None)
         if running is not None:
-            self._release(running)
+            self._abandon(running)
 
     def close(self) -> None:
         """End with the attempt: nothing more is reported, and what is still being written is deleted.
 
-        The job master sweeps when it begins the next attempt, which may be before the last byte is written.
+        The sweep of the job master may come before the last byte is written.
         """
         self._closed = True
         for running in self._running.values():
-            running.void = True
+            running.abandoned = True
             if running.capture is not None:
                 running.capture.cancel()
         self._running.clear()
@@ -124,19 +175,11 @@ class Finishing:
     def _written(
         self, key: Key, running: _Running, snapshot: SubtaskSnapshot | None, error: BaseException | None
     ) -> None:
-        if self._closed:
-            if snapshot is not None:
-                self._background.submit(
-                    lambda: self._remove(running.savepoint, running.checkpoint, snapshot), lambda *_: None
-                )
-            return
-        running.snapshot = snapshot
-        if running.void:
-            self._discard(running)
-        elif error is not None:
-            self._failed(key, running, error)
-        else:
-            self._report_if_complete(key, running)
+        if not self._closed:
+            running.snapshot = snapshot
+            self._part_done(key, running, error)
+        elif snapshot is not None:
+            self._delete(running, _handles(snapshot))
 
     def _captured(
         self,
@@ -145,13 +188,17 @@ class Finishing:
         streams: Sequence[InFlightStream] | None,
         error: BaseException | None,
     ) -> None:
-        if self._closed:
-            return
-        running.streams = None if streams is None else list(streams)
-        if running.void:
+        if not self._closed:
+            running.streams = None if streams is None else list(streams)
+            self._part_done(key, running, error)
+
+    def _part_done(self, key: Key, running: _Running, error: BaseException | None) -> None:
+        if running.abandoned:
             self._discard(running)
         elif error is not None:
-            self._failed(key, running, error)
+            self._running.pop(key, None)
+            self._abandon(running)
+            self._reports.could_not_finish(*key, error)
         else:
             self._report_if_complete(key, running)
 
@@ -173,31 +220,24 @@ class Finishing:
         )
         self._reports.acknowledge(*key, complete)
 
-    def _failed(self, key: Key, running: _Running, error: BaseException) -> None:
-        self._running.pop(key, None)
-        self._release(running)
-        self._reports.could_not_finish(*key, error)
-
-    def _release(self, running: _Running) -> None:
-        running.void = True
+    def _abandon(self, running: _Running) -> None:
+        running.abandoned = True
         if running.capture is not None:
             running.capture.cancel()
         self._discard(running)
 
-    def _remove(self, savepoint: SavepointOrder | None, checkpoint: int, snapshot: SubtaskSnapshot) -> None:
-        """Delete, in the background, what an ended attempt wrote and did not acknowledge."""
-        self._writer.discard(checkpoint, _handles(snapshot), savepoint)
-
     def _discard(self, running: _Running) -> None:
-        """Delete what is durable already; what still comes is deleted when it does."""
+        """Delete what is durable already; what is still being written is deleted when it is."""
         snapshot, running.snapshot = running.snapshot, None
         streams, running.streams = running.streams, None
         handles = [] if snapshot is None else _handles(snapshot)
         handles += [part.handle for stream in streams or () for part in stream.parts]
         if handles:
-            self._background.submit(
-                lambda: self._writer.discard(running.checkpoint, handles, running.savepoint), lambda *_: None
-            )
+            self._delete(running, handles)
+
+    def _delete(self, running: _Running, handles: Sequence[StateHandle]) -> None:
+        checkpoint, savepoint = running.checkpoint, running.savepoint
+        self._background.submit(lambda: self._writer.discard(checkpoint, handles, savepoint), lambda *_: None)
 
 
 class AttemptServices(NamedTuple):

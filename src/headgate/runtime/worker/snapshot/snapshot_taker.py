@@ -17,11 +17,11 @@ from headgate.records.batch import Batch
 from headgate.runtime.job.operator_context import blamed
 from headgate.runtime.protocol.elements import CancelMarker
 from headgate.runtime.protocol.messages import Counters
-from headgate.runtime.worker.exchange.output import Outputs, Overtaken
+from headgate.runtime.worker.exchange.output import EdgeEnds, Outputs, Overtaken
 from headgate.runtime.worker.in_flight.gathering import InFlightCapture, StreamKey
 from headgate.runtime.worker.operators.operator_contract import Operator, PendingState
 from headgate.runtime.worker.snapshot.finishing import AttemptServices
-from headgate.runtime.worker.snapshot.taken_snapshot import BarrierMetrics, TakenSnapshot
+from headgate.runtime.worker.snapshot.snapshot_writer import BarrierMetrics, TakenSnapshot
 
 TakeInputs = Callable[[InFlightCapture], None]
 
@@ -33,13 +33,20 @@ LAG_POLL_MS = 5
 
 
 def waits_until(barrier: Barrier, clock: Clock) -> int:
-    """When an aligned barrier is as old as its timeout; after that it overtakes.
+    """When an aligned barrier is as old as its timeout (monotonic ms); after that it overtakes.
 
-    Its age is told by the wall clock of the trigger, once; what follows is on the monotonic clock.
+    Its age is the wall clock's distance from the trigger, read once.
     """
     assert barrier.timeout_ms is not None
     age_ms = clock.now_ms() - barrier.trigger_ms
     return clock.monotonic_ms() + barrier.timeout_ms - age_ms
+
+
+def stream_of(
+    ends: EdgeEnds, sender: int, receiver: int, level: int = 0, from_output: bool = False
+) -> StreamKey:
+    """The stream in flight between subtask `sender` at one end of an exchange and `receiver` at the other."""
+    return StreamKey(ends.receiver, ends.sender, ends.tag, sender, receiver, level, from_output, ends.lineage)
 
 
 class SnapshotTaker:
@@ -50,7 +57,8 @@ class SnapshotTaker:
     ) -> None:
         self._subtask, self._operators, self._outputs = subtask, operators, outputs
         self._clock, self._reports, self._finishing = services
-        self._machine = self._reports.checkpoints[subtask] = SubtaskCheckpoints()
+        # which checkpoints may be taken, and which are being written
+        self.machine = self._reports.checkpoints[subtask] = SubtaskCheckpoints()
         self._checkpoint = 0
         self._metrics = BarrierMetrics(0.0, 0.0, False)
         self._capture: InFlightCapture | None = None
@@ -61,17 +69,12 @@ class SnapshotTaker:
         self._waiting_max = 0
 
     @property
-    def machine(self) -> SubtaskCheckpoints:
-        """Which checkpoints may be taken, and which are being written."""
-        return self._machine
-
-    @property
     def capture(self) -> InFlightCapture | None:
-        """Open for records of the inputs; None when no barrier is awaited any more."""
+        """Open for records of the inputs; None when all required barriers have come."""
         return self._capture if self._inputs_open else None
 
     def unstored(self, batch: Batch) -> bool:
-        """Whether a batch is part of a checkpoint but not written yet, so that nobody may change its rows."""
+        """Whether a batch is part of a checkpoint but not written yet, so that its rows must not change."""
         return self._last is not None and self._last.unstored(batch)
 
     def take(
@@ -88,12 +91,13 @@ class SnapshotTaker:
         along what is in flight on the inputs, and more may follow until :meth:`inputs_complete`; it is None
         where there are no inputs, or none in flight.
         """
-        verdict = self._machine.admit(barrier.checkpoint)
+        verdict = self.machine.admit(barrier.checkpoint)
         if verdict is Verdict.CANCEL:
             self._outputs.cancel(CancelMarker(barrier.checkpoint))
         if verdict is not Verdict.TAKE:
             return
-        self._give_up_older()
+        if self._capture is not None:
+            self.decline(self._checkpoint, SUBSUMED)
         began = self._clock.precise_ms()
         self._checkpoint, self._metrics = barrier.checkpoint, metrics
         capture = self._emit(barrier, take_inputs)
@@ -112,19 +116,19 @@ class SnapshotTaker:
             capture=capture,
             savepoint=barrier.savepoint,
         )
-        self._machine.taken(barrier.checkpoint)
+        self.machine.taken(barrier.checkpoint)
         self._reports.probe.reached("snapshot.drawn")
         self._finishing.begin(taken)
         self._seal_if_complete()
 
     def inputs_complete(self, checkpoint: int) -> None:
-        """The barriers of all inputs have come: nothing more of them is taken along."""
+        """Note that the barriers of all inputs have come: nothing more of them is taken along."""
         if checkpoint == self._checkpoint:
             self._close_inputs()
             self._seal_if_complete()
 
     def poll_held_barrier(self, now_ms: int) -> bool:
-        """Let a barrier overtake that waits in the outputs for too long; True when that changed something."""
+        """Let a barrier overtake that waits in the outputs for too long; True if one need wait no longer."""
         held = self._held
         if held is None:
             return False
@@ -147,22 +151,19 @@ class SnapshotTaker:
         return min(times, default=None)
 
     def _lags(self) -> bool:
-        """Whether records are taken along faster than they are stored.
-
-        A subtask that reads on would gather them in memory. When it does not, its senders run out of credit.
-        """
+        """Whether records are taken along faster than they are stored: read on, and they fill the memory."""
         capture = self.capture
         return capture is not None and capture.bytes_waiting > self._waiting_max
 
     def aborted(self, checkpoint: int) -> None:
-        """The job master gave `checkpoint` up."""
-        verdict = self._machine.aborted(checkpoint)
+        """Drop the snapshot for `checkpoint`, which was given up."""
+        verdict = self.machine.aborted(checkpoint)
         self._drop_capture(checkpoint)
         if verdict.cancel_running:
-            self._finishing.void(self._subtask, checkpoint)
+            self._finishing.abandon(self._subtask, checkpoint)
 
     def decline(self, checkpoint: int, reason: str) -> None:
-        """This subtask gives `checkpoint` up: say so to the job master and downstream."""
+        """Give `checkpoint` up for this subtask; report that to the job master and downstream."""
         self.aborted(checkpoint)
         self._outputs.cancel(CancelMarker(checkpoint))
         self._reports.checkpoint_declined(self._subtask, checkpoint, reason)
@@ -178,7 +179,7 @@ class SnapshotTaker:
         self._inputs_open = take_inputs is not None
         if take_inputs is not None:
             take_inputs(self._capture)
-            # These are in memory anyway, and bounded by credit.
+            # What was taken so far is in memory anyway, and bounded by credit.
             self._waiting_max = self._capture.bytes_waiting + LAG_BYTES
             self._outputs.pause_while(self._lags)
         self._take_outputs(overtaken)
@@ -187,26 +188,18 @@ class SnapshotTaker:
     def _take_outputs(self, overtaken: Iterable[Overtaken]) -> None:
         assert self._capture is not None
         for each in overtaken:
-            ends = each.ends
-            key = StreamKey(
-                receiver=ends.receiver,
-                sender=ends.sender,
-                tag=ends.tag,
-                sender_subtask=self._subtask.subtask,
-                receiver_subtask=each.receiver,
-                lineage=ends.lineage,
-                level=0,  # they follow the last level of the receiver, which knows its number
-                from_output=True,
-            )
+            # They follow the last level of the receiver, which knows its number.
+            key = stream_of(each.ends, self._subtask.subtask, each.receiver, from_output=True)
             for element in each.elements:
                 self._capture.add(key, element)
 
     def _snapshots(self) -> list[PendingState]:
-        """The operators' parts. When one refuses, the others let go: what they hold may be files."""
+        """The operators' parts. When one refuses, the others are released: what they hold may be files."""
         pending: list[PendingState] = []
         try:
             for operator in self._operators:
-                state = self._snapshot(operator)
+                with blamed(operator.context, f"for checkpoint {self._checkpoint}"):
+                    state = operator.snapshot(self._checkpoint)
                 if state is not None:
                     pending.append(state)
         except BaseException:
@@ -215,18 +208,10 @@ class SnapshotTaker:
             raise
         return pending
 
-    def _snapshot(self, operator: Operator) -> PendingState | None:
-        with blamed(operator.context, f"for checkpoint {self._checkpoint}"):
-            return operator.snapshot(self._checkpoint)
-
     def _seal_if_complete(self) -> None:
         if self._capture is not None and not self._inputs_open and self._held is None:
             self._capture.seal()
             self._capture = None
-
-    def _give_up_older(self) -> None:
-        if self._capture is not None:
-            self.decline(self._checkpoint, SUBSUMED)
 
     def _drop_capture(self, checkpoint: int) -> None:
         if self._capture is not None and checkpoint == self._checkpoint:

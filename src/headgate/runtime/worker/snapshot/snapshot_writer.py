@@ -1,33 +1,65 @@
-"""The asynchronous part of a subtask's snapshot: serialise, store durably, describe."""
+"""A subtask's snapshot after its synchronous part: the background serialises, stores and describes it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from dataclasses import dataclass
 
 from headgate.checkpoint.data_files import DataFileWriter, little_of
 from headgate.checkpoint.layout import checkpoint_of, data_file_name, job_folder
 from headgate.checkpoint.local_copies import BackedUpDisk
 from headgate.checkpoint.storage.memory import too_large
 from headgate.checkpoint.storage.uris import open_disk
-from headgate.common.errors import StorageError
 from headgate.common.ids import CheckpointId, Fence, SubtaskId
 from headgate.common.ports import Clock, Disk
 from headgate.core.alignment.barriers import SavepointOrder
 from headgate.runtime.protocol.frames import Part as Piece
-from headgate.runtime.worker.snapshot.savepoint_files import SavepointFiles, savepoint_files
-from headgate.runtime.worker.snapshot.taken_snapshot import TakenSnapshot
+from headgate.runtime.protocol.messages import Counters
+from headgate.runtime.worker.in_flight.gathering import InFlightCapture
+from headgate.runtime.worker.operators.operator_contract import PendingState, StateTypes
+from headgate.runtime.worker.snapshot.savepoint_files import (
+    SavepointFiles,
+    WrittenFiles,
+    remove_files,
+    savepoint_files,
+)
 from headgate.state.backend import Part
 from headgate.state.rocksdb.local_files import FileParts
 from headgate.state.snapshots import FileRange, Inline, StateHandle, SubtaskSnapshot
 
 
+@dataclass(slots=True)
+class BarrierMetrics:
+    """What a barrier's way through a subtask took; complete when its checkpoint is."""
+
+    start_delay_ms: float  # from the trigger to its first arrival
+    alignment_ms: float  # from the first barrier to the last
+    unaligned: bool  # whether it overtook records
+    bytes_processed: int = 0  # of records read between the first barrier and the last
+    slowest_channel: str | None = None  # "uid[subtask]" of the sender whose barrier came last
+
+
+@dataclass(frozen=True, slots=True)
+class TakenSnapshot:
+    """The synchronous part of a subtask's snapshot, ready for the asynchronous one."""
+
+    subtask: SubtaskId
+    checkpoint: int
+    pending: Sequence[PendingState]  # of the operators
+    sync_ms: float  # how long the loop stood still
+    counters: Counters  # totals at the snapshot point
+    state_types: dict[str, StateTypes]  # by operator uid
+    finished: bool  # whether all input was processed before the snapshot point
+    metrics: BarrierMetrics  # still changing while `capture` is open
+    capture: InFlightCapture | None = None  # records in flight, of an unaligned checkpoint
+    savepoint: SavepointOrder | None = None
+
+
 class SnapshotWriter:
     """Finishes the snapshots of one worker; used by the background thread only.
 
-    `disk`: checkpoint storage, or None when checkpoints are off: then everything stays inline, which only the
-    final checkpoint of a job without checkpoints does; `memory_state_max`: without a disk, the bytes of one
-    state that may stay inline; None is no limit.
+    `disk` is the checkpoint storage, or None when checkpoints are off: then everything stays inline, in the
+    final checkpoint only.
     """
 
     def __init__(
@@ -36,19 +68,20 @@ class SnapshotWriter:
         inline_size_max: int,  # blobs up to this many bytes travel in the acknowledgement
         fence: Fence,  # job, generation, attempt
         disks: Callable[[str], Disk] = open_disk,  # opens the folder of a savepoint by its URI
-        memory_state_max: int | None = None,
+        memory_state_max: int | None = None,  # without a disk, the bytes of one state; None: no limit
     ) -> None:
-        self._disk, self._inline_max = disk, inline_size_max
+        self._disk, self._inline_max, self._memory_max = disk, inline_size_max, memory_state_max
         self._fence, self._disks = fence, disks
-        self._memory_max = memory_state_max
 
     def finish(self, taken: TakenSnapshot, clock: Clock) -> SubtaskSnapshot:
-        """Serialise and store what was taken; lets go of it in any case.
+        """Serialise and store a snapshot, and release it in any case.
 
         Raises StorageError: the storage refused; the checkpoint is declined and the job goes on.
         """
         began = clock.precise_ms()
-        files = self._files(taken)
+        files: _Files | SavepointFiles = _Files(self, taken)
+        if (order := taken.savepoint) is not None:
+            files = savepoint_files(self._disks(order.root), order, taken.subtask, self._inline_max)
         try:
             states = [pending.finish(files) for pending in taken.pending]
         except BaseException:
@@ -72,25 +105,18 @@ class SnapshotWriter:
             finished=taken.finished,
         )
 
-    def _files(self, taken: TakenSnapshot) -> _Files | SavepointFiles:
-        order = taken.savepoint
-        if order is None:
-            return _Files(self, taken)
-        return savepoint_files(self._disks(order.root), order, taken.subtask, self._inline_max)
-
     def store(
         self,
-        subtask: SubtaskId,  # whose
-        checkpoint: int,  # which
+        subtask: SubtaskId,
+        checkpoint: int,
         number: str,  # tells the files of one subtask's checkpoint apart
         sections: Sequence[Iterable[Part]],
         *,
-        inline: bool = True,  # whether little may stay in the acknowledgement
+        inline: bool = True,  # whether small sections may stay in the acknowledgement
     ) -> list[StateHandle]:
-        """Put bytes where they belong: all sections in one file, or all inline.
+        """Store sections, all in one file or all inline, and return the handle of each.
 
-        `sections`: the bytes of each, in parts that are asked for once and in order. Returns the handle of
-        each section. Raises StorageError: the storage refused.
+        The parts of each section are asked for once and in order. Raises StorageError: the storage refused.
         """
         limit = self._memory_max if self._disk is None else self._inline_max if inline else -1
         rest, small = little_of(limit, sections)
@@ -98,9 +124,8 @@ class SnapshotWriter:
             raise too_large("this subtask", self._memory_max or 0)
         if self._disk is None or rest is None:
             return [Inline(b"".join(parts)) for parts in small]
-        fence = self._fence
+        fence, disk = self._fence, self._disk
         name = data_file_name(fence.job, CheckpointId(checkpoint), fence.generation, fence.attempt, subtask)
-        disk = self._disk
         if isinstance(disk, BackedUpDisk) and len(rest) == 1 and isinstance(rest[0], FileParts):
             disk = disk.linking(rest[0].path)
         return list(DataFileWriter(disk).write_sections(f"{name}-{number}", rest))
@@ -108,7 +133,7 @@ class SnapshotWriter:
     def store_sections(
         self, subtask: SubtaskId, checkpoint: int, number: int, sections: Sequence[Sequence[Piece]]
     ) -> list[StateHandle]:
-        """Put records in flight where they belong; see :meth:`store`."""
+        """Store records in flight; see :meth:`store`."""
         plain = [[memoryview(part) for part in parts] for parts in sections]
         return self.store(subtask, checkpoint, f"f{number}", plain)
 
@@ -119,13 +144,11 @@ class SnapshotWriter:
         """
         if self._disk is None or isinstance(handle, Inline):
             return True
-        return handle.file.startswith(f"{job_folder(self._fence.job)}/") and root in (
-            None,
-            self._disk.describe(),
-        )
+        of_this_job = handle.file.startswith(f"{job_folder(self._fence.job)}/")
+        return of_this_job and root in (None, self._disk.describe())
 
     def shared(self, checkpoint: int, handle: FileRange) -> None:
-        """A checkpoint refers to what is stored already."""
+        """Note that a checkpoint refers to a file that is stored already."""
         if isinstance(self._disk, BackedUpDisk):
             self._disk.copies.refer(checkpoint, handle.file)
 
@@ -136,53 +159,39 @@ class SnapshotWriter:
 
         Files that it shares with others stay. What cannot be removed is left for the next sweep.
         """
+        names = list(dict.fromkeys(handle.file for handle in handles if isinstance(handle, FileRange)))
         if savepoint is not None:
-            disk = self._disks(savepoint.root)
-            for name in {handle.file for handle in handles if isinstance(handle, FileRange)}:
-                with suppress(StorageError, OSError):
-                    disk.delete(name)
-            return
-        names = {handle.file: handle for handle in handles if isinstance(handle, FileRange)}
-        for name, handle in names.items():
-            if checkpoint_of(name, self._fence.job) == checkpoint:
-                with suppress(StorageError, OSError):
-                    self.delete(handle)
+            remove_files(self._disks(savepoint.root), names)
+        elif self._disk is not None:
+            job = self._fence.job
+            remove_files(self._disk, [name for name in names if checkpoint_of(name, job) == checkpoint])
 
     def delete(self, handle: StateHandle) -> None:
         """Remove the file of a handle that no checkpoint will refer to, with all its sections.
 
-        Raises StorageError: it cannot be removed; a sweep will.
+        Raises StorageError: it cannot be removed; a sweep will do that.
         """
         if self._disk is not None and isinstance(handle, FileRange):
             self._disk.delete(handle.file)
 
 
-class _Files:
-    """See `state.backend.StateFiles`."""
+class _Files(WrittenFiles):
+    """The files of one checkpoint."""
 
     def __init__(self, writer: SnapshotWriter, taken: TakenSnapshot) -> None:
+        super().__init__()
         self._writer, self._taken = writer, taken
         self._handles: list[StateHandle] = []
-        self._calls = 0
-        self.names: set[str] = set()
-        self.written = 0
-        self.shared_names: set[str] = set()
-        self.shared_bytes = 0
-
-    def write(self, uid: str, parts: Iterable[Part]) -> StateHandle:
-        return self.write_sections(uid, [parts], inline=True)[0]
 
     def write_sections(
         self, uid: str, sections: Sequence[Iterable[Part]], *, inline: bool
     ) -> list[StateHandle]:
-        taken = self._taken
-        number, self._calls = str(self._calls), self._calls + 1
+        taken, number = self._taken, next(self._numbers)
         handles = self._writer.store(taken.subtask, taken.checkpoint, number, sections, inline=inline)
         self._handles += handles
         for handle in handles:
             if isinstance(handle, FileRange):
-                self.names.add(handle.file)
-                self.written += handle.length
+                self.wrote(handle.file, handle.length)
         return handles
 
     def share(self, handle: StateHandle, root: str | None) -> bool:
@@ -195,11 +204,10 @@ class _Files:
         return True
 
     def delete(self) -> None:
-        """Nobody will refer to what was written: a later operator's part could not be."""
         self._writer.discard(self._taken.checkpoint, self._handles)
 
 
 def release(taken: TakenSnapshot) -> None:
-    """Let go of a taken snapshot: tables need not keep old values for it any more, local files go."""
+    """Release a taken snapshot: tables need not keep old values for it any more, local files are removed."""
     for pending in taken.pending:
         pending.release()

@@ -3,7 +3,7 @@
 User code that waits for something outside would hold up every other subtask of the worker, so a chain
 that begins with a function marked as blocking is called on its own thread. The subtask is *away*
 meanwhile: it takes no other step and no snapshot. What the chain emits is collected, and the loop hands it
-on when the chain is back. So only the chain itself is touched by two threads, and those two take turns.
+on when the chain is back. So only the chain itself is used by two threads, and those two take turns.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from headgate.common.errors import HeadgateError
-from headgate.common.ports import Clock
+from headgate.common.ports import Background, Clock
 from headgate.common.process.system import BackgroundThread
 from headgate.records.batch import Batch
 from headgate.runtime.worker.operators.operator_contract import Operator, PendingState, Receiver, StateTypes
@@ -33,11 +33,8 @@ Work = Callable[[], int | None]
 Post = Callable[[Callable[[], None]], None]
 
 
-class SubtaskThread(Protocol):
+class SubtaskThread(Background, Protocol):
     """A thread that belongs to one subtask."""
-
-    def submit(self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
-        """Run `work` on the thread, then call `done` there; see `common.ports.Background`."""
 
     def call(self, work: Callable[[], T]) -> T:
         """Run `work` there and wait for it; only while nothing else runs there."""
@@ -50,115 +47,86 @@ class SubtaskThread(Protocol):
 
 
 class UserThread(BackgroundThread):
-    """Production's :class:`SubtaskThread`."""
+    """The :class:`SubtaskThread` of production."""
 
     def call(self, work: Callable[[], T]) -> T:
-        """See :class:`SubtaskThread`."""
+        """Run `work` on the thread and wait for it."""
         answer: Future[T] = Future()
-        self.submit(work, lambda result, error: _answer(answer, result, error))
+
+        def done(result: T, error: BaseException | None) -> None:
+            if error is None:
+                answer.set_result(result)
+            else:
+                answer.set_exception(error)
+
+        self.submit(work, done)
         return answer.result()
 
     def leave(self) -> None:
-        """See :class:`SubtaskThread`."""
+        """End when all that was submitted is done; does not wait for it."""
         self._queue.put(None)
 
     def join(self) -> None:
-        """See :class:`SubtaskThread`."""
+        """Wait for the end."""
         self._thread.join()
 
 
-class ChainRunner(Protocol):
-    """Calls a chain's operators for its subtask."""
+class ChainRunner:
+    """Calls a chain's operators for its subtask; this one does so in the loop."""
 
-    @property
-    def calling(self) -> tuple[int, float] | None:
-        """Ident of a thread other than the loop's that is in a call, and since when (ms); else None."""
-
-    @property
-    def away(self) -> bool:
-        """Whether work is pending whose end the subtask has to wait for."""
-
-    @property
-    def left_behind(self) -> bool:
-        """Whether the runner was ended while user code ran on its thread, which still does."""
-
-    @property
-    def longest_ms(self) -> float:
-        """The longest time for which the loop was held up."""
-
-    def run(self, work: Work, then: Callable[[int], None]) -> None:
-        """Do `work`, then in the loop `then` with the number of records."""
-
-    def when_back(self, action: Callable[[], None]) -> None:
-        """Call `action` in the loop: at once, or when the pending work has come to its end."""
-
-    def settle(self) -> bool:
-        """Take up work that has come to its end; False when none has. Raises what the work raised."""
-
-    def call(self, work: Callable[[], T]) -> T:
-        """Do `work` where the operators live, and wait for it; not while :attr:`away`."""
-
-    def end(self, close: Callable[[], None]) -> None:
-        """End after `close`, which raises what it raises unless it has to come later."""
-
-    def called_from_loop(self, operators: Sequence[Operator]) -> Sequence[Operator]:
-        """The operators as the loop may ask them for snapshots: one thread makes all calls of an operator."""
-
-
-class InLoop:
-    """A :class:`ChainRunner` that calls the chain in the loop."""
-
-    away = left_behind = False
-    calling = None
+    # ident of a thread other than the loop's that is in a call, and since when (ms)
+    calling: tuple[int, float] | None = None
+    away = False  # whether work is pending whose end the subtask has to wait for
+    left_behind = False  # whether the runner was ended while user code ran on its thread, which still does
 
     def __init__(self, budget: StepBudget) -> None:
         self._budget = budget
 
     @property
     def longest_ms(self) -> float:
-        """See :class:`ChainRunner`."""
+        """The longest time for which the loop was held up."""
         return self._budget.longest_ms
 
     def run(self, work: Work, then: Callable[[int], None]) -> None:
-        """See :class:`ChainRunner`."""
+        """Do `work`, then in the loop `then` with the number of records."""
         with self._budget.step() as step:
             step.records = work() or 0
         then(step.records)
 
     def when_back(self, action: Callable[[], None]) -> None:
-        """See :class:`ChainRunner`."""
+        """Call `action` in the loop: at once, or after the pending work and earlier actions."""
         action()
 
     def settle(self) -> bool:
-        """See :class:`ChainRunner`."""
+        """Take up work that has come to its end; False when none has. Raises what the work raised."""
         return False
 
     def call(self, work: Callable[[], T]) -> T:
-        """See :class:`ChainRunner`."""
+        """Do `work` where the operators live, and wait for it; not while :attr:`away`."""
         return work()
 
     def end(self, close: Callable[[], None]) -> None:
-        """See :class:`ChainRunner`."""
+        """End after `close`, which raises what it raises unless it has to come later."""
         close()
 
     def called_from_loop(self, operators: Sequence[Operator]) -> Sequence[Operator]:
-        """See :class:`ChainRunner`."""
+        """The operators as the loop may ask them for snapshots: one thread makes all calls of an operator."""
         return operators
 
 
 class CollectedOutput:
-    """Keeps what a chain emits on a thread of its own, over all its outputs, in order."""
+    """What a chain emits on a thread of its own, over all its outputs, in order."""
 
     def __init__(self) -> None:
         self._calls: list[Callable[[], None]] = []
 
     def before(self, receiver: Receiver) -> Receiver:
-        """Make a receiver that keeps for `receiver` what it gets."""
+        """A receiver that keeps for `receiver` what it gets."""
         return _Collecting(self._calls, receiver)
 
     def hand_on(self) -> None:
         """Give the receivers what was kept; in the loop."""
-        calls = list(self._calls)
+        calls = self._calls.copy()
         self._calls.clear()
         for call in calls:
             call()
@@ -183,11 +151,13 @@ class _Collecting:
         self._calls.append(self._receiver.end_of_data)
 
 
-class OnThread:
-    """A :class:`ChainRunner` that calls the chain on a thread of the subtask's own.
+class OnThread(ChainRunner):
+    """Calls the chain on a thread of the subtask's own, slice by slice, at first with one record each.
 
-    `budget`: of the subtask; its slices begin with one record, since the first one may take long.
+    User code that hangs is left behind when the runner ends: nothing is closed while a call uses it.
     """
+
+    longest_ms = 0.0  # the work itself does not hold the loop up
 
     def __init__(
         self,
@@ -197,32 +167,29 @@ class OnThread:
         clock: Clock,  # measures
         budget: StepBudget,
     ) -> None:
-        self._make_thread, self._post, self._collected = make_thread, post, collected
-        self._clock, self._budget = clock, budget
-        self.away = self.left_behind = False
-        self.longest_ms = 0.0  # the work itself does not hold the loop up
-        self.calling: tuple[int, float] | None = None
+        super().__init__(budget)
+        self._make_thread, self._post, self._collected, self._clock = make_thread, post, collected, clock
         self._made: SubtaskThread | None = None
-        self._then: Callable[[int], None] = _nothing
+        self._then: Callable[[int], None] = lambda _: None
         self._outcome: tuple[tuple[int, float] | None, BaseException | None] | None = None
         self._later: deque[Callable[[], None]] = deque()
         budget.records = 1
 
     def run(self, work: Work, then: Callable[[int], None]) -> None:
-        """See :class:`ChainRunner`."""
+        """Submit `work`; `then` follows when the loop settles it."""
         self._budget.step()  # the time of being blocked ends here
         self.away, self._then = True, then
         self._thread().submit(lambda: self._measured(work), self._done)
 
     def when_back(self, action: Callable[[], None]) -> None:
-        """See :class:`ChainRunner`; actions keep their order."""
+        """Call `action` after the pending work and earlier actions."""
         if self.away:
             self._later.append(action)
         else:
             action()
 
     def settle(self) -> bool:
-        """See :class:`ChainRunner`."""
+        """Account for work that has ended, hand on what it emitted, and do what waited for it."""
         if self._outcome is None:
             return False
         began = self._clock.precise_ms()
@@ -241,7 +208,7 @@ class OnThread:
         return True
 
     def call(self, work: Callable[[], T]) -> T:
-        """See :class:`ChainRunner`."""
+        """Do `work` on the thread, wait for it, and hand on what it emitted."""
         assert not self.away
         began = self._clock.precise_ms()
         given = self._thread().call(work)
@@ -250,7 +217,7 @@ class OnThread:
         return given
 
     def end(self, close: Callable[[], None]) -> None:
-        """See :class:`ChainRunner`; nothing is closed while user code still uses it."""
+        """Close at once, or when the pending call has returned."""
         thread = self._thread()
         if not self.away or self._outcome is not None:
             try:
@@ -264,7 +231,7 @@ class OnThread:
         thread.leave()
 
     def called_from_loop(self, operators: Sequence[Operator]) -> Sequence[Operator]:
-        """See :class:`ChainRunner`."""
+        """Operators that take their snapshots on the thread."""
         return [_SnapshotOnThread(operator, self) for operator in operators]
 
     def _thread(self) -> SubtaskThread:
@@ -311,8 +278,7 @@ class _SnapshotOnThread(Operator):
         self._completed: int | None = 0
 
     def may_build_on(self, checkpoint: int | None) -> None:
-        """See :class:`Operator`; passed on with the next snapshot, which goes to the thread anyway."""
-        self._completed = checkpoint
+        self._completed = checkpoint  # passed on with the next snapshot, which goes to the thread anyway
 
     def snapshot(self, checkpoint: int) -> PendingState | None:
         return self._runner.call(lambda: self._snapshot(checkpoint))
@@ -323,14 +289,3 @@ class _SnapshotOnThread(Operator):
 
     def state_types(self) -> StateTypes:
         return self._operator.state_types()
-
-
-def _answer(answer: Future[T], result: T, error: BaseException | None) -> None:
-    if error is None:
-        answer.set_result(result)
-    else:
-        answer.set_exception(error)
-
-
-def _nothing(_: int) -> None:
-    """Nothing follows the work."""

@@ -1,4 +1,4 @@
-"""How many records make a step of the wanted length, judged by what they cost lately.
+"""How many records make a step of the wanted length, judged by their recent cost.
 
 A step costs something by itself and something per record. Where the first alone is about the wanted
 length (a sink that asks a server once per batch), shorter batches would make everything slower and no
@@ -15,27 +15,22 @@ RECORDS_MAX = 32_768
 RECORDS_FIRST = 256
 _SMOOTHING = 0.3
 _TELLING = 1.4
-"""Two steps whose sizes differ by this factor tell the cost of a step from that of its records."""
+"""Two steps whose sizes differ by this factor show the cost of a step apart from that of its records."""
 
 
 class StepBudget:
-    """Measures steps and chooses their length.
-
-    Attributes:
-        busy_ms: time spent in steps so far.
-        backpressured_ms: time during which output could not go anywhere.
-        longest_ms: the longest step so far; nothing else could happen meanwhile.
-    """
+    """Measures steps and chooses their length."""
 
     __slots__ = (
-        "_blocked", "_clock", "_cost", "_fixed", "_last", "_target", "backpressured_ms", "busy_ms",
+        "_blocked", "_cost", "_fixed", "_last", "_target", "backpressured_ms", "busy_ms", "clock",
         "longest_ms", "records",
     )  # fmt: skip
 
     def __init__(self, clock: Clock, target_ms: int) -> None:
-        self._clock, self._target = clock, max(1, target_ms)
+        self.clock, self._target = clock, max(1, target_ms)
         self.records = RECORDS_FIRST  # how many records the next step should take
-        self.busy_ms = self.backpressured_ms = self.longest_ms = 0.0
+        self.busy_ms = self.backpressured_ms = 0.0  # time spent in steps, and with blocked output
+        self.longest_ms = 0.0  # the longest step so far; nothing else could happen meanwhile
         self._cost: float | None = None
         self._fixed: float | None = None
         self._last: tuple[int, float] | None = None
@@ -44,21 +39,17 @@ class StepBudget:
     def step(self) -> Step:
         """Measure the block under `with`; it sets `records` to what it processed."""
         if self._blocked is not None:
-            self.backpressured_ms += self._clock.precise_ms() - self._blocked
+            self.backpressured_ms += self.clock.precise_ms() - self._blocked
             self._blocked = None
         return Step(self)
 
     def blocked(self) -> None:
-        """The subtask wanted to work but its output is blocked."""
+        """Note that the subtask wanted to work but its output is blocked."""
         if self._blocked is None:
-            self._blocked = self._clock.precise_ms()
-
-    def now(self) -> float:
-        """Monotonic milliseconds with a fraction."""
-        return self._clock.precise_ms()
+            self._blocked = self.clock.precise_ms()
 
     def took(self, records: int, elapsed_ms: float) -> None:
-        """A step is over."""
+        """Account for a step that has ended, and choose the length of the next one."""
         self.busy_ms += elapsed_ms
         self.longest_ms = max(self.longest_ms, elapsed_ms)
         if records:
@@ -71,7 +62,7 @@ class StepBudget:
             self.records = most if self._cost * most <= budget else max(1, int(budget / self._cost))
 
     def _learn_fixed(self, records: int, elapsed_ms: float) -> None:
-        """What a step costs by itself, from two steps of different size."""
+        """Learn what a step costs by itself, from two steps of different size."""
         if self._last is not None:
             before, took = self._last
             if max(records, before) >= _TELLING * min(records, before):
@@ -92,13 +83,13 @@ class Step:
         self._budget, self.records = budget, 0
 
     def __enter__(self) -> Step:
-        self._began = self._budget.now()
+        self._began = self._budget.clock.precise_ms()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._budget.took(self.records, self._budget.now() - self._began)
+        self._budget.took(self.records, self._budget.clock.precise_ms() - self._began)
 
 
 def _smoothed(known: float | None, fresh: float) -> float:

@@ -5,8 +5,8 @@ Everything here runs in the worker's one loop thread, a step at a time. A step i
 a turn: barriers that overtake, then timers that are due, then records of a restored checkpoint, and
 only then new input.
 
-The operators are called by a `ChainRunner`, in the loop or on a thread of their own. While it is away with
-some of them the subtask takes no step; what is to follow is said beforehand.
+The operators are called by a `ChainRunner`, in the loop or on a thread of their own. While a call is pending
+on that thread the subtask takes no step; every call comes with what is to follow it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
 
 from headgate.common.ids import SubtaskId
 from headgate.common.process.interruptions import let_pass
@@ -33,74 +34,62 @@ from headgate.runtime.worker.operators.operator_contract import Operator
 from headgate.runtime.worker.operators.reading_source import SourceOperator
 from headgate.runtime.worker.snapshot.finishing import AttemptServices
 from headgate.runtime.worker.snapshot.snapshot_taker import SnapshotTaker
-from headgate.runtime.worker.task.chain_runner import ChainRunner, InLoop, Work
+from headgate.runtime.worker.task.chain_runner import ChainRunner, Work
 from headgate.runtime.worker.task.step_budget import StepBudget
 
 T = TypeVar("T")
 
 
+@dataclass(slots=True)
 class Reading:
-    """A batch that is being processed, slice by slice.
+    """A batch that is being processed, slice by slice."""
 
-    Attributes:
-        batch: the records.
-        operator: which operator of the chain takes them in.
-        channel: the input channel they came from; None when they are of a restored checkpoint.
-        mark: the watermark that is in force behind them; None when none moves.
-        side: which input of the operator it is. Records of a restored checkpoint are of the main side:
-            none is in flight on the other, where barriers never overtake.
-    """
-
-    __slots__ = ("batch", "channel", "cursor", "mark", "operator", "side")
-
-    def __init__(
-        self, batch: Batch, operator: int, channel: int | None, mark: int | None, side: Side = Side.MAIN
-    ) -> None:
-        self.batch, self.operator, self.channel, self.mark = batch, operator, channel, mark
-        self.side = side
-        self.cursor = 0  # the first one that is not processed yet
+    batch: Batch
+    operator: int  # which operator of the chain takes it in
+    channel: int | None  # the input channel it came from; None when it is of a restored checkpoint
+    watermark: int | None  # in force after the batch; None when event time does not move
+    # which input of the operator it is for: the main one for records of a restored checkpoint, since none are
+    # in flight on a broadcast input, where barriers never overtake
+    side: Side = Side.MAIN
+    cursor: int = 0  # the first record that is not processed yet
 
     def remainder(self) -> Batch:
-        """What is not processed yet; from now on a copy is processed, since this is stored elsewhere."""
+        """The records that are not processed yet; the caller keeps them, and a copy is processed."""
         rest = self.batch.slice(self.cursor, len(self.batch))
         self.batch, self.cursor = own(rest), 0
         return rest
 
 
+class TaskParts(NamedTuple):
+    """What a subtask is made of, wherever its input comes from."""
+
+    subtask: SubtaskId
+    operators: Sequence[Operator]  # the chain, head first
+    outputs: Outputs  # its end
+    services: AttemptServices
+    step_target_ms: int
+    recovered: RecoveredInput | None = None  # the records in flight of the restored checkpoint
+    runner: Callable[[StepBudget], ChainRunner] = ChainRunner
+
+
 class Task(ABC):
-    """What all subtasks share.
+    """What all subtasks share."""
 
-    Attributes:
-        id: vertex and subtask.
-        operators: the chain, head first.
-        outputs: the chain's end.
-        snapshots: takes its snapshots.
-        label: its operators and their subtask, for a note of whose turn it was.
-    """
-
-    def __init__(
-        self,
-        subtask: SubtaskId,
-        operators: Sequence[Operator],
-        outputs: Outputs,
-        services: AttemptServices,
-        step_target_ms: int,
-        recovered: RecoveredInput | None = None,
-        runner: Callable[[StepBudget], ChainRunner] = InLoop,
-    ) -> None:
-        self.id, self.operators, self.outputs = subtask, operators, outputs
+    def __init__(self, parts: TaskParts) -> None:
+        self.id, operators, self.outputs, services, step_target_ms, self._recovered, runner = parts
+        self.operators, self.head = operators, operators[0]
         self.clock, self.reports, _ = services
-        self.head = operators[0]
         self.budget = StepBudget(self.clock, step_target_ms)
         self._runner = runner(self.budget)
-        self.snapshots = SnapshotTaker(subtask, self._runner.called_from_loop(operators), outputs, services)
+        called = self._runner.called_from_loop(operators)
+        self.snapshots = SnapshotTaker(self.id, called, self.outputs, services)
         self.log_context = TaskContext()  # what log lines say while it runs
         names = ", ".join(operator.context.label for operator in operators)
-        self.label = f"subtask {subtask.subtask} of {names}".encode()
-        self.ended = False  # whether all input is processed. The subtask lives on for barriers.
+        # for a note of whose turn it was
+        self.label = f"subtask {self.id.subtask} of {names}".encode()
+        self.ended = False  # whether all input is processed; the subtask lives on for barriers
         self.records_in = 0
         self.watermark = WATERMARK_MIN
-        self._recovered = recovered
         self._reading: Reading | None = None
         self._ending = self._timers_fired = False
         self._waiting: deque[Callable[[], None]] = deque()
@@ -108,14 +97,15 @@ class Task(ABC):
 
     def open(self) -> None:
         """Open the operators, last first, so that each finds its receivers ready."""
-        self._runner.call(self._open_all)
 
-    def _open_all(self) -> None:
-        use_task_context(self.log_context)
-        for operator in reversed(self.operators):
-            self._opened.insert(0, operator)
-            with blamed(operator.context, "in open()"):
-                operator.open()
+        def open_all() -> None:
+            use_task_context(self.log_context)
+            for operator in reversed(self.operators):
+                self._opened.insert(0, operator)
+                with blamed(operator.context, "in open()"):
+                    operator.open()
+
+        self._runner.call(open_all)
 
     def step(self) -> bool:
         """Do up to one step of work; False when there was nothing to do."""
@@ -124,13 +114,15 @@ class Task(ABC):
             self.outputs.note_step(self.clock.monotonic_ms())
         if self._runner.away:
             return worked  # no barrier waits in the outputs then: the work began with none of them full
-        worked |= self._attend()
+        worked |= self._poll_barriers()
         if not self._has_work():
             return self._do_spare_work() or worked
         if not self.outputs.available:
             self.budget.blocked()
             return worked
-        if self._timers_between():
+        # Due timers and input take turns, so that neither waits until there is none of the other any more.
+        self._timers_fired = not self._timers_fired and self.run_timers()
+        if self._timers_fired:
             worked = True
             if not self._free():
                 return True
@@ -146,12 +138,11 @@ class Task(ABC):
             self._runner.call(operator.do_spare_work)
         return bool(waiting)
 
-    def _attend(self) -> bool:
-        """Do what waits neither for records nor for credit: let barriers overtake."""
+    def _poll_barriers(self) -> bool:
+        """Let barriers overtake, which wait neither for records nor for credit."""
         return self.snapshots.poll_held_barrier(self.clock.monotonic_ms())
 
     def _has_work(self) -> bool:
-        """Whether :meth:`_work` has something to do, if the outputs take it."""
         return (
             self.head.busy
             or bool(self._waiting)
@@ -161,13 +152,7 @@ class Task(ABC):
         )
 
     def _free(self) -> bool:
-        """Whether the operators may be called, and emit."""
         return not self._runner.away and self.outputs.available
-
-    def _timers_between(self) -> bool:
-        """Due timers do not wait until there is no input any more; nor does input until none is due."""
-        self._timers_fired = not self._timers_fired and self.run_timers()
-        return self._timers_fired
 
     def _work(self) -> bool:
         if self.head.busy:
@@ -191,18 +176,16 @@ class Task(ABC):
         """Take in a batch or an event; False when there was none after all."""
 
     def _invoke(self, work: Work, then: Callable[[], None] | None = None) -> None:
-        """Call the operators; whatever does not come this way waits for them, see `ChainRunner.call`."""
         self._runner.run(work, lambda _: None if then is None else then())
 
-    def _when_free(self, action: Callable[[], None]) -> None:
-        """Call `action` when no timer is due any more: the head takes nothing before that."""
+    def _when_no_timer_is_due(self, action: Callable[[], None]) -> None:
+        """Call `action` when all due timers have fired: the head takes nothing before that."""
         if self.head.busy or self._waiting:
             self._waiting.append(action)
         else:
             action()
 
     def _process(self, reading: Reading) -> None:
-        """One slice of a batch."""
         start = reading.cursor
         stop = min(len(reading.batch), start + self.budget.records)
         take = self.operators[reading.operator].entry(reading.side)
@@ -218,32 +201,31 @@ class Task(ABC):
             self._batch_done(reading)
 
     def _batch_done(self, reading: Reading) -> None:
-        """All records of a batch are processed."""
-        mark = reading.mark
-        if reading.channel is None and reading.operator == 0 and mark is not None:
-            self._when_free(lambda: self._advance(mark))
+        watermark = reading.watermark
+        if reading.channel is None and reading.operator == 0 and watermark is not None:
+            self._when_no_timer_is_due(lambda: self._advance(watermark))
 
     def _recover(self, recovered: RecoveredInput) -> None:
-        """Process the records in flight of the restored checkpoint, which come before all others."""
+        """Process records in flight of the restored checkpoint, which come before all others."""
         polled = recovered.poll()
         if polled is None:
             self._recovered = None
             self.reports.recovered(self.id)
-            self._recovery_over(recovered)
+            self._recovery_done(recovered)
             return
-        operator, batch, mark = polled
+        operator, batch, watermark = polled
         if batch is not None:
-            self._reading = Reading(batch, operator, None, mark)
+            self._reading = Reading(batch, operator, None, watermark)
             self._process(self._reading)
         elif operator == 0:
-            self._advance(mark)
+            self._advance(watermark)
 
     @abstractmethod
-    def _recovery_over(self, recovered: RecoveredInput) -> None:
-        """From now on new input is read."""
+    def _recovery_done(self, recovered: RecoveredInput) -> None:
+        """Prepare for new input, which is read from now on."""
 
     def _take_recovered(self, capture: InFlightCapture) -> None:
-        """What a restored checkpoint had in flight and is in flight still, for the next one."""
+        """Take along, for the next checkpoint, what the restored one had in flight and is in flight still."""
         recovered, reading = self._recovered, self._reading
         if recovered is None:
             return
@@ -262,8 +244,7 @@ class Task(ABC):
 
     def next_wakeup(self) -> int | None:
         """When the subtask wants to step without being fed, in monotonic ms."""
-        times = [self.outputs.next_flush(), self._barrier_timeout()]
-        return min((time for time in times if time is not None), default=None)
+        return earliest(self.outputs.next_flush, self._barrier_timeout())
 
     def _barrier_timeout(self) -> int | None:
         """When a barrier that waits will have waited too long (monotonic ms)."""
@@ -278,9 +259,8 @@ class Task(ABC):
             time = operator.next_processing_time()
             if time is not None and (due is None or time < due):
                 due = time
-        if due is None or not self.outputs.available:
-            return None  # credit will wake the loop; until then nothing could be emitted
-        return due
+        # Where the outputs are blocked, credit will wake the loop; until then nothing could be emitted.
+        return due if due is not None and self.outputs.available else None
 
     def run_timers(self) -> bool:
         """Fire timers of processing time and flush what waited long enough; False when nothing was due."""
@@ -301,35 +281,36 @@ class Task(ABC):
 
     def _flush_due(self) -> bool:
         """True when something was flushed: it may be input of a subtask that had its turn already."""
-        due = self.outputs.next_flush()
+        due = self.outputs.next_flush
         if due is None or (now := self.clock.monotonic_ms()) < due:
             return False
         self.outputs.flush_due(now)
         return True
 
     def aborted(self, checkpoint: int) -> None:
-        """The job master gave `checkpoint` up."""
+        """Drop the snapshot for `checkpoint`, which the job master gave up."""
         self.snapshots.aborted(checkpoint)
 
     def checkpoint_complete(self, checkpoint: int) -> None:
-        """`checkpoint` is in the log and committed."""
-        self.snapshots.machine.complete(checkpoint)
-        self._runner.when_back(lambda: self._runner.call(lambda: self._tell_complete(checkpoint)))
+        """Notify the operators that `checkpoint` is in the log and committed."""
 
-    def _tell_complete(self, checkpoint: int) -> None:
-        for operator in self.operators:
-            with blamed(operator.context, f"at the completion of checkpoint {checkpoint}"):
-                operator.checkpoint_complete(checkpoint)
+        def notify() -> None:
+            for operator in self.operators:
+                with blamed(operator.context, f"at the completion of checkpoint {checkpoint}"):
+                    operator.checkpoint_complete(checkpoint)
+
+        self.snapshots.machine.complete(checkpoint)
+        self.between_steps(notify, lambda _: None)
 
     def between_steps(self, work: Callable[[], T], then: Callable[[T], None]) -> None:
-        """Between two steps, do `work` where the operators live, and in the loop `then` with what it gave.
+        """Do `work` where the operators live, then in the loop `then` with what it gave.
 
-        Where a call of user code is pending on another thread, that is when it has come back.
+        Where a call of user code is pending on another thread, that is when it has returned.
         """
         self._runner.when_back(lambda: then(self._runner.call(work)))
 
     def end(self) -> None:
-        """After the last record: let event time run out, then tell the receivers downstream."""
+        """After the last record: let event time run out, then send the end of data downstream."""
         self._ending = True
         self._invoke(lambda: self.head.watermark(WATERMARK_MAX), self._end_if_through)
 
@@ -346,7 +327,7 @@ class Task(ABC):
 
     @property
     def calling(self) -> tuple[int, float] | None:
-        """The thread other than the loop's that is in a call of it, and since when (ms)."""
+        """Ident of the thread other than the loop's that is in a call, and since when (ms)."""
         return self._runner.calling
 
     @property
@@ -355,10 +336,10 @@ class Task(ABC):
         return self._runner.left_behind
 
     def close(self) -> None:
-        """Close all operators that began to open; the first error is raised when all had their turn.
+        """Close all operators that began to open, then raise the first error.
 
-        Where user code still runs on another thread they are closed when it comes back, if ever: until
-        then the subtask is :attr:`left_behind`.
+        Where user code still runs on another thread they are closed when it returns, if ever: until then the
+        subtask is :attr:`left_behind`.
         """
         if self._opened:
             self._runner.end(self._close_all)
@@ -378,21 +359,17 @@ class Task(ABC):
     def counters(self) -> Counters:
         """Running totals."""
         skipped = self.head.skipped if isinstance(self.head, SourceOperator) else 0
-        mark = None if self.watermark == WATERMARK_MIN else self.watermark
-        budget = self.budget
-        return Counters(
-            self.id.vertex,
-            self.id.subtask,
-            self.records_in,
-            self.outputs.records_out,
-            skipped,
-            mark,
-            round(budget.busy_ms),
-            round(budget.backpressured_ms),
-            self._runner.longest_ms,
-        )
+        watermark = None if self.watermark == WATERMARK_MIN else self.watermark
+        busy_ms, backpressured_ms = round(self.budget.busy_ms), round(self.budget.backpressured_ms)
+        records = self.records_in, self.outputs.records_out, skipped
+        return Counters(*self.id, *records, watermark, busy_ms, backpressured_ms, self._runner.longest_ms)
+
+
+def earliest(*times: int | None) -> int | None:
+    """The least of some times, of which None stands for never."""
+    return min((time for time in times if time is not None), default=None)
 
 
 def own(batch: Batch) -> Batch:
-    """The batch for a receiver that may change its rows."""
+    """A batch whose rows the receiver may change."""
     return detached(batch) if isinstance(batch, RowBatch) else batch

@@ -9,10 +9,8 @@ from headgate.api.declared.keyed_states import StateDescriptor
 from headgate.common.ids import AttemptId, Fence, Generation, JobId, SubtaskId, SubtaskIndex, VertexId
 from headgate.common.keys.keygroups import key_group, key_group_range
 from headgate.runtime.protocol.messages import Counters
-from headgate.runtime.worker.operators.keyed_state import PendingKeyedState
-from headgate.runtime.worker.operators.restored_files import earlier_state
-from headgate.runtime.worker.snapshot.snapshot_writer import SnapshotWriter
-from headgate.runtime.worker.snapshot.taken_snapshot import BarrierMetrics, TakenSnapshot
+from headgate.runtime.worker.operators.keyed_state import PendingKeyedState, earlier_state
+from headgate.runtime.worker.snapshot.snapshot_writer import BarrierMetrics, SnapshotWriter, TakenSnapshot
 from headgate.state.backend import KeyedBackend, PendingSnapshot
 from headgate.state.snapshots import FileRange, KeyedStateHandle
 from headgate.testing.manual_clock import ManualClock

@@ -17,6 +17,7 @@ from headgate.records.batch import Batch
 from headgate.records.row_batch import RowBatch
 from headgate.runtime.protocol.element_codec import ElementCodec
 from headgate.runtime.protocol.elements import Idle, Watermark
+from headgate.runtime.worker.in_flight.channels import PartReader
 from headgate.runtime.worker.in_flight.gathering import StreamKey
 from headgate.runtime.worker.in_flight.recovered import RecoveredInput
 from headgate.runtime.worker.in_flight.stored_parts import encode_elements
@@ -115,7 +116,7 @@ def recovered(
         assert isinstance(handle, Inline)
         return handle.data
 
-    return RecoveredInput(shares, position_of, lambda _stream: CODEC, read, GROUPS, subtask)
+    return RecoveredInput(shares, position_of, PartReader(lambda _stream: CODEC, read, GROUPS), subtask)
 
 
 @dataclass

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headgate.common.errors import StorageError
-from headgate.runtime.worker.in_flight.prefetch import PrefetchedParts
+from headgate.runtime.worker.in_flight.channels import prefetched
 from headgate.state.snapshots import (
     FileRange,
     InFlightPart,
@@ -40,7 +40,7 @@ def share(*offsets: int, of: int = 1) -> InFlightShare:
 def test_what_was_read_ahead_needs_no_storage() -> None:
     """A storage that goes away after the start stops nobody."""
     files = Files()
-    parts = PrefetchedParts(files, [share(1, 2), share(3)])
+    parts = prefetched(files, [share(1, 2), share(3)])
     files.broken = True
     assert [parts(FileRange("file", offset, 10, 0))[0] for offset in (1, 2, 3)] == [1, 2, 3]
 
@@ -48,7 +48,7 @@ def test_what_was_read_ahead_needs_no_storage() -> None:
 def test_beyond_the_bound_parts_are_read_in_their_turn() -> None:
     """Memory is bounded; a part that two shares take is read once."""
     files = Files()
-    parts = PrefetchedParts(files, [share(1, of=2), share(1, of=2), share(2), share(3)], ahead_bytes=25)
+    parts = prefetched(files, [share(1, of=2), share(1, of=2), share(2), share(3)], ahead_bytes=25)
     assert [handle.offset for handle in files.reads if isinstance(handle, FileRange)] == [1, 2]
     assert parts(FileRange("file", 3, 10, 0)) == bytes([3]) * 10
     assert parts(Inline(b"inline")) == b"inline"
@@ -62,4 +62,4 @@ def test_a_storage_that_is_away_at_the_start_stops_the_attempt() -> None:
     files = Files()
     files.broken = True
     with pytest.raises(StorageError, match="away"):
-        PrefetchedParts(files, [share(1)])
+        prefetched(files, [share(1)])
