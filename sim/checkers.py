@@ -78,7 +78,7 @@ class ExactlyOnce(Checks):
     def _publishing(self, part: str) -> None:
         """Sinks commit only what the log of completed checkpoints holds."""
         assert self._world is not None
-        self._world.reached(self._world.driver, "sink.publishing")
+        self._world.driver.reached("sink.publishing")
         if part in self._logged:
             return
         for job in self.stored.jobs():
@@ -90,7 +90,7 @@ class ExactlyOnce(Checks):
 
     def _abandoning(self) -> None:
         assert self._world is not None
-        self._world.reached(self._world.driver, "sink.abandoning")
+        self._world.driver.reached("sink.abandoning")
 
     def _demand_exact_cut(self, disk: SimDisk, cut: CheckpointMetadata) -> None:
         """State and output of a checkpoint are those of exactly the records before its positions."""

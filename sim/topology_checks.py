@@ -50,10 +50,10 @@ class TopologyChecks(Checks):
         super().begins(world)
 
         def publishing(_: str) -> None:
-            world.reached(world.driver, "sink.publishing")
+            world.driver.reached("sink.publishing")
 
         def abandoning() -> None:
-            world.reached(world.driver, "sink.abandoning")
+            world.driver.reached("sink.abandoning")
 
         for uid in self.answer.sinks:
             STORES[uid].on_publish, STORES[uid].on_abandon = publishing, abandoning

@@ -9,13 +9,12 @@ from typing_extensions import override
 from headgate.api.jobs.executor_contract import JobSpec
 from headgate.restore.point import RestorePoint
 from headgate.state.snapshots import CheckpointMetadata
-from headgate.testing.simulation.agenda import Agenda
-from headgate.testing.simulation.clock import SimClock
+from headgate.testing.simulation.clock import Agenda, SimClock
 from headgate.testing.simulation.crash_points import CrashPoints
 from headgate.testing.simulation.faults import NO_FAULTS, FaultMix
 from headgate.testing.simulation.invariants import Checks
+from headgate.testing.simulation.simulated_jobs import Submission
 from headgate.testing.simulation.simulated_workers import WorkerProcess
-from headgate.testing.simulation.submission import Submission
 from headgate.testing.simulation.virtual_disk import URI, SimFiles
 from headgate.testing.simulation.world import JOB_ID, World
 

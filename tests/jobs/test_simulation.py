@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from headgate.testing import SimulationError, simulate
-from headgate.testing.simulation.faults import ALL_KINDS, MIXES, WISHES, FaultMix
+from headgate.testing.simulation.faults import ALL_KINDS, MIXES, REQUESTS, FaultMix
 from sim.exhaustive import crashes_at_the_end, driver_crashes
 from sim.planted import BUGS, planted
 from sim.runs import run_seed, run_without_faults
@@ -40,7 +40,7 @@ def test_jobs_survive_faults() -> None:
     assert sum(outcome.restarts for outcome in outcomes) > len(SEEDS) / 2
 
 
-@pytest.mark.parametrize("kind", [*ALL_KINDS, *WISHES])
+@pytest.mark.parametrize("kind", [*ALL_KINDS, *REQUESTS])
 def test_each_kind_of_fault_alone(kind: str) -> None:
     """Each kind of fault is really injected, and survived."""
     outcomes = [run_seed(seed, FaultMix((kind,), 4)) for seed in range(2)]

@@ -272,7 +272,8 @@ def _copied(store: Store) -> Store:
 
 def _on_disk(world: World) -> CheckpointMetadata:
     disk = SimDisk(world.files)
-    entry = CompletedCheckpointLog(disk, log_folder(JobId(world.job_id))).completed()[-1]
+    job = JobId(world.supervisor.submission.job_id)
+    entry = CompletedCheckpointLog(disk, log_folder(job)).completed()[-1]
     return load_metadata(disk, entry.metadata, entry.sha256)
 
 

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from headgate.api.broadcast import BroadcastProcessFunction, KeyedBroadcastProcessFunction
-from headgate.api.declared.keyed_states import StateDescriptor, StateKind, ValueState, declared_state  # noqa: F401 - for the example
+from headgate.api.declared.keyed_states import StateKind, ValueState, declared_state  # noqa: F401 - for the example
 from headgate.api.declared.operator_state import BROADCAST, declared_operator_state
 from headgate.api.functions import KeyedProcessFunction, OutputTag, ProcessFunction
 from headgate.common.decoders import UNDECODABLE, msgpack_decoder
@@ -19,6 +19,7 @@ from headgate.common.time import WATERMARK_MIN
 from headgate.graph.logical import Side
 from headgate.records.batch import Batch
 from headgate.records.row_batch import RowBatch
+from headgate.records.selectors import KeySelector
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.broadcast_operators import (
     BroadcastProcessOperator,
@@ -27,7 +28,7 @@ from headgate.runtime.worker.operators.broadcast_operators import (
 from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator
 from headgate.runtime.worker.operators.operator_contract import Receiver
 from headgate.runtime.worker.operators.stateless import ProcessOperator
-from headgate.state.backend import KeyedBackend, Part
+from headgate.state.backend import Part
 from headgate.state.snapshots import Inline, OperatorSubtaskState, StateHandle
 from headgate.state.ttl.handle import TtlHandle
 from headgate.testing.manual_clock import ManualClock
@@ -37,15 +38,10 @@ _UID = "harness"
 T = TypeVar("T")
 K = TypeVar("K")
 
-Key = str | Sequence[str] | Callable[[Any], Any] | None
+Key = KeySelector | Sequence[str] | None
 """Field name, names or function that gives a record's key."""
 
-Function = (
-    KeyedProcessFunction[Any, Any, Any]
-    | ProcessFunction[Any, Any]
-    | KeyedBroadcastProcessFunction[Any, Any, Any, Any]
-    | BroadcastProcessFunction[Any, Any, Any]
-)
+Function = KeyedProcessFunction | ProcessFunction | KeyedBroadcastProcessFunction | BroadcastProcessFunction
 """What a harness can drive."""
 
 
@@ -176,8 +172,8 @@ class OperatorHarness:
         times = None if timestamps is None else np.array(list(timestamps), dtype=np.int64)
         if times is not None and len(times) != len(rows):
             raise ValueError(f"process_batch() got {len(rows)} records and {len(times)} timestamps")
-        marks = None if times is None else np.full(len(rows), self.watermark, dtype=np.int64)
-        take, rest = self._operator.entry(side), RowBatch(rows, times, marks)
+        watermarks = None if times is None else np.full(len(rows), self.watermark, dtype=np.int64)
+        take, rest = self._operator.entry(side), RowBatch(rows, times, watermarks)
         while (done := take(rest)) < len(rest):
             rest = rest.slice(done, len(rest))
             self._fire_all()
@@ -186,7 +182,7 @@ class OperatorHarness:
     def advance_watermark(self, timestamp: int) -> None:
         """Say that event time has passed `timestamp` (ms): event-time timers up to it fire.
 
-        A watermark behind the last one changes nothing.
+        A watermark before the last one changes nothing.
         """
         if timestamp > self.watermark:
             self.watermark = timestamp
@@ -215,26 +211,25 @@ class OperatorHarness:
         Raises:
             UsageError: the function declares no such state.
         """
-        descriptor = self._declared().get(name)
+        declared = declared_state(self.function)
+        descriptor = declared.get(name)
         if descriptor is None:
             raise UsageError(
                 f"state({name!r}): {type(self.function).__name__} declares "
-                f"{', '.join(map(repr, self._declared())) or 'no state'}"
+                f"{', '.join(map(repr, declared)) or 'no state'}"
             )
         assert isinstance(self._operator, KeyedProcessOperator)
-        handle = self._operator._backend.handles[name]
+        handle, kind = self._operator._backend.handles[name], descriptor.kind
         if isinstance(handle, TtlHandle):
             return copy.deepcopy(handle.peek(key))
-        entries = entries_of(self._operator._backend, name)
+        entries = getattr(handle.table, "entries", handle.table)
         if key in entries:
             held = copy.deepcopy(entries[key])
-            aggregating = descriptor.kind == StateKind.AGGREGATING
-            return descriptor.function.get_result(held) if aggregating else held
-        empty: dict[str, Any] = {StateKind.LIST: [], StateKind.MAP: {}}
-        return empty[descriptor.kind] if descriptor.kind in empty else descriptor.default()
+            return descriptor.function.get_result(held) if kind == StateKind.AGGREGATING else held
+        return [] if kind == StateKind.LIST else {} if kind == StateKind.MAP else descriptor.default()
 
     def operator_state(self, name: str) -> Any:
-        """A copy of an operator state of the function: a list, or of broadcast state a dict.
+        """A copy of an operator state of the function: a list, and a dict of broadcast state.
 
         Raises:
             UsageError: the function declares no such state.
@@ -291,28 +286,15 @@ class OperatorHarness:
         self._operator.next = _Collector(self.outputs)
         self._operator.side_outputs = _Sides(self._sides)
         self._operator.open()
-        self.watermark = self._fire_rest(stored)
-
-    def _fire_rest(self, stored: OperatorSubtaskState | None) -> int:
-        """Fire what a snapshot left unfired; gives the watermark that is then in force."""
-        self._fire_all()
-        if stored is None or stored.watermark is None:
-            return WATERMARK_MIN
-        return stored.watermark if stored.firing_to is None else max(stored.watermark, stored.firing_to)
+        self._fire_all()  # what a snapshot left unfired
+        self.watermark = WATERMARK_MIN
+        if stored is not None and stored.watermark is not None:
+            firing_to = stored.watermark if stored.firing_to is None else stored.firing_to
+            self.watermark = max(stored.watermark, firing_to)
 
     def _fire_all(self) -> None:
         while self._operator.busy:
             self._operator.go_on()
-
-    def _declared(self) -> dict[str, StateDescriptor]:
-        return declared_state(self.function)
-
-
-def entries_of(backend: KeyedBackend, name: str) -> dict[Any, Any]:
-    """Key -> value of one state, as the backend holds it."""
-    table: Any = backend.handles[name].table
-    entries: dict[Any, Any] = getattr(table, "entries", table)
-    return entries
 
 
 _OPERATORS: dict[type, Callable[..., KeyedProcessOperator | ProcessOperator]] = {
@@ -346,26 +328,26 @@ def _operator(
 class _Collector:
     """The next operator: keeps records."""
 
-    def __init__(self, records: list[Any]) -> None:
+    def __init__(self, records: list[T]) -> None:
         self._records = records
 
     def process(self, batch: Batch) -> None:
         self._records.extend(batch.rows())
 
     def watermark(self, timestamp: int) -> None:
-        """Nobody follows."""
+        pass
 
     def idle(self) -> None:
-        """Nobody follows."""
+        pass
 
     def end_of_data(self) -> None:
-        """Nobody follows."""
+        pass
 
 
 class _Sides(dict[str, Receiver]):
-    """Side outputs by tag: every tag has somebody who listens."""
+    """Side outputs by tag: every tag has a receiver."""
 
-    def __init__(self, records: dict[str, list[Any]]) -> None:
+    def __init__(self, records: dict[str, list[T]]) -> None:
         super().__init__()
         self._records = records
 

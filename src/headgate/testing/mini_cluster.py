@@ -1,4 +1,4 @@
-"""A whole job in one process: real sockets, real checkpoints, workers as threads. For tests.
+"""A complete job in one process: real sockets, real checkpoints, workers as threads. For tests.
 
 Not for measuring: the workers share one interpreter lock.
 """
@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import functools
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
 
 from headgate.api.jobs.executor_contract import JobResult, JobSpec
 from headgate.common.ports import UserCode
@@ -14,7 +17,15 @@ from headgate.common.process.same_interpreter import SAME_INTERPRETER
 from headgate.runtime.driver.driver import GangContext, run_job
 from headgate.runtime.job.listener import JobListener
 from headgate.runtime.worker.worker_process import run_worker
-from headgate.testing.thread_children import children_of, make_root, noting_children
+
+_OWNER: Final = "_headgate_owner"
+"""Attribute of a thread: the gang whose worker has started it, directly or not."""
+
+_Start = Callable[[threading.Thread], None]
+_lock: Final = threading.Lock()
+_jobs = 0
+_patch: tuple[_Start, _Start] | None = None
+"""`Thread.start` as it was, and as it is while a job runs."""
 
 
 class MiniCluster:
@@ -41,7 +52,7 @@ class MiniCluster:
         def gang(context: GangContext) -> _ThreadGang:
             return _ThreadGang(context, self._slots, job.user_code or SAME_INTERPRETER)
 
-        with noting_children():
+        with _inherited_owners():
             return run_job(job, gang, self._listener, dies_with_parent=False, answers_commands=False)
 
 
@@ -61,11 +72,11 @@ class _ThreadGang:
             thread = threading.Thread(
                 target=self._work, args=(gang, slot), name=f"headgate-worker-{gang}-{slot}", daemon=True
             )
-            make_root(thread, self)
+            setattr(thread, _OWNER, self)
             thread.start()
 
     def refusal(self, slots: int) -> str | None:
-        """See `runtime.rescaling.KnowsSlots`."""
+        """See `runtime.master.rescaling.KnowsSlots`."""
         if self._slots is None or slots <= self._slots:
             return None
         return f"it needs {slots} workers, and the mini cluster has {self._slots} slots"
@@ -75,16 +86,49 @@ class _ThreadGang:
 
     def _work(self, gang: int, slot: int) -> None:
         try:
-            leave = functools.partial(self._note, gang)
-            mine = functools.partial(children_of, self)
-            run_worker(self._context.worker, gang, slot, leave, self._code, mine)
+            leave = functools.partial(self._failed, gang)
+            run_worker(self._context.worker, gang, slot, leave, self._code, self._threads)
         except Exception as error:
-            self._note(gang, f"{type(error).__name__}: {error}")
+            self._failed(gang, f"{type(error).__name__}: {error}")
         with self._lock:
             self._running[gang] -= 1
             last = self._running[gang] == 0
         if last:
             self._context.exited(gang, self._errors.get(gang))
 
-    def _note(self, gang: int, reason: str) -> None:
+    def _threads(self) -> list[threading.Thread]:
+        return [thread for thread in threading.enumerate() if getattr(thread, _OWNER, None) is self]
+
+    def _failed(self, gang: int, reason: str) -> None:
         self._errors.setdefault(gang, reason)
+
+
+@contextmanager
+def _inherited_owners() -> Iterator[None]:
+    """Within it, a thread has the owner of the thread that starts it."""
+    global _jobs, _patch
+    with _lock:
+        _jobs += 1
+        if _patch is None:
+            _patch = threading.Thread.start, _inheriting(threading.Thread.start)
+            threading.Thread.start = _patch[1]  # type: ignore[method-assign,assignment]
+    try:
+        yield
+    finally:
+        with _lock:
+            _jobs -= 1
+            if not _jobs and _patch is not None:
+                (before, ours), _patch = _patch, None
+                # A patch that was put over ours goes on calling it, which does no harm.
+                if threading.Thread.start is ours:
+                    threading.Thread.start = before  # type: ignore[method-assign,assignment]
+
+
+def _inheriting(before: _Start) -> _Start:
+    def start(thread: threading.Thread) -> None:
+        owner = getattr(threading.current_thread(), _OWNER, None)
+        if owner is not None:
+            setattr(thread, _OWNER, owner)
+        before(thread)
+
+    return start

@@ -75,7 +75,7 @@ class ProcessCluster:
 
     @property
     def processes(self) -> dict[int, int]:
-        """Slot -> process id of the workers that live now; empty where no job runs.
+        """Slot -> process id of the workers that run now; empty where no job runs.
 
         Example:
             >>> ProcessCluster().processes
@@ -84,7 +84,7 @@ class ProcessCluster:
         return {} if self._gang is None else self._gang.processes()
 
     def kill(self, slot: int, number: int = signal.SIGKILL) -> bool:
-        """Send a signal to the worker of a slot; False where none lives there.
+        """Send a signal to the worker of a slot; False where none runs there.
 
         Args:
             slot: the slot's number, from 0.
@@ -105,37 +105,33 @@ def _refusal(slots: int, there: int | None) -> str | None:
 
 @dataclass(slots=True)
 class _Running:
-    """A gang: its processes by slot, and how it goes with them."""
+    """A gang: its processes by slot, and why it ended."""
 
     workers: dict[int, _Process] = field(default_factory=dict)
     watchers: list[threading.Thread] = field(default_factory=list)
-    given_up: bool = False
+    cancelled: bool = False
     reason: str | None = None
 
 
 @dataclass(slots=True)
 class _Process:
-    """One worker, and the socket through which it says why it stops."""
+    """One worker, and the socket through which it reports why it stops."""
 
     slot: int
     process: subprocess.Popen[bytes]
-    line: socket.socket
-
-    def end(self) -> None:
-        """Kill it; one that has ended already is left alone, whoever has its number now."""
-        self.process.kill()
+    connection: socket.socket
 
     def why(self) -> str | None:
-        """Why it ended; None where that was in order."""
+        """Wait for its end; the reason unless it finished."""
         code = self.process.wait()
         try:
-            said = self.line.recv(REASON_SIZE_MAX, socket.MSG_DONTWAIT)
+            message = self.connection.recv(REASON_SIZE_MAX, socket.MSG_DONTWAIT)
         except OSError:
-            said = b""
-        self.line.close()
-        if said == FINISHED:
-            return None  # how the interpreter left after that matters to nobody
-        name, reason = f"the process of worker {self.slot}", said.decode(errors="replace")
+            message = b""
+        self.connection.close()
+        if message == FINISHED:
+            return None  # how the interpreter ended after that does not matter
+        name, reason = f"the process of worker {self.slot}", message.decode(errors="replace")
         if reason and code in (EXIT_FENCED, EXIT_RAISED):
             return f"{name} {'stopped' if code == EXIT_FENCED else 'raised'}: {reason}"
         return f"{name} {_killed_by(-code) if code < 0 else f'ended with exit code {code}'}"
@@ -178,18 +174,18 @@ class _ProcessGang:
             self._context.exited(gang, running.reason)
 
     def refusal(self, slots: int) -> str | None:
-        """See `runtime.rescaling.KnowsSlots`."""
+        """See `runtime.master.rescaling.KnowsSlots`."""
         return _refusal(slots, self._slots)
 
     def cancel(self, gang: int) -> None:
         """Kill the gang's processes; they get no chance to do anything."""
         running = self._gangs.get(gang)
         if running is not None:
-            running.given_up = True
+            running.cancelled = True
             self._end(running)
 
     def processes(self) -> dict[int, int]:
-        """Slot -> process id of those that live."""
+        """Slot -> process id of the workers that run."""
         with self._lock:
             return {
                 slot: worker.process.pid
@@ -198,7 +194,7 @@ class _ProcessGang:
             }
 
     def kill(self, slot: int, number: int) -> bool:
-        """Send a signal to the living worker of a slot."""
+        """Send a signal to the running worker of a slot."""
         with self._lock:
             found = [running.workers[slot] for running in self._gangs.values() if slot in running.workers]
         for worker in found:
@@ -206,7 +202,7 @@ class _ProcessGang:
         return bool(found)
 
     def close(self) -> None:
-        """Kill what still runs, and wait until it is gone."""
+        """Kill the workers that still run, and wait for their exit."""
         for gang in list(self._gangs):
             self.cancel(gang)
         for running in list(self._gangs.values()):
@@ -217,7 +213,7 @@ class _ProcessGang:
         with self._lock:
             left = list(running.workers.values())
         for worker in left:
-            worker.end()
+            worker.process.kill()  # one that has exited is left alone, whichever process has its number now
 
     def _start(self, gang: int, slot: int) -> _Process:
         ours, its = socket.socketpair()
@@ -231,7 +227,7 @@ class _ProcessGang:
         except BaseException:
             ours.close()
             raise
-        with suppress(OSError):  # it died at once; its watcher tells
+        with suppress(OSError):  # it died at once, as its watcher will report
             ours.sendall(msgspec.msgpack.encode(self._order(gang, slot)))
             ours.shutdown(socket.SHUT_WR)
         return _Process(slot, process, ours)
@@ -244,13 +240,13 @@ class _ProcessGang:
         return Order(worker, gang, slot, self._job.name, [str(path) for path in code.paths], texts)
 
     def _watch(self, gang: int, worker: _Process) -> None:
-        """Wait for the end of one; it is the end of all where it was not in order, as in a barrier stage."""
+        """Wait for the end of one worker, and end all others unless it finished, as in a barrier stage."""
         why, running = worker.why(), self._gangs[gang]
         with self._lock:
             del running.workers[worker.slot]
             last = not running.workers
             if why is not None and running.reason is None:
-                running.reason = "it was cancelled" if running.given_up else why
+                running.reason = "it was cancelled" if running.cancelled else why
         if why is not None:
             self._end(running)
         if last:

@@ -1,7 +1,7 @@
-"""What runs in a process of the process cluster: reads its order, becomes one slot of the gang.
+"""The program of a process of the process cluster: reads its order, becomes one slot of the gang.
 
-The order comes through the standard input, a socket; by the same way the process says why it stops, if it
-can. User code finds an empty standard input, and its standard output is the standard error, as in a worker
+The order comes through the standard input, a socket, through which the process also reports why it stops, if
+it can. User code finds an empty standard input, and its standard output is the standard error, as in a worker
 of Spark.
 """
 
@@ -26,71 +26,59 @@ from headgate.common.settings.config import Config
 from headgate.runtime.worker.worker_process import EXIT_FENCED, WorkerSpec, limit_threads, run_worker
 
 EXIT_RAISED: Final = 70
-"""Exit code of a worker that ended with an exception of ours; it has said which."""
+"""Exit code of a worker that ended with an exception of ours, which it has reported."""
 
 FINISHED: Final = b"\0"
-"""What a worker says that the job has let go; user code that calls `os._exit(0)` says nothing."""
+"""The report of a worker whose job has released it; user code that calls `os._exit(0)` sends no report."""
 
 REASON_SIZE_MAX: Final = 4_000
 """Longest reason that a process gives for its end, in bytes; it fits the socket's buffer."""
 
 
 class Order(msgspec.Struct, frozen=True):
-    """What a process is to be.
+    """Which worker a process is to be."""
 
-    Attributes:
-        worker: how it finds the job master.
-        gang: the gang's number.
-        slot: the slot's number.
-        program: name of the program that brings code of its own; None where there is none.
-        paths: what the program brings.
-        settings: the options of its loader, as texts.
-    """
-
-    worker: WorkerSpec
+    worker: WorkerSpec  # how it finds the job master
     gang: int
     slot: int
-    program: str | None = None
-    paths: list[str] = []
-    settings: dict[str, str] = {}
+    program: str | None = None  # name of the program that brings code of its own
+    paths: list[str] = []  # artifacts of that program
+    settings: dict[str, str] = {}  # the options of its loader, as texts
 
 
 def main() -> None:
     """Be the worker that the order on the standard input describes."""
-    with _take_standard_input() as line:
-        order = msgpack_decoder(Order).decode(_everything(line))
+    with _take_standard_input() as connection:
+        order = msgpack_decoder(Order).decode(_everything(connection))
         limit_threads()
 
         def abandon(reason: str) -> None:
-            _say(line, reason.encode(errors="replace"))
+            _report(connection, reason.encode(errors="replace"))
             os._exit(EXIT_FENCED)
 
         try:
             with _code_of(order) as code:
                 run_worker(order.worker, order.gang, order.slot, abandon, code)
         except Exception as error:
-            _say(line, f"{type(error).__name__}: {error}".encode(errors="replace"))
+            _report(connection, f"{type(error).__name__}: {error}".encode(errors="replace"))
             raise SystemExit(EXIT_RAISED) from None
-        _say(line, FINISHED)
+        _report(connection, FINISHED)
 
 
 def _take_standard_input() -> socket.socket:
     """The socket that was the standard input, where no child of user code inherits it."""
-    line = hide(socket.socket(fileno=os.dup(0)))
+    connection = hide(socket.socket(fileno=os.dup(0)))
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
     os.dup2(2, 1)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(line_buffering=True)  # a process that is killed has told what it printed
-    return line
+        sys.stdout.reconfigure(line_buffering=True)  # a process that is killed has shown what it printed
+    return connection
 
 
-def _everything(line: socket.socket) -> bytes:
-    parts = []
-    while part := line.recv(1 << 16):
-        parts.append(part)
-    return b"".join(parts)
+def _everything(connection: socket.socket) -> bytes:
+    return b"".join(iter(lambda: connection.recv(1 << 16), b""))
 
 
 @contextmanager
@@ -105,6 +93,6 @@ def _code_of(order: Order) -> Iterator[UserCode]:
         yield code
 
 
-def _say(line: socket.socket, what: bytes) -> None:
-    with suppress(OSError):  # nobody may be there to be told
-        line.send(what[:REASON_SIZE_MAX], socket.MSG_DONTWAIT)
+def _report(connection: socket.socket, what: bytes) -> None:
+    with suppress(OSError):  # the driver may have exited
+        connection.send(what[:REASON_SIZE_MAX], socket.MSG_DONTWAIT)

@@ -17,7 +17,7 @@ from headgate.testing.simulation.drivers import JobScene
 from headgate.testing.simulation.faults import (
     ALL_KINDS,
     NO_FAULTS,
-    WISHES,
+    REQUESTS,
     WITHOUT_DRIVERS,
     FaultMix,
 )
@@ -118,7 +118,7 @@ def simulate(
 
 def _mix(drivers: bool, requests: bool, rescale: bool) -> FaultMix:
     kinds = ALL_KINDS if drivers else WITHOUT_DRIVERS.kinds
-    asked = [kind for kind in WISHES if (rescale if kind == "rescale" else requests)]
+    asked = [kind for kind in REQUESTS if (rescale if kind == "rescale" else requests)]
     return FaultMix((*kinds, *asked))
 
 

@@ -20,24 +20,19 @@ from headgate.usercode.errors import UserCodeLoadError
 
 EXIT_CODE: Final = 239
 MESSAGES: Final = ("failed to map segment", "cannot allocate memory", "out of memory")
-"""What the dynamic linker says of a library that it has no room for, in lower case."""
+"""Messages of the dynamic linker about a library that it has no room for, in lower case."""
 DEPTH_MAX: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
 class LoaderBounds:
-    """How much of closed namespaces a process may keep.
+    """How much of closed namespaces a process may keep."""
 
-    Attributes:
-        loaders: namespaces that are still alive after their grace.
-        bytes: of memory that loading has grown the process by, beyond what open namespaces need.
-    """
-
-    loaders: int = LEAKED_LOADERS_MAX
-    bytes: int = LEAKED_BYTES_MAX
+    loaders: int = LEAKED_LOADERS_MAX  # namespaces that are still in memory after their grace period
+    bytes: int = LEAKED_BYTES_MAX  # by which loading has grown the process, beyond what open namespaces need
 
     def exceeded(self, loaders: int, grown: int) -> str | None:
-        """What is wrong; None when nothing is.
+        """The bound that is exceeded, in words; None when none is.
 
         Example:
             >>> LoaderBounds(3, 1000).exceeded(4, 10)
@@ -66,11 +61,11 @@ def is_exhaustion(error: BaseException) -> bool:
         >>> is_exhaustion(ImportError("no module named x"))
         False
     """
-    return any(map(_says_so, _chain(error)))
+    return any(map(_is_of_memory, _chain(error)))
 
 
 def is_failed_import(error: BaseException) -> bool:
-    """Whether an import failed, anywhere in the chain of causes, whoever had asked for it.
+    """Whether an import failed, anywhere in the chain of causes, explicit or not.
 
     Example:
         >>> import importlib
@@ -100,18 +95,15 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def _says_so(error: BaseException) -> bool:
-    if isinstance(error, MemoryError):
-        return True
+def _is_of_memory(error: BaseException) -> bool:
     if not isinstance(error, ImportError | OSError):
-        return False
-    if getattr(error, "errno", None) == errno.ENOMEM:
-        return True
-    return any(text in str(error).lower() for text in MESSAGES)
+        return isinstance(error, MemoryError)
+    no_memory = getattr(error, "errno", None) == errno.ENOMEM
+    return no_memory or any(text in str(error).lower() for text in MESSAGES)
 
 
 def end_process(why: str, leave: Callable[[int], None] = os._exit) -> None:
-    """Say why and leave at once, with nothing of the interpreter's own end: it might need memory."""
+    """Report why and exit at once, without the interpreter's own shutdown: it might need memory."""
     sys.stderr.write(f"headgate: FATAL: this worker ends with exit code {EXIT_CODE}: {why}\n")
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
@@ -121,10 +113,9 @@ def end_process(why: str, leave: Callable[[int], None] = os._exit) -> None:
 def on_load_failure(
     error: BaseException, loader: str, fatal: bool, leave: Callable[[int], None] = os._exit
 ) -> UserCodeLoadError | None:
-    """The error for a task whose import of user code failed for want of memory, which ends the process if
-    `fatal`.
+    """The error for a task whose import of user code failed for want of memory; None for another reason.
 
-    None: it is no matter of memory, or the process has left.
+    A `fatal` one ends the process.
     """
     if not is_exhaustion(error):
         return None

@@ -34,17 +34,17 @@ from headgate.common.settings.loader_options import (
     NativeModules,
 )
 from headgate.usercode.bundle.artifacts import inside_of
-from headgate.usercode.bundle.pth import searched
+from headgate.usercode.bundle.layouts import searched
 from headgate.usercode.bundle.requirements import wheels_of
-from headgate.usercode.bundle.unpacking import is_archive, unpack
-from headgate.usercode.errors import NoIsolationError, UserCodeLoadError
+from headgate.usercode.bundle.unpacking import unpack
+from headgate.usercode.errors import NoIsolationError
 from headgate.usercode.isolation import why_isolated
 from headgate.usercode.namespaces.context import pinned_to_framework
-from headgate.usercode.namespaces.places import Places, spec_of_framework
+from headgate.usercode.namespaces.places import Lookup, Places, spec_of_framework
 from headgate.usercode.namespaces.process_setup import install
-from headgate.usercode.native.distributions import Installed, installed_in
+from headgate.usercode.native.distributions import Installed, holds_packages, installed_in
 from headgate.usercode.native.policy import NativePlan, Place, Placement, plan, with_requirements
-from headgate.usercode.resolution import Origin, Resolver
+from headgate.usercode.resolution import Origin
 from headgate.usercode.settings import UserCodeSettings
 
 LINKED: Final = "in worker processes of the job's own, the user's copy in the framework's place"
@@ -54,46 +54,34 @@ ANSWER: Final = "headgate-usercode: "
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One thing on a job's path.
-
-    Attributes:
-        shown: what the user calls that folder.
-    """
+    """One folder on a job's path."""
 
     folder: Path
-    shown: str
+    shown: str  # what the user calls it
 
 
 @dataclass(frozen=True, slots=True)
 class ModuleExplained:
-    """What is known of one module.
-
-    Attributes:
-        file: from which it would be loaded; the folders of a namespace package; None when there is none.
-        native: where the job's native packages of that name would run.
-    """
+    """What is known of one module."""
 
     module: str
     copy: Origin
-    file: str | None
+    file: str | None  # from which it would be loaded; the folders of a namespace package
     reason: str
-    native: tuple[Placement, ...] = ()
+    native: tuple[Placement, ...] = ()  # where the job's native packages of that name would run
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The answer.
-
-    Attributes:
-        alone: whether all of the job is in processes of its own, as the interpreter allows no namespaces.
-        isolated: why `headgate run` isolates the program; None: it is plain, with the same copies.
-    """
+    """The answer."""
 
     modules: tuple[ModuleExplained, ...]
     placements: tuple[Placement, ...]
     warnings: tuple[str, ...]
-    alone: bool = False
-    isolated: str | None = None
+    alone: bool = False  # whether all of the job has processes of its own, for want of namespaces
+    isolated: str | None = (
+        None  # why `headgate run` isolates the program; None: it is plain, with equal copies
+    )
 
     def facts(self) -> dict[str, Json]:
         """As plain values."""
@@ -124,28 +112,11 @@ def _placed(placement: Placement) -> dict[str, Json]:
     }
 
 
-class _Layer:
-    """A dependency layer that is not opened: what it would have."""
-
-    def __init__(self, path: Sequence[str], settings: UserCodeSettings, identical: frozenset[str]) -> None:
-        self.places = Places({}, lambda: path, None)
-        self._resolver = Resolver(settings.patterns, settings.resolve_order, self.places, identical)
-
-    def owns(self, name: str) -> bool:
-        """See `places.Layer`."""
-        return self._resolver.decide(name).origin is Origin.CHILD and self.places.has(Origin.CHILD, name)
-
-    def is_namespace_package(self, name: str) -> bool:
-        """See `places.Layer`."""
-        return self.places.is_namespace(Origin.CHILD, name)
-
-
 class _View:
     """What modules mean on a job's path.
 
-    Args:
-        identical: top-level modules that are the framework's, byte by byte.
-        linked: top-level modules for which workers of the job's own have its copy in the framework's place.
+    `identical` are the top-level modules that are the framework's, byte by byte; `linked` those for which
+    workers of the job's own have its copy in the framework's place.
     """
 
     def __init__(
@@ -159,15 +130,16 @@ class _View:
         self._entries, self._linked = path, linked
         self._everything = Places({}, lambda: [str(one.folder) for one in path], None)
         own = [str(one.folder) for one in path if one not in layered]
-        self._layer = _Layer([str(one.folder) for one in layered], settings, identical)
-        self._places = Places({}, lambda: own, self._layer)
-        self._resolver = Resolver(settings.patterns, settings.resolve_order, self._places, identical)
+        below = [str(one.folder) for one in layered]
+        table = settings.patterns, settings.resolve_order, identical
+        self._layer = Lookup(*table, {}, lambda: below)
+        self._lookup = Lookup(*table, {}, lambda: own, self._layer)
 
     def module(self, name: str) -> ModuleExplained:
         """One module, without what is known of its package."""
         if name.partition(".")[0] in self._linked:
             return ModuleExplained(name, Origin.CHILD, self._file(self._everything.spec(name)), LINKED)
-        decision = self._resolver.decide(name)
+        decision = self._lookup.decide(name)
         file = self._file(self._spec(name, decision.origin))
         return ModuleExplained(name, decision.origin, file, decision.reason)
 
@@ -181,7 +153,7 @@ class _View:
         if origin is Origin.PARENT:
             with pinned_to_framework():
                 return spec_of_framework(name)
-        return (self._layer.places if origin is Origin.LAYER else self._places).spec(name)
+        return (self._layer if origin is Origin.LAYER else self._lookup).places.spec(name)
 
     def _shown(self, file: str) -> str:
         for one in self._entries:
@@ -192,15 +164,12 @@ class _View:
 
 def explain(names: Sequence[str], path: Sequence[Entry], settings: UserCodeSettings) -> Explanation:
     """Which copy each module means."""
-    packages = {one: installed_in([str(one.folder)]) for one in path}
-    job_packages: dict[str, Installed] = {}
-    for found in packages.values():
-        job_packages = {**found, **job_packages}  # of two the first on the path
+    job_packages = installed_in(str(one.folder) for one in path)
     native = any(one.is_native for one in job_packages.values())
     framework = installed_in(framework_path()) if native else {}
     decided = plan(job_packages, framework, settings.native_modules, settings.data_plane)
-    holding = [one for one, found in packages.items() if found]
-    layered = holding if decided.is_layered(settings.dependency_layer) else []
+    is_layered = decided.is_layered(settings.dependency_layer)
+    layered = [one for one in path if is_layered and holds_packages(str(one.folder))]
     view = _View(path, layered, settings, decided.identical, _linked(decided, job_packages, settings))
     return Explanation(
         tuple(_with_native(view.module(name), job_packages, decided) for name in names),
@@ -224,7 +193,7 @@ def _with_native(
 ) -> ModuleExplained:
     top = module.module.partition(".")[0]
     native = tuple(one for one in decided.placements if top in job_packages[one.name].modules)
-    return ModuleExplained(module.module, module.copy, module.file, module.reason, native)
+    return replace(module, native=native)
 
 
 def entries(program: Path, others: Sequence[Path], wheels: Sequence[Path], scratch: Path) -> Iterator[Entry]:
@@ -233,27 +202,14 @@ def entries(program: Path, others: Sequence[Path], wheels: Sequence[Path], scrat
         raise UsageError(f"there is no program {str(program)!r}; give the path of a Python file")
     yield Entry(program.resolve().parent, str(program.resolve().parent))
     for number, path in enumerate((*others, *wheels)):
-        if path.is_dir():
-            yield from _searched((path / inside_of(path)).resolve(), path / inside_of(path))
-        elif path.is_file() and is_archive(path.name):
-            yield from _unpacked(path, scratch / str(number))
-        else:
-            raise UserCodeLoadError(
-                f"user code {str(path)!r} is neither a folder nor an archive; name the folder that holds a "
-                "module, not its file"
-            )
-
-
-def _unpacked(archive: Path, folder: Path) -> Iterator[Entry]:
-    folder.mkdir()
-    unpack(archive, folder)
-    inside = inside_of(archive)
-    return _searched((folder / inside).resolve(), archive / inside)
-
-
-def _searched(folder: Path, shown: Path) -> Iterator[Entry]:
-    for entry in map(Path, searched(folder)):
-        yield Entry(entry, str(shown / entry.relative_to(folder)))
+        inside, top = inside_of(path), path
+        if not path.is_dir():
+            top = scratch / str(number)
+            top.mkdir()
+            unpack(path, top)
+        folder = (top / inside).resolve()
+        for entry in map(Path, searched(folder)):
+            yield Entry(entry, str(path / inside / entry.relative_to(folder)))
 
 
 def without_namespaces(settings: UserCodeSettings) -> UserCodeSettings:
@@ -283,9 +239,7 @@ class Question(TypedDict):
 
 
 def answer(asked: Question) -> dict[str, Json]:
-    """The explanation as plain values, for `program`, `modules`, `others`, `requirements` (a file, or None)
-    and `settings`.
-    """
+    """The explanation as plain values."""
     texts = dict(asked["settings"])
     chosen = texts.pop(USER_CODE_APART.key, Isolation.AUTO.value)
     settings = UserCodeSettings.from_texts(texts)
@@ -298,28 +252,26 @@ def answer(asked: Question) -> dict[str, Json]:
         path = list(entries(Path(asked["program"]), others, wheels, unpacked))
         isolated = _why_isolated(asked, chosen)
         why = None if isolated is None else _no_namespaces()
-        if why is None:
-            found = explain(asked["modules"], path, settings)
-            return replace(found, isolated=isolated).facts()
-        found = explain(asked["modules"], path, without_namespaces(settings))
-        return replace(found, isolated=isolated, warnings=(*found.warnings, why), alone=True).facts()
+        found = explain(asked["modules"], path, settings if why is None else without_namespaces(settings))
+        warnings = found.warnings if why is None else (*found.warnings, why)
+        return replace(found, isolated=isolated, warnings=warnings, alone=why is not None).facts()
 
 
 def _why_isolated(asked: Question, chosen: str) -> str | None:
-    """What `headgate run` would say of the same program and packages."""
-    told: dict[str, str | tuple[str, ...]] = {USER_CODE_APART.key: chosen}
+    """The reason that `headgate run` would have with the same program and packages."""
+    options: dict[str, str | tuple[str, ...]] = {USER_CODE_APART.key: chosen}
     if asked["others"]:
-        told[USER_CODE_PATH.key] = tuple(asked["others"])
+        options[USER_CODE_PATH.key] = tuple(asked["others"])
     if asked["requirements"] is not None:
-        told[USER_CODE_REQUIREMENTS.key] = asked["requirements"]
-    return why_isolated(Path(asked["program"]), Config().with_program(told), shared=False)
+        options[USER_CODE_REQUIREMENTS.key] = asked["requirements"]
+    return why_isolated(Path(asked["program"]), Config().with_program(options), shared=False)
 
 
 def child_main() -> None:
     """What a child process runs: a request on the standard input, one line with the answer on the output."""
-    said: dict[str, Json]
+    result: dict[str, Json]
     try:
-        said = {"explanation": answer(json.load(sys.stdin))}
+        result = {"explanation": answer(json.load(sys.stdin))}
     except UsageError as error:
-        said = {"refused": str(error)}
-    sys.stdout.write(f"\n{ANSWER}{json.dumps(said)}\n")
+        result = {"refused": str(error)}
+    sys.stdout.write(f"\n{ANSWER}{json.dumps(result)}\n")

@@ -1,8 +1,7 @@
 """Modules of closed namespaces that are still in memory, and the bound at which the process ends.
 
-A leak of one namespace is a warning. A worker that takes one job after the other and keeps each of them would
-end for want of memory, at a time and in a place of nobody's choosing; so it ends earlier, says why, and
-Spark starts another one.
+A leak of one namespace is a warning. A worker that runs one job after the other and keeps each of them would
+run out of memory at an arbitrary time and place; so it ends earlier, says why, and Spark starts another one.
 """
 
 from __future__ import annotations
@@ -31,23 +30,17 @@ class _Left:
     tokens: Mapping[str, weakref.ref[Token]]
     grown: int
     closed_s: float = 0.0
-    report: Callable[[], LeakReport] | None = None
-    """Gives what is found of it; None once it is told."""
+    report: Callable[[], LeakReport] | None = None  # makes its report; None once it is logged
 
     def modules(self) -> int:
         return sum(token() is not None for name, token in self.tokens.items() if name != BUILTINS)
 
 
 class LeakedModules:
-    """Counts the modules of closed namespaces that are still in memory.
-
-    Attributes:
-        release_s: how long after its end a namespace is given before it counts as leaked: what still runs of
-            its code may end by itself.
-    """
+    """Counts the modules of closed namespaces that are still in memory."""
 
     def __init__(self, clock: Callable[[], float] = clock.monotonic) -> None:
-        self.release_s = 0.0
+        self.release_s = 0.0  # grace period after a namespace's end: its running code may end by itself
         self._clock = clock
         self._opened: dict[str, _Left] = {}
         self._left: list[_Left] = []
@@ -58,7 +51,7 @@ class LeakedModules:
         return sum(one.modules() for one in self._left)
 
     def opening(self, namespace: Namespace) -> None:
-        """A namespace is about to load modules: what the process is beyond this size, they have made it."""
+        """A namespace is about to load modules, to which growth beyond the present size is attributed."""
         self._opened[namespace.name] = _Left(namespace.tokens, resident_bytes())
 
     def ended(self, report: LeakReport) -> None:
@@ -75,15 +68,15 @@ class LeakedModules:
     def closed(self, namespace: Namespace) -> None:
         """A program's namespace has closed on the driver.
 
-        Its last callers are still on the stack, so it is looked at later. How the process has grown says
+        Its last callers are still on the stack, so it is examined later. The growth of the process means
         nothing here: it holds Spark, results, and what other programs do meanwhile.
         """
         self._left.append(_Left(namespace.tokens, 0, self._clock(), lambda: examine(namespace)))
 
     def exceeded(self, bounds: LoaderBounds) -> str | None:
-        """What is wrong with this process; None when nothing is.
+        """Why this process has leaked too much; None when it has not.
 
-        What was held by something that has gone since is not counted.
+        Modules whose holder was released since are not counted.
         """
         if self._exceeds(bounds) is None:
             return None
@@ -95,10 +88,10 @@ class LeakedModules:
         return bounds.exceeded(len(leaked), sum(one.grown for one in leaked))
 
     def _judge(self) -> list[_Left]:
-        """Those that have had their time and are still there; each is told of once."""
+        """Namespaces that are still in memory after their grace period; each is logged once."""
         leaked = self._overdue()
         if any(one.report is not None for one in leaked):
-            gc.collect()  # modules are cycles: what nobody holds any more may still be there
+            gc.collect()  # modules are cycles: what is not referenced any more may still be there
             leaked = self._overdue()
         for one in leaked:
             report, one.report = None if one.report is None else one.report(), None
@@ -112,7 +105,7 @@ class LeakedModules:
 
 
 def resident_bytes() -> int:
-    """Memory of this process; 0 where the system does not say."""
+    """Memory of this process; 0 where the system does not report it."""
     try:
         return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * _PAGE
     except (OSError, IndexError, ValueError):

@@ -4,7 +4,6 @@
 
     lease(job, artifacts)   the job's namespace; the same one each time, and refused with other artifacts
     Lease.release()         one less; the last one closes the namespace
-    ended(live jobs)        closes the namespaces of all other jobs; a worker learns these with each task
 
 Closing: release hooks, once each; the namespace's own `atexit`; what the standard library keeps of it; then
 it refuses, and after a grace period it is checked whether any of its modules is still in memory.
@@ -14,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -29,13 +28,9 @@ _log = logging.getLogger("headgate.usercode")
 
 @dataclass(frozen=True, slots=True)
 class Artifacts:
-    """What a job's loader is made of; equal artifacts give an equal loader.
+    """What a job's loader is made of; equal artifacts give an equal loader."""
 
-    Attributes:
-        key: hash of all contents and settings.
-    """
-
-    key: str
+    key: str  # hash of all contents and settings
     paths: tuple[str, ...]
     settings: NamespaceSettings = field(default_factory=NamespaceSettings)
 
@@ -48,7 +43,7 @@ class Lease:
         self._released = False
 
     def release(self) -> None:
-        """This user is done; the second time does nothing."""
+        """Give the lease back; the second time does nothing."""
         if not self._released:
             self._released = True
             self._release()
@@ -67,27 +62,19 @@ class UserCodeLoaders:
 
     def __init__(
         self,
-        open_namespace: Callable[[str, Artifacts], Namespace] | None = None,
-        report: Callable[[LeakReport], None] | None = None,
+        open_namespace: Callable[[str, Artifacts], Namespace],
+        report: Callable[[LeakReport], None],
         join_s: float = JOIN_TIMEOUT_S,
     ) -> None:
-        self._open = _open if open_namespace is None else open_namespace
-        self._report = _log_report if report is None else report
-        self._join_s = join_s
+        self._open, self._report, self._join_s = open_namespace, report, join_s
         self._held: dict[str, _Held] = {}
         self._lock = threading.RLock()
 
     @property
     def jobs(self) -> tuple[str, ...]:
-        """Those whose namespace is open."""
+        """Jobs whose namespace is open."""
         with self._lock:
             return tuple(self._held)
-
-    def holders(self, job: str) -> int:
-        """How many leases of a job are out."""
-        with self._lock:
-            held = self._held.get(job)
-            return 0 if held is None else held.leases
 
     def lease(self, job: str, artifacts: Artifacts) -> Lease:
         """A job's namespace, opened when it is the first."""
@@ -105,37 +92,18 @@ class UserCodeLoaders:
             held.leases += 1
             return Lease(held.namespace, lambda: self._released(job, held))
 
-    def ended(self, live: Collection[str]) -> None:
-        """Close namespaces of jobs that have ended: a worker learns that only with its next task."""
-        with self._lock:
-            ended = [job for job in self._held if job not in live]
-        for job in ended:
-            self._close(job)
-
-    def close(self) -> None:
-        """Close all."""
-        self.ended(())
-
     def _released(self, job: str, held: _Held) -> None:
         with self._lock:
             held.leases -= 1
-            last = held.leases == 0 and self._held.get(job) is held
-        if last:
-            self._close(job)
-
-    def _close(self, job: str) -> None:
-        with self._lock:
-            held = self._held.pop(job, None)
-        if held is None:
-            return
+            if held.leases:
+                return
+            del self._held[job]
         release_namespace(held.namespace, held.library, self._join_s)
         self._report(examine(held.namespace))
 
 
 def release_namespace(namespace: Namespace, library: StandardLibrary, join_s: float = 0.0) -> None:
-    """Close a namespace without users as the module says; `library` is as it was when the namespace was
-    opened.
-    """
+    """Close a namespace without users, as described above; `library` is as it was when that was opened."""
     for name, hook in namespace.release_hooks.items():
         try:
             namespace.call(hook)
@@ -147,18 +115,9 @@ def release_namespace(namespace: Namespace, library: StandardLibrary, join_s: fl
     purge(namespace, library)
 
 
-def _open(job: str, artifacts: Artifacts) -> Namespace:
-    return Namespace(job, artifacts.paths, artifacts.settings)
-
-
 def _join(namespace: Namespace, join_s: float) -> None:
-    """Give the namespace's threads a moment: most end by themselves when what they wait for is gone."""
+    """Give the namespace's threads a moment: most end by themselves when what they wait for is closed."""
     threads: Sequence[threading.Thread] = [thread for thread in namespace.threads if thread.is_alive()]
     for thread in threads:
         if thread is not threading.current_thread():
             thread.join(join_s / len(threads))
-
-
-def _log_report(report: LeakReport) -> None:
-    if report.leaked:
-        _log.warning("%s", report)

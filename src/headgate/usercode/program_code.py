@@ -13,13 +13,13 @@ import weakref
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final
+from typing import Final
 
 from headgate.common.ports import IsolatedCode
 from headgate.common.process.search_path import framework_path
 from headgate.common.settings.config import Config
-from headgate.usercode.bundle.bundle_contents import hash_of
 from headgate.usercode.bundle.cache import Leased
+from headgate.usercode.bundle.packing import hash_of
 from headgate.usercode.bundle.program_artifacts import ProgramArtifacts, artifacts_of, artifacts_sent
 from headgate.usercode.errors import NoIsolationError, UserCodeLoadError
 from headgate.usercode.leaked_modules import LeakedModules
@@ -29,7 +29,7 @@ from headgate.usercode.namespaces.code import NamespaceCode
 from headgate.usercode.namespaces.loader import Namespace, NamespaceSettings
 from headgate.usercode.namespaces.process_setup import install
 from headgate.usercode.namespaces.purging import StandardLibrary
-from headgate.usercode.native.distributions import installed_in
+from headgate.usercode.native.distributions import holds_packages, installed_in
 from headgate.usercode.native.policy import Place, plan
 from headgate.usercode.program_process import ProcessCode, running_alone
 from headgate.usercode.settings import UserCodeSettings
@@ -47,11 +47,7 @@ _leaked: Final = LeakedModules()
 
 
 class ProgramCode(NamespaceCode):
-    """Implements `common.ports.IsolatedCode` with a namespace.
-
-    Args:
-        data_plane: packages whose objects must not leave the namespace, where it has copies of its own.
-    """
+    """Implements `common.ports.IsolatedCode` with a namespace."""
 
     def __init__(self, artifacts: ProgramArtifacts, namespace: Namespace, data_plane: Sequence[str]) -> None:
         super().__init__(namespace, data_plane)
@@ -68,7 +64,7 @@ class ProgramCode(NamespaceCode):
     def close(self) -> None:
         """Run what the program has registered for its end; afterwards it loads nothing.
 
-        Whatever still holds its modules is named when the next program begins.
+        Holders of its modules are named when the next program begins.
         """
         release_namespace(self.namespace, self._library)
         _leaked.closed(self.namespace)
@@ -102,8 +98,8 @@ def _open(artifacts: ProgramArtifacts, settings: UserCodeSettings) -> IsolatedCo
         try:
             install()
         except NoIsolationError as error:
-            said = "%s; program %r has this process and Python workers of its own"
-            _log.warning(said, error, str(artifacts.program))
+            text = "%s; program %r has this process and Python workers of its own"
+            _log.warning(text, error, str(artifacts.program))
             return ProcessCode(artifacts, _of_namespace(settings, _native(artifacts.folders, settings)[0]))
         return ProgramCode(artifacts, _opened(artifacts, settings), settings.data_plane)
     except BaseException:
@@ -125,16 +121,12 @@ def _of_namespace(settings: UserCodeSettings, identical: frozenset[str]) -> Name
 
 def _native(folders: Sequence[str], settings: UserCodeSettings) -> tuple[frozenset[str], tuple[str, ...]]:
     """Top-level modules that are the framework's, and the folders that must stay."""
-    found = {folder: installed_in([folder]) for folder in folders}
-    installed: dict[str, Any] = {}
-    for packages in found.values():
-        installed = {**packages, **installed}  # of two the first on the path
+    installed = installed_in(folders)
     if not any(one.is_native for one in installed.values()):
         return frozenset(), ()
     decided = plan(installed, installed_in(framework_path()), settings.native_modules, settings.data_plane)
-    holding = tuple(folder for folder, packages in found.items() if packages)
     own = any(one.place is not Place.PARENT for one in decided.placements)
-    return decided.identical, holding if own else ()
+    return decided.identical, tuple(folder for folder in folders if own and holds_packages(folder))
 
 
 def _layer(folders: tuple[str, ...], settings: NamespaceSettings, artifacts: ProgramArtifacts) -> Namespace:

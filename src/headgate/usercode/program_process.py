@@ -2,7 +2,8 @@
 
 It serves interpreters that allow no two tables of modules (`namespaces.interpreter`). One process runs one
 isolated program in its life, and Spark's workers run one program's packages. Names are resolved in the order
-of namespaces, as far as one table allows: what the framework has loaded before is there once, for both.
+of namespaces, as far as one table allows: a module that the framework has loaded before is there once, for
+both.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from headgate.common.process.same_interpreter import SameInterpreter
 from headgate.common.process.search_path import framework_path
@@ -66,7 +67,9 @@ class ProcessOrder:
     def __init__(self, folders: Sequence[str], settings: NamespaceSettings) -> None:
         self._folders, self._settings = tuple(folders), settings
 
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
         """As every finder's; parts of regular packages are where their packages are, as always in Python."""
         if not isinstance(sys.path, SharedPath):  # `sys.path = [...]` by the program
             sys.path = SharedPath(sys.path, self._folders)
@@ -91,24 +94,16 @@ class ProcessOrder:
     def put_in_place(self) -> tuple[str, ...]:
         """Have this process search here first.
 
-        Returns:
-            The user's modules that are the framework's all the same: they are loaded already, and a process
-            has a module once.
+        Returns the user's modules that are the framework's all the same: a process has a module once, and
+        these are loaded already.
         """
-        at = behind_standard_library(sys.path)
+        at = after_standard_library(sys.path)
         sys.path = SharedPath([*sys.path[:at], *self._folders, *sys.path[at:]], self._folders)
         sys.meta_path.insert(0, self)
         importlib.invalidate_caches()
-        return tuple(
-            sorted(
-                one.name
-                for one in pkgutil.iter_modules(self._folders)
-                if one.name in sys.modules
-                and one.name not in STANDARD_LIBRARY
-                and one.name != "__main__"
-                and not self._is_frameworks(one.name)
-            )
-        )
+        names = {one.name for one in pkgutil.iter_modules(self._folders)} & sys.modules.keys()
+        names -= {*STANDARD_LIBRARY, "__main__"}
+        return tuple(sorted(name for name in names if not self._is_frameworks(name)))
 
     def _is_frameworks(self, name: str) -> bool:
         settings = self._settings
@@ -119,11 +114,11 @@ class ProcessOrder:
         )
 
 
-def behind_standard_library(path: Sequence[str], standard: Sequence[str] | None = None) -> int:
-    """Where in a path a job's packages go: a user's `json.py` must not win against Python's.
+def after_standard_library(path: Sequence[str], standard: Sequence[str] | None = None) -> int:
+    """The place of a job's packages in a path: a user's `json.py` must not win against Python's.
 
     Example:
-        >>> behind_standard_library(["", "/py/lib", "/py/lib/lib-dynload", "/venv/site"], ["/py/lib"])
+        >>> after_standard_library(["", "/py/lib", "/py/lib/lib-dynload", "/venv/site"], ["/py/lib"])
         3
     """
     roots = [sysconfig.get_path("stdlib")] if standard is None else list(standard)
@@ -161,7 +156,7 @@ class ProcessCode(SameInterpreter):
         return self._artifacts.paths
 
     def close(self) -> None:
-        """The program has ended; its modules and its path stay, for what it has left for the end."""
+        """The program has ended; its modules and its path stay, for what it does at the interpreter's end."""
         self.is_open = False
         sys.modules["__main__"] = self._before
         self._artifacts.release()

@@ -15,15 +15,49 @@ A pure table. What lies where is asked of :class:`Surroundings`, and each decisi
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Protocol
 
-from headgate.common.settings.loader_options import ResolveOrder
-from headgate.usercode.patterns import ParentFirst
+from headgate.common.settings.loader_options import DEFAULT_PATTERNS, MANDATORY_PATTERNS, ResolveOrder
 
 STANDARD_LIBRARY: Final = frozenset(sys.stdlib_module_names) | frozenset(sys.builtin_module_names)
 OF_EACH_NAMESPACE: Final = frozenset({"builtins", "__main__", "__mp_main__", "atexit"})
+
+
+@dataclass(frozen=True, slots=True)
+class ParentFirst:
+    """Parent-first patterns: names of modules that mean the framework's copy, whatever the user brings.
+
+    A pattern is a plain prefix of a module's name followed by a dot: "attr." is the package `attr` and what
+    is in it; "attr" is also `attrs` and `attrlib`. `readded` are those that an option left out and that
+    cannot be.
+
+    Example:
+        >>> found = parent_first(["yaml."], ["attr"])
+        >>> found.match("attrs.converters"), found.match("yaml"), found.match("yamlish")
+        ('attr', 'yaml.', None)
+        >>> found.readded
+        ('headgate.', 'pyspark.', 'py4j.')
+    """
+
+    patterns: tuple[str, ...]
+    readded: tuple[str, ...] = ()
+
+    def match(self, name: str) -> str | None:
+        """The first pattern that a module's name fits."""
+        dotted = f"{name}."
+        if not dotted.startswith(self.patterns):  # of most names, and asked for every module
+            return None
+        return next((pattern for pattern in self.patterns if dotted.startswith(pattern)), None)
+
+
+def parent_first(default: Iterable[str] = DEFAULT_PATTERNS, additional: Iterable[str] = ()) -> ParentFirst:
+    """The patterns that two options give together."""
+    chosen = tuple(default)
+    missing = tuple(pattern for pattern in MANDATORY_PATTERNS if pattern not in chosen)
+    return ParentFirst((*missing, *chosen, *additional), missing)
 
 
 class Origin(Enum):
@@ -34,6 +68,7 @@ class Origin(Enum):
     LAYER = "dependency layer"
 
 
+_OWNER: Final = {Origin.PARENT: "framework's", Origin.CHILD: "user's", Origin.LAYER: "layer's"}
 ASKED: Final = {
     ResolveOrder.CHILD_FIRST: (Origin.CHILD, Origin.LAYER, Origin.PARENT),
     ResolveOrder.PARENT_FIRST: (Origin.PARENT, Origin.CHILD, Origin.LAYER),
@@ -41,15 +76,13 @@ ASKED: Final = {
 
 
 class Surroundings(Protocol):
-    """What lies where."""
+    """Knows what lies where."""
 
     def has(self, origin: Origin, name: str) -> bool:
         """Whether a module can be found there; for a part of a package, in that origin's portion of it."""
-        ...
 
     def is_namespace(self, origin: Origin, name: str) -> bool:
         """Whether a package is there an implicit namespace package, one without `__init__`."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +96,7 @@ class Decision:
 class Resolver:
     """The table above for one namespace.
 
-    Args:
-        identical: top-level modules whose native distribution is the framework's own, byte by byte.
+    `identical` are the top-level modules whose native distribution is the framework's own, byte by byte.
 
     Example:
         >>> class Disk:
@@ -107,9 +139,9 @@ class Resolver:
         pattern = self._patterns.match(name)
         if pattern is not None and self._surroundings.has(Origin.PARENT, name):
             return Decision(Origin.PARENT, f"parent-first pattern {pattern!r}")
-        of_package = self.decide(package) if package else None
-        if of_package is not None and not self._is_namespace(package, of_package):
-            return Decision(of_package.origin, f"part of the {_whose(of_package.origin)} package {package!r}")
+        origin = self.decide(package).origin if package else None
+        if origin is not None and not self._surroundings.is_namespace(origin, package):
+            return Decision(origin, f"part of the {_OWNER[origin]} package {package!r}")
         if top in self._identical:
             return Decision(Origin.PARENT, "the user's native package is the framework's own")
         return self._first(name, package)
@@ -118,12 +150,5 @@ class Resolver:
         where = f"portion of namespace package {package!r}" if package else self._order.value
         for origin in ASKED[self._order]:
             if self._surroundings.has(origin, name):
-                return Decision(origin, f"{where}: the {_whose(origin)} copy")
-        return Decision(Origin.CHILD, "nobody has it: left to import hooks of the user's")
-
-    def _is_namespace(self, package: str, decided: Decision) -> bool:
-        return self._surroundings.is_namespace(decided.origin, package)
-
-
-def _whose(origin: Origin) -> str:
-    return {Origin.PARENT: "framework's", Origin.CHILD: "user's", Origin.LAYER: "layer's"}[origin]
+                return Decision(origin, f"{where}: the {_OWNER[origin]} copy")
+        return Decision(Origin.CHILD, "found nowhere: left to import hooks of the user's")

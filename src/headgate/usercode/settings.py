@@ -1,10 +1,4 @@
-"""What a job says about the loading of its code: the options `classloader.*`, read and checked.
-
-Pure::
-
-    UserCodeSettings.from_config(config)    of a job
-    UserCodeSettings.from_texts({"classloader.resolve-order": "parent-first"})
-"""
+"""A job's options for the loading of its code, `classloader.*`, read and checked."""
 
 from __future__ import annotations
 
@@ -18,15 +12,12 @@ from headgate.common.settings import loader_options as loader
 from headgate.common.settings.config import Config
 from headgate.common.settings.loader_options import DependencyLayer, NativeModules, ResolveOrder
 from headgate.usercode.exhaustion import LoaderBounds
-from headgate.usercode.patterns import ParentFirst, parent_first
+from headgate.usercode.resolution import ParentFirst, parent_first
 
 
 @dataclass(frozen=True, slots=True)
 class UserCodeSettings:
-    """The options of the loader, each with its value.
-
-    Attributes:
-        patterns_default: as set; :attr:`patterns` is what is in force.
+    """The options of the loader, each with its value; :attr:`patterns` are the patterns in force.
 
     Example:
         >>> settings = UserCodeSettings.from_texts({"classloader.resolve-order": "Parent_First"})
@@ -50,9 +41,9 @@ class UserCodeSettings:
     jvm_resolve_order: ResolveOrder = loader.JVM_RESOLVE_ORDER.default
 
     @classmethod
-    def from_texts(cls, texts: Mapping[str, object]) -> UserCodeSettings:
+    def from_texts(cls, texts: Mapping[str, str]) -> UserCodeSettings:
         """The settings of some options; all others have their defaults."""
-        values = {_FIELDS[_known(key)]: _parsed(key, value) for key, value in texts.items()}
+        values = {_FIELDS[_known(key)]: _parsed(key, text) for key, text in texts.items()}
         return cls(**values)
 
     @classmethod
@@ -72,16 +63,14 @@ class UserCodeSettings:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What the user should know, one sentence each."""
+        """Sentences for the user."""
         readded = self.patterns.readded
-        if not readded:
-            return ()
-        said = (
+        text = (
             f"{loader.PATTERNS_DEFAULT.key} lacks {'; '.join(readded)}, which stay parent-first all the "
             "same: user code must see the framework's own classes; add patterns by "
             f"{loader.PATTERNS_ADDITIONAL.key}"
         )
-        return (said,)
+        return (text,) if readded else ()
 
 
 _FIELDS: Final = dict(zip(loader.LOADER_OPTIONS, UserCodeSettings.__dataclass_fields__, strict=True))
@@ -97,8 +86,8 @@ def _known(key: str) -> str:
     )
 
 
-def _parsed(key: str, value: object) -> Any:
+def _parsed(key: str, text: str) -> Any:
     try:
-        return loader.LOADER_OPTIONS[key].kind.parse(value)
+        return loader.LOADER_OPTIONS[key].kind.parse(text)
     except ValueError as error:
-        raise ConfigError(f"option {key} is {value!r}; {error}") from None
+        raise ConfigError(f"option {key} is {text!r}; {error}") from None

@@ -20,9 +20,9 @@ sys.path.insert(1, str(ENVIRONMENTS / "framework"))
 from namespace_checks import FOUND, ROOT, check, tell
 
 from headgate.usercode.errors import ForeignObjectError
-from headgate.usercode.namespaces.crossing import refuse_leaving
+from headgate.usercode.namespaces.code import refuse_leaving
 from headgate.usercode.namespaces.loader import Namespace
-from headgate.usercode.patterns import ParentFirst
+from headgate.usercode.resolution import ParentFirst
 
 DATA_PLANE = ParentFirst(("numpy.", "pandas.", "pyarrow."))
 

@@ -14,7 +14,7 @@ from headgate.common.errors import InternalError
 from headgate.deploy.spark.user_code import own_process
 from headgate.deploy.spark.user_code.arriving import Arrived, cache_of_executor, check_framework
 from headgate.deploy.spark.user_code.orders import VARIABLE, FrameworkPackage, Linked, ProcessEnvironment
-from headgate.deploy.spark.user_code.own_process import behind_standard_library, enter
+from headgate.deploy.spark.user_code.own_process import after_standard_library, enter
 from headgate.usercode.bundle.artifacts import Artifact
 from headgate.usercode.bundle.cache import ArtifactCache
 from headgate.usercode.errors import NativeModuleConflictError, UserCodeLoadError
@@ -57,7 +57,7 @@ def test_a_jobs_packages_come_before_the_frameworks_and_behind_the_standard_libr
     assert not enter(environment("only_linked"), arrived(job), cache, NamespaceSettings())
     folder = tmp_path / "cache" / KEY
     assert sys.path.count(str(folder)) == 1
-    assert sys.path.index(str(folder)) == behind_standard_library(sys.path)
+    assert sys.path.index(str(folder)) == after_standard_library(sys.path)
     assert [path.name for path in folder.iterdir()] == ["only_linked"]
     assert (folder / "only_linked" / "__init__.py").exists()
 

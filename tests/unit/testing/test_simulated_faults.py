@@ -17,14 +17,14 @@ from headgate.common.errors import FencedError, StorageError
 from headgate.common.ids import CheckpointId, JobId
 from headgate.ha.files.file_election import FileElection
 from headgate.runtime.protocol import messages as m
-from headgate.testing.simulation.chronicle import KEPT, Chronicle
 from headgate.testing.simulation.clock import SimClock, Timeline
 from headgate.testing.simulation.crash_points import CrashPoints
-from headgate.testing.simulation.faults import ALL_KINDS, MIXES, WISHES, Faults
+from headgate.testing.simulation.faults import ALL_KINDS, MIXES, REQUESTS, Faults
 from headgate.testing.simulation.file_invariants import StoredFiles, Violation
 from headgate.testing.simulation.links import make_link
 from headgate.testing.simulation.simulated_leadership import SimLeadership
 from headgate.testing.simulation.simulated_processes import ProcessKilled
+from headgate.testing.simulation.trace import KEPT, CheckpointTraces
 from headgate.testing.simulation.virtual_disk import URI, SimDisk, SimFiles
 from headgate.testing.simulation.world import shown
 
@@ -34,7 +34,7 @@ SOMEBODY = "master"
 def test_every_kind_of_fault_exists() -> None:
     """Mixes name methods that are there, and every kind is part of a mix."""
     named = {kind for mix in MIXES.values() for kind in mix.kinds}
-    assert named == {*ALL_KINDS, *WISHES}
+    assert named == {*ALL_KINDS, *REQUESTS}
     assert all(callable(getattr(Faults, kind)) for kind in named)
 
 
@@ -194,10 +194,10 @@ def test_missing_and_changed_metadata_is_seen() -> None:
     stored = StoredFiles(files)
     logged(files, 1)
     with pytest.raises(Violation, match="checkpoint 1 is in the log, but job/chk-1/_metadata does not exist"):
-        stored.demand_whole("job")
+        stored.demand_complete("job")
     files.files["job/chk-1/_metadata"] = b"y"
     with pytest.raises(Violation, match="with another job/chk-1/_metadata"):
-        stored.demand_whole("job")
+        stored.demand_complete("job")
 
 
 def test_a_savepoint_that_is_none_is_seen() -> None:
@@ -213,29 +213,29 @@ def test_a_savepoint_that_is_none_is_seen() -> None:
 
 def test_the_story_of_the_checkpoint_that_failed() -> None:
     """Who was asked and who acknowledged; a violation says which checkpoint, otherwise it is the last."""
-    chronicle = Chronicle()
+    traces = CheckpointTraces()
     for checkpoint in (1, 2):
-        chronicle.message(3, "worker 1.0", m.Trigger(1, checkpoint, 0))
-        chronicle.message(4, "master", m.Decline(1, checkpoint, 2, 0, "WHY", ""))
-        chronicle.file(5, "master", "create", f"job/chk-{checkpoint}/_metadata", "unsure")
-        chronicle.file(6, "master", "read", f"job/chk-{checkpoint}/_metadata", "works")
-    assert chronicle.story("completed checkpoint 1 cannot be read") == [
+        traces.message(3, "worker 1.0", m.Trigger(1, checkpoint, 0))
+        traces.message(4, "master", m.Decline(1, checkpoint, 2, 0, "WHY", ""))
+        traces.file(5, "master", "create", f"job/chk-{checkpoint}/_metadata", "unsure")
+        traces.file(6, "master", "read", f"job/chk-{checkpoint}/_metadata", "works")
+    assert traces.story("completed checkpoint 1 cannot be read") == [
         "checkpoint 1:",
         "      3 worker 1.0 is asked (aligned)",
         "      4 master hears that 2.0 declines: WHY",
         "      5 master: create job/chk-1/_metadata unsure",
     ]
-    assert chronicle.story("something else")[0] == "checkpoint 2:"
-    assert chronicle.story(None) == []
+    assert traces.story("something else")[0] == "checkpoint 2:"
+    assert traces.story(None) == []
 
 
 def test_only_the_last_stories_are_kept() -> None:
     """A long simulation does not grow."""
-    chronicle = Chronicle()
+    traces = CheckpointTraces()
     for checkpoint in range(1, KEPT + 3):
-        chronicle.note(checkpoint, 0, "x")
-    assert chronicle.story("checkpoint 1")[0] == f"checkpoint {KEPT + 2}:"
-    assert chronicle.story("checkpoint 3")[0] == "checkpoint 3:"
+        traces.note(checkpoint, 0, "x")
+    assert traces.story("checkpoint 1")[0] == f"checkpoint {KEPT + 2}:"
+    assert traces.story("checkpoint 3")[0] == "checkpoint 3:"
 
 
 class Victim:

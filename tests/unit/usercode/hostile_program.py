@@ -14,7 +14,7 @@ from namespace_checks import FOUND, ROOT, check, tell
 
 from headgate.usercode.bundle.artifacts import made_from, unpacked
 from headgate.usercode.bundle.cache import ArtifactCache
-from headgate.usercode.bundle.pth import searched
+from headgate.usercode.bundle.layouts import searched
 from headgate.usercode.namespaces.loader import Namespace
 
 LEAVES_A_TRACE = f"open({str(ROOT / 'trace')!r}, 'a').write(__name__ + '\\n')\n"

@@ -25,9 +25,7 @@ from headgate.common.settings.loader_options import ResolveOrder
 from headgate.usercode.errors import UserCodeLoadError
 from headgate.usercode.namespaces.code import NamespaceCode
 from headgate.usercode.namespaces.loader import Namespace, NamespaceSettings
-from headgate.usercode.namespaces.pickling import dumps, loads
-from headgate.usercode.patterns import parent_first
-from headgate.usercode.resolution import Origin
+from headgate.usercode.resolution import Origin, parent_first
 
 Jobs = dict[str, Namespace]
 
@@ -131,7 +129,7 @@ def borders(jobs: Jobs) -> None:
         "standard module in the place of another", lambda: _in_place_of_standard(jobs), ["json", True, "wave"]
     )
     check("table emptied for a while", lambda: _patched_table(jobs["a"]), ["a", "json", "framework", True])
-    check("sys crosses", lambda: loads(jobs["b"], dumps(jobs["a"], sys)) is sys)
+    check("sys crosses", lambda: travelled(jobs, sys) is sys)
 
 
 def _identity(jobs: Jobs) -> bool:
@@ -282,6 +280,12 @@ def _patched_table(namespace: Namespace) -> list[Any]:
     return [*found, importlib.import_module("jobpkg").VERSION, dict.__len__(sys.modules) >= before]
 
 
+def travelled(jobs: Jobs, thing: Any) -> Any:
+    """What one namespace has pickled, restored in the other one."""
+    one, other = (NamespaceCode(namespace, ()) for namespace in jobs.values())
+    return other.load(one.call(one.pickler().dumps, thing))
+
+
 def _by_value(jobs: Jobs) -> list[Any]:
     """A function of a program travels from one namespace to another, and imports there what is there."""
     program = ROOT / "by_value.py"
@@ -291,13 +295,13 @@ def _by_value(jobs: Jobs) -> list[Any]:
         "def late():\n    import lazydep2\n    return lazydep2.VERSION, Made().say()\n"
     )
     main = jobs["a"].run_main(program)
-    late = loads(jobs["b"], dumps(jobs["a"], main.late))
+    late = travelled(jobs, main.late)
     return [*late(), late.__builtins__ is jobs["b"].builtins]
 
 
 def _missing(namespace: Namespace) -> bool:
     try:
-        loads(namespace, b"cnowhere_to_be_found\nthing\n.")
+        NamespaceCode(namespace, ()).load(b"cnowhere_to_be_found\nthing\n.")
     except UserCodeLoadError as error:
         return "nowhere_to_be_found" in str(error) and "'job b'" in str(error)
     return False

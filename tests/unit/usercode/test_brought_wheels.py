@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 
 from headgate.usercode.bundle import requirements
-from headgate.usercode.bundle.artifacts import inside_of, made_from, unpacked
+from headgate.usercode.bundle.artifacts import check_platform, check_wheel, inside_of, made_from, unpacked
 from headgate.usercode.bundle.cache import ArtifactCache
-from headgate.usercode.bundle.pth import searched
+from headgate.usercode.bundle.layouts import searched
 from headgate.usercode.bundle.requirements import wheels_of
-from headgate.usercode.bundle.wheels import check_platform, check_wheel
 from headgate.usercode.errors import UserCodeLoadError
 from headgate.usercode.native.distributions import installed_in
 

@@ -16,8 +16,8 @@ import pytest
 
 from headgate.usercode.bundle import cache as cache_module
 from headgate.usercode.bundle.artifacts import abi_of_this, made_from, unpacked
-from headgate.usercode.bundle.bundle_contents import hash_of
 from headgate.usercode.bundle.cache import ABANDONED_S, ArtifactCache
+from headgate.usercode.bundle.packing import hash_of
 from headgate.usercode.bundle.unpacking import Bounds, unpack
 from headgate.usercode.errors import UserCodeLoadError
 

@@ -69,7 +69,7 @@ def test_whose_copy_which_file_and_why(job: Path) -> None:
     assert found["rich.table"].reason == "part of the user's package 'rich'"
     assert found["pytest"].file == pytest.__file__
     assert found["json"].reason == "standard library"
-    assert found["no"].reason.startswith("nobody has it")
+    assert found["no"].reason.startswith("found nowhere")
 
 
 def test_settings_count(job: Path) -> None:

@@ -9,8 +9,7 @@ import pytest
 
 from headgate.common.settings.loader_options import NativeModules
 from headgate.usercode.errors import NativeModuleConflictError, UserCodeLoadError
-from headgate.usercode.namespaces.native import Loaded
-from headgate.usercode.namespaces.native import NativeModules as LoadedModules
+from headgate.usercode.namespaces.finding import NativeModules as LoadedModules
 from headgate.usercode.native.distributions import Installed, installed_in
 from headgate.usercode.native.elf import soname
 from headgate.usercode.native.policy import Place, plan
@@ -139,9 +138,9 @@ def test_one_file_is_loaded_by_one_namespace(tmp_path: Path) -> None:
     file, loaded = tmp_path / "m.so", LoadedModules()
     file.touch()
     (tmp_path / "link.so").hardlink_to(file)
-    loaded.claim(Loaded(1, "job a"), "m", str(file))
-    loaded.claim(Loaded(1, "job a"), "m", str(file))
+    loaded.claim(1, "job a", "m", str(file))
+    loaded.claim(1, "job a", "m", str(file))
     with pytest.raises(NativeModuleConflictError) as refused:
-        loaded.claim(Loaded(2, "job b"), "m", str(tmp_path / "link.so"))
+        loaded.claim(2, "job b", "m", str(tmp_path / "link.so"))
     for way in ("native-modules=process", "dependency-layer", "parent-first-patterns.additional"):
         assert way in str(refused.value)

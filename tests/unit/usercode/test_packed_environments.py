@@ -16,7 +16,7 @@ from headgate.common.settings.config import Config
 from headgate.common.settings.loader_options import USER_CODE_PATH
 from headgate.usercode.bundle.artifacts import inside_of, key_of_folder, made_from, unpacked
 from headgate.usercode.bundle.cache import ArtifactCache
-from headgate.usercode.bundle.packed_environments import inside_of_names, version_of_this
+from headgate.usercode.bundle.layouts import inside_of_names, version_of_this
 from headgate.usercode.bundle.program_artifacts import artifacts_of
 from headgate.usercode.bundle.unpacking import Bounds, names_of, unpack
 from headgate.usercode.errors import UserCodeLoadError

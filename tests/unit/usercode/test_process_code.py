@@ -172,7 +172,7 @@ def test_a_pattern_for_a_part_of_a_namespace_package(tmp_path: Path) -> None:
         (place / "__init__.py").write_text(f"WHOSE = {owner!r}\n")
     text = """
 import sys
-from headgate.usercode.patterns import parent_first
+from headgate.usercode.resolution import parent_first
 from headgate.usercode.program_process import ProcessOrder
 from headgate.usercode.namespaces.loader import NamespaceSettings
 framework, user, *patterns = sys.argv[1:]

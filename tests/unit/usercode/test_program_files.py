@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from headgate.usercode.bundle import bundled_program as under_test
-from headgate.usercode.bundle.bundled_program import program_files
-from headgate.usercode.bundle.packing import packed_program
+from headgate.usercode.bundle import packing as under_test
+from headgate.usercode.bundle.packing import packed_program, program_files
 from headgate.usercode.bundle.unpacking import names_of
 from headgate.usercode.errors import UserCodeLoadError
 

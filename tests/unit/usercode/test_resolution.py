@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.common.settings.loader_options import MANDATORY_PATTERNS, ResolveOrder, pattern_list
-from headgate.usercode.patterns import ParentFirst, parent_first
-from headgate.usercode.resolution import Origin, Resolver
+from headgate.usercode.resolution import Origin, ParentFirst, Resolver, parent_first
 
 CHILD, LAYER, PARENT = Origin.CHILD, Origin.LAYER, Origin.PARENT
 

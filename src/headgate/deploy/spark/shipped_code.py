@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 from headgate.common.errors import UsageError
 from headgate.common.files.durable import sha256
 from headgate.common.settings.options import SHIP_CODE
-from headgate.usercode.bundle.bundled_program import program_files
+from headgate.usercode.bundle.packing import program_files
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -142,15 +142,10 @@ class _Driver:
             opened.callback(server.close)
             worker = self._worker_spec(server.address, generation)
             ports = self._ports(background, make_gang(GangContext(worker, self._gang_exited, point)))
-            program = Program(self._id, plan, self._settings.worker, self._job.record_types)
-            marker, replan = (
-                None if disk is None else self._marker,
-                replanner(self._id, self._job, plan, self._settings.worker, ports.code),
+            marker = None if disk is None else self._marker
+            self._master = job_master(
+                self._id, self._job, plan, self._settings, ports, service, permit, point, marker
             )
-            self._master = JobMaster(
-                self._id, self._job.name, plan, program, self._settings, ports, service, permit, point,
-                marker, replan,
-            )  # fmt: skip
             self._loop()
         return self._result(began)
 
@@ -404,6 +399,23 @@ class _Driver:
 
     def _gang_exited(self, gang: int, error: str | None) -> None:
         self._mailbox.post(lambda: self._master.gang_exited(gang, error))
+
+
+def job_master(
+    job: JobId,
+    spec: JobSpec,
+    plan: PhysicalPlan,
+    settings: JobSettings,
+    ports: MasterPorts,
+    service: CheckpointService | None,
+    permit: CommitPermit | None,
+    point: RestorePoint | None,
+    marker: str | None,
+) -> JobMaster:
+    """The job master of one execution, with the program for its workers and what plans it anew."""
+    program = Program(job, plan, settings.worker, spec.record_types)
+    replan = replanner(job, spec, plan, settings.worker, ports.code)
+    return JobMaster(job, spec.name, plan, program, settings, ports, service, permit, point, marker, replan)
 
 
 def adopt_key_groups(job: JobSpec, point: RestorePoint | None) -> PhysicalPlan:

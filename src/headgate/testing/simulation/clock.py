@@ -1,20 +1,21 @@
-"""Virtual time: one time line for the whole simulation, and each process's own view of it."""
+"""Virtual time: the time line of a simulation, each process's view of it, and what can happen next."""
 
 from __future__ import annotations
 
 import heapq
+import itertools
 import random
 from collections.abc import Callable
 
 EPOCH_MS = 1_700_000_000_000
 """Wall clock at the beginning of every simulation, in ms since 1970."""
 
+Action = Callable[[], str | None]
+"""Something that a process or a message does; returns a word for the trace."""
+
 
 class Timeline:
-    """Time that moves only when it is told to, and what was planned for later.
-
-    Attributes:
-        now_ms: virtual monotonic milliseconds since the beginning.
+    """Virtual monotonic ms since the beginning, which only :meth:`advance` moves, and the planned actions.
 
     Example:
         >>> line, done = Timeline(), []
@@ -26,12 +27,11 @@ class Timeline:
     def __init__(self) -> None:
         self.now_ms = 0
         self._planned: list[tuple[int, int, str, Callable[[], None]]] = []
-        self._count = 0
+        self._numbers = itertools.count()
 
     def at(self, when_ms: int, name: str, action: Callable[[], None]) -> None:
         """Plan `action`; plans for the same time keep their order."""
-        self._count += 1
-        heapq.heappush(self._planned, (max(when_ms, self.now_ms), self._count, name, action))
+        heapq.heappush(self._planned, (max(when_ms, self.now_ms), next(self._numbers), name, action))
 
     def after(self, delay_ms: int, name: str, action: Callable[[], None]) -> None:
         """Plan `action` for `delay_ms` from now."""
@@ -41,15 +41,15 @@ class Timeline:
         """When the next plan is due."""
         return self._planned[0][0] if self._planned else None
 
-    def due(self) -> tuple[int, str, Callable[[], None]] | None:
-        """The next plan if its time has come; it stays planned."""
+    def due(self) -> tuple[int, str] | None:
+        """Time and name of the next plan if its time has come; it stays planned."""
         if not self._planned or self._planned[0][0] > self.now_ms:
             return None
-        when, _, name, action = self._planned[0]
-        return when, name, action
+        when, _, name, _ = self._planned[0]
+        return when, name
 
     def take(self) -> Callable[[], None]:
-        """Remove the next plan and give its action."""
+        """Remove the next plan and return its action."""
         return heapq.heappop(self._planned)[3]
 
     def advance(self, to_ms: int) -> None:
@@ -61,14 +61,8 @@ class Timeline:
 class SimClock:
     """One process's clocks; implements `common.ports.Clock`.
 
-    Args:
-        line: the time line.
-        rng: draws how long things take; only `precise_ms` shows it.
-        skew_ms: how far this process's wall clock is off.
-        step_ms: greatest fraction that passes between two looks at the precise clock.
-
-    Attributes:
-        skew_ms: may be changed at any time: that is a wall clock that jumps.
+    `rng` decides how long things take, up to `step_ms` between two looks at the precise clock. The wall clock
+    is off by `skew_ms`, which may be changed at any time: that is a wall clock that jumps.
     """
 
     def __init__(self, line: Timeline, rng: random.Random, skew_ms: int = 0, step_ms: float = 1.0) -> None:
@@ -94,12 +88,43 @@ class SimRandom:
     """Implements `common.ports.Randomness` from a seed."""
 
     def __init__(self, rng: random.Random) -> None:
-        self._rng = rng
+        self.token, self.uniform = rng.randbytes, rng.uniform
 
-    def token(self, size: int) -> bytes:
-        """`size` bytes."""
-        return self._rng.randbytes(size)
 
-    def uniform(self, low: float, high: float) -> float:
-        """A number in between."""
-        return self._rng.uniform(low, high)
+class Agenda:
+    """What processes and messages can do at the time `now`, and when more becomes possible (`following`).
+
+    `ready` holds the actions in the order of entry, `names` a name for each; None is for time to pass.
+    `oldest` is since when the one that has waited longest is possible, and `now` without any.
+
+    Example:
+        >>> agenda = Agenda(10)
+        >>> agenda.add("worker 0", 8, lambda: "worked"); agenda.add("wire", 12, lambda: "delivered")
+        >>> agenda.names, agenda.oldest, agenda.following
+        (['worker 0'], 8, 12)
+    """
+
+    __slots__ = ("following", "names", "now", "oldest", "ready")
+
+    def __init__(self, now: int) -> None:
+        self.now = self.oldest = now
+        self.ready: list[Action | None] = []
+        self.names: list[str] = []
+        self.following: int | None = None
+
+    def add(self, name: str, since: int | None, action: Action) -> None:
+        """Enter an action that is possible since or from a time on; None is never."""
+        if since is None:
+            return
+        if since > self.now:
+            self.not_before(since)
+            return
+        self.ready.append(action)
+        self.names.append(name)
+        if since < self.oldest:
+            self.oldest = since
+
+    def not_before(self, time: int | None) -> None:
+        """Something becomes possible at a time; one that has passed changes nothing."""
+        if time is not None and time > self.now and (self.following is None or time < self.following):
+            self.following = time

@@ -6,12 +6,12 @@ exist at once: one that was thought dead, and those that took over or stand by.
 
 from __future__ import annotations
 
-import enum
 import random
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Final
+from functools import partial
+from typing import Final, Protocol
 
 from typing_extensions import override
 
@@ -25,54 +25,63 @@ from headgate.common.ids import JobId
 from headgate.ha.files.file_election import FileElection
 from headgate.ha.high_availability import where_to_begin
 from headgate.ha.leading import LedStore
-from headgate.runtime.driver.driver import adopt_key_groups
+from headgate.runtime.driver.driver import adopt_key_groups, job_master
 from headgate.runtime.driver.job_control import JobControl
 from headgate.runtime.job.job_settings import JobSettings
 from headgate.runtime.job.listener import JobListener
 from headgate.runtime.job.master_ports import MasterPorts
-from headgate.runtime.job.replanning import replanner
-from headgate.runtime.job.shipped_program import Program
 from headgate.runtime.master.job_master import JobMaster
 from headgate.runtime.protocol import messages as m
-from headgate.testing.simulation.agenda import Action
-from headgate.testing.simulation.clock import SimRandom
-from headgate.testing.simulation.gang import SimGang
+from headgate.testing.simulation.clock import Action, SimRandom
 from headgate.testing.simulation.links import ControlMessage, SimLink
+from headgate.testing.simulation.simulated_jobs import Submission
 from headgate.testing.simulation.simulated_leadership import SimLeadership
 from headgate.testing.simulation.simulated_processes import ProcessKilled, Scene
-from headgate.testing.simulation.simulated_workers import GangOwner, WorkerProcess
-from headgate.testing.simulation.submission import Submission
+from headgate.testing.simulation.simulated_workers import GangOwner, SimGang, WorkerProcess
 
 ELECTION: Final = ".headgate-leaders/simulated"
 LEADER_LEASE_MS: Final = 120
 """How long a leader that stands still keeps others from taking over."""
 
 
-class Stage(enum.Enum):
-    """Where a driver is in its life."""
+class DriverStarter(Protocol):
+    """Starts drivers, and decides whether another one goes on where one has exited."""
 
-    STANDBY = "standby"
-    BOOTING = "booting"
-    RUNNING = "running"
-    LEAVING = "leaving"
+    def start(self) -> DriverProcess:
+        """Start one more driver."""
+
+    def job_id(self, run: int) -> str:
+        """The id of an execution, by the number of executions before it."""
+
+    def did_not_start(self, driver: DriverProcess, error: Exception) -> None:
+        """A driver could not begin."""
+
+    def driver_exited(self, driver: DriverProcess, how: str) -> None:
+        """A driver has left or was killed."""
+
+
+class DriverObserver(Protocol):
+    """Checks what drivers do."""
+
+    def listener(self, scene: JobScene, driver: DriverProcess) -> JobListener:
+        """The listener of a driver's job master."""
+
+    def killed(self, driver: DriverProcess) -> None:
+        """A driver is killed now."""
 
 
 class JobScene(Scene):
-    """The scene of a simulated job: its drivers, its workers, and what was done to them.
+    """The scene of a simulated job: its drivers, its workers, and the faults that were injected."""
 
-    Attributes:
-        workers: processes of all gangs that were not forgotten.
-        drivers: all that were ever started.
-        finished: the driver that brought the job to its end, or failed for good.
-        faults_done: what was done to the job from outside, in order.
-    """
+    supervisor: DriverStarter
+    checks: DriverObserver
 
     def __init__(self, seed: int, settings: JobSettings, story_max: int | None) -> None:
         super().__init__(seed, settings, story_max)
-        self.workers: list[WorkerProcess] = []
-        self.drivers: list[DriverProcess] = []
-        self.finished: DriverProcess | None = None
-        self.faults_done: list[str] = []
+        self.workers: list[WorkerProcess] = []  # of all gangs, but for those that were forgotten
+        self.drivers: list[DriverProcess] = []  # all that were ever started
+        self.finished: DriverProcess | None = None  # it brought the job to its end, or failed for good
+        self.faults_done: list[str] = []  # in order
 
     @property
     def driver(self) -> DriverProcess:
@@ -108,33 +117,9 @@ class JobScene(Scene):
         self.network.sweep()
 
     def fault(self, what: str) -> None:
-        """Record what was done to the job from outside."""
+        """Record a fault, or a user's request."""
         self.faults_done.append(f"{self.now()} ms: {what}")
         self.note(f"FAULT {what}")
-
-    @abstractmethod
-    def start_driver(self) -> None:
-        """Start one more driver."""
-
-    @abstractmethod
-    def execution_id(self, run: int) -> str:
-        """The id of an execution, by the number of executions before it."""
-
-    @abstractmethod
-    def listener(self, driver: DriverProcess) -> JobListener:
-        """What the job master of a driver reports to."""
-
-    @abstractmethod
-    def did_not_start(self, driver: DriverProcess, error: Exception) -> None:
-        """A driver could not begin."""
-
-    @abstractmethod
-    def driver_killed(self, driver: DriverProcess) -> None:
-        """A driver is killed now."""
-
-    @abstractmethod
-    def driver_exited(self, driver: DriverProcess, how: str) -> None:
-        """A driver has left or was killed."""
 
     @abstractmethod
     def triggered(self, driver: DriverProcess, checkpoint: int) -> None:
@@ -142,18 +127,7 @@ class JobScene(Scene):
 
 
 class DriverProcess(GangOwner):
-    """The job master, its loop, and how it comes to lead.
-
-    Args:
-        number: from 1.
-        elects: whether it has to win an election first.
-
-    Attributes:
-        master: the job master once it was made.
-        generation: of its claim; 0 before.
-        asked: requests of users to the job, by number.
-        looked: whether it has taken part in the election.
-    """
+    """The job master, its loop, and how it comes to lead; one that `elects` has to win an election first."""
 
     scene: JobScene
 
@@ -165,14 +139,14 @@ class DriverProcess(GangOwner):
         self.chance = SimRandom(random.Random(f"{scene.seed} chance {number}"))
         self.master: JobMaster | None = None
         self.control: JobControl | None = None
-        self.generation = 0
-        self.asked: dict[int, str] = {}
-        self.looked = False
-        self._stage = Stage.STANDBY if elects else Stage.BOOTING
+        self.generation = 0  # of its claim; 0 before
+        self.asked: dict[int, str] = {}  # requests of users to the job, by number
+        self.looked = False  # whether it has taken part in the election
+        self._step: Action = partial(self._uninterrupted, self._campaign if elects else self._boot)
         self._within = self._proving = False
         self._wake_at: int | None = scene.now()
         self._prove_at = 0
-        # Not that of any other driver, also where a job begins on the disk that another one left behind.
+        # Unlike that of any other driver, also where a job begins on the disk that another one left.
         self._marker = f"marker{number}of" + "".join(filter(str.isalnum, submission.job_id))
         self._links: list[SimLink[m.ToWorker, m.FromWorker]] = []
         self.leadership: SimLeadership | None = None
@@ -181,7 +155,7 @@ class DriverProcess(GangOwner):
                 self.disk(), ELECTION, self.clock, LEADER_LEASE_MS, self.chance.token, f"driver {number}"
             )
             self.leadership = SimLeadership(submission.spec.name, election, self.clock)
-            self.leadership.on_lost(self._ousted)
+            self.leadership.on_lost(self._lost_leadership)
 
     @property
     def runs_job(self) -> bool:
@@ -206,11 +180,11 @@ class DriverProcess(GangOwner):
         leadership = self.leadership
         if leadership is None or self._proving:
             return
-        if leadership.leads and not self.held and self._stage is not Stage.STANDBY:
+        if leadership.leads and not self.held:
             due = self._prove_at if self._prove_at <= now else None
             yield f"{self.name} leadership", due, self._prove
         deadline = leadership.deadline_ms
-        if leadership.over_untold or (deadline is not None and deadline <= now):
+        if leadership.unreported_loss or (deadline is not None and deadline <= now):
             yield f"{self.name} lease", now, leadership.watch
 
     def next_times(self) -> list[int | None]:
@@ -226,23 +200,17 @@ class DriverProcess(GangOwner):
             return self.posted_since
         return self._wake_at if self._wake_at is not None and self._wake_at <= now else None
 
-    def act(self) -> str:
+    def act(self) -> str | None:
         """One turn of its main thread."""
         with self.scene.acting(self):
             try:
-                if self._stage is Stage.STANDBY:
-                    return self._uninterrupted(self._campaign)
-                if self._stage is Stage.BOOTING:
-                    return self._uninterrupted(self._boot)
-                if self._stage is Stage.LEAVING:
-                    return self._leave()
-                return self._turn()
+                return self._step()
             except ProcessKilled:
                 return "killed on the way"
 
     @override
-    def tell(self, what: Callable[[JobMaster], None]) -> None:
-        self.post(lambda: what(self._demand()))
+    def with_master(self, act: Callable[[JobMaster], None]) -> None:
+        self.post(lambda: act(self._demand()))
 
     @override
     def attach(self, worker: WorkerProcess) -> None:
@@ -250,8 +218,8 @@ class DriverProcess(GangOwner):
         link = worker.master_link
         self._links.append(link)
         link.sent = self._sent
-        link.back.on_message = lambda message: self.tell(lambda master: master.message(link, message))
-        link.back.on_lost = lambda reason: self.tell(lambda master: master.link_lost(link, reason))
+        link.back.on_message = lambda message: self.with_master(lambda master: master.message(link, message))
+        link.back.on_lost = lambda reason: self.with_master(lambda master: master.link_lost(link, reason))
 
     @override
     def worker_ended(self, worker: WorkerProcess, error: str | None) -> None:
@@ -268,21 +236,21 @@ class DriverProcess(GangOwner):
         if not self.alive:
             return
         self.scene.note(f"{self.name} is killed: {why}{' with its machine' if silently else ''}")
-        self.scene.driver_killed(self)
+        self.scene.checks.killed(self)
         for link in self._links:
             (link.vanish if silently else link.die)()
-        self._gone("killed")
+        self._exited("killed")
 
-    def _gone(self, how: str) -> None:
+    def _exited(self, how: str) -> None:
         self.alive = False
         self.posted.clear()
         self.background.forget()
-        self.scene.driver_exited(self, how)
+        self.scene.supervisor.driver_exited(self, how)
 
     # -- its threads
 
     def _uninterrupted(self, what: Callable[[], str]) -> str:
-        """Run what touches the disk in the main thread: others act meanwhile, this thread does not."""
+        """Run what uses the disk in the main thread: others act meanwhile, this thread does not."""
         self._within = True
         try:
             return what()
@@ -300,11 +268,11 @@ class DriverProcess(GangOwner):
         except StorageError as error:
             return f"cannot see the election: {error}"
         if seen.ended:
-            self._gone("over")
+            self._exited("over")
             return "the job has ended"
         if leadership.leads:
-            self.job_id = self.scene.execution_id(seen.run)
-            self._stage, self._wake_at = Stage.BOOTING, now
+            self.job_id = self.scene.supervisor.job_id(seen.run)
+            self._step, self._wake_at = partial(self._uninterrupted, self._boot), now
             self._prove_at = now + leadership.pause_ms
             return f"leads run {seen.run}"
         return f"stands by: {seen.leader}"
@@ -313,10 +281,10 @@ class DriverProcess(GangOwner):
         try:
             self._make_master().submit()
         except (HeadgateError, OSError) as error:
-            self.scene.did_not_start(self, error)
-            self._gone("did not start")
+            self.scene.supervisor.did_not_start(self, error)
+            self._exited("did not start")
             return f"could not start: {error}"
-        self._stage, self._wake_at = Stage.RUNNING, self.scene.now()
+        self._step, self._wake_at = self._turn, self.scene.now()
         return f"leads in generation {self.generation}"
 
     def _turn(self) -> str:
@@ -326,10 +294,10 @@ class DriverProcess(GangOwner):
         if master.state.terminal:
             assert self.control is not None
             self.control.close()
-            self._stage, self._wake_at = Stage.LEAVING, self.scene.now()
+            self._step, self._wake_at = self._leave, self.scene.now()
         else:
             due = master.next_wakeup()
-            # A job master that asks to be woken in the past keeps its loop busy, but not time from passing.
+            # A wake-up time in the past keeps the loop busy, but must not keep time from passing.
             self._wake_at = None if due is None else max(due, self.scene.now() + 1)
         return master.state.value
 
@@ -343,16 +311,14 @@ class DriverProcess(GangOwner):
 
     def _exit(self) -> str:
         master = self._demand()
-        # A failure is no end of the job: whoever starts it again goes on.
-        ended = not master.goes_on
         with suppress(StorageError):
             reachability.delete_marker(self.disk(), self._marker)
         if self.leadership is not None:
-            if ended:
+            if not master.goes_on:  # a failure is no end of the job: the next driver goes on
                 with suppress(StorageError, FencedError):  # then the next one finds nothing left to do
                     self.leadership.end()
             self.leadership.close()
-        self._gone(master.state.value)
+        self._exited(master.state.value)
         return "exits"
 
     def _prove(self) -> str:
@@ -367,21 +333,21 @@ class DriverProcess(GangOwner):
         finally:
             self._proving = False
 
-    def _ousted(self, error: FencedError) -> None:
+    def _lost_leadership(self, error: FencedError) -> None:
         if self.master is not None:
-            self.tell(lambda master: master.fenced(error))
+            self.with_master(lambda master: master.fenced(error))
         else:
-            self.post(lambda: self._gone("superseded"))
+            self.post(lambda: self._exited("superseded"))
 
     # -- the job master
 
     def _make_master(self) -> JobMaster:
         scene, spec, settings = self.scene, self.submission.spec, self.scene.settings
-        probe, service, permit, marker = scene.probe(self), None, None, None
-        point = self.submission.point
+        service, permit, marker, job = None, None, None, JobId(self.job_id)
+        point = explicit = self.submission.point
         if settings.storage is not None:
-            disk, job = self.disk(), JobId(self.job_id)
-            service = CheckpointService(disk, job, probe, self._store(job))
+            disk = self.disk()
+            service = CheckpointService(disk, job, self, self._store(job))
             permit = service.claim()
             self.generation = permit.generation
             scene.note(f"{self.name} has claimed {self.job_id} as generation {self.generation}")
@@ -389,7 +355,6 @@ class DriverProcess(GangOwner):
                 self._marker = reachability.take_over_markers(disk, job, self._marker)
             marker = self._marker
             reachability.write_marker(disk, marker)
-            explicit = point
             point = where_to_begin(service, lambda: explicit, self.disk)
         plan = adopt_key_groups(spec, point)
         ports = MasterPorts(
@@ -397,27 +362,14 @@ class DriverProcess(GangOwner):
             self.background,
             self.gang,
             self.chance,
-            probe,
+            self,
             self.post,
-            scene.listener(self),
+            scene.checks.listener(scene, self),
             self.disk,
             None if self.leadership is None else self.leadership.require,
             record_end=None if self.leadership is None else self.leadership.end,
         )
-        program = Program(self.job_id, plan, settings.worker, spec.record_types)
-        self.master = JobMaster(
-            JobId(self.job_id),
-            spec.name,
-            plan,
-            program,
-            settings,
-            ports,
-            service,
-            permit,
-            point,
-            marker,
-            replanner(JobId(self.job_id), spec, plan, settings.worker),
-        )
+        self.master = job_master(job, spec, plan, settings, ports, service, permit, point, marker)
         self.control = JobControl(self.master, self.post, self.clock.now_ms())
         return self.master
 

@@ -1,17 +1,24 @@
-"""Faults of workers, disks and connections. Those of drivers are in `driver_faults`."""
+"""Faults of workers, disks and connections; how a fault is injected, waits for its place, and is undone."""
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from headgate.common.errors import OperatingError
 from headgate.runtime.protocol import messages as m
+from headgate.testing.simulation.drivers import DriverProcess, JobScene
 from headgate.testing.simulation.links import ControlMessage, ControlWire, Tamper
 from headgate.testing.simulation.simulated_processes import Process, ProcessKilled
 from headgate.testing.simulation.simulated_workers import WorkerProcess
-from headgate.testing.simulation.striking import Striking
 from headgate.testing.simulation.virtual_disk import Verdict
 
+ARMED_MS: Final = 400
+"""How long an armed fault waits for its place to be reached."""
+LONGEST_MS: Final = 400
+"""Longest pause or hang; beyond every timeout of a simulated job."""
 WORKER_PLACES: Final = ("snapshot.drawn", "ack.before", "ack.after")
 DRIVER_PLACES: Final = (
     "checkpoint.metadata-written",
@@ -35,19 +42,97 @@ LOSABLE: Final = (
 )
 """Messages that something waits for with a timeout, or that a later one makes up for.
 
-A connection loses nothing without breaking, so a loss stands for a bug at its ends. That of any other
-message is that of the connection (`cut_control`): its sender has no way to notice, and need not have.
+A connection loses nothing without breaking, so a loss stands for a bug at its ends. Any other message is lost
+with its connection only (`cut_control`): its sender has no way to notice, and need not have.
 """
 
 REPEATABLE: Final = (*LOSABLE, m.Deployed, m.DataEnded, m.TaskFailed)
-"""Messages that may come twice, the second time late. The others move something on with each that comes."""
+"""Messages that may come twice, the second time late. Each of the others has an effect whenever it comes."""
 
 TAMPERED_MS: Final = 150
 """How long messages of one worker are lost or repeated."""
 
 
-class WorkerFaults(Striking):
-    """Processes that die, stand still, fail, or lose their peers."""
+@dataclass(frozen=True, slots=True)
+class FaultMix:
+    """Which faults a simulation may inject: methods of `faults.Faults`, of which each seed uses some."""
+
+    kinds: tuple[str, ...]
+    budget_max: int = 8  # faults of one seed at most
+
+
+class Injecting:
+    """What all kinds of faults need."""
+
+    def __init__(self, scene: JobScene, mix: FaultMix, rng: random.Random) -> None:
+        self._scene, self._rng = scene, rng
+        kinds = [kind for kind in mix.kinds if rng.random() < 0.4]
+        self._kinds = kinds or list(mix.kinds)
+        self._left = rng.randint(1, mix.budget_max) if mix.budget_max else 0
+        self._chance = 1 / rng.choice((30, 100, 400))
+        self._armed: dict[str, Callable[[Process], None]] = {}
+        self._armed_disk: list[tuple[str, str, Verdict]] = []
+        self._quiet_at = 0
+        self._undo: dict[int, Callable[[], None]] = {}
+
+    @property
+    def spent(self) -> bool:
+        """Whether nothing more will go wrong."""
+        return self._left == 0 and self._scene.now() >= self._quiet_at
+
+    @property
+    def drivers_change(self) -> bool:
+        """Whether this seed may have more than one driver."""
+        return any("driver" in kind for kind in self._kinds)
+
+    def maybe_inject(self) -> None:
+        """Perhaps inject a fault, between two actions."""
+        if not self._left or self._rng.random() >= self._chance or self._scene.done:
+            return
+        self._left -= 1
+        getattr(self, self._rng.choice(self._kinds))()
+
+    def heal(self) -> None:
+        """Undo every fault, and inject no further one."""
+        self._left = 0
+        self._armed.clear()
+        self._armed_disk.clear()
+        for undo in list(self._undo.values()):
+            undo()
+        self._undo.clear()
+
+    # -- for the kinds
+
+    def _arm(self, place: str, what: str, inject: Callable[[Process], None]) -> None:
+        self._scene.fault(f"{what} {place}")
+        self._armed[place] = inject
+        self._quiet_at = max(self._quiet_at, self._scene.now() + ARMED_MS)
+
+    def _until(self, whom: str, what: str, undo: Callable[[], None]) -> None:
+        span_ms = self._rng.choice((20, 60, 150, LONGEST_MS))
+        self._scene.fault(f"{what} {whom} for {span_ms} ms")
+        key = len(self._scene.faults_done)
+        self._undo[key] = undo
+        self._quiet_at = max(self._quiet_at, self._scene.now() + span_ms)
+        self._scene.line.after(span_ms, f"end of fault {key}", lambda: self._undo.pop(key, lambda: None)())
+
+    def _some_worker(self) -> WorkerProcess | None:
+        living = self._scene.living()
+        return self._rng.choice(living) if living else None
+
+    def _some_driver(self) -> DriverProcess | None:
+        """A driver that lives; mostly one that leads."""
+        living = self._scene.living_drivers()
+        leading = [driver for driver in living if driver.runs_job]
+        return self._rng.choice(leading or living) if living else None
+
+    def _some_process(self) -> Process | None:
+        living: list[Process] = [*self._scene.living_drivers(), *self._scene.living()]
+        return self._rng.choice(living) if living else None
+
+
+class WorkerFaults(Injecting):
+    """Workers that die, pause, fail, or lose their peers."""
 
     def kill(self) -> None:
         """SIGKILL of a worker."""
@@ -63,15 +148,15 @@ class WorkerFaults(Striking):
     def kill_at_driver_place(self) -> None:
         """SIGKILL of a worker while the job master is at a named place in its code."""
 
-        def strike(_: Process) -> None:
+        def inject(_: Process) -> None:
             worker = self._some_worker()
             if worker is not None:
                 worker.kill("while the job master is busy")
 
-        self._arm(self._rng.choice(DRIVER_PLACES), "kill a worker at", strike)
+        self._arm(self._rng.choice(DRIVER_PLACES), "kill a worker at", inject)
 
     def kill_while_writing(self) -> None:
-        """SIGKILL of a worker that writes a file, which stays unfinished."""
+        """SIGKILL of a worker while it writes a file, which stays unfinished."""
         self._arm("write.before", "kill the worker at", _kill_from_inside)
 
     def pause(self) -> None:
@@ -84,10 +169,10 @@ class WorkerFaults(Striking):
     def raise_at_place(self) -> None:
         """A task fails, and its process lives on."""
 
-        def strike(process: Process) -> None:
+        def inject(process: Process) -> None:
             raise OperatingError(f"injected failure in {process.name}")
 
-        self._arm("snapshot.drawn", "raise at", strike)
+        self._arm("snapshot.drawn", "raise at", inject)
 
     def cut_data(self) -> None:
         """A connection between two workers breaks."""
@@ -98,25 +183,28 @@ class WorkerFaults(Striking):
             self._scene.network.cut(worker.data, peer, self._rng.randint(0, 3))
 
     def jump_clock(self) -> None:
-        """Somebody's wall clock jumps by up to an hour."""
+        """The wall clock of a process jumps by up to an hour."""
         process, jump_ms = self._some_process(), self._rng.randint(-3_600_000, 3_600_000)
         if process is not None:
             self._scene.fault(f"{process.name}'s wall clock jumps by {jump_ms} ms")
             process.clock.skew_ms += jump_ms
 
 
-class StorageFaults(Striking):
-    """Disks that refuse, hang, are full, or do not say what they did; sinks that cannot publish."""
+class StorageFaults(Injecting):
+    """Disks that refuse, hang, are full, or do not report what they did; sinks that cannot publish."""
+
+    full = False
+    """Whether there is no space at present."""
 
     def hang_disk(self) -> None:
-        """Operations of one process hang: checkpoints run into their timeout, leaders cannot prove it."""
+        """Operations of one process hang: checkpoints time out, leaders cannot prove that they lead."""
         process = self._some_process()
         if process is not None:
             process.held = True
             self._until(process.name, "hang the disk of", lambda: setattr(process, "held", False))
 
     def fail_disk(self) -> None:
-        """The next operations fail, some of them without saying whether they worked."""
+        """The next operations fail, some of them without reporting whether they worked."""
         verdict: Verdict = self._rng.choice(("fails", "unsure"))
         whose = self._rng.choice(("master", "worker"))
         what = self._rng.choice(("create", "create", ""))
@@ -125,24 +213,24 @@ class StorageFaults(Striking):
         self._armed_disk += [(whose, what, verdict)] * count
 
     def fill_disk(self) -> None:
-        """For a while there is no space, for anybody."""
+        """For a while there is no space for any process."""
         self.full = True
         self._until("everybody", "no space on the disk of", lambda: setattr(self, "full", False))
 
     def fail_commit(self) -> None:
-        """A sink cannot publish for now, or did and says that it could not."""
+        """A sink cannot publish for now, or did and reports that it could not."""
 
-        def strike(_: Process) -> None:
+        def inject(_: Process) -> None:
             raise OperatingError("the answer to the commit was lost")
 
-        self._arm(self._rng.choice(("sinks.committed", "sink.publishing")), "raise at", strike)
-
-    full = False
-    """Whether there is no space at present."""
+        self._arm(self._rng.choice(("sinks.committed", "sink.publishing")), "raise at", inject)
 
 
-class MessageFaults(Striking):
+class MessageFaults(Injecting):
     """Control messages that are late, lost, or come twice, and connections that break."""
+
+    _losing: set[str]  # names of wires, as of those that repeat
+    _repeating: set[str]
 
     def cut_control(self) -> None:
         """The connection between a worker and its job master breaks."""
@@ -160,14 +248,14 @@ class MessageFaults(Striking):
 
     def lose_messages(self) -> None:
         """Some messages of one worker do not arrive; see :data:`LOSABLE`."""
-        self._tampered("lose messages", "_losing")
+        self._tampered("lose messages", self._losing)
 
     def repeat_messages(self) -> None:
         """Some messages of one worker come once more, later; see :data:`REPEATABLE`."""
-        self._tampered("repeat messages", "_repeating")
+        self._tampered("repeat messages", self._repeating)
 
     def tampers(self, wire: ControlWire) -> Tamper:
-        """What becomes of messages on this wire."""
+        """See `simulated_processes.FaultInjector`."""
 
         def tamper(message: ControlMessage, data: bytes) -> str:
             if wire.name in self._losing and isinstance(message, LOSABLE) and self._rng.random() < 0.5:
@@ -179,19 +267,15 @@ class MessageFaults(Striking):
 
         return tamper
 
-    def _tampered(self, what: str, among: str) -> None:
+    def _tampered(self, what: str, names: set[str]) -> None:
         wire = self._some_wire()
         if wire is not None:
-            names: set[str] = getattr(self, among)
             names.add(wire.name)
             self._until(wire.name, what, lambda: names.discard(wire.name))
 
     def _some_wire(self) -> ControlWire | None:
         worker = self._some_worker()
         return None if worker is None else self._rng.choice((worker.link.out, worker.link.back))
-
-    _losing: set[str]
-    _repeating: set[str]
 
 
 def _kill_from_inside(process: Process) -> None:

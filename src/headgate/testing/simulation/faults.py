@@ -1,26 +1,33 @@
 """What goes wrong in a simulation: a few kinds of faults per seed, until a budget is spent.
 
-Which kinds belong together is a mix. Where faults strike from inside the code of a process, that code
-comes by here: at named places and at each operation on the disk.
+Which kinds belong together is a mix. Where faults are injected into the code of a process, that code calls
+`Faults`: at named places and at each operation on the disk.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from typing_extensions import override
 
+from headgate.api.jobs.executor_contract import JobControl
+from headgate.common.errors import HeadgateError
 from headgate.testing.simulation.crash_points import CrashPoints
-from headgate.testing.simulation.driver_faults import DriverFaults, Requests
 from headgate.testing.simulation.drivers import DriverProcess, JobScene
-from headgate.testing.simulation.fault_kinds import DRIVER_PLACES, MessageFaults, StorageFaults, WorkerFaults
+from headgate.testing.simulation.fault_kinds import (
+    DRIVER_PLACES,
+    FaultMix,
+    Injecting,
+    MessageFaults,
+    StorageFaults,
+    WorkerFaults,
+)
 from headgate.testing.simulation.invariants import Checks
-from headgate.testing.simulation.simulated_processes import Process
+from headgate.testing.simulation.simulated_processes import Process, ProcessKilled
 from headgate.testing.simulation.simulated_workers import WorkerProcess
-from headgate.testing.simulation.striking import FaultMix
-from headgate.testing.simulation.virtual_disk import Verdict
+from headgate.testing.simulation.virtual_disk import URI, Verdict
 
 WORKER_KINDS: Final = (
     "kill",
@@ -42,33 +49,142 @@ DRIVER_KINDS: Final = (
     "pause_driver",
     "second_driver",
 )
-WISHES: Final = ("ask_checkpoint", "ask_savepoint", "ask_stop", "rescale", "cancel")
+REQUESTS: Final = ("ask_checkpoint", "ask_savepoint", "ask_stop", "rescale", "cancel")
 ALL_KINDS: Final = (*WORKER_KINDS, *STORAGE_KINDS, *MESSAGE_KINDS, *DRIVER_KINDS)
 
 NO_FAULTS: Final = FaultMix((), 0)
 ALL_FAULTS: Final = FaultMix(ALL_KINDS)
 WITHOUT_DRIVERS: Final = FaultMix((*WORKER_KINDS, *STORAGE_KINDS, *MESSAGE_KINDS))
 MIXES: Final[Mapping[str, FaultMix]] = {
-    "default": FaultMix((*ALL_KINDS, *WISHES)),
+    "default": FaultMix((*ALL_KINDS, *REQUESTS)),
     "coordinator": FaultMix((*DRIVER_KINDS, "fail_commit", "hang_disk", "kill", "repeat_messages"), 12),
     "storage": FaultMix((*STORAGE_KINDS, *DRIVER_KINDS[:3], "kill_while_writing", "kill", "ask_stop"), 12),
     "messages": FaultMix((*MESSAGE_KINDS, "kill", "raise_at_place", "cut_control", "pause"), 12),
 }
 """By name: everything, mostly what happens to job masters, to storage, to control messages."""
 
-__all__ = ["ALL_FAULTS", "ALL_KINDS", "MIXES", "NO_FAULTS", "WISHES", "FaultMix", "Faults"]
+SAVEPOINTS: Final = f"{URI}/savepoints"
+WIDTHS: Final = (1, 2, 3, 4)
+
+Answer = str | int | None
+Ask = Callable[[JobControl, Callable[[Answer, HeadgateError | None], None]], None]
+
+__all__ = ["ALL_FAULTS", "ALL_KINDS", "MIXES", "NO_FAULTS", "REQUESTS", "FaultMix", "Faults"]
+
+
+class DriverFaults(Injecting):
+    """What may happen to a driver. Its workers live on until they notice."""
+
+    _until_driver_dies = 0  # operations on the disk; 0: it does not die
+
+    def kill_driver(self) -> None:
+        """SIGKILL of a driver, in the middle of whatever it does."""
+        driver = self._some_driver()
+        if driver is not None:
+            self._scene.fault(f"kill {driver.name}")
+            driver.kill("at random", silently=self._silently())
+
+    def kill_driver_at_place(self) -> None:
+        """SIGKILL of a driver at a named place in its code."""
+        self._arm(self._rng.choice(DRIVER_PLACES), "kill the driver at", self._kill_driver_inside)
+
+    def kill_driver_at_disk(self) -> None:
+        """SIGKILL of a driver at one of its next operations on the disk."""
+        self._scene.fault("kill the driver at one of its next disk operations")
+        self._until_driver_dies = self._rng.randint(1, 12)
+
+    def pause_driver(self) -> None:
+        """SIGSTOP of a driver, and SIGCONT later; meanwhile it may be thought dead and be replaced."""
+        driver = self._some_driver()
+        if driver is None or driver.paused:
+            return
+        driver.paused = True
+        self._until(driver.name, "pause", lambda: setattr(driver, "paused", False))
+        if self._rng.random() < 0.7:
+            delay = self._rng.randint(0, 60)
+            self._scene.line.after(delay, f"{driver.name} is thought dead", lambda: self._replace(driver))
+
+    def second_driver(self) -> None:
+        """A user starts a driver although there is one."""
+        if len(self._scene.living_drivers()) < 3:
+            self._scene.fault("start another driver")
+            self._scene.supervisor.start()
+
+    def at_driver_disk(self, process: DriverProcess) -> None:
+        """A driver is about to use the disk."""
+        if self._until_driver_dies:
+            self._until_driver_dies -= 1
+            if not self._until_driver_dies:
+                self._kill_driver_inside(process)
+
+    def _replace(self, driver: DriverProcess) -> None:
+        if not self._scene.done and driver.alive and driver.paused:
+            self._scene.supervisor.start()
+
+    def _kill_driver_inside(self, process: Process) -> None:
+        assert isinstance(process, DriverProcess)
+        process.kill("at a named place", silently=self._silently())
+        raise ProcessKilled(process.name)
+
+    def _silently(self) -> bool:
+        return self._rng.random() < 0.4
+
+
+class Requests(Injecting):
+    """What users may ask of a running job, at any moment; each request is answered once."""
+
+    _checks: Checks
+
+    def ask_checkpoint(self) -> None:
+        """A checkpoint, now."""
+        self._ask("a checkpoint", lambda control, then: control.checkpoint(then))
+
+    def ask_savepoint(self) -> None:
+        """A savepoint, in addition to the checkpoints."""
+        form = self._rng.choice(("canonical", "native"))
+        self._ask(f"a {form} savepoint", lambda control, then: control.savepoint(SAVEPOINTS, form, then))
+
+    def ask_stop(self) -> None:
+        """The job is stopped with a savepoint, and started from it."""
+        form = self._rng.choice(("canonical", "native"))
+        self._ask(
+            f"to stop with a {form} savepoint",
+            lambda control, then: control.stop(SAVEPOINTS, form, False, then),
+        )
+
+    def rescale(self) -> None:
+        """The job goes on at another parallelism."""
+        width, from_last = self._rng.choice(WIDTHS), self._rng.random() < 0.5
+        self._ask(f"parallelism {width}", lambda control, then: control.rescale(width, then, from_last))
+
+    def cancel(self) -> None:
+        """The job is cancelled, and started from its last checkpoint."""
+        driver = self._some_driver()
+        if driver is not None and driver.control is not None and driver.runs_job:
+            self._scene.fault(f"cancel the job of {driver.name}")
+            driver.control.cancel()
+
+    def _ask(self, what: str, ask: Ask) -> None:
+        driver = self._some_driver()
+        if driver is None or driver.control is None or not driver.runs_job:
+            return
+        self._scene.fault(f"ask {driver.name} for {what}")
+        number = len(self._scene.faults_done)
+        driver.asked[number] = what
+
+        def then(answer: Answer, error: HeadgateError | None) -> None:
+            shown = f"no: {type(error).__name__}" if error is not None else str(answer)
+            self._scene.note(f"{driver.name} answers wish {number} ({what}): {shown}")
+            self._checks.answered(driver, number, answer, error)
+
+        ask(driver.control, then)
 
 
 class Faults(WorkerFaults, StorageFaults, MessageFaults, DriverFaults, Requests):
-    """Strikes at moments that the seed picks."""
+    """Injects faults at moments that the seed picks."""
 
     def __init__(
-        self,
-        scene: JobScene,
-        mix: FaultMix,
-        rng: random.Random,
-        checks: Checks,
-        crash_points: CrashPoints | None = None,
+        self, scene: JobScene, mix: FaultMix, rng: random.Random, checks: Checks, crash_points: CrashPoints
     ) -> None:
         super().__init__(scene, mix, rng)
         self._checks, self._crash_points = checks, crash_points
@@ -79,29 +195,23 @@ class Faults(WorkerFaults, StorageFaults, MessageFaults, DriverFaults, Requests)
         super().heal()
         self._until_driver_dies = 0
 
-    def probe(self, process: Process) -> PlaceProbe:
-        """The probe of a process."""
-        return PlaceProbe(self, process)
-
     def reached(self, process: Process, place: str) -> None:
-        """A process is at a named place."""
+        """See `simulated_processes.FaultInjector`."""
         self._scene.note(f"{process.name} is at {place}")
-        if self._crash_points is not None:
-            self._crash_points.reached(process, place)
+        self._crash_points.reached(process, place)
         if process.background.busy and place in DRIVER_PLACES:
             self._scene.interleave(process)
-        strike = self._armed.pop(place, None)
-        if strike is not None:
-            strike(process)
+        if inject := self._armed.pop(place, None):
+            inject(process)
 
     def disk(self, process: Process, operation: str, name: str) -> Verdict:
-        """What becomes of a process's disk operation."""
+        """The outcome of a process's disk operation."""
         whose = "worker" if isinstance(process, WorkerProcess) else "master"
         writes = operation.startswith("create")
         if isinstance(process, DriverProcess):
             self.at_driver_disk(process)
-        elif writes and (strike := self._armed.pop("write.before", None)):
-            strike(process)
+        elif writes and (inject := self._armed.pop("write.before", None)):
+            inject(process)
         if writes and self.full:
             return "full"
         for index, (target, what, verdict) in enumerate(self._armed_disk):
@@ -109,14 +219,3 @@ class Faults(WorkerFaults, StorageFaults, MessageFaults, DriverFaults, Requests)
                 del self._armed_disk[index]
                 return verdict if writes else "fails"
         return "works"
-
-
-class PlaceProbe:
-    """Implements `common.ports.Probe` for one process."""
-
-    def __init__(self, faults: Faults, process: Process) -> None:
-        self._faults, self._process = faults, process
-
-    def reached(self, place: str) -> None:
-        """The code is at `place`."""
-        self._faults.reached(self._process, place)

@@ -1,4 +1,4 @@
-"""What must hold of the files of a job, whoever touches them: told of every change, complains at once.
+"""What must hold of the files of a job, whichever process changes them: each change is checked at once.
 
 It reads the log by its own means, so that a mistake in the reading of the log shows, too.
 """
@@ -35,7 +35,7 @@ class _Logged:
 
 
 class StoredFiles:
-    """The files of all executions of a job."""
+    """The files of all executions of a job. Its methods raise a `Violation` where something must not be."""
 
     def __init__(self, files: SimFiles) -> None:
         self._files = files
@@ -49,8 +49,7 @@ class StoredFiles:
 
     def run(self, job: str) -> list[Entry]:
         """The valid entries of a job's log, oldest first: the chain that ends at the last one."""
-        cached = self._runs.get(job)
-        if cached is not None:
+        if (cached := self._runs.get(job)) is not None:
             return cached
         prefix = f"{job}/log/"
         names = [name for name in self._files.names(f"{job}/log") if name.removeprefix(prefix).isdigit()]
@@ -70,15 +69,11 @@ class StoredFiles:
         return [entry for entry in self.run(job) if isinstance(entry, Completed)]
 
     def generation(self, job: str) -> int:
-        """Of the last claim, which may have been trimmed."""
+        """The generation of the last claim, which may have been trimmed."""
         return max((entry.generation for entry in self.run(job)), default=0)
 
     def metadata(self, entry: Completed) -> CheckpointMetadata:
-        """What a completed checkpoint consists of.
-
-        Raises:
-            Violation: it is not there, or not the one that the log names.
-        """
+        """What a completed checkpoint consists of, by the metadata that the log names."""
         name = entry.metadata.removeprefix(f"{URI}/")
         data = self._files.files.get(name)
         if data is None:
@@ -94,11 +89,7 @@ class StoredFiles:
     # -- what changes
 
     def deleting(self, process: str, name: str) -> None:
-        """A file is about to be deleted: none that a completed checkpoint or a savepoint needs.
-
-        Raises:
-            Violation: it is needed.
-        """
+        """A file is about to be deleted: none that a completed checkpoint or a savepoint needs."""
         if name not in self._files.files:
             return
         if name in self._savepoints:
@@ -113,23 +104,14 @@ class StoredFiles:
                     )
 
     def changed(self, process: str, name: str) -> None:
-        """A file was created, replaced or deleted.
-
-        Raises:
-            Violation: the log says now what it must not say.
-        """
+        """A file was created, replaced or deleted: a log stays in order."""
         job, _, rest = name.partition("/")
-        if not rest.startswith("log/"):
-            return
-        self._runs.pop(job, None)
-        self._demand_order(process, job)
+        if rest.startswith("log/"):
+            self._runs.pop(job, None)
+            self._demand_order(process, job)
 
     def savepoint(self, uri: str) -> CheckpointMetadata:
-        """A savepoint was told to somebody: it is whole, and stays.
-
-        Raises:
-            Violation: it is not.
-        """
+        """A savepoint was reported as done: it is complete, and stays."""
         disk = SimDisk.at(uri, self._files)
         try:
             metadata = decode_metadata(disk.read(METADATA), uri)
@@ -142,17 +124,13 @@ class StoredFiles:
         return metadata
 
     def _end_on_record(self) -> bool:
-        """Whether no driver will go on with the job that was led last: its log may be emptied."""
+        """Whether no driver will go on with the job that was led last, so that its log may be emptied."""
         return any(name.endswith(ENDED) for name in self._files.files)
 
     # -- what must hold at all times
 
-    def demand_whole(self, job: str) -> None:
-        """Everything that the log names is there and intact.
-
-        Raises:
-            Violation: something is not.
-        """
+    def demand_complete(self, job: str) -> None:
+        """Everything that the log names is there and intact."""
         for entry in self.completed(job):
             metadata = self.metadata(entry)
             try:
@@ -160,12 +138,8 @@ class StoredFiles:
             except StorageError as error:
                 raise Violation(f"completed checkpoint {entry.checkpoint} cannot be read: {error}") from error
 
-    def demand_savepoints_whole(self) -> None:
-        """What looks like a savepoint is one.
-
-        Raises:
-            Violation: a folder with metadata lacks something.
-        """
+    def demand_complete_savepoints(self) -> None:
+        """What looks like a savepoint is one: a folder with metadata has all files."""
         for name in self._files.names("savepoints"):
             if name.endswith(f"/{METADATA}"):
                 self.savepoint(f"{URI}/{name.rpartition('/')[0]}")
@@ -173,24 +147,25 @@ class StoredFiles:
     def orphans(self, job: str) -> set[str]:
         """Files of checkpoints that never completed; nothing refers to them.
 
-        Not so those of a whole one that is newer than all in the log: its entry might be lost.
+        Not so those of a complete one that is newer than all in the log: its entry might be lost.
         """
-        logged = [self._logged(entry) for entry in self.completed(job)]
-        needed = {name for each in logged for name in (*each.files, each.metadata)}
-        completed = {each.entry.checkpoint for each in logged}
-        names = [*self._files.names(job), *self._files.unfinished(job)]
-        perhaps = self._perhaps_complete(job, max(completed, default=0))
-        return {
+        needed, completed = self._needed(job)
+        needed |= self._perhaps_complete(job, max(completed, default=0))
+        unfinished = self._files.unfinished(job)
+        return {name for name in unfinished if checkpoint_of(name, JobId(job)) is not None} | {
             name
-            for name in names
-            if name not in needed
-            and name not in perhaps
-            and (owner := checkpoint_of(name, JobId(job))) is not None
-            and (owner not in completed or name in self._files.torn)
-        } | {name for name in self._files.unfinished(job) if checkpoint_of(name, JobId(job)) is not None}
+            for name in self._files.names(job)
+            if name not in needed and checkpoint_of(name, JobId(job)) not in {None, *completed}
+        }
+
+    def _needed(self, job: str) -> tuple[set[str], set[int]]:
+        """The files that completed checkpoints need, and the ids of these checkpoints."""
+        logged = [self._logged(entry) for entry in self.completed(job)]
+        files = {name for each in logged for name in (*each.files, each.metadata)}
+        return files, {each.entry.checkpoint for each in logged}
 
     def _perhaps_complete(self, job: str, newest: int) -> set[str]:
-        """Files of the checkpoints that are whole, and newer than `newest`."""
+        """Files of the checkpoints that are complete, and newer than `newest`."""
         found: set[str] = set()
         names = set(self._files.names(job))
         for name in names:
@@ -206,11 +181,9 @@ class StoredFiles:
                 found |= {name, *files}
         return found
 
-    def strays(self, job: str) -> set[str]:
+    def unneeded(self, job: str) -> set[str]:
         """Files in the folder of a completed checkpoint that it does not need."""
-        logged = [self._logged(entry) for entry in self.completed(job)]
-        needed = {name for each in logged for name in (*each.files, each.metadata)}
-        completed = {each.entry.checkpoint for each in logged}
+        needed, completed = self._needed(job)
         return {
             name
             for name in self._files.names(job)

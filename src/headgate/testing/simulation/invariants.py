@@ -1,4 +1,4 @@
-"""What must hold in every simulation, whatever the job: told of events, complains at once."""
+"""What must hold in every simulation, whatever the job: each event is checked at once."""
 
 from __future__ import annotations
 
@@ -24,17 +24,12 @@ _NUMBER = struct.Struct("<q")
 
 
 class Checks:
-    """The invariants of every job; subclasses add those of their own workload.
-
-    Attributes:
-        rescaled: whether an attempt ran at another parallelism.
-        completed: checkpoints completed so far.
-        stored: the files, from :meth:`begins` on.
-    """
+    """The invariants of every job; subclasses add those of their own workload."""
 
     def __init__(self) -> None:
-        self.completed, self.rescaled = 0, False
-        self.stored = StoredFiles(SimFiles())
+        self.completed = 0  # checkpoints so far
+        self.rescaled = False  # whether an attempt ran at another parallelism
+        self.stored = StoredFiles(SimFiles())  # those of the simulation from :meth:`begins` on
         self._last: dict[str, int] = defaultdict(int)
         self._watermarks: dict[tuple[str, int, int, int, int], int] = {}
         self._answered: set[tuple[str, int]] = set()
@@ -44,7 +39,7 @@ class Checks:
         self.stored = StoredFiles(scene.files)
 
     def listener(self, scene: JobScene, driver: DriverProcess) -> JobListener:
-        """What the job master of a driver reports to."""
+        """See `drivers.DriverObserver`."""
         return _Listener(scene, driver, self)
 
     def frame(self, lane: Lane, attempt: int, frame: Frame) -> None:
@@ -52,15 +47,14 @@ class Checks:
         if frame.kind is not FrameKind.WATERMARK:
             return
         channel = (lane.name, attempt, frame.edge, frame.sender, frame.receiver)
-        mark = _NUMBER.unpack(frame.payload())[0]
-        if mark < self._watermarks.get(channel, mark):
-            raise Violation(
-                f"the watermark of channel {channel} fell from {self._watermarks[channel]} to {mark}"
-            )
-        self._watermarks[channel] = mark
+        (watermark,) = _NUMBER.unpack(frame.payload())
+        before = self._watermarks.get(channel, watermark)
+        if watermark < before:
+            raise Violation(f"the watermark of channel {channel} fell from {before} to {watermark}")
+        self._watermarks[channel] = watermark
 
-    def touched(self, process: Process, operation: str, name: str, verdict: str) -> None:
-        """A process touches the disk: nothing that is needed is deleted."""
+    def used(self, process: Process, operation: str, name: str, verdict: str) -> None:
+        """A process uses the disk: no file that is needed is deleted."""
         if operation == "delete" and verdict in ("works", "unsure"):
             self.stored.deleting(process.name, name)
 
@@ -69,7 +63,7 @@ class Checks:
         self.stored.changed(process.name, name)
 
     def leads(self, driver: DriverProcess) -> bool:
-        """Whether a driver is the last one that claimed the log."""
+        """Whether a driver was the last to claim the log."""
         return driver.generation == self.stored.generation(driver.job_id)
 
     def checkpoint(self, scene: JobScene, checkpoint: int) -> None:
@@ -84,16 +78,16 @@ class Checks:
         logged = [entry.checkpoint for entry in self.stored.completed(driver.job_id)]
         if checkpoint not in logged and self.leads(driver):
             raise Violation(f"checkpoint {checkpoint} completed, but the log holds {logged}")
-        self.stored.demand_whole(driver.job_id)
+        self.stored.demand_complete(driver.job_id)
 
     def savepoint(self, scene: JobScene, uri: str) -> None:
-        """A savepoint is told as whole."""
+        """A savepoint was reported as complete."""
         self.stored.savepoint(uri)
 
     def deploying(self, scene: JobScene, driver: DriverProcess, attempt: int, checkpoint: int | None) -> None:
-        """An attempt begins, from `checkpoint` or from nothing: never from less than was complete."""
+        """An attempt begins, from `checkpoint` or from nothing: never from less than was completed."""
         if not self.stored.run(driver.job_id) or not self.leads(driver):
-            return  # whoever was replaced may be behind: it cannot complete anything
+            return  # a driver that was replaced may know an older one: it cannot complete any
         logged = [entry.checkpoint for entry in self.stored.completed(driver.job_id)]
         point = driver.submission.point
         first = None if point is None else point.checkpoint.checkpoint
@@ -104,16 +98,16 @@ class Checks:
             )
 
     def failed(self, scene: JobScene, driver: DriverProcess, error: HeadgateError) -> None:
-        """An attempt failed: only what was done to it may be the reason."""
+        """An attempt failed: only an injected fault may be the reason."""
         if len(scene.drivers) > 1 and (isinstance(error, FencedError) or not self.leads(driver)):
             return  # it was replaced, and may not even find its marker any more
         if not scene.faults_done or isinstance(error, InternalError | UsageError):
             raise Violation(f"an attempt failed by itself: {type(error).__name__}: {error}")
 
     def killed(self, driver: DriverProcess) -> None:
-        """A driver dies now: what is in the log is whole at every moment."""
+        """A driver dies now: what is in the log is complete at every moment."""
         for job in self.stored.jobs():
-            self.stored.demand_whole(job)
+            self.stored.demand_complete(job)
 
     def did_not_start(self, driver: DriverProcess, error: Exception) -> None:
         """A driver could not begin, and no fault is the reason."""
@@ -122,7 +116,7 @@ class Checks:
     def answered(
         self, driver: DriverProcess, number: int, answer: str | int | None, error: HeadgateError | None
     ) -> None:
-        """Somebody who asked a running job for something has an answer: one."""
+        """A request to a running job was answered, which happens once."""
         if (driver.name, number) in self._answered:
             raise Violation(f"{driver.name} answers wish {number} ({driver.asked[number]}) twice")
         self._answered.add((driver.name, number))
@@ -130,7 +124,7 @@ class Checks:
             self.stored.savepoint(str(answer))
 
     def ended(self, scene: JobScene) -> None:
-        """The job is over: it finished, everybody has an answer, and its files are in order."""
+        """The job has ended: it finished, every request has an answer, and its files are in order."""
         master = scene.master
         if master.state is not JobState.FINISHED:
             raise Violation(f"the job ended as {master.state.value}: {master.error}")
@@ -140,20 +134,20 @@ class Checks:
             ]
             if waiting and driver.master is not None and driver.master.state.terminal:
                 raise Violation(f"{driver.name} has ended without an answer to who asked for {waiting}")
-        self.stored.demand_savepoints_whole()
+        self.stored.demand_complete_savepoints()
         for job in self.stored.jobs():
-            self.stored.demand_whole(job)
+            self.stored.demand_complete(job)
             self._demand_clean_sweep(scene, job)
 
     def _demand_clean_sweep(self, scene: JobScene, job: str) -> None:
-        """What nobody needs is found by a sweep, and nothing else is taken."""
+        """A sweep finds the files that nothing needs, and deletes no other."""
         orphans = self.stored.orphans(job)
         if orphans and not scene.faults_done:
             raise Violation(f"files without an owner are left: {sorted(orphans)}")
-        strays = self.stored.strays(job)
-        if strays and len(scene.drivers) == 1:
+        unneeded = self.stored.unneeded(job)
+        if unneeded and len(scene.drivers) == 1:
             raise Violation(
-                f"completed checkpoints of {job} have files that they do not need: {sorted(strays)}"
+                f"completed checkpoints of {job} have files that they do not need: {sorted(unneeded)}"
             )
         copy = SimFiles()
         copy.files, copy.torn = dict(scene.files.files), dict(scene.files.torn)
@@ -183,7 +177,7 @@ class _Listener(JobListener):
     def checkpoint_completed(self, checkpoint: int, took_ms: int) -> None:
         scene = self._scene
         self._note(f"checkpoint {checkpoint} completed")
-        scene.chronicle.note(checkpoint, scene.now(), f"{self._driver.name}: complete and committed")
+        scene.checkpoint_traces.note(checkpoint, scene.now(), f"{self._driver.name}: complete and committed")
         self._checks.checkpoint(scene, checkpoint)
 
     def savepoint_completed(self, checkpoint: int, uri: str, took_ms: int) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from headgate.runtime.protocol.messages import FromWorker, ToWorker
 from headgate.runtime.protocol.wire import decode_from_worker, decode_to_worker, encode_message
+from headgate.testing.simulation.network import Underway
 
 M = TypeVar("M", bound=FromWorker | ToWorker)
 S = TypeVar("S", bound=FromWorker | ToWorker)
@@ -17,15 +17,8 @@ Tamper = Callable[[ControlMessage, bytes], str]
 """(message, its bytes) -> "lost" or anything else; may have the message repeated."""
 
 
-class Wire(Generic[M]):
-    """One direction of a link.
-
-    Attributes:
-        receiver_paused: asked before delivery; bytes wait while the receiver stands still.
-        tamper: asked at each delivery whether the message is lost.
-        slow_ms: added to the latency.
-        delivered: told of each message that arrived.
-    """
+class Wire(Underway[bytes | str], Generic[M]):
+    """One direction of a link. Messages wait while the receiver is paused; a deaf receiver gets none."""
 
     def __init__(
         self,
@@ -35,25 +28,25 @@ class Wire(Generic[M]):
         latency: Callable[[], int],
         receiver_paused: Callable[[], bool],
     ) -> None:
-        self.name = name
-        self._decode, self._now, self._latency = decode, now, latency
-        self.receiver_paused = receiver_paused
-        self._items: deque[tuple[int, bytes | str]] = deque()
-        self.on_message: Callable[[M], None] = _nobody
-        self.on_lost: Callable[[str], None] = _nobody
+        super().__init__()
+        self.name, self._decode = name, decode
+        self._now, self._latency, self._receiver_paused = now, latency, receiver_paused
+        self.on_message: Callable[[M], None] = _ignore
+        self.on_lost: Callable[[str], None] = _ignore
         self.deaf = False
-        self.tamper: Tamper = _deliver_once
-        self.slow_ms = self._last_due = 0
-        self.delivered: Callable[[ControlMessage], None] = _nobody
+        self.tamper: Tamper = lambda _message, _data: "arrives"  # asked at each delivery
+        self.slow_ms = 0  # added to the latency
+        self._last_due = 0
+        self.delivered: Callable[[ControlMessage], None] = _ignore  # called after each delivery
 
     def push(self, what: bytes | str) -> None:
-        """A message, or why the link ended."""
-        # In order, whatever the latency; a repeated message keeps nobody up.
+        """Send a message, or the reason why the link ended."""
+        # In order, whatever the latency; a repeated message delays no other.
         self._last_due = max(self._now() + self._latency() + self.slow_ms, self._last_due)
         self._put(self._last_due, what)
 
     def repeat(self, what: bytes, after_ms: int) -> None:
-        """A copy of a message arrives later, perhaps after messages that were sent after it."""
+        """Have a copy of a message arrive later, perhaps after messages that were sent after it."""
         self._put(self._now() + after_ms, what)
 
     def _put(self, due: int, what: bytes | str) -> None:
@@ -62,21 +55,13 @@ class Wire(Generic[M]):
             place -= 1
         self._items.insert(place, (due, what))
 
-    def cut(self, keep: int) -> None:
-        """Lose what is on its way, but for the first `keep` items."""
-        while len(self._items) > keep:
-            self._items.pop()
-
-    def __len__(self) -> int:
-        return len(self._items)
-
     @property
     def due(self) -> int | None:
         """When the first item arrives."""
-        return self._items[0][0] if self._items and not self.receiver_paused() else None
+        return self._items[0][0] if self._items and not self._receiver_paused() else None
 
     def deliver(self) -> str:
-        """The first item arrives; gives a word for the story."""
+        """Let the first item arrive; returns a word for the trace."""
         _, what = self._items.popleft()
         if self.deaf:
             return "to nobody"
@@ -85,32 +70,27 @@ class Wire(Generic[M]):
             self.on_lost(what)
             return f"lost: {what}"
         message = self._decode(what)
-        fate = self.tamper(message, what)
-        if fate == "lost":
-            return f"loses {tell(message)}"
+        if self.tamper(message, what) == "lost":
+            return f"loses {described(message)}"
         self.on_message(message)
         self.delivered(message)
-        return tell(message)
+        return described(message)
 
 
 ControlWire = Wire[FromWorker] | Wire[ToWorker]
 
 
 class SimLink(Generic[S, M]):
-    """One end of a link; implements `common.ports.Link`.
-
-    Attributes:
-        sent: told of each message that leaves.
-    """
+    """One end of a link; implements `common.ports.Link`."""
 
     def __init__(self, out: Wire[S], back: Wire[M]) -> None:
         self.out, self.back = out, back
-        self.sent: Callable[[ControlMessage], None] = _nobody
+        self.sent: Callable[[ControlMessage], None] = _ignore  # called for each message that leaves
         self._closed = False
 
     def send(self, message: ControlMessage) -> None:
         """See `common.ports.Link`."""
-        # Encoded also when nobody will get it: what cannot travel should be noticed.
+        # Encoded also when it will not arrive: a message that cannot be encoded should be noticed.
         data = encode_message(message)
         self.sent(message)
         if not self._closed and not self.back.deaf:
@@ -118,22 +98,23 @@ class SimLink(Generic[S, M]):
 
     def close(self) -> None:
         """See `common.ports.Link`."""
-        if not self._closed:
-            self._closed = self.back.deaf = True
-            self.out.push("closed by the other side")
-
-    def vanish(self) -> None:
-        """The machine at this end is gone, and nothing tells the other end."""
-        self._closed = self.back.deaf = True
+        self._end("closed by the other side")
 
     def die(self) -> None:
         """The process at this end was killed."""
+        self._end("connection reset")
+
+    def vanish(self) -> None:
+        """The machine at this end is lost, and the other end hears nothing."""
+        self._closed = self.back.deaf = True
+
+    def _end(self, reason: str) -> None:
         if not self._closed:
-            self._closed = self.back.deaf = True
-            self.out.push("connection reset")
+            self.vanish()
+            self.out.push(reason)
 
     def cut(self, keep: int) -> None:
-        """Break the link between two living ends; each hears of it."""
+        """Break the link between two living ends, which both notice."""
         for wire in (self.out, self.back):
             wire.cut(keep)
             wire.push("connection reset")
@@ -152,18 +133,12 @@ def make_link(
     return SimLink(up, down), SimLink(down, up)
 
 
-def tell(message: ControlMessage) -> str:
+def described(message: ControlMessage) -> str:
     """A message in a few words that do not depend on the process."""
-    words = [type(message).__name__]
-    for field in ("attempt", "checkpoint", "vertex", "subtask", "kind", "splits", "restored_checkpoint"):
-        if hasattr(message, field):
-            words.append(f"{field}={getattr(message, field)!r}")
-    return " ".join(words)
+    fields = ("attempt", "checkpoint", "vertex", "subtask", "kind", "splits", "restored_checkpoint")
+    words = (f"{field}={getattr(message, field)!r}" for field in fields if hasattr(message, field))
+    return " ".join([type(message).__name__, *words])
 
 
-def _deliver_once(_message: ControlMessage, _data: bytes) -> str:
-    return "arrives"
-
-
-def _nobody(_: ControlMessage | str) -> None:
-    """Nobody listens yet."""
+def _ignore(_: ControlMessage | str) -> None:
+    pass

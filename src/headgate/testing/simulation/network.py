@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from headgate.common.errors import InternalError
 from headgate.common.ids import Fence
 from headgate.runtime.protocol.frames import Frame, FrameReader, encode_header
+
+I = TypeVar("I")  # noqa: E741 - of item
 
 Item = tuple[int, bytes | str]
 """Attempt, and a frame's bytes or why the connection ended."""
@@ -19,45 +21,49 @@ class Surroundings(Protocol):
 
     def now(self) -> int:
         """Virtual ms."""
-        ...
 
     def latency(self) -> int:
         """How long the next item is on its way, in ms."""
-        ...
 
     def saw_frame(self, lane: Lane, attempt: int, frame: Frame) -> None:
         """A frame arrived."""
-        ...
 
 
-class Lane:
-    """Frames from one data plane to another, in order."""
+class Underway(Generic[I]):
+    """Items on their way in one direction, by when each of them arrives."""
 
-    def __init__(self, source: SimDataPlane, target: SimDataPlane, around: Surroundings) -> None:
-        self.source, self.target = source, target
-        self.name = f"frames {source.slot}->{target.slot} ({source.address}>{target.address})"
-        self._around = around
-        self._items: deque[tuple[int, Item]] = deque()
-        self._reader = FrameReader()
-
-    def push(self, attempt: int, what: bytes | str) -> None:
-        """Something leaves; it cannot overtake what left before."""
-        due = self._around.now() + self._around.latency()
-        if self._items:
-            due = max(due, self._items[-1][0])
-        self._items.append((due, (attempt, what)))
+    def __init__(self) -> None:
+        self._items: deque[tuple[int, I]] = deque()
 
     def cut(self, keep: int) -> None:
-        """Lose what is on its way, but for the first `keep` items."""
+        """Lose the items on their way, but for the first `keep`."""
         while len(self._items) > keep:
             self._items.pop()
 
     def __len__(self) -> int:
         return len(self._items)
 
+
+class Lane(Underway[Item]):
+    """Frames from one data plane to another, in order."""
+
+    def __init__(self, source: SimDataPlane, target: SimDataPlane, around: Surroundings) -> None:
+        super().__init__()
+        self.source, self.target = source, target
+        self.name = f"frames {source.slot}->{target.slot} ({source.address}>{target.address})"
+        self._around = around
+        self._reader = FrameReader()
+
+    def push(self, attempt: int, what: bytes | str) -> None:
+        """Send a frame, or the reason why the connection ended; it cannot overtake what was sent before."""
+        due = self._around.now() + self._around.latency()
+        if self._items:
+            due = max(due, self._items[-1][0])
+        self._items.append((due, (attempt, what)))
+
     @property
     def due(self) -> int | None:
-        """When the first item arrives; None when nothing is on its way or the receiver is not ready."""
+        """When the first item arrives; None when none is on its way or the receiver is not ready."""
         if not self._items:
             return None
         due, (attempt, _) = self._items[0]
@@ -65,19 +71,19 @@ class Lane:
         return None if self.target.alive and self.target.attempt < attempt else due
 
     def deliver(self) -> str:
-        """The first item arrives; gives a word for the story."""
+        """Let the first item arrive; returns a word for the trace."""
         _, (attempt, what) = self._items.popleft()
         target = self.target
         if not target.alive:
-            self.source.peer_gone(target.slot, attempt, "the peer's process is gone")
+            self.source.peer_lost(target.slot, attempt, "the peer's process is gone")
             return "to nobody"
         if target.attempt != attempt or not target.is_open:
-            self.source.peer_gone(target.slot, attempt, "the peer has closed this attempt")
+            self.source.peer_lost(target.slot, attempt, "the peer has closed this attempt")
             return "too late"
         if target.has_lost(self.source.slot):
             return "on a broken connection"
         if isinstance(what, str):
-            target.peer_gone(self.source.slot, attempt, what)
+            target.peer_lost(self.source.slot, attempt, what)
             return f"end: {what}"
         [(header, frame)] = self._reader.feed(what)
         assert header.attempt == attempt
@@ -111,11 +117,11 @@ class Network:
         return lane
 
     def sweep(self) -> None:
-        """Forget lanes between processes that are both gone."""
+        """Forget lanes between processes that have both exited."""
         self.lanes = [lane for lane in self.lanes if lane.source.alive or lane.target.alive]
 
     def cut(self, first: SimDataPlane, second: SimDataPlane, keep: int) -> None:
-        """Break the connection between two planes; each hears of it."""
+        """Break the connection between two planes, which both notice."""
         for source, target in ((first, second), (second, first)):
             lane = self._lanes.get((source.address, target.address))
             if lane is not None and source.attempt:
@@ -126,26 +132,18 @@ class Network:
 class SimDataPlane:
     """One worker's data plane; implements `runtime.transport.data_plane_contract.DataPlane`.
 
-    Attributes:
-        alive: whether the process lives.
-        attempt: of the last `open`; 0 before.
-        is_open: whether that attempt is open still.
+    `attempt` is that of the last `open`, 0 before; `is_open` is whether it is open still.
     """
 
     def __init__(self, network: Network, slot: int, address: str, changed: Callable[[], None]) -> None:
-        self._network, self.slot, self._address, self._changed = network, slot, address, changed
+        self._network, self.slot, self.address, self._changed = network, slot, address, changed
         self.alive, self.is_open = True, False
         self.attempt = 0
         self._fence: Fence | None = None
         self._peers: dict[int, Lane] = {}
         self._inbox: list[tuple[int, Frame]] = []
         self._lost: list[tuple[int, str]] = []
-        self._gone: set[int] = set()
-
-    @property
-    def address(self) -> str:
-        """See `DataPlane`."""
-        return self._address
+        self._broken: set[int] = set()  # slots
 
     @property
     def peers(self) -> list[SimDataPlane]:
@@ -161,18 +159,18 @@ class SimDataPlane:
         self._peers = {slot: self._network.lane(self, address) for slot, address in others.items()}
         for slot, lane in self._peers.items():
             if not lane.target.alive:
-                self.peer_gone(slot, self.attempt, "nobody listens there")
+                self.peer_lost(slot, self.attempt, "nobody listens there")
             elif lane.target.attempt > self.attempt or (
                 lane.target.attempt == self.attempt and not lane.target.is_open
             ):
-                self.peer_gone(slot, self.attempt, "the peer has closed this attempt")
+                self.peer_lost(slot, self.attempt, "the peer has closed this attempt")
 
     def send(self, slot: int, frame: Frame) -> None:
         """See `DataPlane`."""
         if slot not in self._peers:
             raise InternalError(f"no peer of slot {slot} was opened")
         assert self._fence is not None
-        if slot in self._gone:
+        if slot in self._broken:
             return
         head = encode_header(frame, self._fence.generation, self._fence.attempt)
         self._peers[slot].push(self.attempt, head + b"".join(bytes(part) for part in frame.parts))
@@ -192,7 +190,7 @@ class SimDataPlane:
         if self.is_open:
             self._hang_up("the peer closed the attempt")
         self.is_open = False
-        self._peers, self._inbox, self._lost, self._gone = {}, [], [], set()
+        self._peers, self._inbox, self._lost, self._broken = {}, [], [], set()
 
     def close(self) -> None:
         """See `DataPlane`."""
@@ -205,26 +203,26 @@ class SimDataPlane:
             self._hang_up("connection reset by a killed peer")
         self.alive = self.is_open = False
 
-    # -- what the network tells
+    # -- what the network reports
 
     def arrived(self, slot: int, frame: Frame) -> None:
         """A frame came in."""
         self._inbox.append((slot, frame))
         self._changed()
 
-    def peer_gone(self, slot: int, attempt: int, reason: str) -> None:
+    def peer_lost(self, slot: int, attempt: int, reason: str) -> None:
         """A connection of an attempt broke."""
-        if not self.is_open or attempt != self.attempt or slot not in self._peers or slot in self._gone:
+        if not self.is_open or attempt != self.attempt or slot not in self._peers or slot in self._broken:
             return
-        self._gone.add(slot)
+        self._broken.add(slot)
         self._lost.append((slot, reason))
         self._changed()
 
     def has_lost(self, slot: int) -> bool:
         """Whether the connection to `slot` is broken."""
-        return slot in self._gone
+        return slot in self._broken
 
     def _hang_up(self, reason: str) -> None:
         for slot, lane in self._peers.items():
-            if slot not in self._gone:
+            if slot not in self._broken:
                 lane.push(self.attempt, reason)

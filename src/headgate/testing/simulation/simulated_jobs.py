@@ -1,13 +1,15 @@
-"""From a program to a job that can be simulated: its settings scaled to short virtual times."""
+"""From a program to a job that can be simulated: short virtual times, and one execution after the other."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from headgate.api.environment import Environment
 from headgate.api.jobs.executor_contract import JobResult, JobSpec
 from headgate.common.errors import PlanError
+from headgate.restore.point import RestorePoint
 
 B = TypeVar("B")
 
@@ -29,6 +31,22 @@ SETTINGS: Final[Mapping[str, str | int | float | bool]] = {
 """Short times, so that a small job lives through many checkpoints, timeouts and restarts."""
 
 
+def job_of(
+    build: Callable[[Environment], B],
+    name: str,
+    parallelism: int,
+    config: Mapping[str, str | int | float | bool] | None = None,
+) -> tuple[JobSpec, Environment]:
+    """The job that `build` adds to an Environment, as an executor gets it, and that Environment."""
+    capture = _Capture()
+    env = Environment(parallelism, {**SETTINGS, **(config or {})}, executor=capture)
+    build(env)
+    if capture.jobs:
+        raise PlanError("a simulated program must not call execute(); it only builds the job")
+    env.execute(name)
+    return capture.jobs[0], env
+
+
 class _Capture:
     """An executor that keeps the job instead of running it."""
 
@@ -40,21 +58,15 @@ class _Capture:
         return JobResult("captured", job.name)
 
 
-def job_of(
-    build: Callable[[Environment], B],
-    name: str,
-    parallelism: int,
-    config: Mapping[str, str | int | float | bool] | None = None,
-) -> tuple[JobSpec, Environment]:
-    """The job that `build` adds to an Environment, as an executor gets it, and that Environment.
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """The job that a user wants to run."""
 
-    Raises:
-        PlanError: the program executed itself, or cannot run as written.
-    """
-    capture = _Capture()
-    env = Environment(parallelism, {**SETTINGS, **(config or {})}, executor=capture)
-    build(env)
-    if capture.jobs:
-        raise PlanError("a simulated program must not call execute(); it only builds the job")
-    env.execute(name)
-    return capture.jobs[0], env
+    spec: JobSpec
+    job_id: str  # of this execution; every driver that is started for it has the same
+    point: RestorePoint | None = None  # where it begins unless its own log holds something
+    run: int = 0  # executions before this one
+
+    def again(self, point: RestorePoint | None, job_id: str) -> Submission:
+        """The next execution of the job, from where the last one was stopped."""
+        return replace(self, job_id=job_id, point=point, run=self.run + 1)

@@ -7,17 +7,15 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
-from headgate.common.ports import Probe
 from headgate.common.process.interruptions import PastAllHandlers
 from headgate.runtime.job.job_settings import JobSettings
 from headgate.runtime.protocol.frames import Frame
-from headgate.testing.simulation.chronicle import Chronicle
 from headgate.testing.simulation.clock import SimClock, Timeline
 from headgate.testing.simulation.links import ControlWire, Tamper
 from headgate.testing.simulation.network import Lane, Network
-from headgate.testing.simulation.trace import Trace
+from headgate.testing.simulation.trace import CheckpointTraces, Trace
 from headgate.testing.simulation.virtual_disk import URI, SimDisk, SimFiles, Verdict
 
 T = TypeVar("T")
@@ -27,33 +25,40 @@ WORK_MS: Final = (0, 1, 5, 40)
 PAUSE_LOOK_MS: Final = 5
 """How often it is looked whether a paused process runs again."""
 
-Done = Callable[[Any, BaseException | None], None]
+Done = Callable[[T | None, BaseException | None], None]
 """(result of the work, its error): called when some work has ended."""
-Work = tuple[Callable[[], T], Done]
+Report = Callable[[], str]
+"""Passes the result of some work on; returns how the work ended, in a word."""
 
 
 class ProcessKilled(PastAllHandlers):
     """Unwinds the code of a process that was killed; nothing of the product may catch it."""
 
 
+class FaultInjector(Protocol):
+    """Decides what goes wrong in the code of processes and on their wires."""
+
+    def reached(self, process: Process, place: str) -> None:
+        """A process is at a named place, where a fault may wait for it."""
+
+    def tampers(self, wire: ControlWire) -> Tamper:
+        """Decides for each message on a wire whether it is lost or repeated."""
+
+
 class Scene(ABC):
-    """What the processes of one simulation share: time, chance, network, disk and story.
+    """What the processes of one simulation share: time, chance, network, disk and trace.
 
-    Args:
-        seed: decides everything.
-        settings: of the job.
-        story_max: lines of story to keep; None keeps all.
-
-    Attributes:
-        files: what is durable.
-        at_work: the process whose code runs at this instant; None between two actions.
+    The seed decides everything. `files` holds what is durable; `at_work` is the process whose code runs at
+    this instant, None between two actions. The last `story_max` lines of the trace are kept; None keeps all.
     """
+
+    faults: FaultInjector
 
     def __init__(self, seed: int, settings: JobSettings, story_max: int | None) -> None:
         self.seed, self.settings = seed, settings
         self.rng = random.Random(f"{seed} order")
         self.line, self.trace = Timeline(), Trace(story_max)
-        self.files, self.chronicle = SimFiles(), Chronicle()
+        self.files, self.checkpoint_traces = SimFiles(), CheckpointTraces()
         self.network = Network(self)
         self.at_work: Process | None = None
         self._latency_ms = self.rng.choice((0, 1, 5))
@@ -76,7 +81,7 @@ class Scene(ABC):
         return SimClock(self.line, self.rng, self.rng.randint(-50, 50), self._step_ms)
 
     def note(self, text: str) -> None:
-        """Add something to the story that is no action."""
+        """Add something to the trace that is no action."""
         self.trace.add(self.now(), text)
 
     @contextmanager
@@ -93,24 +98,12 @@ class Scene(ABC):
         """See `network.Surroundings`."""
 
     @abstractmethod
-    def probe(self, process: Process) -> Probe:
-        """The probe of a process."""
-
-    @abstractmethod
-    def reached(self, process: Process, place: str) -> None:
-        """A process is at a named place, where a fault may wait for it."""
-
-    @abstractmethod
-    def tampers(self, wire: ControlWire) -> Tamper:
-        """What becomes of the messages on a wire."""
-
-    @abstractmethod
     def interleave(self, process: Process) -> None:
         """Let others act in the middle of a process's work, for as long as it stands still at least."""
 
     @abstractmethod
     def disk_gate(self, process: Process, operation: str, name: str) -> Verdict:
-        """A process touches the disk: others may act first, and it may go wrong."""
+        """A process uses the disk: others may act first, and it may go wrong."""
 
     @abstractmethod
     def disk_done(self, process: Process, operation: str, name: str) -> None:
@@ -118,13 +111,10 @@ class Scene(ABC):
 
 
 class Process:
-    """What all processes share.
+    """A process with a main loop and a background thread; implements `common.ports.Probe`.
 
-    Attributes:
-        name: for the story.
-        alive: until killed or ended.
-        paused: whether it stands still, as after SIGSTOP.
-        held: whether only its background work stands still, as on a hanging disk.
+    It is alive until killed or ended. While it is paused it stands still, as after SIGSTOP; while it is held
+    only its background work does, as on a hanging disk.
     """
 
     def __init__(self, scene: Scene, name: str) -> None:
@@ -141,6 +131,10 @@ class Process:
         """Whether it does anything at present."""
         return self.alive and not self.paused
 
+    def reached(self, place: str) -> None:
+        """See `common.ports.Probe`."""
+        self.scene.faults.reached(self, place)
+
     def post(self, callback: Callable[[], None]) -> None:
         """Hand a callback to the main loop."""
         if not self.posted:
@@ -153,11 +147,7 @@ class Process:
             self.posted.popleft()()
 
     def disk(self, uri: str = URI) -> SimDisk:
-        """This process's way to the shared files below a URI.
-
-        Raises:
-            StorageError: there is nothing below it in a simulation.
-        """
+        """This process's way to the shared files below a URI; a StorageError for any other URI."""
         scene = self.scene
         return SimDisk.at(
             uri,
@@ -172,11 +162,7 @@ class Process:
         return self.background.busy
 
     def must_live(self) -> None:
-        """The code of a process that was killed meanwhile must not go on.
-
-        Raises:
-            ProcessKilled: it was killed.
-        """
+        """Raise ProcessKilled where the process was killed meanwhile: its code must not go on."""
         if not self.alive:
             raise ProcessKilled(self.name)
 
@@ -188,11 +174,11 @@ class SimBackground:
         self.process = process
         self.name = f"{process.name} background"
         self.busy = False
-        self._jobs: deque[tuple[int, Work[Any]]] = deque()
+        self._jobs: deque[tuple[int, Callable[[], Report]]] = deque()
 
-    def submit(self, work: Callable[[], T], done: Done) -> None:
+    def submit(self, work: Callable[[], T], done: Done[T]) -> None:
         """See `common.ports.Background`."""
-        self._jobs.append((self.process.scene.now(), (work, done)))
+        self._jobs.append((self.process.scene.now(), _attempt(work, done)))
 
     def since(self, now: int) -> int | None:
         """Since when there is something to do."""
@@ -201,23 +187,18 @@ class SimBackground:
         return self._jobs[0][0]
 
     def act(self) -> str:
-        """Run one job; others may act meanwhile, wherever it touches the disk."""
-        _, (work, done) = self._jobs.popleft()
+        """Run one job; others may act meanwhile, wherever it uses the disk."""
+        _, attempt = self._jobs.popleft()
         self.busy = True
-        result, failure = None, None
         with self.process.scene.acting(self.process):
             try:
-                try:
-                    result = work()
-                    self.process.must_live()
-                except Exception as error:
-                    failure = error
-                done(result, failure)
+                report = attempt()
+                self.process.must_live()
+                return report()
             except ProcessKilled:
                 return "killed on the way"
             finally:
                 self.busy = False
-        return "done" if failure is None else f"raised {type(failure).__name__}"
 
     @property
     def idle(self) -> bool:
@@ -232,19 +213,19 @@ class SimBackground:
 class SimThread:
     """A thread of one subtask; implements `SubtaskThread`.
 
-    Its work happens at once or at the end of a while in which the others act: what two threads must
-    not touch shows in either case.
+    Its work happens at once or at the end of a while in which the others act, so that an object which two
+    threads must not use at once shows in either case.
     """
 
     def __init__(self, process: Process, name: str) -> None:
         self._process, self._name = process, f"{process.name} {name}"
         self._rng = random.Random(f"{process.scene.seed} {self._name}")
-        self._jobs: deque[Work[Any]] = deque()
+        self._jobs: deque[Callable[[], Report]] = deque()
         self._busy = False
 
-    def submit(self, work: Callable[[], T], done: Done) -> None:
+    def submit(self, work: Callable[[], T], done: Done[T]) -> None:
         """See `common.ports.Background`."""
-        self._jobs.append((work, done))
+        self._jobs.append(_attempt(work, done))
         if not self._busy:
             self._begin()
 
@@ -260,26 +241,20 @@ class SimThread:
         """See `SubtaskThread`."""
 
     def _begin(self) -> None:
-        work, done = self._jobs.popleft()
+        attempt = self._jobs.popleft()
         self._busy = True
-        outcome = _attempted(work) if self._rng.random() < 0.5 else None
-        self._end_after(self._rng.choice(WORK_MS), work, done, outcome)
+        report = attempt() if self._rng.random() < 0.5 else None
+        self._end_after(self._rng.choice(WORK_MS), attempt, report)
 
-    def _end_after(
-        self,
-        span_ms: int,
-        work: Callable[[], T],
-        done: Done,
-        outcome: tuple[T | None, BaseException | None] | None,
-    ) -> None:
+    def _end_after(self, span_ms: int, attempt: Callable[[], Report], report: Report | None) -> None:
         def end() -> None:
             if not self._process.alive:
                 return
             if self._process.paused:
-                self._end_after(PAUSE_LOOK_MS, work, done, outcome)
+                self._end_after(PAUSE_LOOK_MS, attempt, report)
                 return
             try:
-                done(*(outcome or _attempted(work)))
+                (report or attempt())()
                 self._busy = False
                 if self._jobs:
                     self._begin()
@@ -289,8 +264,19 @@ class SimThread:
         self._process.scene.line.after(span_ms, self._name, end)
 
 
-def _attempted(work: Callable[[], T]) -> tuple[T | None, BaseException | None]:
-    try:
-        return work(), None
-    except Exception as error:
-        return None, error
+def _attempt(work: Callable[[], T], done: Done[T]) -> Callable[[], Report]:
+    def attempt() -> Report:
+        result: T | None = None
+        failure: Exception | None = None
+        try:
+            result = work()
+        except Exception as error:
+            failure = error
+
+        def report() -> str:
+            done(result, failure)
+            return "done" if failure is None else f"raised {type(failure).__name__}"
+
+        return report
+
+    return attempt

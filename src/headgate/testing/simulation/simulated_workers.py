@@ -1,6 +1,7 @@
-"""Workers of a simulation: the production class `Worker` with its link, its loop and its heartbeat.
+"""Workers of a simulation, and the gang in memory that starts them late and one by one, and kills them.
 
-The shell does what `runtime.worker.worker_process` does with threads and sockets.
+A worker is the production class `Worker` in a shell that does what `runtime.worker.worker_process` does with
+threads and sockets.
 """
 
 from __future__ import annotations
@@ -19,40 +20,30 @@ from headgate.testing.simulation.simulated_processes import Process, ProcessKill
 
 
 class GangOwner(Process):
-    """A driver as its gangs and workers know it.
+    """A driver as its gangs and workers know it."""
 
-    Attributes:
-        prefix: tells its workers from those of other drivers, in the story.
-        job_id: of the execution that it runs.
-    """
-
-    prefix: str
-    job_id: str
+    prefix: str  # tells its workers from those of other drivers, in the trace
+    job_id: str  # of the execution that it runs
 
     @abstractmethod
     def attach(self, worker: WorkerProcess) -> None:
-        """Connect the link of a worker that has just started to the job master."""
+        """Connect the link of a worker that has just started with the job master."""
 
     @abstractmethod
     def worker_ended(self, worker: WorkerProcess, error: str | None) -> None:
-        """A worker has exited; `error` says why unless it finished."""
+        """A worker has exited; `error` is the reason unless it finished."""
 
     @abstractmethod
-    def tell(self, what: Callable[[JobMaster], None]) -> None:
-        """Call `what` with the job master, in the driver's loop."""
+    def with_master(self, act: Callable[[JobMaster], None]) -> None:
+        """Call `act` with the job master, in the driver's loop."""
 
 
-def _chronicler(scene: Scene, where: str) -> Callable[[ControlMessage], None]:
-    return lambda message: scene.chronicle.message(scene.now(), where, message)
+def _recorder(scene: Scene, where: str) -> Callable[[ControlMessage], None]:
+    return lambda message: scene.checkpoint_traces.message(scene.now(), where, message)
 
 
 class WorkerProcess(Process):
-    """A worker, its link and its heartbeat.
-
-    Args:
-        driver: its job master gives the orders.
-        gang: number among the gangs of that driver.
-    """
+    """A worker, its link to the job master of `driver`, and its heartbeat."""
 
     def __init__(self, scene: Scene, driver: GangOwner, gang: int, slot: int) -> None:
         super().__init__(scene, f"worker {driver.prefix}{gang}.{slot}")
@@ -67,8 +58,8 @@ class WorkerProcess(Process):
             lambda: driver.alive and driver.paused,
         )
         for wire, where in ((self.link.out, driver.name), (self.link.back, self.name)):
-            wire.tamper = scene.tampers(wire)
-            wire.delivered = _chronicler(scene, where)
+            wire.tamper = scene.faults.tampers(wire)
+            wire.delivered = _recorder(scene, where)
         self.link.back.on_message, self.link.back.on_lost = self._received, self._link_lost
         ports = WorkerPorts(
             self.clock,
@@ -76,7 +67,7 @@ class WorkerProcess(Process):
             self.data,
             self.link,
             self.disk,
-            scene.probe(self),
+            self,
             self.post,
             lambda name: SimThread(self, name),
         )
@@ -91,7 +82,7 @@ class WorkerProcess(Process):
 
     @property
     def unheard(self) -> bool:
-        """Whether something that it said, or that was said to it, has not arrived."""
+        """Whether a message from or to it has not arrived."""
         return bool(len(self.link.out) or len(self.link.back))
 
     # -- the main loop
@@ -143,7 +134,7 @@ class WorkerProcess(Process):
     # -- the heartbeat
 
     def beat(self) -> str:
-        """The side thread's turn."""
+        """The turn of the thread that sends heartbeats."""
         now = self.scene.now()
         self.beat_at = now + self._interval_ms
         if self.lease.expired(now):
@@ -155,22 +146,97 @@ class WorkerProcess(Process):
 
     # -- the end
 
-    def end(self, why: str, error: str | None) -> None:
-        """The process leaves by itself."""
+    def end(self, why: str, error: str | None, how: str = "ends") -> None:
+        """The process exits, by itself unless `how` says otherwise."""
         if self.alive:
-            self.scene.note(f"{self.name} ends: {why}")
-            self._gone()
+            self.scene.note(f"{self.name} {how}: {why}")
+            self.alive = False
+            self.background.forget()
+            self.data.die()
+            self.link.die()
             self.driver.worker_ended(self, error)
 
     def kill(self, why: str) -> None:
         """SIGKILL."""
-        if self.alive:
-            self.scene.note(f"{self.name} is killed: {why}")
-            self._gone()
-            self.driver.worker_ended(self, f"slot {self.slot}: killed")
+        self.end(why, f"slot {self.slot}: killed", "is killed")
 
-    def _gone(self) -> None:
-        self.alive = False
-        self.background.forget()
-        self.data.die()
-        self.link.die()
+
+class SimGang:
+    """Implements `common.ports.Gang` for one driver as a barrier stage would: all workers or none.
+
+    Once its driver has exited no worker is started, and those that run are not ended.
+    """
+
+    def __init__(self, scene: Scene, driver: GangOwner) -> None:
+        self._scene, self._driver = scene, driver
+        self._workers: list[WorkerProcess] = []
+        self._expected: dict[int, int] = {}
+        self._started: dict[int, int] = {}
+        self._cancelled: set[int] = set()
+        self._errors: dict[int, str] = {}
+
+    def submit(self, gang: int, slots: int) -> None:
+        """See `common.ports.Gang`."""
+        scene = self._scene
+        self._expected[gang], self._started[gang] = slots, 0
+        for slot in range(slots):
+            name = f"start worker {self._driver.prefix}{gang}.{slot}"
+            scene.line.after(scene.delay(20), name, self._starter(gang, slot))
+
+    def cancel(self, gang: int) -> None:
+        """See `common.ports.Gang`."""
+        if gang in self._cancelled:
+            return
+        self._cancelled.add(gang)
+        self._errors.setdefault(gang, "cancelled")
+        self._scene.line.after(self._scene.delay(10), f"cancel gang {gang}", lambda: self._end_all(gang))
+
+    def worker_ended(self, worker: WorkerProcess, error: str | None) -> None:
+        """A worker has exited; a barrier stage does not outlive one that failed."""
+        gang = worker.gang
+        if error is not None and gang not in self._cancelled:
+            self._errors.setdefault(gang, error)
+            self._cancelled.add(gang)
+            if self._driver.alive:
+                delay = self._scene.delay(30)
+                self._scene.line.after(delay, f"gang {gang} failed", lambda: self._end_all(gang))
+        self._report_if_exited(gang)
+
+    def living(self, gang: int | None = None) -> list[WorkerProcess]:
+        """Workers that have not exited, of one gang or of all."""
+        return [w for w in self._workers if w.alive and (gang is None or w.gang == gang)]
+
+    def _starter(self, gang: int, slot: int) -> Callable[[], None]:
+        def start() -> None:
+            if not self._driver.alive:
+                return
+            if gang in self._cancelled:
+                self._expected[gang] -= 1
+                self._report_if_exited(gang)
+                return
+            self._started[gang] += 1
+            worker = WorkerProcess(self._scene, self._driver, gang, slot)
+            self._workers.append(worker)
+            self._driver.attach(worker)
+
+        return start
+
+    def _end_all(self, gang: int) -> None:
+        for worker in self.living(gang):
+            # A paused worker on a machine out of reach survives, and will wake up as a zombie.
+            if not (worker.paused and self._scene.rng.random() < 0.5):
+                worker.kill("the gang is cancelled")
+        self._report_if_exited(gang)
+
+    def _report_if_exited(self, gang: int) -> None:
+        if self._started[gang] < self._expected[gang] or self.living(gang):
+            return
+        self._expected[gang] = 1 << 30
+        error = self._errors.get(gang)
+        scene, driver = self._scene, self._driver
+        if driver.alive:
+            scene.line.after(
+                scene.delay(20),
+                f"gang {gang} is gone ({error})",
+                lambda: driver.with_master(lambda master: master.gang_exited(gang, error)),
+            )

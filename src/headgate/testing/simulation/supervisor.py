@@ -1,4 +1,4 @@
-"""The supervisor of a simulation starts drivers: a dead one again, and a job that was stopped on purpose."""
+"""The supervisor of a simulation starts drivers: after one that died, and after a job that was stopped."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headgate.common.ids import JobId
 from headgate.restore.point import RestorePoint
 from headgate.testing.simulation.drivers import DriverProcess, JobScene
 from headgate.testing.simulation.invariants import Checks
-from headgate.testing.simulation.submission import Submission, again
+from headgate.testing.simulation.simulated_jobs import Submission
 from headgate.testing.simulation.virtual_disk import URI, SimDisk
 
 RESTART_MS: Final = (0, 20, 200)
@@ -24,18 +24,14 @@ NOT_STARTED_MS: Final = 30
 class Supervisor:
     """Keeps one driver at least, until the job has ended.
 
-    Args:
-        elects: whether drivers win an election before they lead; otherwise the log alone tells them apart.
-
-    Attributes:
-        submission: what runs, or runs next.
+    Where drivers do not elect a leader, the log alone decides which of them may go on.
     """
 
     def __init__(self, scene: JobScene, checks: Checks, submission: Submission, elects: bool) -> None:
         self._scene, self._checks, self._elects = scene, checks, elects
-        self.submission = submission
+        self.submission = submission  # what runs, or runs next
         self._first_id = submission.job_id
-        self._planned = 0
+        self._planned = False
         self._ended_unreported: DriverProcess | None = None
 
     def start(self) -> DriverProcess:
@@ -43,7 +39,7 @@ class Supervisor:
         scene = self._scene
         driver = DriverProcess(scene, len(scene.drivers) + 1, self.submission, self._elects)
         scene.drivers.append(driver)
-        self._scene.note(f"{driver.name} is started")
+        scene.note(f"{driver.name} is started")
         return driver
 
     def job_id(self, run: int) -> str:
@@ -51,7 +47,7 @@ class Supervisor:
         return self._first_id if run == 0 else f"{self._first_id}-{run}"
 
     def did_not_start(self, driver: DriverProcess, error: Exception) -> None:
-        """A driver could not begin; what is no fault of the outside world is a violation."""
+        """A driver could not begin, which is a violation unless a fault was injected."""
         if isinstance(error, UsageError) or not (self._scene.faults_done or len(self._scene.drivers) > 1):
             self._checks.did_not_start(driver, error)
 
@@ -62,47 +58,46 @@ class Supervisor:
         if how == "killed" and driver.master is not None and driver.master.state.terminal:
             self._ended_unreported = driver
         elif how == "over" and self._ended_unreported is not None:
-            # Killed when the job's end was on record: another driver told the user.
+            # Killed when the job's end was on record: another driver reported it to the user.
             driver = self._ended_unreported
             how = driver.master.state.value if driver.master is not None else how
         master = driver.master
         if how == "finished" and master is not None and master.savepoint is not None:
-            self._go_on(self._opened(master.savepoint))
+            self._run_again(self._opened(master.savepoint))
         elif how == "cancelled":
-            self._go_on(self._latest(driver.job_id))
+            self._run_again(self._latest(driver.job_id))
         elif how == "finished" or (how == "failed" and self._is_final(driver)):
             scene.finished = scene.finished or driver
-        if self._scene.done:
-            self._send_home()
-        elif not self._scene.living_drivers() and not self._planned:
+        if scene.done:
+            self._dismiss_late_drivers()
+        elif not scene.living_drivers() and not self._planned:
             pause = NOT_STARTED_MS if how == "did not start" else scene.rng.choice(RESTART_MS)
-            self._planned += 1
+            self._planned = True
             scene.line.after(pause, "start a driver", self._start_planned)
 
     def _start_planned(self) -> None:
-        self._planned -= 1
+        self._planned = False
         if not self._scene.done and not self._scene.living_drivers():
             self.start()
 
     def _is_final(self, driver: DriverProcess) -> bool:
-        """Whether nobody else goes on with the job that failed."""
+        """Whether no other driver goes on with the job that failed."""
         master = driver.master
         return master is not None and not master.goes_on and self._checks.leads(driver)
 
-    def _send_home(self) -> None:
-        """Who has not even looked at the election would take what is over for a new job."""
+    def _dismiss_late_drivers(self) -> None:
+        """A driver that has not yet looked at the election would take the ended job for a new one."""
         for driver in self._scene.living_drivers():
             if self._elects and not driver.looked:
                 driver.kill("it is not needed any more", silently=False)
 
-    def _go_on(self, point: RestorePoint | None) -> None:
+    def _run_again(self, point: RestorePoint | None) -> None:
         """The user starts the stopped job once more, as a new execution."""
         if self._scene.done:
             return
         for driver in self._scene.living_drivers():
             driver.kill("its job was stopped", silently=False)
-        run = self.submission.run + 1
-        self.submission = again(self.submission, point, self.job_id(run))
+        self.submission = self.submission.again(point, self.job_id(self.submission.run + 1))
         begins = "nothing" if point is None else str(point.checkpoint.checkpoint)
         self._scene.note(f"the user starts the job again as {self.submission.job_id}, from {begins}")
 

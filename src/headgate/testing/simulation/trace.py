@@ -1,19 +1,26 @@
-"""What happened in a simulation: a hash over everything, and the story in words when somebody asks."""
+"""What happened in a simulation: a hash over all events, the last of them in words, traces of checkpoints."""
 
 from __future__ import annotations
 
 import hashlib
-from collections import deque
+import re
+from collections import OrderedDict, deque
+from typing import Final
+
+from headgate.runtime.protocol import messages as m
+
+KEPT: Final = 6
+"""Checkpoints whose trace is kept."""
+
+_IN_FOLDER: Final = re.compile(r"(?:^|/)chk-(\d+)/")
+_NAMED: Final = re.compile(r"checkpoint (\d+)")
+_SILENT: Final = ("read", "size", "list")
 
 
 class Trace:
-    """The order of events; equal seeds must give equal digests.
+    """The order of events, `count` of them; equal seeds must give equal digests.
 
-    Args:
-        story_max: how many of the last lines are kept; None keeps all.
-
-    Attributes:
-        count: how many events there were.
+    The last `story_max` lines are kept; None keeps all.
 
     Example:
         >>> trace = Trace(story_max=1)
@@ -41,3 +48,57 @@ class Trace:
     def story(self) -> list[str]:
         """The lines that were kept, oldest first."""
         return [f"{now_ms:7d} {text}" for now_ms, text in self._lines]
+
+
+class CheckpointTraces:
+    """What happened to each of the last checkpoints: triggers, acknowledgements, files.
+
+    Example:
+        >>> traces = CheckpointTraces()
+        >>> traces.file(7, "worker 1.0", "create", "job/chk-3/a", "works")
+        >>> traces.story("checkpoint 3 cannot be read")
+        ['checkpoint 3:', '      7 worker 1.0: create job/chk-3/a']
+    """
+
+    def __init__(self) -> None:
+        self._traces: OrderedDict[int, list[str]] = OrderedDict()
+
+    def message(self, now_ms: int, where: str, message: m.FromWorker | m.ToWorker) -> None:
+        """A control message arrived at `where`."""
+        match message:
+            case m.Trigger():
+                what = f"is asked ({'savepoint' if message.savepoint else message.alignment})"
+            case m.Acknowledge(snapshot=taken):
+                what = f"hears that {taken.vertex}.{taken.subtask} acknowledges"
+            case m.Decline():
+                what = f"hears that {message.vertex}.{message.subtask} declines: {message.reason}"
+            case m.CheckpointComplete():
+                what = "is told that it is complete"
+            case m.CheckpointAborted():
+                what = "is told that it is aborted"
+            case _:
+                return
+        self.note(message.checkpoint, now_ms, f"{where} {what}")
+
+    def file(self, now_ms: int, who: str, operation: str, name: str, verdict: str) -> None:
+        """A process used a file of a checkpoint."""
+        found = _IN_FOLDER.search(name)
+        if found is not None and operation not in _SILENT:
+            result = "" if verdict == "works" else f" {verdict}"
+            self.note(int(found[1]), now_ms, f"{who}: {operation} {name}{result}")
+        elif "/log/" in name and self._traces and operation not in _SILENT:
+            self.note(next(reversed(self._traces)), now_ms, f"{who}: {operation} {name} {verdict}")
+
+    def note(self, checkpoint: int, now_ms: int, text: str) -> None:
+        """Add a line to the trace of a checkpoint."""
+        self._traces.setdefault(checkpoint, []).append(f"{now_ms:7d} {text}")
+        while len(self._traces) > KEPT:
+            self._traces.popitem(last=False)
+
+    def story(self, violation: str | None) -> list[str]:
+        """The trace of the checkpoint that `violation` names, else of the last one; empty without one."""
+        if violation is None or not self._traces:
+            return []
+        named = [int(number) for number in _NAMED.findall(violation)]
+        chosen = next((number for number in named if number in self._traces), next(reversed(self._traces)))
+        return [f"checkpoint {chosen}:", *self._traces[chosen]]

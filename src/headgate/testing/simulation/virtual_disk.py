@@ -15,9 +15,9 @@ from headgate.common.files.durable_file import TEMPORARY_PREFIX
 
 Verdict = Literal["works", "fails", "full", "unsure"]
 Gate = Callable[[str, str], Verdict]
-"""(operation, file) -> what becomes of it; may also raise what ends the process."""
+"""(operation, file) -> the outcome; may also raise the exception that ends the process."""
 Done = Callable[[str, str], None]
-"""(operation, file): it has happened; may raise what ends the process."""
+"""(operation, file): it has happened; may raise the exception that ends the process."""
 
 URI: Final = "sim://disk"
 """Root of everything that a simulated job stores."""
@@ -29,16 +29,11 @@ _WHY: Final = {
 
 
 class SimFiles:
-    """The files that all processes share; what is in here is durable.
-
-    Attributes:
-        files: name -> bytes.
-        torn: what killed writers left unfinished; no listing shows it.
-    """
+    """The durable files that all processes share, by name."""
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
-        self.torn: dict[str, bytes] = {}
+        self.torn: dict[str, bytes] = {}  # what killed writers left unfinished; no listing shows it
 
     def names(self, prefix: str) -> list[str]:
         """Sorted names below the folder `prefix`."""
@@ -49,7 +44,7 @@ class SimFiles:
         return _below(self.torn, prefix)
 
     def tear(self, name: str, data: bytes) -> None:
-        """Whoever wrote `name` was killed on the way."""
+        """The process that wrote `name` was killed on the way."""
         folder, slash, last = name.rpartition("/")
         self.torn[f"{folder}{slash}{TEMPORARY_PREFIX}{len(self.torn)}-{last}"] = data[: len(data) // 2]
 
@@ -64,18 +59,14 @@ def always_works(_operation: str, _name: str) -> Verdict:
     return "works"
 
 
-def _nobody(_operation: str, _name: str) -> None:
-    """Nobody wants to know."""
+def _ignore(_operation: str, _name: str) -> None:
+    pass
 
 
 class SimDisk:
     """One process's way to the files; implements `common.ports.Disk`, `RandomAccess` and `KeepsTemporaries`.
 
-    Args:
-        files: those of the simulation.
-        gate: asked before each operation.
-        done: told after each operation.
-        root: folder that names are relative to; empty for the root of everything.
+    Names are relative to the folder `root`. `gate` decides each operation before it, `done` follows a change.
 
     Example:
         >>> disk = SimDisk(SimFiles())
@@ -84,39 +75,25 @@ class SimDisk:
     """
 
     def __init__(
-        self, files: SimFiles, gate: Gate = always_works, done: Done = _nobody, root: str = ""
+        self, files: SimFiles, gate: Gate = always_works, done: Done = _ignore, root: str = ""
     ) -> None:
         self._files, self._gate, self._done = files, gate, done
         self._root = f"{root}/" if root else ""
 
     @classmethod
-    def at(cls, uri: str, files: SimFiles, gate: Gate = always_works, done: Done = _nobody) -> SimDisk:
-        """The disk below a URI.
-
-        Raises:
-            StorageError: there is no such disk here.
-        """
+    def at(cls, uri: str, files: SimFiles, gate: Gate = always_works, done: Done = _ignore) -> SimDisk:
+        """The disk below a URI of the simulation; a StorageError for any other."""
         if uri != URI and not uri.startswith(f"{URI}/"):
             raise StorageError(f"{uri!r} is nothing in a simulation; expected a URI that begins with {URI}")
         return cls(files, gate, done, uri.removeprefix(URI).strip("/"))
 
     def create(self, name: str, parts: Iterable[bytes | memoryview]) -> None:
         """See `common.ports.Disk`."""
-        data = b"".join(bytes(part) for part in parts)
-        verdict = self._pass_writing("create", name, data)
-        self._files.files[self._root + name] = data
-        self._done("create", self._root + name)
-        self._demand_sure(verdict, name)
+        self._write("create", name, b"".join(bytes(part) for part in parts))
 
     def create_if_absent(self, name: str, data: bytes) -> bool:
         """See `common.ports.Disk`."""
-        verdict = self._pass_writing("create-if-absent", name, data)
-        if self._root + name in self._files.files:
-            return False
-        self._files.files[self._root + name] = bytes(data)
-        self._done("create-if-absent", self._root + name)
-        self._demand_sure(verdict, name)
-        return True
+        return self._write("create-if-absent", name, bytes(data))
 
     def read(self, name: str) -> bytes:
         """See `common.ports.Disk`."""
@@ -163,18 +140,21 @@ class SimDisk:
             raise StorageError(f"cannot {operation} {self.describe(name)}: {_WHY[verdict]}")
         return verdict
 
-    def _pass_writing(self, operation: str, name: str, data: bytes) -> Verdict:
+    def _write(self, operation: str, name: str, data: bytes) -> bool:
         try:
-            return self._pass(operation, name)
+            verdict = self._pass(operation, name)
         except Exception:
             raise
         except BaseException:  # the process was killed on the way
             self._files.tear(self._root + name, data)
             raise
-
-    def _demand_sure(self, verdict: Verdict, name: str) -> None:
+        if operation == "create-if-absent" and self._root + name in self._files.files:
+            return False
+        self._files.files[self._root + name] = data
+        self._done(operation, self._root + name)
         if verdict == "unsure":
             raise UnsureWriteError(f"{self.describe(name)} was written, but its flush failed")
+        return True
 
     def _existing(self, name: str) -> bytes:
         try:

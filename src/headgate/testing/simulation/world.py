@@ -1,4 +1,4 @@
-"""A whole job in one thread: the seed picks who acts next, when time passes, and what goes wrong."""
+"""A complete job in one thread: the seed picks who acts next, when time passes, and what goes wrong."""
 
 from __future__ import annotations
 
@@ -10,20 +10,18 @@ from typing_extensions import override
 
 from headgate.api.jobs.executor_contract import JobSpec
 from headgate.checkpoint.storage import reachability
-from headgate.common.ports import Probe
 from headgate.runtime.job.job_settings import job_settings
-from headgate.runtime.job.listener import JobListener
 from headgate.runtime.protocol.frames import Frame
-from headgate.testing.simulation.agenda import Agenda
+from headgate.testing.simulation.clock import Agenda
 from headgate.testing.simulation.crash_points import CrashPoints
 from headgate.testing.simulation.drivers import DriverProcess, JobScene
 from headgate.testing.simulation.faults import NO_FAULTS, FaultMix, Faults
 from headgate.testing.simulation.invariants import Checks, Violation
-from headgate.testing.simulation.links import ControlWire, Tamper
+from headgate.testing.simulation.links import ControlWire
 from headgate.testing.simulation.network import Lane
+from headgate.testing.simulation.simulated_jobs import Submission
 from headgate.testing.simulation.simulated_processes import Process
 from headgate.testing.simulation.simulated_workers import WorkerProcess
-from headgate.testing.simulation.submission import Submission
 from headgate.testing.simulation.supervisor import Supervisor
 from headgate.testing.simulation.virtual_disk import Verdict
 
@@ -37,44 +35,32 @@ HEALED_STEPS_MAX = 100_000
 
 @dataclass(slots=True)
 class Outcome:
-    """How a simulation ended.
-
-    Attributes:
-        digest: of the trace; equal for equal seeds.
-        restarts: of the job, by all of its drivers.
-        checkpoints: number of completed ones.
-        faults: what was done to the job, in order.
-        violation: what should not have happened, if anything.
-        story: the last lines of the trace.
-        drivers: number of drivers that were started.
-        checkpoint_story: who did what when for the checkpoint that the violation is about, or the last one.
-    """
+    """How a simulation ended: counts over all drivers, and what was injected and found."""
 
     seed: int
-    digest: str
+    digest: str  # of the trace; equal for equal seeds
     events: int
     virtual_ms: int
     restarts: int
-    checkpoints: int
-    faults: list[str] = field(default_factory=list)
+    checkpoints: int  # completed
+    faults: list[str] = field(default_factory=list)  # in order
     violation: str | None = None
-    story: list[str] = field(default_factory=list)
-    drivers: int = 1
-    checkpoint_story: list[str] = field(default_factory=list)
+    story: list[str] = field(default_factory=list)  # the last lines of the trace
+    drivers: int = 1  # that were started
+    checkpoint_story: list[str] = field(default_factory=list)  # of the violation's checkpoint, or the last
 
 
 class World(JobScene):
     """One simulation: decides who acts next, and connects processes, faults and checks.
 
-    Args:
-        job: what runs, from `Environment.execute`.
-        seed: decides everything.
-        mix: which faults, and how many.
-        checks: what must hold; it sees everything that can be seen from outside.
-        story_max: lines of story to keep; None keeps all.
-        crash_points: kills the driver at a counted place instead of a random one.
-        elects: whether drivers win an election before they lead; None: by the seed, where drivers change.
+    `checks` sees everything that can be seen from outside. `crash_points` kills the driver at a counted place
+    instead of a random one. Whether drivers elect a leader is up to the seed, where drivers change, unless
+    `elects` decides it.
     """
+
+    checks: Checks
+    faults: Faults
+    supervisor: Supervisor
 
     def __init__(
         self,
@@ -88,9 +74,8 @@ class World(JobScene):
     ) -> None:
         super().__init__(seed, job_settings(job.config), story_max)
         self.job = job
-        self.checks = checks if checks is not None else Checks()
-        self.faults = Faults(self, mix, random.Random(f"{seed} faults"), self.checks, crash_points)
-        self.crash_points = crash_points
+        self.checks, self.crash_points = checks or Checks(), crash_points or CrashPoints()
+        self.faults = Faults(self, mix, random.Random(f"{seed} faults"), self.checks, self.crash_points)
         self._weights: dict[str, float] = {}
         self._interrupted: list[tuple[Process, int]] = []
         if elects is None:
@@ -100,11 +85,6 @@ class World(JobScene):
     def submission(self) -> Submission:
         """What the first driver is to run."""
         return Submission(self.job, JOB_ID)
-
-    @property
-    def job_id(self) -> str:
-        """Id of the latest execution."""
-        return self.supervisor.submission.job_id
 
     def run(self) -> Outcome:
         """Run the job to its end, or to the first violation."""
@@ -130,64 +110,27 @@ class World(JobScene):
             violation,
             self.trace.story(),
             len(self.drivers),
-            self.chronicle.story(violation),
+            self.checkpoint_traces.story(violation),
         )
 
     # -- what the parts of the simulation report and ask for
 
     @override
-    def probe(self, process: Process) -> Probe:
-        return self.faults.probe(process)
-
-    @override
-    def reached(self, process: Process, place: str) -> None:
-        self.faults.reached(process, place)
-
-    @override
-    def tampers(self, wire: ControlWire) -> Tamper:
-        return self.faults.tampers(wire)
-
-    @override
-    def start_driver(self) -> None:
-        self.supervisor.start()
-
-    @override
-    def execution_id(self, run: int) -> str:
-        return self.supervisor.job_id(run)
-
-    @override
-    def listener(self, driver: DriverProcess) -> JobListener:
-        return self.checks.listener(self, driver)
-
-    @override
-    def did_not_start(self, driver: DriverProcess, error: Exception) -> None:
-        self.supervisor.did_not_start(driver, error)
-
-    @override
-    def driver_killed(self, driver: DriverProcess) -> None:
-        self.checks.killed(driver)
-
-    @override
-    def driver_exited(self, driver: DriverProcess, how: str) -> None:
-        self.supervisor.driver_exited(driver, how)
-
-    @override
     def triggered(self, driver: DriverProcess, checkpoint: int) -> None:
-        if self.crash_points is not None:
-            self.crash_points.triggered(driver, checkpoint)
+        self.crash_points.triggered(driver, checkpoint)
 
     @override
     def disk_gate(self, process: Process, operation: str, name: str) -> Verdict:
         process.must_live()
-        step = None if self.crash_points is None else self.crash_points.disk(process, operation, name)
+        step = self.crash_points.disk(process, operation, name)
         if process.mid_operation:
             self.interleave(process)
         process.must_live()
         verdict = self.faults.disk(process, operation, name)
         name = shown(name)
         self.trace.add(self.now(), f"{process.name} {operation} {name} {verdict}")
-        self.chronicle.file(self.now(), process.name, operation, name, verdict)
-        self.checks.touched(process, operation, name, verdict)
+        self.checkpoint_traces.file(self.now(), process.name, operation, name, verdict)
+        self.checks.used(process, operation, name, verdict)
         process.step = step
         return verdict
 
@@ -195,7 +138,7 @@ class World(JobScene):
     def disk_done(self, process: Process, operation: str, name: str) -> None:
         with self.acting(process):
             self.checks.changed(process, operation, name)
-        if self.crash_points is not None and process.step is not None:
+        if process.step is not None:
             self.crash_points.after(process.step)
             process.must_live()
 
@@ -247,7 +190,7 @@ class World(JobScene):
 
     def _act(self) -> bool:
         """One action, or the passing of time; False when nothing is left to happen."""
-        self.faults.maybe_strike()
+        self.faults.maybe_inject()
         now = self.now()
         agenda = self._agenda(now)
         ready, weights, oldest = agenda.ready, list(map(self._weight, agenda.names)), agenda.oldest
@@ -264,17 +207,16 @@ class World(JobScene):
         chosen = self.rng.choices(range(len(ready)), weights)[0]
         act = ready[chosen]
         if act is not None:
-            said = act()
-            self.trace.add(self.now(), f"{agenda.names[chosen]}: {said}")
+            word = act()
+            self.trace.add(self.now(), f"{agenda.names[chosen]}: {word}")
         elif target is not None:
             self.line.advance(target)
         return True
 
     def _agenda(self, now: int) -> Agenda:
-        """Whoever can act now, and when the next one can that cannot yet."""
+        """The actions that are possible now, and the next time at which more are."""
         agenda = Agenda(now)
-        planned = self.line.due()
-        if planned is not None:
+        if planned := self.line.due():
             agenda.add(planned[1], planned[0], lambda: self.line.take()())
         agenda.not_before(self.line.next_time())
         for lane in self.network.lanes:
@@ -309,12 +251,10 @@ class World(JobScene):
         agenda.not_before(worker.next_time())
 
     def _deliver(self, worker: WorkerProcess, wire: ControlWire) -> str:
-        if self.crash_points is None:
-            return wire.deliver()
         step = self.crash_points.message(worker.driver, wire.name)
-        said = wire.deliver()
+        word = wire.deliver()
         self.crash_points.after(step)
-        return said
+        return word
 
     def _weight(self, name: str) -> float:
         weight = self._weights.get(name)
@@ -324,7 +264,7 @@ class World(JobScene):
 
 
 def shown(name: str) -> str:
-    """A file's name as traces have it: names of trial files are drawn outside of any seed."""
+    """A file's name as traces have it: names of trial files do not depend on the seed."""
     folder, slash, last = name.rpartition("/")
     is_trial = folder.rpartition("/")[2] == reachability.FOLDER and "marker" not in last
     return f"{folder}{slash}*" if is_trial else name

@@ -24,7 +24,7 @@ except ModuleNotFoundError:
 pytest.register_assert_rewrite(
     *(
         f"{__name__}.{name}"
-        for name in ("backend", "disk", "same_values", "serializer", "serializer_upgrade", "sink")
+        for name in ("backend", "disk", "serializer", "serializer_upgrade", "sink", "value_checks")
     )
 )
 

@@ -23,10 +23,16 @@ from headgate.serde.evolution.snapshot_judgement import stored_snapshot
 from headgate.serde.serializer import Buffer, TypeSerializer
 from headgate.serde.snapshots.snapshot_rules import SerializerRegistry
 from headgate.serde.snapshots.snapshot_wire import snapshot_from_bytes, snapshot_to_bytes
-from headgate.testing.suites.change_in_place import change_in_place
-from headgate.testing.suites.damage import COUNT_LIE, cut_short, with_a_flipped_bit, with_large_sizes
 from headgate.testing.suites.other_process import other_process
-from headgate.testing.suites.same_values import check_same, same
+from headgate.testing.suites.value_checks import (
+    COUNT_LIE,
+    change_in_place,
+    check_same,
+    cut_short,
+    same,
+    with_a_flipped_bit,
+    with_large_sizes,
+)
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
@@ -78,7 +84,7 @@ class SerializerSuite(ABC, Generic[T]):
 
     def wrong_values(self) -> Sequence[Any]:
         """Values of other types, which must not be stored."""
-        return [_Stranger()]
+        return [_Unknown()]
 
     def same(self, left: T, right: T) -> bool:
         """Whether a value that came back counts as the one that was stored."""
@@ -95,7 +101,7 @@ class SerializerSuite(ABC, Generic[T]):
     # -- values and bytes
 
     def test_values_come_back(self) -> None:
-        """As one batch in its order, and each by itself."""
+        """Values come back as one batch in its order, and each by itself."""
         serializer, values = self.serializer(), self._values()
         data = serializer.encode_checked(values)
         assert type(data) is bytes, f"encode_many() gave {type(data).__qualname__}; expected bytes"
@@ -109,7 +115,7 @@ class SerializerSuite(ABC, Generic[T]):
         assert found == [], f"an empty batch came back as {found!r:.200}"
 
     def test_any_batch_comes_back(self) -> None:
-        """Of any length and order, or of whatever the strategy draws."""
+        """A batch may have any length and order; the strategy decides where there is one."""
         serializer, strategy = self.serializer(), self.strategy()
 
         def check(values: list[T]) -> None:
@@ -142,7 +148,7 @@ class SerializerSuite(ABC, Generic[T]):
         self._check(found, values, "a buffer that was used again")
 
     def test_values_that_do_not_fit_are_refused(self) -> None:
-        """When they are written, so that no checkpoint holds what cannot be read."""
+        """They are refused when they are written, so that every checkpoint can be read."""
         serializer = self.serializer()
         for wrong in self.wrong_values():
             for batch in ([wrong], [*self._values(), wrong]):
@@ -153,7 +159,7 @@ class SerializerSuite(ABC, Generic[T]):
     # -- copies
 
     def test_immutable_is_true_to_its_word(self) -> None:
-        """What is said to be immutable is never copied, so nothing about it may be changed in place."""
+        """A value that is called immutable is never copied, so no part of it may be changed in place."""
         serializer, values = self.serializer(), self._values()
         assert isinstance(serializer.immutable, bool)
         if not serializer.immutable:
@@ -167,7 +173,7 @@ class SerializerSuite(ABC, Generic[T]):
             assert serializer.copy(value) is value, f"{serializer.name} copies the immutable {value!r:.200}"
             (fresh,) = self._fresh([value])
             assert not self.change_in_place(fresh), (
-                f"{serializer.name} says that its values are immutable, but {value!r:.200} can be changed"
+                f"the values of {serializer.name} are called immutable, but {value!r:.200} can be changed"
             )
 
     def test_copies_are_equal_and_apart(self) -> None:
@@ -235,7 +241,7 @@ class SerializerSuite(ABC, Generic[T]):
     # -- threads and processes
 
     def test_threads_share_one_instance(self) -> None:
-        """A snapshot is written beside the loop, which goes on with the same instance."""
+        """A snapshot is written in the background, while the loop goes on with the same instance."""
         serializer, values, together = self.serializer(), self._values(), Barrier(_THREADS)
 
         def work(seed: int) -> None:
@@ -295,7 +301,7 @@ class SerializerSuite(ABC, Generic[T]):
         return values
 
     def _fresh(self, values: Sequence[T]) -> list[T]:
-        """Values that nobody else holds."""
+        """Values to which there is no other reference."""
         serializer = self.serializer()
         return serializer.decode_many(serializer.encode_many(values), len(values))
 
@@ -322,8 +328,8 @@ class SerializerSuite(ABC, Generic[T]):
         assert len(found) == count, f"damaged bytes were read as {len(found)} values; expected {count}"
 
 
-class _Stranger:
-    """What no serializer stores."""
+class _Unknown:
+    """A type that no serializer stores."""
 
 
 def _for_all_lists(strategy: SearchStrategy[T], check: Callable[[list[T]], None]) -> None:
@@ -336,7 +342,7 @@ def _for_all_lists(strategy: SearchStrategy[T], check: Callable[[list[T]], None]
 
 @contextmanager
 def _switching_often() -> Iterator[None]:
-    """Threads take turns so often that what is not safe shows."""
+    """Threads take turns so often that unsafe code fails."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     try:
@@ -347,7 +353,7 @@ def _switching_often() -> Iterator[None]:
 
 @contextmanager
 def _traced_memory() -> Iterator[None]:
-    """What is allocated is counted; by us only if nobody else does already."""
+    """Within it, allocations are counted; the counting ends after it unless it was on before."""
     ours = not tracemalloc.is_tracing()
     if ours:
         tracemalloc.start()

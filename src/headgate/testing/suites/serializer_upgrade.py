@@ -20,9 +20,9 @@ from headgate.serde.serializer import TypeSerializer
 from headgate.state.backend import KeyedBackend
 from headgate.state.backends import HASHMAP, ROCKSDB, backends_for
 from headgate.state.heap.heap_blob import BytesBlob, read_header
-from headgate.testing.suites.same_values import check_same, same
 from headgate.testing.suites.stored_state import STATE, blob_of, declared, held, kinds_of, replace
 from headgate.testing.suites.stored_values import StoredValues, Verdict
+from headgate.testing.suites.value_checks import check_same, same
 
 T = TypeVar("T", default=Any)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,14 +25,17 @@ from headgate.common.errors import FencedError
 _UID = "out"
 
 Start = Callable[..., "_Job"]
-"""Begins a job that writes to one place: by name, perhaps from a snapshot of another job."""
+"""Begins a job that writes to one place: by name, perhaps from a snapshot of another job.
+
+A test is skipped where the committer lacks the attribute that it needs.
+"""
 
 
 class SinkSuite:
     """Tests of a two-phase sink; inherit from it under a name that pytest collects.
 
-    Two hooks are needed. What a sink says of its committer decides which tests apply: those of lines of
-    output are skipped where `tells_commits` is false, those of taking back where `takes_back` is.
+    Two hooks are needed. Attributes of the sink's committer decide which tests apply: those of several
+    lineages of output are skipped where `tells_commits` is false, those of taking back where `takes_back` is.
 
     Example:
         >>> import headgate as hg
@@ -60,8 +62,16 @@ class SinkSuite:
         """Begins a job that writes to one place."""
         jobs: list[_Job] = []
 
-        def start(name: str, *from_: _Snapshot, lineage: str | None = None, generation: int = 1) -> _Job:
-            jobs.append(_Job(self, tmp_path, name, from_[0] if from_ else None, lineage, generation))
+        def start(
+            name: str,
+            restored: _Snapshot | None = None,
+            lineage: str | None = None,
+            generation: int = 1,
+            needs: str | None = None,
+        ) -> _Job:
+            jobs.append(_Job(self, tmp_path, name, restored, lineage, generation))
+            if needs is not None and not getattr(jobs[-1].committer, needs):
+                pytest.skip(f"the committer of this sink has `{needs}` false")
             return jobs[-1]
 
         yield start
@@ -69,114 +79,110 @@ class SinkSuite:
             job.close()
 
     def test_nothing_is_visible_before_the_commit(self, start: Start) -> None:
-        """Written and prepared records are not there for readers."""
+        """Readers do not see written and prepared records."""
         job = start("a")
         job.write(1)
-        drawn = job.draw()
+        snapshot = job.take()
         assert job.seen() == []
-        job.commit(drawn)
+        job.commit(snapshot)
         assert job.seen() == [1]
 
     def test_committables_are_plain_values(self, start: Start) -> None:
-        """They go into a checkpoint and come out of it, in another process."""
+        """Committables go into a checkpoint, and another process reads them from it."""
         job = start("a")
         job.write(1, 2)
-        drawn = job.draw()
-        assert drawn.committables
-        start("a", drawn, generation=2).commit(drawn)
+        snapshot = job.take()
+        assert snapshot.committables
+        start("a", snapshot, generation=2).commit(snapshot)
         assert job.seen() == [1, 2]
 
     def test_a_commit_can_be_repeated(self, start: Start) -> None:
-        """Again in the same process, and after a crash by a driver that knows of no first time."""
+        """A commit is repeated in the same process, and after a crash by a driver that knows of no first."""
         job = start("a")
         job.write(1)
-        drawn = job.draw()
+        snapshot = job.take()
         for _ in range(2):
-            job.commit(drawn)
-        start("a", drawn, generation=2).commit(drawn)
+            job.commit(snapshot)
+        start("a", snapshot, generation=2).commit(snapshot)
         assert job.seen() == [1]
 
     def test_a_commit_that_broke_off_is_completed(self, start: Start) -> None:
         """A part was published when the driver died; the next one publishes all of it once."""
         job = start("a", generation=1)
-        drawn = job.of_two_subtasks(1, 2)
-        job.commit(drawn, first=1)
-        start("a", drawn, generation=2).commit(drawn)
+        snapshot = job.of_two_subtasks(1, 2)
+        job.commit(snapshot, first=1)
+        start("a", snapshot, generation=2).commit(snapshot)
         assert job.seen() == [1, 2]
 
     def test_a_crash_before_the_log_publishes_nothing(self, start: Start) -> None:
         """What was prepared for a checkpoint that never completed is abandoned, for ever."""
         job = start("a")
         job.write(1)
-        first = job.draw()
+        first = job.take()
         job.commit(first)
         job.write(2)
-        job.draw()
+        job.take()
         job.write(3)
         job.restart(first)
         job.write(2)
-        job.commit(job.draw())
+        job.commit(job.take())
         assert job.seen() == [1, 2]
 
     def test_a_crash_between_log_and_commit_loses_nothing(self, start: Start) -> None:
         """The restored checkpoint's committables are published by the restart."""
         job = start("a")
         job.write(1)
-        drawn = job.draw()
-        job.restart(drawn)
+        snapshot = job.take()
+        job.restart(snapshot)
         assert job.seen() == [1]
 
     def test_what_is_written_later_stays_apart(self, start: Start) -> None:
         """A commit publishes its checkpoint's records and no others."""
         job = start("a")
         job.write(1)
-        drawn = job.draw()
+        snapshot = job.take()
         job.write(2)
-        job.commit(drawn)
+        job.commit(snapshot)
         assert job.seen() == [1]
-        job.commit(job.draw())
+        job.commit(job.take())
         assert job.seen() == [1, 2]
 
     def test_closing_late_changes_nothing(self, start: Start) -> None:
         """A writer that was given up may still be closed, after its output was published."""
         job = start("a")
         job.write(1)
-        drawn, old = job.draw(), job.writers
-        job.restart(drawn)
+        snapshot, old = job.take(), job.writers
+        job.restart(snapshot)
         for writer in old:
             writer.close()
-        job.restart(drawn)
+        job.restart(snapshot)
         assert job.seen() == [1]
 
     def test_two_jobs_in_one_place_do_not_meet(self, start: Start) -> None:
-        """Abandoning what one of them prepared leaves the other's alone."""
+        """Abandoning the prepared output of one job leaves the other's alone."""
         one, other = start("a"), start("b")
         one.write(1)
         other.write(2)
-        drawn = one.draw()
+        snapshot = one.take()
         other.restart(None)
-        one.commit(drawn)
+        one.commit(snapshot)
         other.write(3)
-        other.commit(other.draw())
+        other.commit(other.take())
         assert one.seen() == [1, 3]
 
     # -- snapshots older than the last commit
 
     def test_a_job_that_goes_on_from_the_newest_is_told_of_nothing(self, start: Start) -> None:
-        """Its history is no reason to refuse."""
-        job = start("a")
-        if not job.committer.tells_commits:
-            pytest.skip("this sink does not tell what was committed")
+        """The history of a job is no reason to refuse it."""
+        job = start("a", needs="tells_commits")
         job.write(1)
-        drawn = job.draw()
-        job.commit(drawn)
-        assert start("b", drawn).newer() is None
+        snapshot = job.take()
+        job.commit(snapshot)
+        assert start("b", snapshot).newer() is None
 
     def test_later_commits_are_told(self, start: Start) -> None:
-        """By the job itself, and by one that went on from it."""
-        job = start("a")
-        if not job.committer.tells_commits:
-            pytest.skip("this sink does not tell what was committed")
+        """Commits after a snapshot are reported, of the job itself and of one that went on from it."""
+        job = start("a", needs="tells_commits")
         old = job.checkpoint(1)
         new = job.checkpoint(2)
         assert start("b", old).newer()
@@ -186,10 +192,8 @@ class SinkSuite:
         assert start("e", last).newer() is None
 
     def test_a_job_that_goes_back_behind_its_own_checkpoint_is_told(self, start: Start) -> None:
-        """Its newest one is damaged or lost: what it has committed since is not its history then."""
-        job = start("a")
-        if not job.committer.tells_commits:
-            pytest.skip("this sink does not tell what was committed")
+        """The newest checkpoint is damaged or lost: what was committed after the older one is reported."""
+        job = start("a", needs="tells_commits")
         old, new = job.checkpoint(1), job.checkpoint(2)
         again = start("a", new, generation=2)
         assert again.newer_than(new) is None
@@ -203,14 +207,12 @@ class SinkSuite:
             assert again.seen() == [1, 3]
 
     def test_a_savepoint_may_hold_what_is_committed_later(self, start: Start) -> None:
-        """The same output is then history of both, and published once."""
-        job = start("a")
-        if not job.committer.tells_commits:
-            pytest.skip("this sink does not tell what was committed")
+        """The output is then part of both histories, and published once."""
+        job = start("a", needs="tells_commits")
         job.write(1)
-        savepoint = job.draw()
+        savepoint = job.take()
         job.hold(savepoint)
-        job.commit(job.draw(also=savepoint))
+        job.commit(job.take(also=savepoint))
         second = start("b", savepoint)
         assert second.newer() is None
         second.restart(savepoint)
@@ -220,7 +222,7 @@ class SinkSuite:
         """The job fails and begins again from before the savepoint; the savepoint can be restored."""
         job = start("a")
         job.write(1)
-        savepoint = job.draw()
+        savepoint = job.take()
         job.hold(savepoint)
         job.restart(None)
         start("b", savepoint).restart(savepoint)
@@ -230,9 +232,9 @@ class SinkSuite:
         """A savepoint came to nothing: a checkpoint that has the same output, and others, are as before."""
         job = start("a")
         job.write(1)
-        first = job.draw()
+        first = job.take()
         job.hold(first)
-        second = job.draw(also=first)
+        second = job.take(also=first)
         job.hold(second)
         job.release(first)
         job.release(first)
@@ -241,20 +243,18 @@ class SinkSuite:
         assert job.seen() == [1]
 
     def test_released_output_is_still_committed(self, start: Start) -> None:
-        """By the checkpoint that follows the savepoint."""
+        """The checkpoint that follows the savepoint commits its output."""
         job = start("a")
         job.write(1)
-        savepoint = job.draw()
+        savepoint = job.take()
         job.hold(savepoint)
         job.release(savepoint)
-        job.commit(job.draw(also=savepoint))
+        job.commit(job.take(also=savepoint))
         assert job.seen() == [1]
 
     def test_of_two_forks_one_goes_on(self, start: Start) -> None:
         """Both begin from one snapshot before either has committed: the first to commit wins."""
-        job = start("a")
-        if not job.committer.tells_commits:
-            pytest.skip("this sink does not tell what was committed")
+        job = start("a", needs="tells_commits")
         old = job.checkpoint(1)
         one, other = start("b", old), start("c", old)
         assert (one.newer(), other.newer()) == (None, None)
@@ -262,31 +262,27 @@ class SinkSuite:
         for loser in (other, job):
             loser.write(2)
             with pytest.raises(FencedError):
-                loser.commit(loser.draw())
+                loser.commit(loser.take())
         one.checkpoint(3)
         assert job.seen() == [1, 2, 3]
 
     def test_a_line_of_its_own_disturbs_nobody(self, start: Start) -> None:
-        """Both go on; each line is told of its own commits only."""
-        job = start("a")
-        if not job.committer.tells_commits:
-            pytest.skip("this sink does not tell what was committed")
+        """Both jobs go on; each lineage sees its own commits only."""
+        job = start("a", needs="tells_commits")
         old = job.checkpoint(1)
         job.checkpoint(2)
         job.write(3)
-        waiting = job.draw()
-        beside = start("b", old, lineage="b")
-        mine = beside.checkpoint(20)
-        beside.restart(mine)
+        waiting = job.take()
+        other = start("b", old, lineage="b")
+        mine = other.checkpoint(20)
+        other.restart(mine)
         job.commit(waiting)
         assert job.seen() == [1, 2, 3, 20]
         assert start("c", mine).newer() is None
 
     def test_taking_back_leaves_the_history(self, start: Start) -> None:
-        """What came after the snapshot is gone, the job that wrote it is fenced, and again is harmless."""
-        job = start("a")
-        if not job.committer.takes_back:
-            pytest.skip("this sink cannot take back")
+        """Output after the snapshot is removed, its job is fenced, and taking back again is harmless."""
+        job = start("a", needs="takes_back")
         old = job.checkpoint(1)
         job.checkpoint(2)
         second = start("b", old)
@@ -295,15 +291,13 @@ class SinkSuite:
         assert (second.newer(), job.seen()) == (None, [1])
         job.write(3)
         with pytest.raises(FencedError):
-            job.commit(job.draw())
+            job.commit(job.take())
         second.checkpoint(20)
         assert job.seen() == [1, 20]
 
     def test_what_was_taken_back_can_come_again(self, start: Start) -> None:
-        """A newer snapshot of the first job needs it: it is not restored silently without."""
-        job = start("a")
-        if not job.committer.takes_back:
-            pytest.skip("this sink cannot take back")
+        """A newer snapshot of the first job needs that output, and is not restored silently without it."""
+        job = start("a", needs="takes_back")
         old, new = job.checkpoint(1), job.checkpoint(2)
         second = start("b", old)
         second.take_back()
@@ -316,7 +310,7 @@ class SinkSuite:
 
 
 class _Snapshot(msgspec.Struct):
-    """What a checkpoint or savepoint knows of one sink, as it is stored."""
+    """What a checkpoint or savepoint holds of one sink, as it is stored."""
 
     fork: tuple[str, int, int, int]
     forks: list[tuple[str, int, int, int]]
@@ -338,7 +332,7 @@ class _Job:
     ) -> None:
         self._suite, self._folder, self._name, self._generation = suite, folder, name, generation
         self._sink, self._attempt, self._number = suite.new_sink(folder), 0, 0
-        self._lineage = _line(name, restored, lineage)
+        self._lineage = _lineage(name, restored, lineage)
         committer = self._sink.create_committer()
         assert committer is not None, "the suite is for sinks with a committer"
         self.committer: SinkCommitter = committer
@@ -373,72 +367,71 @@ class _Job:
     def of_two_subtasks(self, one: int, other: int) -> _Snapshot:
         self.writers[0].write([one])
         self.writers[1].write([other])
-        return self.draw()
+        return self.take()
 
-    def draw(self, also: _Snapshot | None = None) -> _Snapshot:
-        """A checkpoint is drawn; it also holds what an earlier savepoint does."""
+    def take(self, also: _Snapshot | None = None) -> _Snapshot:
+        """Take a checkpoint, which also holds what an earlier savepoint does."""
         self._number += 1
         ready = [] if also is None else list(also.committables)
         ready += [entry for writer in self.writers for entry in writer.prepare_commit_at(self._number)]
         fork = (self._name, self._generation, self._attempt, self._number)
         forks = [(f.job, f.generation, f.attempt, f.checkpoint) for f in self._lineage.forks]
-        drawn = _Snapshot(fork, forks, self._lineage.id, ready)
-        return msgpack_decoder(_Snapshot).decode(msgspec.msgpack.encode(drawn))
+        snapshot = _Snapshot(fork, forks, self._lineage.id, ready)
+        return msgpack_decoder(_Snapshot).decode(msgspec.msgpack.encode(snapshot))
 
-    def commit(self, drawn: _Snapshot, first: int | None = None) -> None:
+    def commit(self, snapshot: _Snapshot, first: int | None = None) -> None:
         """All of it, or the first committables only."""
-        self.committer.commit(drawn.committables[:first])
+        self.committer.commit(snapshot.committables[:first])
 
     def checkpoint(self, *records: int) -> _Snapshot:
-        """Write, draw, commit."""
+        """Write records, take a checkpoint and commit it."""
         self.write(*records)
-        drawn = self.draw()
-        self.commit(drawn)
-        return drawn
+        snapshot = self.take()
+        self.commit(snapshot)
+        return snapshot
 
-    def restart(self, drawn: _Snapshot | None) -> None:
-        """The attempt fails, and the next one begins from `drawn`."""
-        committables = [] if drawn is None else drawn.committables
+    def restart(self, snapshot: _Snapshot | None) -> None:
+        """Let the attempt fail, and the next one begin from a snapshot."""
+        committables = [] if snapshot is None else snapshot.committables
         if committables:
             self.committer.commit(committables)
         self.committer.abandon(committables)
         self._deploy()
 
-    def hold(self, drawn: _Snapshot) -> None:
-        self.committer.hold(drawn.committables, Fork(*drawn.fork))
+    def hold(self, snapshot: _Snapshot) -> None:
+        self.committer.hold(snapshot.committables, Fork(*snapshot.fork))
 
-    def release(self, drawn: _Snapshot) -> None:
-        """As whoever deletes the savepoint does, who runs no job."""
+    def release(self, snapshot: _Snapshot) -> None:
+        """Release the output of a deleted savepoint, as without a running job."""
         committer = self._sink.create_committer()
         assert committer is not None
-        committer.release(drawn.committables, Fork(*drawn.fork))
+        committer.release(snapshot.committables, Fork(*snapshot.fork))
         committer.close()
 
     def newer(self) -> str | None:
         return self.committer.committed_after(self._context)
 
-    def newer_than(self, drawn: _Snapshot | None) -> str | None:
-        """What the job is told that goes back to `drawn`, a checkpoint of its own, or to nothing."""
-        return self.committer.committed_after(self._behind(drawn))
+    def newer_than(self, snapshot: _Snapshot | None) -> str | None:
+        """What the committer reports to a job that goes back to an own checkpoint, or to nothing."""
+        return self.committer.committed_after(self._after(snapshot))
 
     def take_back(self) -> None:
         self.committer.take_back(self._context)
 
-    def take_back_to(self, drawn: _Snapshot) -> None:
-        """What came behind `drawn`, a checkpoint of its own."""
-        self.committer.take_back(self._behind(drawn))
+    def take_back_to(self, snapshot: _Snapshot) -> None:
+        """Take back what came after an own checkpoint."""
+        self.committer.take_back(self._after(snapshot))
 
-    def _behind(self, drawn: _Snapshot | None) -> SinkCommitterContext:
-        fork = Fork(self._name, 0, 0, 0) if drawn is None else Fork(*drawn.fork)
+    def _after(self, snapshot: _Snapshot | None) -> SinkCommitterContext:
+        fork = Fork(self._name, 0, 0, 0) if snapshot is None else Fork(*snapshot.fork)
         lineage = Lineage(self._lineage.id, (*self._lineage.forks, fork))
         return SinkCommitterContext(_UID, self._name, self._generation, lineage)
 
     def seen(self) -> list[int]:
-        """What readers see; more than once is more than one."""
-        return sorted(Counter(self._suite.read(self._sink, self._folder)).elements())
+        return sorted(self._suite.read(self._sink, self._folder))
 
 
-def _line(name: str, restored: _Snapshot | None, lineage: str | None) -> Lineage:
+def _lineage(name: str, restored: _Snapshot | None, lineage: str | None) -> Lineage:
     if restored is None:
         return Lineage(lineage or name)
     forks = tuple(Fork(*fork) for fork in restored.forks)

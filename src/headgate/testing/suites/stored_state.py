@@ -1,14 +1,13 @@
-"""A snapshot of keyed state around bytes that an older version stored, and nobody can write any more."""
+"""A snapshot of keyed state around bytes that an older version stored, and the present one cannot write."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, TypeVar
 from zlib import crc32
 
 from headgate.api.declared.keyed_states import StateDescriptor, StateKind
 from headgate.common.errors import InternalError
-from headgate.common.plain_data import Description
 from headgate.serde.composites import ListSerializer, MapSerializer
 from headgate.serde.resolve import serializer_for
 from headgate.serde.serializer import Buffer, TypeSerializer, TypeSerializerSnapshot
@@ -57,19 +56,14 @@ def kinds_of(stored: StoredValues) -> list[str]:
 def blob_of(stored: StoredValues, kind: str) -> bytes:
     """The snapshot of a subtask of one key group whose keys hold one stored value each."""
     verbatim, numbers = _Verbatim(stored), list(range(stored.count))
-    texts = serializer_for(str)
-    made: dict[str, Callable[[], tuple[bytes, list[Description]]]] = {
-        StateKind.VALUE: lambda: (verbatim.encode_many(numbers), [stored.description]),
-        StateKind.LIST: lambda: (
-            ListSerializer(verbatim).encode_many([[n] for n in numbers]),
-            [stored.description],
-        ),
-        StateKind.MAP: lambda: (
-            MapSerializer(texts, verbatim).encode_many([{MAP_KEY: n} for n in numbers]),
-            [texts.describe(), stored.description],
-        ),
-    }
-    values, of = made[kind]()
+    texts, of = serializer_for(str), [stored.description]
+    if kind == StateKind.MAP:
+        of = [texts.describe(), stored.description]
+        values = MapSerializer(texts, verbatim).encode_many([{MAP_KEY: n} for n in numbers])
+    elif kind == StateKind.LIST:
+        values = ListSerializer(verbatim).encode_many([[n] for n in numbers])
+    else:
+        values = verbatim.encode_many(numbers)
     chunk = chunk_bytes(KEY_SERIALIZER.encode_many(numbers), values)
     chunks = [Chunk(0, 0, len(chunk), stored.count, crc32(chunk))]
     sections = [Section(STATE, {"kind": kind, "of": of}, chunks)]
@@ -79,8 +73,11 @@ def blob_of(stored: StoredValues, kind: str) -> bytes:
 
 def declared(kind: str, serializer: TypeSerializer[T]) -> dict[str, StateDescriptor]:
     """The program: one state of a kind, with a serializer for its values."""
-    types, serializers = _PARTS[kind](serializer)
-    return {STATE: StateDescriptor(STATE, kind, types, _nothing, serializers=serializers)}
+    if kind == StateKind.MAP:
+        parts = StateDescriptor(STATE, kind, (str, Any), lambda: None, serializers=(None, serializer))
+    else:
+        parts = StateDescriptor(STATE, kind, (Any,), lambda: None, serializers=(serializer,))
+    return {STATE: parts}
 
 
 def held(handle: Any, kind: str) -> list[Any]:
@@ -98,15 +95,3 @@ def replace(handle: Any, kind: str, value: T) -> None:
         handle.update([value])
     else:
         handle.put(MAP_KEY, value)
-
-
-def _nothing() -> None:
-    """The default, which no key of the tests has."""
-
-
-_PARTS: Final[dict[str, Callable[[TypeSerializer[Any]], tuple[tuple[Any, ...], tuple[Any, ...]]]]] = {
-    StateKind.VALUE: lambda serializer: ((Any,), (serializer,)),
-    StateKind.LIST: lambda serializer: ((Any,), (serializer,)),
-    StateKind.MAP: lambda serializer: ((str, Any), (None, serializer)),
-}
-"""Kind -> types and declared serializers of its parts."""

@@ -4,32 +4,30 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 
+from packaging.tags import Tag, platform_tags, sys_tags
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+
 from headgate.common.files.durable import sha256
-from headgate.usercode.bundle.bundle_contents import hash_of
 from headgate.usercode.bundle.cache import ArtifactCache, Leased
-from headgate.usercode.bundle.packed_environments import inside_of_folder, inside_of_names
-from headgate.usercode.bundle.packing import packed_folder
+from headgate.usercode.bundle.layouts import inside_of_folder, inside_of_names, version_of_this
+from headgate.usercode.bundle.packing import hash_of, packed_folder
 from headgate.usercode.bundle.unpacking import is_archive, names_of, unpack
-from headgate.usercode.bundle.wheels import check_platform, check_wheel
 from headgate.usercode.errors import UserCodeLoadError
 
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """One thing on a job's path.
-
-    Attributes:
-        inside: folder in it that is the entry of the path: of a packed environment its site-packages.
-    """
+    """One thing on a job's path."""
 
     name: str
     digest: str
-    inside: str = ""
+    inside: str = ""  # folder in it that is the entry of the path: of a packed environment its site-packages
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +71,22 @@ def unpacked(bundle: UserBundle, files: Iterable[Path], cache: ArtifactCache) ->
             f"user code was bundled for {bundle.abi}, and this worker runs {abi_of_this()}; use one minor "
             "version of Python on the driver and the workers"
         )
-    leased: list[Leased] = []
-    try:
+    with released_on_error() as leased:
         for artifact, file in zip(bundle.artifacts, files, strict=True):
             leased.append(_leased(artifact, file, cache))
+    return leased
+
+
+@contextmanager
+def released_on_error() -> Iterator[list[Leased]]:
+    """A list of leased folders; where an error leaves it, they are released."""
+    leased: list[Leased] = []
+    try:
+        yield leased
     except BaseException:
         for one in leased:
             one.release()
         raise
-    return leased
 
 
 def _leased(artifact: Artifact, file: Path, cache: ArtifactCache) -> Leased:
@@ -101,31 +106,92 @@ def _leased(artifact: Artifact, file: Path, cache: ArtifactCache) -> Leased:
 
 def _made(path: Path, folder: Path) -> tuple[Path, str]:
     """The file to ship for what a user names, and the folder in it that is the entry of the path."""
+    inside = inside_of(path)
     if path.is_dir():  # of an environment no more than its modules
-        return packed_folder(path / inside_of(path), path.name, folder), ""
-    if path.is_file() and is_archive(path.name):
-        return path, inside_of(path)
-    raise UserCodeLoadError(
-        f"user code {str(path)!r} is neither a folder nor an archive; name the folder that holds a module, "
-        "not its file"
-    )
+        return packed_folder(path / inside, path.name, folder), ""
+    return path, inside
 
 
 def inside_of(path: Path) -> str:
-    """Where modules lie in what the user named: a packed environment has them deep inside."""
+    """Where modules lie in the folder or archive that a user named: in a packed environment deep inside."""
     if path.is_dir():
         return inside_of_folder(path)
+    if not (path.is_file() and is_archive(path.name)):
+        raise UserCodeLoadError(
+            f"user code {str(path)!r} is neither a folder nor an archive; name the folder that holds a "
+            "module, not its file"
+        )
     check_wheel(path.name)
     found = path.stat()
     return _inside_of_archive(path, found.st_ino, found.st_size, found.st_mtime_ns)
 
 
-@lru_cache(maxsize=64)  # each begin of a job asks, and a list of a tar's names takes its unpacking
+@lru_cache(maxsize=64)  # asked whenever a job begins, and a list of a tar's names takes its unpacking
 def _inside_of_archive(path: Path, inode: int, size: int, modified_ns: int) -> str:
     del inode, size, modified_ns
     return inside_of_names(names_of(path), path)
 
 
 def key_of_folder(digest: str, inside: str) -> str:
-    """The cache's key: of one environment another Python unpacks another part."""
+    """The cache's key: of an environment each version of Python unpacks another part."""
     return sha256(f"{digest} {inside}".encode()).hexdigest() if inside else digest
+
+
+def check_wheel(name: str) -> None:
+    """See that a wheel is for this Python; what is no wheel, or not named as one, is left alone.
+
+    Platforms are not compared: it is the workers' that counts, see :func:`check_platform`.
+
+    Example:
+        >>> check_wheel("attrs-24.2.0-py3-none-any.whl"), check_wheel("env.tar.gz")
+        (None, None)
+        >>> check_wheel("x-1.0-cp27-cp27mu-linux_x86_64.whl")
+        Traceback (most recent call last):
+        ...
+        headgate.usercode.errors.UserCodeLoadError: wheel 'x-1.0-cp27-cp27mu-linux_x86_64.whl' is for ...
+    """
+    tags = _tags_of(name)
+    if tags and not any((tag.interpreter, tag.abi) in _interpreters() for tag in tags):
+        raise UserCodeLoadError(
+            f"wheel {name!r} is for {_listed(f'{tag.interpreter}-{tag.abi}' for tag in tags)}, and this is "
+            f"Python {version_of_this()}; bring the wheel for the Python that the driver and the workers run"
+        )
+
+
+def check_platform(name: str) -> None:
+    """See that a wheel is for this machine's system; what is no wheel, or not named as one, is left alone.
+
+    Example:
+        >>> check_platform("attrs-24.2.0-py3-none-any.whl")
+        >>> check_platform("x-1.0-py3-none-cray_x1.whl")
+        Traceback (most recent call last):
+        ...
+        headgate.usercode.errors.UserCodeLoadError: wheel 'x-1.0-py3-none-cray_x1.whl' is for cray_x1, and ...
+    """
+    tags = _tags_of(name)
+    if tags and not any(tag in _here() for tag in tags):
+        raise UserCodeLoadError(
+            f"wheel {name!r} is for {_listed(tag.platform for tag in tags)}, and this machine takes "
+            f"{next(platform_tags())} and what is older; bring the wheel for the system that workers run on"
+        )
+
+
+def _tags_of(name: str) -> frozenset[Tag]:
+    try:
+        return parse_wheel_filename(name)[3]
+    except InvalidWheelFilename:
+        return frozenset()
+
+
+def _listed(those: Iterable[str]) -> str:
+    return ", ".join(sorted(set(those)))
+
+
+@cache
+def _here() -> frozenset[Tag]:
+    return frozenset(sys_tags())
+
+
+@cache
+def _interpreters() -> frozenset[tuple[str, str]]:
+    return frozenset((tag.interpreter, tag.abi) for tag in _here())

@@ -1,4 +1,4 @@
-"""How much an archive may hold, and readers that stop there: before memory or disk is full, not behind it.
+"""How much an archive may hold, and readers that stop there, before memory or disk is full.
 
 What an archive says of itself takes memory too, and is packed as well as the rest: a few kilobytes can be a
 gigabyte of names, of links or of headers. So these have bounds of their own.
@@ -17,9 +17,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from headgate.usercode.errors import UserCodeLoadError
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 PATH_BYTES_MAX: Final = 4096
 """Of a name, and of what a link leads to: systems take no more."""
@@ -46,18 +49,18 @@ _COMMENT_BYTES_MAX: Final = 0xFFFF
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How much an archive may hold.
+    """How much an archive may hold."""
 
-    Attributes:
-        files: entries, and folders that they lie in.
-        bytes: unpacked, all together.
-    """
-
-    files: int = 200_000
-    bytes: int = 8 << 30
+    files: int = 200_000  # entries, and folders that they lie in
+    bytes: int = 8 << 30  # unpacked, in total
 
 
 STANDARD: Final = Bounds()
+
+
+def too_many_bytes(bounds: Bounds) -> str:
+    """The reason to refuse an archive that unpacks to more than the bounds allow."""
+    return f"all together unpacks to more than {bounds.bytes} bytes"
 
 
 def refused(archive: Path, name: str, why: str) -> UserCodeLoadError:
@@ -79,9 +82,7 @@ def open_zip(archive: Path, bounds: Bounds) -> Iterator[zipfile.ZipFile]:
         for entry in entries:
             size += entry.file_size
             if size > bounds.bytes:
-                raise refused(
-                    archive, entry.filename, f"all together unpacks to more than {bounds.bytes} bytes"
-                )
+                raise refused(archive, entry.filename, too_many_bytes(bounds))
             if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                 # Python unpacks others without a bound on what comes out of one piece.
                 raise refused(archive, entry.filename, "it is neither stored nor deflated, as wheels are")
@@ -95,8 +96,8 @@ def zipped_link(opened: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes | None
     return found if len(found) <= PATH_BYTES_MAX else None
 
 
-def _bytes_of_list(file: IO[bytes]) -> int:
-    """How long the list of entries is that `zipfile` would read at once; 0 where it will find none."""
+def _bytes_of_list(file: io.BufferedReader) -> int:
+    """Size of the list of entries that `zipfile` would read at once; 0 where it will find none."""
     size = file.seek(0, 2)
     file.seek(max(0, size - _COMMENT_BYTES_MAX - _END.size))
     tail = file.read()
@@ -128,17 +129,13 @@ def open_tar(archive: Path) -> Iterator[Tar]:
 
 
 class Tar:
-    """A tar that is read within bounds.
-
-    Attributes:
-        opened: to read files from, once all entries are known.
-    """
+    """A tar that is read within bounds; files are read from `opened` once all entries are known."""
 
     def __init__(self, opened: tarfile.TarFile, stream: _Stream, archive: Path) -> None:
         self.opened, self._stream, self._archive = opened, stream, archive
 
     def entries(self, bounds: Bounds) -> list[tarfile.TarInfo]:
-        """All; what lies between them has been unpacked for it."""
+        """All entries; the files between them are unpacked for it."""
         found: list[tarfile.TarInfo] = []
         size = names = 0
         while (entry := self._next()) is not None:
@@ -146,16 +143,17 @@ class Tar:
             found.append(entry)
             size += entry.size
             names += len(entry.name) + len(entry.linkname)
+            why = None
             if entry.size < 0:
-                raise refused(self._archive, entry.name, f"its size is {entry.size}")
-            if len(found) > bounds.files:
-                raise refused(self._archive, entry.name, f"there are more than {bounds.files} entries")
-            if size > bounds.bytes:
-                raise refused(
-                    self._archive, entry.name, f"all together unpacks to more than {bounds.bytes} bytes"
-                )
-            if max(len(entry.name), len(entry.linkname)) > PATH_BYTES_MAX or names > _NAMES_BYTES_MAX:
-                raise refused(self._archive, entry.name, "names are longer than any system takes")
+                why = f"its size is {entry.size}"
+            elif len(found) > bounds.files:
+                why = f"there are more than {bounds.files} entries"
+            elif size > bounds.bytes:
+                why = too_many_bytes(bounds)
+            elif max(len(entry.name), len(entry.linkname)) > PATH_BYTES_MAX or names > _NAMES_BYTES_MAX:
+                why = "names are longer than any system takes"
+            if why is not None:
+                raise refused(self._archive, entry.name, why)
         self._stream.left = None
         return found
 
@@ -165,18 +163,14 @@ class Tar:
 
 
 class _Stream:
-    """The plain bytes of a tar, of which headers may take so many.
+    """The plain bytes of a tar, of which headers may take so many."""
 
-    Attributes:
-        left: bytes that may be read before the next entry is known; None: any number.
-    """
-
-    def __init__(self, plain: IO[bytes], archive: Path) -> None:
-        self._plain, self._archive = plain, archive
-        self.left: int | None = _HEADER_BYTES_MAX
+    def __init__(self, plain: io.BufferedIOBase, archive: Path) -> None:
+        self._archive, self._plain = archive, plain
+        self.seek, self.tell = plain.seek, plain.tell
+        self.left: int | None = _HEADER_BYTES_MAX  # bytes that may be read before the next entry; None: any
 
     def read(self, size: int = -1) -> bytes:
-        """Up to so many bytes."""
         if self.left is not None:
             if size < 0 or size > self.left:
                 raise _too_much(
@@ -185,54 +179,38 @@ class _Stream:
             self.left -= size
         return self._plain.read(size)
 
-    def seek(self, place: int, whence: int = 0) -> int:
-        """To a place of the plain bytes."""
-        return self._plain.seek(place, whence)
 
-    def tell(self) -> int:
-        """Where that is."""
-        return self._plain.tell()
-
-
-@contextmanager
-def _unpacking(file: IO[bytes], head: bytes) -> Iterator[IO[bytes]]:
-    opener: Any = None
+def _unpacking(file: io.BufferedReader, head: bytes) -> io.BufferedIOBase:
     if head.startswith(b"\x1f\x8b"):
-        opener = gzip.open
-    elif head.startswith(b"BZh"):
-        opener = bz2.open
-    elif head.startswith((b"\xfd7zXZ", b"]\0\0\x80")):
-        yield io.BufferedReader(_Xz(file), 1 << 18)
-        return
-    if opener is None:
-        yield file
-        return
-    with opener(file, "rb") as plain:
-        yield plain
+        return gzip.GzipFile(fileobj=file, mode="rb")
+    if head.startswith(b"BZh"):
+        return bz2.BZ2File(file)
+    if head.startswith((b"\xfd7zXZ", b"]\0\0\x80")):
+        return io.BufferedReader(_Xz(file), 1 << 18)
+    return file
 
 
 class _Xz(io.RawIOBase):
-    """The plain bytes of an xz, unpacked within :data:`XZ_MEMORY_MAX`, which `lzma.open` has no word for."""
+    """The plain bytes of an xz, unpacked within `XZ_MEMORY_MAX`, for which `lzma.open` has no parameter.
 
-    def __init__(self, file: IO[bytes]) -> None:
+    To seek backwards it begins anew.
+    """
+
+    def __init__(self, file: io.BufferedReader) -> None:
         super().__init__()
         self._file = file
         self._begin()
 
     def readable(self) -> bool:
-        """It is."""
         return True
 
     def seekable(self) -> bool:
-        """It is; backwards from its beginning once more."""
         return True
 
     def tell(self) -> int:
-        """How many plain bytes were read."""
         return self._place
 
-    def readinto(self, into: Any) -> int:
-        """The next plain bytes, as many as there is room for; 0 at the end."""
+    def readinto(self, into: WriteableBuffer) -> int:
         room = memoryview(into).cast("B")
         data = b""
         while room and not data and not self._ended:
@@ -242,7 +220,6 @@ class _Xz(io.RawIOBase):
         return len(data)
 
     def seek(self, place: int, whence: int = 0) -> int:
-        """To a plain byte, counted from the beginning or from here."""
         if whence == io.SEEK_END:
             raise io.UnsupportedOperation("the end of an xz is known when it was read")
         target = place + (self._place if whence == io.SEEK_CUR else 0)
@@ -262,7 +239,7 @@ class _Xz(io.RawIOBase):
         if unpacker.eof:
             rest = unpacker.unused_data.lstrip(b"\0") or self._file.read(_PIECE).lstrip(b"\0")
             self._ended = not rest
-            if rest:  # several streams, one behind the other
+            if rest:  # several streams, one after the other
                 self._unpacker, self._packed = _xz_unpacker(), rest
             return b""
         packed, self._packed = self._packed, b""

@@ -3,12 +3,12 @@
 ::
 
     ROOT/                 mode 0700, the owner's; refused when it is not
-        <hash>/           whole: it was renamed into place when it was ready
+        <hash>/           complete: it was renamed into place when it was ready
         <hash>.lease      locked, shared, by every process that uses the folder
         <hash>.making     locked by the one that makes it, while the others wait
         making-*/         half-made, or left by a process that died
 
-A folder is removed by whoever gets its lease file for itself alone: then nobody uses it.
+A folder is removed by a process that gets the exclusive lock of its lease file: then no process uses it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Leased:
         self.folder, self._lock = folder, lock
 
     def release(self) -> None:
-        """The folder may go, once nobody else uses it."""
+        """The folder may be removed, once no other process uses it."""
         self._lock.close()
 
 
@@ -69,8 +69,8 @@ class ArtifactCache:
         mode = stat.S_IMODE(found.st_mode)
         if not stat.S_ISDIR(found.st_mode):
             raise UserCodeLoadError(
-                f"the cache of user code {str(root)!r} must be a folder, got a link or a file, and whoever "
-                "made it can have it lead elsewhere; remove it or name another folder"
+                f"the cache of user code {str(root)!r} must be a folder, got a link or a file, whose owner "
+                "can have it lead elsewhere; remove it or name another folder"
             )
         if found.st_uid != os.getuid() or mode & 0o077:
             raise UserCodeLoadError(
@@ -101,7 +101,7 @@ class ArtifactCache:
         return Leased(folder, lock)
 
     def sweep(self, unused_s: float = 0.0) -> int:
-        """Remove folders that nobody uses and nobody has asked for in a while; gives how many."""
+        """Remove folders that no process uses or has asked for in a while; returns how many."""
         removed = 0
         for folder in list(self._root.iterdir()):
             if not folder.is_dir():
@@ -117,14 +117,14 @@ class ArtifactCache:
         making = Path(tempfile.mkdtemp(prefix="making-", dir=self._root))
         try:
             make(making)
-            with contextlib.suppress(OSError):  # somebody else was first after all: that folder is as good
+            with contextlib.suppress(OSError):  # another process was first after all: its folder is as good
                 making.rename(folder)
         finally:
             remove(making)
 
     @contextmanager
     def _making(self, key: str) -> Iterator[None]:
-        """Alone at it: all workers of an executor begin at once, and unpacking takes seconds."""
+        """Exclude other makers: all workers of an executor begin at once, and unpacking takes seconds."""
         path = self._root / f"{key}.making"
         with path.open("ab") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -156,18 +156,16 @@ class ArtifactCache:
 
 @contextmanager
 def _alone(path: Path) -> Iterator[bool]:
-    """Hold a lease file for oneself, and delete it behind; False when somebody else has it."""
+    """Hold the exclusive lock of a lease file, and delete it after; False when another process has it."""
     with path.open("ab") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            alone = _is_still(path, lock)
         except OSError:
-            yield False
-            return
-        if not _is_still(path, lock):
-            yield False
-            return
-        yield True
-        path.unlink(missing_ok=True)
+            alone = False
+        yield alone
+        if alone:
+            path.unlink(missing_ok=True)
 
 
 def _is_still(path: Path, lock: IO[bytes]) -> bool:

@@ -11,23 +11,19 @@ from typing import Final
 
 from headgate.common.settings.config import Config
 from headgate.common.settings.loader_options import USER_CODE_PATH, USER_CODE_REQUIREMENTS
-from headgate.usercode.bundle.artifacts import inside_of, key_of_folder
-from headgate.usercode.bundle.bundle_contents import hash_of
+from headgate.usercode.bundle.artifacts import inside_of, key_of_folder, released_on_error
 from headgate.usercode.bundle.cache import ArtifactCache, Leased
-from headgate.usercode.bundle.packing import packed_program
-from headgate.usercode.bundle.pth import searched
+from headgate.usercode.bundle.layouts import searched
+from headgate.usercode.bundle.packing import hash_of, packed_program
 from headgate.usercode.bundle.requirements import wheels_of
-from headgate.usercode.bundle.unpacking import is_archive, unpack
-from headgate.usercode.errors import UserCodeLoadError
+from headgate.usercode.bundle.unpacking import unpack
 
 UNUSED_S: Final = 7 * 24 * 3600.0
-"""How long an unpacked archive that nobody has asked for stays on the driver's machine."""
+"""How long an unused unpacked archive stays on the driver's machine."""
 
 
 class ProgramArtifacts:
-    """The code of an isolated program on this machine: the folders where its modules lie, the program's own
-    first.
-    """
+    """The code of an isolated program on this machine: the folders of its modules, its own one first."""
 
     def __init__(
         self, program: Path, others: Sequence[Path], folders: Sequence[str], leased: Sequence[Leased]
@@ -38,7 +34,7 @@ class ProgramArtifacts:
 
     @cached_property
     def paths(self) -> tuple[Path, ...]:
-        """What is shipped to workers; the modules beside the program are packed when somebody asks."""
+        """What is shipped to workers; the modules next to the program are packed at the first use."""
         self._scratch = tempfile.TemporaryDirectory(prefix="headgate-program-")
         return (packed_program(self.program, Path(self._scratch.name)), *self._others)
 
@@ -72,9 +68,7 @@ def artifacts_of(program: Path, config: Config) -> ProgramArtifacts:
 
 
 def artifacts_sent(program: str, paths: Sequence[Path]) -> ProgramArtifacts:
-    """The artifacts of a program in another process of this machine, from the :attr:`ProgramArtifacts.paths`
-    of the first.
-    """
+    """The artifacts of a program for another process of this machine, from `ProgramArtifacts.paths`."""
     places, leased = _unpacked(paths, _cache())
     return ProgramArtifacts(Path(program), paths, places, leased)
 
@@ -85,24 +79,14 @@ def _cache() -> ArtifactCache:
 
 def _unpacked(paths: Sequence[Path], cache: ArtifactCache) -> tuple[list[str], list[Leased]]:
     """Entries for a path, and what keeps those that were unpacked."""
-    leased: list[Leased] = []
-    try:
+    with released_on_error() as leased:
         return [entry for path in paths for entry in searched(_folder(path, cache, leased))], leased
-    except BaseException:
-        for one in leased:
-            one.release()
-        raise
 
 
 def _folder(path: Path, cache: ArtifactCache, leased: list[Leased]) -> Path:
     """Where the modules of a folder or an archive lie on this machine."""
-    if path.is_dir():
-        return (path / inside_of(path)).resolve()
-    if not (path.is_file() and is_archive(path.name)):
-        raise UserCodeLoadError(
-            f"user code {str(path)!r} is neither a folder nor an archive; name the folder that holds a "
-            "module, not its file"
-        )
     inside = inside_of(path)
+    if path.is_dir():
+        return (path / inside).resolve()
     leased.append(cache.lease(key_of_folder(hash_of(path), inside), lambda folder: unpack(path, folder)))
     return (leased[-1].folder / inside).resolve()

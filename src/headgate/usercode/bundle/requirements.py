@@ -1,4 +1,4 @@
-"""A locked requirements file resolved to wheels: once, on the driver, and never installed by anybody.
+"""A locked requirements file resolved to wheels: once, on the driver, and never installed.
 
 Every line must be pinned and carry hashes, so that nothing else than what was locked can come; only
 wheels are taken, because building a source distribution runs its code.
@@ -18,7 +18,7 @@ from typing import Final
 
 from headgate.common.files.permissions import OWNER_FOLDER, Permissions, make_folder
 from headgate.usercode.bundle.artifacts import abi_of_this
-from headgate.usercode.bundle.bundle_contents import hash_of_file
+from headgate.usercode.bundle.packing import hash_of_file
 from headgate.usercode.errors import UserCodeLoadError
 
 TIMEOUT_S: Final = 900
@@ -40,7 +40,7 @@ def wheels_of(requirements: Path, cache: Path) -> tuple[Path, ...]:
     folder = cache / f"{hash_of_file(requirements)[:32]}-{abi_of_this()}"
     make_folder(cache, Permissions.OWNER, durable=False)
     _owners_alone(cache)
-    if not _is_whole(folder):
+    if not _is_complete(folder):
         making = Path(tempfile.mkdtemp(prefix="fetching-", dir=cache))
         try:
             _fetch(requirements, making)
@@ -52,7 +52,7 @@ def wheels_of(requirements: Path, cache: Path) -> tuple[Path, ...]:
 
 
 def _owners_alone(cache: Path) -> None:
-    """See that nobody else can write into the cache, who would decide what runs in the job."""
+    """See that no other user can write into the cache, who would decide what runs in the job."""
     found = cache.stat()
     if found.st_uid != os.geteuid() or found.st_mode & stat.S_IWOTH:
         raise UserCodeLoadError(
@@ -64,13 +64,13 @@ def _owners_alone(cache: Path) -> None:
 
 
 def _put_in_place(making: Path, folder: Path) -> None:
-    if not _is_whole(folder):
+    if not _is_complete(folder):
         shutil.rmtree(folder, ignore_errors=True)
-    with contextlib.suppress(OSError):  # somebody else was first: that folder is as good
+    with contextlib.suppress(OSError):  # another process was first: its folder is as good
         making.rename(folder)
 
 
-def _is_whole(folder: Path) -> bool:
+def _is_complete(folder: Path) -> bool:
     """Whether its wheels are, byte by byte, those that pip has compared with the hashes of the lock."""
     complete = folder / COMPLETE
     return complete.is_file() and complete.read_text() == _listed(folder)

@@ -28,9 +28,10 @@ from headgate.usercode.bundle.bounds import (
     open_tar,
     open_zip,
     refused,
+    too_many_bytes,
     zipped_link,
 )
-from headgate.usercode.bundle.packed_environments import inside_of_names, parts_of
+from headgate.usercode.bundle.layouts import inside_of_names, parts_of
 from headgate.usercode.errors import UserCodeLoadError
 
 ZIPS: Final = (".zip", ".whl", ".egg", ".pyz")
@@ -90,11 +91,7 @@ def _named_in_errors(archive: Path) -> Iterator[None]:
 
 
 class _Writer:
-    """Writes entries below a folder, and counts.
-
-    Args:
-        inside: the part of it that is written, and that no link may lead out of.
-    """
+    """Writes entries below a folder, and counts; only of the part `inside`, which no link may lead out of."""
 
     def __init__(self, archive: Path, folder: Path, bounds: Bounds, inside: str) -> None:
         self._archive, self._bounds = archive, bounds
@@ -108,13 +105,10 @@ class _Writer:
         self._bytes = 0
 
     def wants(self, name: str) -> bool:
-        """Whether an entry is written."""
-        count = len(self._inside)
-        parts = parts_of(name)
+        count, parts = len(self._inside), parts_of(name)
         return count == 0 or (parts[:count] == self._inside and len(parts) > count)
 
     def place(self, name: str) -> Path:
-        """Where an entry goes."""
         path = PurePosixPath(*parts_of(name))
         if path.is_absolute() or ".." in path.parts or not path.parts or ":" in path.parts[0]:
             raise self.refused(name, "its name leads out of the archive")
@@ -126,7 +120,7 @@ class _Writer:
             raise self.refused(name, f"there are more than {self._bounds.files} entries and folders")
         target = self._folder.joinpath(*path.parts[len(self._inside) :])
         if not target.parent.resolve().is_relative_to(self._folder):
-            raise self.refused(name, "it lies behind a link that leads out")
+            raise self.refused(name, "it lies below a link that leads out")
         return target
 
     def _count(self, name: str, path: PurePosixPath) -> None:
@@ -138,19 +132,17 @@ class _Writer:
             path = path.parent
 
     def folder(self, name: str) -> None:
-        """An entry that is a folder."""
         if parts_of(name):  # the top itself is one in many tars
             self.place(name).mkdir(parents=True, exist_ok=True)
 
     def file(self, name: str, source: IO[bytes], executable: bool) -> None:
-        """An entry that is a file."""
         target = self.place(name)
         target.parent.mkdir(parents=True, exist_ok=True)
         with target.open("xb") as file:
             while chunk := source.read(_CHUNK):
                 self._bytes += len(chunk)
                 if self._bytes > self._bounds.bytes:
-                    raise self.refused(name, f"all together unpacks to more than {self._bounds.bytes} bytes")
+                    raise self.refused(name, too_many_bytes(self._bounds))
                 file.write(chunk)
         target.chmod(0o700 if executable else 0o600)
         self._files[parts_of(name)] = target
@@ -164,7 +156,7 @@ class _Writer:
             self.file(name, source, bool(original.stat().st_mode & stat.S_IXUSR))
 
     def link(self, name: str, to: str | None) -> None:
-        """An entry that is a symbolic link; None: to what is too long to be read."""
+        """An entry that is a symbolic link; None: to a name that is too long."""
         if to is None:
             raise self.refused(name, f"it links to a name of more than {PATH_BYTES_MAX} bytes")
         target = self.place(name)
@@ -174,12 +166,11 @@ class _Writer:
         self._links.append((name, to, target))
 
     def finish(self) -> None:
-        """Look at all links again: one that was harmless by itself may lead out by way of a later one."""
+        """Check all links again: one that was harmless by itself may lead out by way of a later one."""
         for name, to, target in self._links:
             self._check_link(name, to, target)
 
     def refused(self, name: str, why: str) -> UserCodeLoadError:
-        """The error for an entry."""
         return refused(self._archive, name, why)
 
     def _check_link(self, name: str, to: str, target: Path) -> None:
@@ -241,5 +232,5 @@ def _names(entries: list[tarfile.TarInfo]) -> list[str]:
 
 
 def remove(folder: Path) -> None:
-    """Delete a folder that was unpacked, or a part of it; what is gone already is none of our concern."""
+    """Delete a folder that was unpacked, or a part of it; it may be removed already."""
     shutil.rmtree(folder, ignore_errors=True)

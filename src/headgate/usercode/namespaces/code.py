@@ -1,16 +1,32 @@
-"""A namespace as the runtime knows it: a place for the code of a job's user."""
+"""A namespace as the runtime knows it: a place for the code of a job's user, and what crosses its boundary.
+
+Functions and objects are pickled and restored by the framework's cloudpickle, loaded once more in the
+namespace under a name that no package has. The user's own version could not read payloads of another one; the
+framework's module would give a restored function the framework's builtins, and so the framework's modules.
+
+Records that leave must not hold objects of the namespace's own copy of a data-plane package. An array of one
+NumPy in the hands of another one breaks both, and for good: C code keeps what it imports in static variables.
+Plain values may leave, and pyarrow's tables, which both copies read by Arrow's C data interface. Records are
+looked into through lists, tuples and dicts, one step deep.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import importlib.util
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
-from headgate.usercode.namespaces import crossing, pickling
+from headgate.usercode.errors import ForeignObjectError, UserCodeLoadError
+from headgate.usercode.namespaces.context import Modules, pinned_to_framework
 from headgate.usercode.namespaces.loader import Namespace
-from headgate.usercode.patterns import ParentFirst
+from headgate.usercode.resolution import ParentFirst
 
 T = TypeVar("T")
+V = TypeVar("V")
+
+PICKLER: Final = "_headgate_pickler"
+_NEUTRAL: Final = ("__arrow_c_array__", "__arrow_c_stream__", "__arrow_c_schema__")
 
 
 class NamespaceCode:
@@ -27,13 +43,61 @@ class NamespaceCode:
 
     @property
     def refuse_leaving(self) -> Callable[[Iterable[Any]], None] | None:
-        """See the protocol."""
-        return crossing.leaving(self.namespace, self._data_plane)
+        """See the protocol: None where the namespace has no data-plane package of its own."""
+        packages = (pattern.rstrip(".") for pattern in self._data_plane.patterns)
+        if not any(self.namespace.home(package) is not None for package in packages):
+            return None
+        return lambda records: refuse_leaving(self.namespace, records, self._data_plane)
 
     def pickler(self) -> ModuleType:
-        """The namespace's own copy of cloudpickle."""
-        return pickling.pickler_of(self.namespace)
+        """The namespace's copy of cloudpickle, loaded when it is first asked for."""
+        loaded = self.namespace.modules.get(PICKLER)
+        if loaded is None:
+            with pinned_to_framework():
+                spec = importlib.util.find_spec("cloudpickle.cloudpickle")
+            assert spec is not None, "cloudpickle is one of the framework's requirements"
+            assert spec.origin is not None, "it is a file"
+            loaded = self.namespace.load_private(PICKLER, spec.origin)
+        return loaded
 
     def load(self, payload: bytes) -> Any:
-        """Restore in the namespace what another process of the job has pickled; see `namespaces.pickling`."""
-        return pickling.loads(self.namespace, payload)
+        """Restore in the namespace what another process of the job has pickled."""
+        try:
+            return self.namespace.call(self.pickler().loads, payload)
+        except (ImportError, AttributeError) as error:
+            raise UserCodeLoadError(
+                f"what the driver has sent cannot be restored in the user code of {self.namespace.name!r}: "
+                f"{error}; bring the module that defines it, in the version that the driver has"
+            ) from error
+
+
+def refuse_leaving(namespace: Namespace, values: Iterable[V], data_plane: ParentFirst) -> None:
+    """Refuse values that are of the namespace's own copy of a package."""
+    for value in _parts(values):
+        table, kind = _table(namespace, value, data_plane), type(value)
+        if table is not None and getattr(table.get(kind.__module__), kind.__qualname__, None) is kind:
+            raise ForeignObjectError(
+                f"an object of type {kind.__module__}.{kind.__qualname__} was about to go out of the user "
+                f"code of {namespace.name!r}, where the framework has another copy of that package, and C "
+                "code of two copies must not meet; pass plain values or an Arrow table, or let both use one "
+                "copy (classloader.native-modules=auto or parent)"
+            )
+
+
+def _parts(values: Iterable[Any]) -> Iterator[Any]:
+    for value in values:
+        yield value
+        if type(value) in (list, tuple):
+            yield from value
+        elif type(value) is dict:
+            yield from value.values()
+
+
+def _table(namespace: Namespace, value: V, data_plane: ParentFirst) -> Modules | None:
+    """The table with the namespace's own copy of a value's package; None where nothing can be wrong."""
+    module = getattr(type(value), "__module__", None)  # a class may have put anything there
+    if not isinstance(module, str) or data_plane.match(module) is None:
+        return None
+    if module.startswith("pyarrow.") and any(hasattr(value, name) for name in _NEUTRAL):
+        return None
+    return namespace.home(module)

@@ -1,21 +1,28 @@
-"""Which namespace the running code belongs to.
+"""Which namespace the running code belongs to, and the containers in `sys` that show it that namespace.
 
-A context variable says so where the framework has called into a namespace. Where it says nothing, in a
+A context variable names the namespace where the framework has called into it. Where it is not set, in a
 callback or a thread of another owner, the nearest function on the stack that was made in a namespace does:
 its builtins carry the namespace's mark. The framework pins its own loops to itself, which saves that walk.
+
+The containers stay where they are: `sys.path = [...]` means the path of the code that assigns it. An
+assignment to an attribute of a module calls no code, so it is looked for wherever an import begins, and
+before the framework continues after a namespace's code.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import ModuleType
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from headgate.usercode.code_release import HookOwner
 from headgate.usercode.namespaces.interpreter import builtins_of_caller, builtins_on_stack
-from headgate.usercode.namespaces.kept import restore_containers
+
+T = TypeVar("T", contravariant=True)
+C = TypeVar("C")
 
 MARK: Final = "__headgate_namespace__"
 """In the builtins of a namespace: its handle."""
@@ -37,42 +44,33 @@ class View(HookOwner, Protocol):
     @property
     def handle(self) -> Handle | None:
         """What contexts hold of it; None after its end."""
-        ...
 
     @property
     def threads(self) -> WeakSet[threading.Thread]:
         """The threads that its code has started."""
-        ...
 
     @property
     def path(self) -> list[str]:
         """Its `sys.path`."""
-        ...
 
     @property
     def meta_path(self) -> list[MetaPathFinder]:
         """Its `sys.meta_path`."""
-        ...
 
     def home(self, name: Hashable) -> Modules | None:
         """The table that a module of this name lies in; None is the framework's."""
-        ...
 
     def store(self, name: str, module: ModuleType) -> None:
         """Enter a module, for this namespace alone."""
-        ...
 
     def forget(self, name: str) -> None:
         """A module was taken out of :meth:`home`; its name may mean another one now."""
-        ...
 
     def clear(self) -> None:
         """Take all out of the namespace's own table."""
-        ...
 
     def view(self) -> Modules:
         """All modules that this namespace sees."""
-        ...
 
 
 class Handle:
@@ -94,7 +92,7 @@ handle_of_context: Final = _handle.get
 enter: Final = _handle.set
 leave: Final = _handle.reset
 _open: set[int] = set()
-"""Isolated namespaces that were opened and not closed: without any, no stack is walked."""
+"""Namespaces that were opened and not closed: without any, no stack is walked."""
 
 
 def current() -> View | None:
@@ -125,7 +123,7 @@ def opened(handle: Handle) -> None:
 
 
 def closed(handle: Handle) -> None:
-    """It is no longer."""
+    """A namespace is there no longer."""
     _open.discard(id(handle))
 
 
@@ -134,9 +132,52 @@ def any_open() -> bool:
     return bool(_open)
 
 
+class Container(Protocol[T]):
+    """One of the containers in `sys`, which takes assignments of type `T`."""
+
+    def replace(self, value: T) -> None:
+        """Show the running code the contents of `value`."""
+
+
+_path: Any = None
+_meta_path: Any = None
+_modules: Any = None
+
+
+def keep_in_sys(
+    path: Container[list[str]],
+    meta_path: Container[list[MetaPathFinder]],
+    modules: Container[Modules],
+) -> None:
+    """Have these attributes of `sys` be these containers for good."""
+    global _path, _meta_path, _modules
+    _path, _meta_path, _modules = path, meta_path, modules
+    for name, container in (("path", path), ("meta_path", meta_path), ("modules", modules)):
+        setattr(sys, name, container)
+
+
+def restore_containers() -> None:
+    """Have the containers in `sys` again that were replaced there, with the contents that were assigned.
+
+    An import asks this as often as it looks for a module, so it must cost next to nothing.
+    """
+    if sys.path is _path and sys.meta_path is _meta_path and sys.modules is _modules:
+        return
+    _restore("path", _path)
+    _restore("meta_path", _meta_path)
+    _restore("modules", _modules)
+
+
+def _restore(name: str, container: Container[C] | None) -> None:
+    found = getattr(sys, name)
+    if container is not None and found is not container and found is not None:  # None: Python ends
+        setattr(sys, name, container)
+        container.replace(found)
+
+
 @contextmanager
 def pinned_to_framework() -> Iterator[None]:
-    """Within it, modules are the framework's, whoever called."""
+    """Within it, modules are the framework's, for any caller."""
     restore_containers()
     token = enter(FRAMEWORK)
     try:

@@ -10,8 +10,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from headgate.usercode.namespaces.context import Modules, current, handle_of_context
-from headgate.usercode.namespaces.kept import restore_containers
+from headgate.usercode.namespaces.context import Modules, current, handle_of_context, restore_containers
 
 if TYPE_CHECKING:
     from _collections_abc import dict_items, dict_keys, dict_values

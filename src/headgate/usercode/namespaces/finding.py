@@ -1,27 +1,93 @@
-"""How an import in a namespace finds its module, and in whose view the module is executed."""
+"""How an import in a namespace finds its module, and in which view the module is executed."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib
+import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from importlib.machinery import ExtensionFileLoader, ModuleSpec, PathFinder
 from importlib.metadata import Distribution, DistributionFinder
+from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
+from headgate.usercode.errors import NativeModuleConflictError
 from headgate.usercode.namespaces.context import FRAMEWORK, Handle, Modules, enter, leave
-from headgate.usercode.namespaces.contracts import Searched
 from headgate.usercode.namespaces.dispatch import ModuleTable, framework_table
+from headgate.usercode.namespaces.imports import Importing
 from headgate.usercode.namespaces.interpreter import find_spec
-from headgate.usercode.patterns import ParentFirst
-from headgate.usercode.resolution import Origin
+from headgate.usercode.namespaces.places import Places
+from headgate.usercode.resolution import Decision, Origin, ParentFirst
 
 A = TypeVar("A")
 R = TypeVar("R")
 
 _ABSENT = object()
+
+
+class Searched(Importing, Protocol):
+    """A namespace, for the finder of its modules."""
+
+    name: str
+    artifacts: frozenset[str]
+    places: Places
+
+    @property
+    def layer(self) -> Searched | None:
+        """The namespace below, with packages that stay."""
+
+    def decide(self, name: str) -> Decision:
+        """Whose copy of a module a name means."""
+
+    def store(self, name: str, module: ModuleType) -> None:
+        """Enter a module, for this namespace alone."""
+
+
+class NativeModules:
+    """The shared objects that namespaces of a process have loaded, by the file itself and not by its name.
+
+    Each is loaded once: CPython can neither unload an extension module nor load it twice. A second namespace
+    that loads the same file gets, without a word, the first one's C state: exceptions that are never caught,
+    recursion errors, crashes. So the file is refused, with the ways out.
+
+    Example:
+        >>> import tempfile
+        >>> file = tempfile.NamedTemporaryFile()
+        >>> seen = NativeModules()
+        >>> seen.claim(1, "job a", "yaml._yaml", file.name)
+        >>> seen.claim(1, "job a", "yaml._yaml", file.name)
+        >>> seen.claim(2, "job b", "yaml._yaml", file.name)
+        Traceback (most recent call last):
+            ...
+        headgate.usercode.errors.NativeModuleConflictError: extension module 'yaml._yaml' ...
+    """
+
+    def __init__(self) -> None:
+        self._loaded: dict[tuple[int, int], tuple[int, str]] = {}
+        self._lock = threading.Lock()
+
+    def claim(self, loader: int, of: str, name: str, file: str) -> None:
+        """Note that the namespace `of`, with the token `loader`, is about to load a shared object."""
+        status = Path(file).stat()
+        with self._lock:
+            first, of_first = self._loaded.setdefault((status.st_dev, status.st_ino), (loader, of))
+        if first == loader:
+            return
+        raise NativeModuleConflictError(
+            f"extension module {name!r} ({file}) was already loaded in this process by user code loader "
+            f"{of_first!r}, and CPython cannot load one shared object twice; run the job in a process of its "
+            "own (classloader.native-modules=process), let its packages lie in a layer that jobs share "
+            "(classloader.dependency-layer=native), or take the framework's copy "
+            f"('{name.partition('.')[0]}.' in classloader.parent-first-patterns.additional)",
+            name=name,
+            path=file,
+        )
+
+
+NATIVE_MODULES: Final = NativeModules()
+"""Of this process."""
 
 
 class NamespaceFinder:
@@ -44,7 +110,7 @@ class NamespaceFinder:
             return _in_view_of(namespace.layer.handle, name, _path_of_package(name, namespace.layer.modules))
         spec = namespace.places.spec(name)
         if spec is not None and isinstance(spec.loader, ExtensionFileLoader):
-            namespace.claim_native(name, str(spec.origin))
+            NATIVE_MODULES.claim(id(namespace.handle), namespace.name, name, str(spec.origin))
             spec.loader = ExtensionGuard(spec, namespace)  # type: ignore[assignment]
         return spec
 
@@ -101,7 +167,7 @@ def _in_view_of(handle: Handle, name: str, path: Callable[[], Sequence[str] | No
 
 
 class _LoaderAround:
-    """A loader around another one: for the first execution only, then the module has its own."""
+    """A loader around another one: for the first execution only, after which the module has its own."""
 
     def __init__(self, spec: ModuleSpec) -> None:
         self._spec, self._loader = spec, spec.loader

@@ -6,6 +6,7 @@ import importlib
 import weakref
 from collections.abc import Callable, Sequence
 from types import ModuleType
+from typing import Protocol
 
 from headgate.usercode.namespaces.context import (
     FRAMEWORK,
@@ -16,10 +17,20 @@ from headgate.usercode.namespaces.context import (
     handle_of_caller,
     handle_of_context,
     leave,
+    restore_containers,
 )
-from headgate.usercode.namespaces.contracts import Importing
 from headgate.usercode.namespaces.interpreter import Import, Names, import_by_name
-from headgate.usercode.namespaces.kept import restore_containers
+
+
+class Importing(Protocol):
+    """A namespace, for the import statements of its code."""
+
+    modules: Modules
+    foreign: Modules
+    handle: Handle
+
+    def remember(self, name: str) -> None:
+        """Note a module of another table, so that the next statement finds it in one look."""
 
 
 def import_of_namespace(namespace: Importing) -> Import:
@@ -75,10 +86,10 @@ def _at_once(
 
 
 def import_of_framework(before: Import) -> Import:
-    """The `__import__` of everybody else: a statement means the framework's modules.
+    """The `__import__` of all other code: a statement means the framework's modules.
 
     It does so below a namespace's call too. C code and explicit calls (no globals, or a list of
-    names) follow the context: they act for whoever called them.
+    names) follow the context: they act for their caller.
     """
 
     def imported(

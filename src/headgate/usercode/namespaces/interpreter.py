@@ -19,7 +19,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.machinery import ModuleSpec
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any, Final, Protocol
 
 from headgate.usercode.errors import NoIsolationError
@@ -69,6 +69,13 @@ def builtins_on_stack(depth: int) -> Iterator[dict[str, Any]]:
         yield frame.f_builtins
         if frame.f_back is None:
             return
+        frame = frame.f_back
+
+
+def callers(frame: FrameType | None) -> Iterator[FrameType]:
+    """A frame and those that it was called from, nearest first."""
+    while frame is not None:
+        yield frame
         frame = frame.f_back
 
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from headgate.usercode.namespaces.dispatch import framework_table
+from headgate.usercode.namespaces.interpreter import callers
 from headgate.usercode.namespaces.loader import TOKEN, Namespace
 
 H = TypeVar("H")
@@ -31,30 +32,21 @@ STEPS_SHOWN: Final = 7
 
 @dataclass(frozen=True, slots=True)
 class UserThread:
-    """A thread that runs, or was started by, a namespace's code.
-
-    Attributes:
-        place: file and line of the namespace's code that it stands at; empty when it is elsewhere.
-    """
+    """A thread that runs, or was started by, a namespace's code."""
 
     name: str
-    place: str
+    place: str  # file and line of the namespace's code that it is at; empty when it is elsewhere
 
 
 @dataclass(frozen=True, slots=True)
 class LeakReport:
-    """What is left of a namespace some time after its end.
-
-    Attributes:
-        modules: whose globals live on.
-        holders: who holds them, nearest last; empty when nothing in Python does.
-    """
+    """What is left of a namespace some time after its end."""
 
     namespace: str
-    modules: tuple[str, ...]
+    modules: tuple[str, ...]  # whose globals live on
     classes: tuple[str, ...]
     threads: tuple[UserThread, ...]
-    holders: tuple[str, ...]
+    holders: tuple[str, ...]  # of these globals, nearest last; empty when nothing in Python holds them
 
     @property
     def leaked(self) -> bool:
@@ -105,11 +97,10 @@ def _threads(namespace: Namespace) -> Iterator[UserThread]:
             yield UserThread(thread.name, "")
 
 
-def _place(namespace: Namespace, frame: types.FrameType | None) -> str:
-    while frame is not None:
+def _place(namespace: Namespace, top: types.FrameType) -> str:
+    for frame in callers(top):
         if frame.f_builtins is namespace.builtins:
             return f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"
-        frame = frame.f_back
     return ""
 
 
@@ -124,10 +115,6 @@ class _Search:
         self._own = {id(self._reached), id(self._queue), id(self._kept), id(self), id(self.__dict__)}
         self._own |= {id(namespace), id(namespace.__dict__)}
 
-    def root(self, thing: T, name: str) -> None:
-        """A place to begin at."""
-        self._reach(thing, None, name)
-
     def holders(self) -> Iterator[str]:
         """Ways from a root to something of the namespace's."""
         found = 0
@@ -140,9 +127,10 @@ class _Search:
                 yield self._way(thing)
                 continue
             for referent in gc.get_referents(thing):
-                self._reach(referent, thing, _name_in(thing, referent))
+                self.reach(referent, thing, _name_in(thing, referent))
 
-    def _reach(self, thing: T, source: H, name: str) -> None:
+    def reach(self, thing: T, source: H, name: str) -> None:
+        """Note how something was reached, unless it was before; a root has no source."""
         if id(thing) in self._reached or id(thing) in self._own:
             return
         if not gc.is_tracked(thing) and not isinstance(thing, types.FunctionType):
@@ -172,23 +160,19 @@ def _holders(namespace: Namespace) -> Iterator[str]:
     table: dict[str, Any] = framework_table().of_framework()
     for name, module in table.items():
         if isinstance(module, types.ModuleType) and TOKEN not in module.__dict__:
-            search.root(module.__dict__, name)
+            search.reach(module.__dict__, None, name)
     for frame in _frames():
-        search.root(frame, f"frame of {frame.f_code.co_name}")
+        search.reach(frame, None, f"frame of {frame.f_code.co_name}")
     for number in signal.valid_signals():
         handler = signal.getsignal(number)
         if callable(handler):
-            search.root(handler, f"handler of signal {number}")
+            search.reach(handler, None, f"handler of signal {number}")
     yield from search.holders()
 
 
 def _frames() -> Iterator[types.FrameType]:
     for top in sys._current_frames().values():
-        frame: types.FrameType | None = top
-        while frame is not None:
-            if frame.f_code.co_filename != __file__:
-                yield frame
-            frame = frame.f_back
+        yield from (frame for frame in callers(top) if frame.f_code.co_filename != __file__)
 
 
 def _name_in(holder: Any, thing: T) -> str:
@@ -198,7 +182,7 @@ def _name_in(holder: Any, thing: T) -> str:
 
 
 def _key(key: T) -> str:
-    """A key, where it can be shown without running anybody's code."""
+    """A key, where it can be shown without running a program's code."""
     return repr(key) if type(key) in (str, int, bytes, bool) else type(key).__name__
 
 

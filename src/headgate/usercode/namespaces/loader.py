@@ -18,23 +18,21 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, ParamSpec, TypeVar
 
 from headgate.common.process.search_path import framework_path
 from headgate.common.settings.loader_options import ResolveOrder
 from headgate.usercode.code_release import Hook
+from headgate.usercode.errors import ClosedUserCodeLoaderError
 from headgate.usercode.namespaces import context
-from headgate.usercode.namespaces.closed import ClosedNamespace
-from headgate.usercode.namespaces.context import Modules, enter, leave
+from headgate.usercode.namespaces.context import Modules, enter, leave, restore_containers
 from headgate.usercode.namespaces.dispatch import framework_table
 from headgate.usercode.namespaces.finding import NamespaceFinder
 from headgate.usercode.namespaces.imports import import_of_namespace
-from headgate.usercode.namespaces.kept import restore_containers
-from headgate.usercode.namespaces.native import NATIVE_MODULES, Loaded
-from headgate.usercode.namespaces.places import Places
+from headgate.usercode.namespaces.interpreter import callers
+from headgate.usercode.namespaces.places import Lookup
 from headgate.usercode.namespaces.process_setup import install
-from headgate.usercode.patterns import ParentFirst, parent_first
-from headgate.usercode.resolution import Decision, Origin, Resolver
+from headgate.usercode.resolution import Origin, ParentFirst, parent_first
 
 if TYPE_CHECKING:
     from _typeshed.importlib import MetaPathFinderProtocol as MetaPathFinder
@@ -62,17 +60,68 @@ STANDARD_PLACES: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class NamespaceSettings:
-    """How a namespace resolves names and what it does at its end.
-
-    Attributes:
-        identical: top-level modules whose native distribution is the framework's own.
-        check_leaked: whether code that asks for a module after the namespace's end is refused.
-    """
+    """How a namespace resolves names and what it does at its end."""
 
     patterns: ParentFirst = field(default_factory=parent_first)
     order: ResolveOrder = ResolveOrder.CHILD_FIRST
-    identical: frozenset[str] = frozenset()
-    check_leaked: bool = True
+    identical: frozenset[str] = frozenset()  # top-level modules whose distribution is the framework's own
+    check_leaked: bool = True  # whether code that asks for a module after the end is refused
+
+
+class ClosedNamespace:
+    """Takes the place of a namespace at its end: every part of `context.View` refuses, naming the job."""
+
+    closed = True
+    handle = None
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    @property
+    def release_hooks(self) -> NoReturn:
+        """Refuse."""
+        self.refuse("a release hook")
+
+    @property
+    def threads(self) -> NoReturn:
+        """Refuse."""
+        self.refuse("a thread")
+
+    @property
+    def path(self) -> NoReturn:
+        """Refuse."""
+        self.refuse("sys.path")
+
+    @property
+    def meta_path(self) -> NoReturn:
+        """Refuse."""
+        self.refuse("sys.meta_path")
+
+    def store(self, name: Hashable, module: types.ModuleType | None = None) -> NoReturn:
+        """Refuse."""
+        self.refuse(f"module {name!r}")
+
+    home = forget = store
+
+    def view(self) -> NoReturn:
+        """Refuse."""
+        self.refuse("sys.modules")
+
+    clear = view
+
+    def refuse(self, what: str) -> NoReturn:
+        """Raise an error that says which code asked for what."""
+        thread, place = threading.current_thread().name, _place_of_user_code()
+        raise ClosedUserCodeLoaderError(
+            f"{what} was asked for through the user code of job {self.name!r}, which is used after the job "
+            f"has terminated, in thread {thread!r} at {place}; look for a lingering thread or a static "
+            "registry that holds it, or switch the check off with classloader.check-leaked-classloader=false"
+        )
+
+
+def _place_of_user_code() -> str:
+    of_user = (frame for frame in callers(sys._getframe(1)) if context.MARK in frame.f_builtins)
+    return next((f"{frame.f_code.co_filename}:{frame.f_lineno}" for frame in of_user), "an unknown place")
 
 
 class Token:
@@ -85,14 +134,9 @@ class Token:
 
 
 class Namespace:
-    """One loader of user code.
+    """One loader of user code, for `paths` in order of search: folders, zips, wheels.
 
-    Args:
-        paths: what the user brings: folders, zips, wheels; in order of search.
-        layer: a namespace below with packages of others, which outlives this one.
-
-    Attributes:
-        handle: what contexts hold.
+    `layer` is a namespace below with packages of others, which outlives this one.
     """
 
     def __init__(
@@ -109,13 +153,18 @@ class Namespace:
         self.modules: Modules = {}
         self.foreign: Modules = {}
         self._homes: dict[Hashable, Modules | None] = {}
-        self.handle = context.Handle(self)
+        self.handle = context.Handle(self)  # what contexts hold
         self.path = _searched(paths, framework_path())
         self.meta_path: list[MetaPathFinder] = [NamespaceFinder(self, self.settings.patterns)]
-        self.places = Places(self.modules, self._path_of_user, layer)
-        self._resolver = Resolver(
-            self.settings.patterns, self.settings.order, self.places, self.settings.identical
+        self.lookup: Lookup = Lookup(
+            self.settings.patterns,
+            self.settings.order,
+            self.settings.identical,
+            self.modules,
+            self._path_of_user,
+            None if layer is None else layer.lookup,
         )
+        self.places, self.decide = self.lookup.places, self.lookup.decide
         self.threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
         self.classes: weakref.WeakSet[type] = weakref.WeakSet()
         self.at_exit: list[AtExit] = []
@@ -185,22 +234,7 @@ class Namespace:
             for name, module in list(self.layer.modules.items()):
                 if self.home(name) is self.layer.modules:
                     seen[name] = module
-        seen.update(self.modules)
-        return seen
-
-    def decide(self, name: str) -> Decision:
-        """Whose copy of a module a name means, and why."""
-        return self._resolver.decide(name)
-
-    # -- what a namespace above asks its layer
-
-    def owns(self, name: str) -> bool:
-        """See `places.Layer`."""
-        return self.decide(name).origin is Origin.CHILD and self.places.has(Origin.CHILD, name)
-
-    def is_namespace_package(self, name: str) -> bool:
-        """See `places.Layer`."""
-        return self.places.is_namespace(Origin.CHILD, name)
+        return seen | self.modules
 
     # -- imports
 
@@ -227,10 +261,6 @@ class Namespace:
         self.call(spec.loader.exec_module, module)
         return module
 
-    def claim_native(self, name: str, file: str) -> None:
-        """An extension module of this namespace is about to be loaded."""
-        NATIVE_MODULES.claim(Loaded(id(self.handle), self.name), name, file)
-
     def _path_of_user(self) -> list[str]:
         of_framework = set(framework_path())
         return [entry for entry in self.path if entry in self.artifacts or entry not in of_framework]
@@ -248,7 +278,7 @@ class Namespace:
             context.leave(token)
 
     def call(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """What `function` gives, called in this namespace."""
+        """Call `function` in this namespace."""
         if self.closed:
             self._must_be_open("a call")
         token = enter(self.handle)
@@ -274,7 +304,7 @@ class Namespace:
     def close(self) -> None:
         """Run what its code has left for the interpreter's end; then nothing is loaded through it any more.
 
-        What was made of its modules lives on as long as it is held; `purging` and `leaks` see to that.
+        Objects that its modules made live on as long as they are referenced; see `purging` and `leaks`.
         """
         if self.closed:
             return

@@ -7,14 +7,14 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
-from typing import Protocol
 
-from headgate.usercode.namespaces.context import pinned_to_framework
-from headgate.usercode.resolution import Origin
+from headgate.common.settings.loader_options import ResolveOrder
+from headgate.usercode.namespaces.context import Modules, pinned_to_framework
+from headgate.usercode.resolution import Origin, ParentFirst, Resolver
 
 
 class Portions(list[str]):
-    """Where the user's parts of a namespace package lie, without anybody else's.
+    """Where the user's parts of a namespace package lie, without the framework's.
 
     Python's own list of portions looks at `sys.path` again whenever it is asked, and would find the
     framework's. Readers of resources take a list for portions by its text.
@@ -24,24 +24,10 @@ class Portions(list[str]):
         return f"IsolatedNamespacePath({list(self)})"
 
 
-class Layer(Protocol):
-    """The namespace below, with what packages of others the user brings."""
-
-    def owns(self, name: str) -> bool:
-        """Whether it has a module of this name of its own."""
-        ...
-
-    def is_namespace_package(self, name: str) -> bool:
-        """Whether a package is there an implicit namespace package."""
-        ...
-
-
 class Places:
     """Implements `resolution.Surroundings` over modules that are loaded and files that are there."""
 
-    def __init__(
-        self, modules: dict[str, ModuleType], path: Callable[[], Sequence[str]], layer: Layer | None
-    ) -> None:
+    def __init__(self, modules: Modules, path: Callable[[], Sequence[str]], layer: Lookup | None) -> None:
         self._modules, self._path, self._layer = modules, path, layer
 
     def has(self, origin: Origin, name: str) -> bool:
@@ -55,7 +41,7 @@ class Places:
     def is_namespace(self, origin: Origin, name: str) -> bool:
         """See `resolution.Surroundings`."""
         if origin is Origin.LAYER:
-            return self._layer is not None and self._layer.is_namespace_package(name)
+            return self._layer is not None and self._layer.places.is_namespace(Origin.CHILD, name)
         if origin is Origin.PARENT:
             with pinned_to_framework():
                 return _is_namespace(spec_of_framework(name))
@@ -81,6 +67,26 @@ class Places:
         return None if spec is None else spec.submodule_search_locations
 
 
+class Lookup(Resolver):
+    """The table of resolution over one path of user code, which may be that of a dependency layer."""
+
+    def __init__(
+        self,
+        patterns: ParentFirst,
+        order: ResolveOrder,
+        identical: frozenset[str],
+        modules: Modules,
+        path: Callable[[], Sequence[str]],
+        layer: Lookup | None = None,
+    ) -> None:
+        self.places = Places(modules, path, layer)
+        super().__init__(patterns, order, self.places, identical)
+
+    def owns(self, name: str) -> bool:
+        """Whether a module of this name lies on the path, and is the one that the name means."""
+        return self.decide(name).origin is Origin.CHILD and self.places.has(Origin.CHILD, name)
+
+
 def framework_has(name: str) -> bool:
     """Whether the framework has a module, loaded or not."""
     with pinned_to_framework():
@@ -97,7 +103,7 @@ def spec_of_framework(name: str) -> ModuleSpec | None:
     try:
         return importlib.util.find_spec(name)
     except (ImportError, ValueError, AttributeError):
-        return None  # its package cannot be imported: whoever asks for it gets the user's copy
+        return None  # its package cannot be imported: the name means the user's copy
 
 
 def _is_namespace(spec: ModuleSpec | None) -> bool:

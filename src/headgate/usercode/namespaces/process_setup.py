@@ -6,14 +6,12 @@ import importlib
 import sys
 import threading
 from collections.abc import Callable
-from types import FrameType
 from typing import ParamSpec, TypeVar
 
 from headgate.usercode import code_release as release
 from headgate.usercode.namespaces import context, interpreter
 from headgate.usercode.namespaces.dispatch import DispatchingList, ModuleTable
 from headgate.usercode.namespaces.imports import import_module_of_caller, import_of_framework
-from headgate.usercode.namespaces.kept import keep_in_sys
 from headgate.usercode.resolution import STANDARD_LIBRARY
 
 P = ParamSpec("P")
@@ -38,7 +36,7 @@ def install() -> None:
         interpreter.replace_module_table(table)
         path = DispatchingList(sys.path, "path")
         meta_path = DispatchingList(sys.meta_path, "meta_path")
-        keep_in_sys(path, meta_path, table)
+        context.keep_in_sys(path, meta_path, table)
         interpreter.replace_import(import_of_framework)
         importlib.import_module = import_module_of_caller()
         interpreter.wrap_thread_start(_inheriting)
@@ -72,10 +70,8 @@ def _inheriting(run: Callable[P, R]) -> Callable[P, R]:
 
 def _is_started_by_user_code() -> bool:
     """Whether the nearest function that is not the standard library's is a namespace's."""
-    frame: FrameType | None = sys._getframe(2)
-    while frame is not None:
+    for frame in interpreter.callers(sys._getframe(2)):
         module = str(frame.f_globals.get("__name__", ""))
         if module not in _BETWEEN and module.partition(".")[0] not in STANDARD_LIBRARY:
             return context.MARK in frame.f_builtins
-        frame = frame.f_back
     return False

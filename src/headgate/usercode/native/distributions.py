@@ -24,23 +24,16 @@ _OF_INTERPRETER: Final = re.compile(r"\.(cpython-|abi3\.)")
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """One distribution.
+    """One distribution."""
 
-    Attributes:
-        name: lower case, with hyphens.
-        contents: hash of its record: equal for equal files.
-        requires: names of distributions that it needs, those of its extras left out.
-        entries: files and folders that it has in the folder where it lies.
-    """
-
-    name: str
+    name: str  # lower case, with hyphens
     version: str
-    contents: str
+    contents: str  # hash of its record: equal for equal files
     path: str
     modules: tuple[str, ...]
     compiled: tuple[str, ...]
-    requires: tuple[str, ...] = ()
-    entries: tuple[str, ...] = ()
+    requires: tuple[str, ...] = ()  # names of distributions that it needs, those of its extras left out
+    entries: tuple[str, ...] = ()  # files and folders that it has in the folder where it lies
 
     @property
     def is_native(self) -> bool:
@@ -62,10 +55,15 @@ def installed_in(path: Iterable[str], names: Iterable[str] | None = None) -> dic
     found: dict[str, Installed] = {}
     for asked in [None] if names is None else names:
         for distribution in distributions(name=asked, path=path):
-            name = distribution.metadata["Name"]  # none: what an uninstallation has left of one
+            name = distribution.metadata["Name"]  # None: what an uninstallation has left of one
             if name and normal(name) not in found:
                 found[normal(name)] = _described(distribution)
     return found
+
+
+def holds_packages(folder: str) -> bool:
+    """Whether any distribution lies in a folder."""
+    return any(one.metadata["Name"] for one in distributions(path=[folder]))
 
 
 def normal(name: str) -> str:

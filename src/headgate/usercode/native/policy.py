@@ -21,7 +21,7 @@ from headgate.common.settings.loader_options import DATA_PLANE, DependencyLayer,
 from headgate.usercode.errors import UserCodeLoadError
 from headgate.usercode.native.distributions import Installed
 from headgate.usercode.native.elf import are_equal
-from headgate.usercode.patterns import ParentFirst
+from headgate.usercode.resolution import ParentFirst
 
 
 class Place(Enum):

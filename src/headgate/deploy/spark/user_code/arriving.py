@@ -12,7 +12,7 @@ from typing import Final
 from headgate.deploy.spark.user_code.orders import FrameworkPackage, ShippedCode
 from headgate.usercode.bundle.artifacts import Artifact, unpacked
 from headgate.usercode.bundle.cache import ArtifactCache, Leased
-from headgate.usercode.bundle.pth import searched
+from headgate.usercode.bundle.layouts import searched
 from headgate.usercode.errors import UserCodeLoadError
 from headgate.usercode.native.distributions import installed_in
 

@@ -82,7 +82,7 @@ class OpenedCode(NamespaceCode):
             raise
 
     def load(self, payload: bytes) -> Any:
-        """What the job's driver has pickled, restored in the namespace; see `namespaces.pickling`."""
+        """What the job's driver has pickled, restored in the namespace; see `namespaces.code`."""
         with loading(self.namespace.name, self._fatal):
             return super().load(payload)
 

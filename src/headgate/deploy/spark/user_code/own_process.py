@@ -25,7 +25,7 @@ from headgate.deploy.spark.user_code.orders import VARIABLE, ProcessEnvironment
 from headgate.usercode.bundle.cache import ArtifactCache, Leased
 from headgate.usercode.errors import NativeModuleConflictError
 from headgate.usercode.namespaces.loader import NamespaceSettings
-from headgate.usercode.program_process import ProcessOrder, behind_standard_library
+from headgate.usercode.program_process import ProcessOrder, after_standard_library
 
 _log = logging.getLogger("headgate.usercode")
 _entered: dict[str, tuple[Leased | None, Arrived]] = {}
@@ -62,7 +62,7 @@ def enter(
 
 
 def _put_on_path(folder: Path, modules: Set[str]) -> None:
-    sys.path.insert(behind_standard_library(list(sys.path)), str(folder))
+    sys.path.insert(after_standard_library(list(sys.path)), str(folder))
     importlib.invalidate_caches()
     try:
         for module in sorted(modules):

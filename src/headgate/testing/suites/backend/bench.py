@@ -1,4 +1,4 @@
-"""Backends of a test, the storage of their checkpoints, and what became of each checkpoint."""
+"""Backends of a test, and the storage of their checkpoints."""
 
 from __future__ import annotations
 
@@ -23,22 +23,14 @@ NewBackend = Callable[[Mapping[str, StateDescriptor], tuple[int, int], int], Key
 
 
 class Bench:
-    """Makes backends and takes their checkpoints, by the code that takes those of a job.
-
-    Args:
-        new_backend: the hook of the suite.
-
-    Attributes:
-        files: of the checkpoint storage, by name; they may be changed and removed.
-        storage_works: whether the storage takes files.
-    """
+    """Makes backends and takes their checkpoints, by the code that takes those of a job."""
 
     def __init__(self, new_backend: NewBackend) -> None:
         self._new_backend = new_backend
         self._open: list[KeyedBackend] = []
         stored = SimFiles()
-        self.files = stored.files
-        self.storage_works = True
+        self.files = stored.files  # of the checkpoint storage, by name; they may be changed and removed
+        self.storage_works = True  # whether the storage takes files
         self._disk = SimDisk(stored, self._gate)
         fence = Fence(JobId("job"), Generation(1), AttemptId(1))
         self._writer = SnapshotWriter(self._disk, 0, fence)
@@ -51,15 +43,11 @@ class Bench:
         max_parallelism: int = GROUPS,
     ) -> KeyedBackend:
         """A backend, restored if anything is given; its handles are those of the program."""
-        made = self.adopted(self._new_backend(states, groups, max_parallelism))
+        made = self._new_backend(states, groups, max_parallelism)
+        self._open.append(made)
         if stored is not None:
             self.restore(made, stored)
         return made
-
-    def adopted(self, backend: KeyedBackend) -> KeyedBackend:
-        """A backend that is closed with the others."""
-        self._open.append(backend)
-        return backend
 
     def restore(self, backend: KeyedBackend, stored: Iterable[KeyedStateHandle]) -> None:
         """Fill an empty backend."""
@@ -82,14 +70,14 @@ class Bench:
     def store(
         self, backend: KeyedBackend, checkpoint: int = 1, completed: int = 0, subtask: int = 0
     ) -> KeyedStateHandle:
-        """A whole checkpoint of one subtask."""
+        """A complete checkpoint of one subtask."""
         return self.finish(backend, backend.snapshot_sync(checkpoint, completed), checkpoint, subtask)
 
     def finish(
         self, backend: KeyedBackend, pending: PendingSnapshot, checkpoint: int = 1, subtask: int = 0
     ) -> KeyedStateHandle:
         """The asynchronous part of a checkpoint of one subtask."""
-        drawn = TakenSnapshot(
+        taken = TakenSnapshot(
             SubtaskId(VertexId(0), SubtaskIndex(subtask)),
             checkpoint,
             [PendingKeyedState("operator", backend.groups, pending, 0)],
@@ -99,12 +87,12 @@ class Bench:
             False,
             BarrierMetrics(0.0, 0.0, False),
         )
-        keyed = self._writer.finish(drawn, ManualClock()).operators[0].keyed
+        keyed = self._writer.finish(taken, ManualClock()).operators[0].keyed
         assert keyed is not None
         return keyed
 
     def store_all(self, backends: Iterable[KeyedBackend], checkpoint: int = 1) -> list[KeyedStateHandle]:
-        """A whole checkpoint of all subtasks."""
+        """A complete checkpoint of all subtasks."""
         return [self.store(one, checkpoint, subtask=index) for index, one in enumerate(backends)]
 
     def keep_only(self, stored: Iterable[KeyedStateHandle]) -> None:
@@ -128,6 +116,6 @@ class Bench:
 
 
 def owner_of(subtasks: Iterable[KeyedBackend], key: Hashable) -> KeyedBackend:
-    """The subtask whose key it is."""
+    """The subtask that owns a key."""
     group = key_group(key, GROUPS)
     return next(one for one in subtasks if one.groups[0] <= group <= one.groups[1])

@@ -8,7 +8,7 @@ from headgate.common.errors import InternalError, UsageError
 from headgate.common.keys.keygroups import key_group
 from headgate.serde.resolve import serializer_for
 from headgate.testing.suites.backend.bench import Bench
-from headgate.testing.suites.backend.states import GROUPS, KEYS, STATES, Basket, contents, touch
+from headgate.testing.suites.backend.states import GROUPS, KEYS, STATES, Basket, bound, contents, touch
 from headgate.testing.suites.backend.suite_bench import BackendTests
 
 
@@ -20,26 +20,22 @@ class HandleTests(BackendTests):
         backend = bench.backend()
         count = backend.handles["count"]
         for key, value in (("a", 5), ("b", 6)):
-            backend.bind(key)
-            assert count.value == 0
-            count.value = value
-            backend.store()
+            with bound(backend, key):
+                assert count.value == 0
+                count.value = value
         assert dict(backend.scan("count")) == {"a": 5, "b": 6}
-        backend.bind("a")
-        count.clear()
-        backend.store()
-        backend.bind("b")
-        count.value = 0
-        backend.store()
+        with bound(backend, "a"):
+            count.clear()
+        with bound(backend, "b"):
+            count.value = 0
         assert dict(backend.scan("count")) == {}
 
     def test_what_is_changed_in_place_is_kept(self, bench: Bench) -> None:
         """Also in a default that was read, of which each key has its own."""
         backend = bench.backend()
         for key in ("a", "b", "a"):
-            backend.bind(key)
-            backend.handles["basket"].value.items.append(key)
-            backend.store()
+            with bound(backend, key) as handles:
+                handles["basket"].value.items.append(key)
         assert dict(backend.scan("basket")) == {"a": Basket(["a", "a"]), "b": Basket(["b"])}
         backend.bind("a")
         backend.handles["basket"].clear()
@@ -48,11 +44,10 @@ class HandleTests(BackendTests):
     def test_a_default_that_cannot_be_changed_is_not_stored_by_reading(self, bench: Bench) -> None:
         """Keys that are only asked for take no memory."""
         backend = bench.backend()
-        backend.bind("a")
-        assert backend.handles["free"].value is None
-        assert backend.handles["best"].get() is None
-        assert backend.handles["names"].get() == []
-        backend.store()
+        with bound(backend, "a") as handles:
+            assert handles["free"].value is None
+            assert handles["best"].get() is None
+            assert handles["names"].get() == []
         assert {name: list(backend.keys(name)) for name in STATES} == {name: [] for name in STATES}
 
     def test_list_state_does_what_it_says(self, bench: Bench) -> None:
@@ -69,9 +64,8 @@ class HandleTests(BackendTests):
         names.extend(iter(["9"]))
         assert names.get() == ["9"]
         names.update([])
-        backend.bind("a")
-        names.update(["4"])
-        backend.store()
+        with bound(backend, "a"):
+            names.update(["4"])
         assert dict(backend.scan("names")) == {"a": ["4"]}
         backend.bind("a")
         names.clear()
@@ -139,9 +133,8 @@ class HandleTests(BackendTests):
             backend.bind(key)
             assert backend.handles["count"].value == number
         for equal in (1, 1.0, True):
-            backend.bind(equal)
-            backend.handles["names"].add("again")
-            backend.store()
+            with bound(backend, equal) as handles:
+                handles["names"].add("again")
         assert dict(backend.scan("names"))[1] == ["s2", "again", "again", "again"]
 
     def test_many_keys_are_all_there(self, bench: Bench) -> None:
@@ -149,9 +142,8 @@ class HandleTests(BackendTests):
         backend, count = bench.backend(), 2_000
         for step in (1, 7):
             for key in range(count):
-                backend.bind(key * step % count)
-                backend.handles["count"].value += key * step % count + 1
-                backend.store()
+                with bound(backend, key * step % count) as handles:
+                    handles["count"].value += key * step % count + 1
         assert dict(backend.scan("count")) == {key: 2 * (key + 1) for key in range(count)}
         assert sorted(backend.keys("count"), key=str) == sorted(range(count), key=str)
 
@@ -165,9 +157,8 @@ class HandleTests(BackendTests):
         for key in range(100, 120):
             touch(backend, key, 1)
         left = [key for key in range(100) if key not in seen]
-        backend.bind(left[0])
-        backend.handles["totals"].clear()
-        backend.store()
+        with bound(backend, left[0]) as handles:
+            handles["totals"].clear()
         seen += [key for key, _ in walk]
         assert len(seen) == len(set(seen))
         assert set(range(100)) - {left[0]} <= set(seen)
@@ -199,9 +190,8 @@ class HandleTests(BackendTests):
     def test_a_value_of_another_type_fails_the_checkpoint_by_state_name(self, bench: Bench) -> None:
         """What could not be read back is refused when it is written."""
         backend = bench.backend()
-        backend.bind("a")
-        backend.handles["count"].value = "many"
-        backend.store()
+        with bound(backend, "a") as handles:
+            handles["count"].value = "many"
         why = r"state 'count' cannot be stored: 'many' of type str is not a int"
         with pytest.raises(UsageError, match=why):
             bench.store(backend)
@@ -210,8 +200,7 @@ class HandleTests(BackendTests):
         """A key outside the subtask's groups would be lost at the next rescaling."""
         group = (key_group("a", GROUPS) + 1) % GROUPS
         backend = bench.backend(groups=(group, group))
-        backend.bind("a")
-        backend.handles["count"].value = 1
-        backend.store()
+        with bound(backend, "a") as handles:
+            handles["count"].value = 1
         with pytest.raises(InternalError, match="outside its key groups"):
             bench.store(backend)

@@ -27,7 +27,7 @@ class LifetimeTests(BackendTests):
     """Entries end by the clock, also across checkpoints, and take their memory along."""
 
     def test_entries_end(self, bench: Bench) -> None:
-        """Written at 0 for 10 ms: there at 9, gone at 10, in every kind of state."""
+        """Written at 0 for 10 ms: there at 9, absent at 10, in every kind of state."""
         clock = ManualClock()
         backend = _backend(bench, clock, LIVING)
         touch(backend, "a", 3)
@@ -40,7 +40,7 @@ class LifetimeTests(BackendTests):
     def test_time_goes_on_across_a_checkpoint(
         self, bench: Bench, changed: Mapping[str, StateDescriptor]
     ) -> None:
-        """What was written at 0 ends at 10 in the restored job, unless entries do not end there."""
+        """An entry of time 0 ends at 10 in the restored job, unless its entries do not end."""
         clock = ManualClock()
         backend = _backend(bench, clock, LIVING)
         touch(backend, "a", 3)
@@ -53,7 +53,7 @@ class LifetimeTests(BackendTests):
         assert _held(restored, "a") == _held(bench.backend() if ended else _touched(bench), "a")
 
     def test_what_has_ended_is_not_in_a_whole_snapshot(self, bench: Bench) -> None:
-        """It is left out where it is written, and never restored."""
+        """Ended entries are left out when the snapshot is written, and never restored."""
         clock = ManualClock()
         backend = _backend(bench, clock, LIVING)
         touch(backend, "a", 3)
@@ -65,7 +65,7 @@ class LifetimeTests(BackendTests):
         assert {name: list(plain.keys(name)) for name in STATES} == {name: ["b"] for name in STATES}
 
     def test_state_without_stamps_counts_as_written_at_the_restore(self, bench: Bench) -> None:
-        """A time to live that is switched on ends nothing at once."""
+        """A time to live that is switched on ends no entry at once."""
         clock = ManualClock(100)
         stored = bench.store(_touched(bench))
         backend = _backend(bench, clock, LIVING, stored)

@@ -54,7 +54,7 @@ class ModelTests(BackendTests):
 
 
 class _Run:
-    """One random program, the dicts beside it, and its last complete checkpoint."""
+    """One random program, the dicts that mirror it, and its last complete checkpoint."""
 
     def __init__(self, bench: Bench, chance: random.Random) -> None:
         self.bench, self.chance = bench, chance
@@ -109,14 +109,14 @@ class _Run:
                     del of_model[one]
 
     def checkpoint(self) -> None:
-        """Draw one and go on; then it is complete, or aborted."""
+        """Take a checkpoint and go on; then it is complete, or aborted."""
         self.checkpoints += 1
         number, model = self.checkpoints, copy.deepcopy(self.model)
-        cuts = [(one, one.snapshot_sync(number, self.completed)) for one in self.subtasks]
+        taken = [(one, one.snapshot_sync(number, self.completed)) for one in self.subtasks]
         for _ in range(self.chance.randint(0, 10)):
             self.change()
         stored = [
-            self.bench.finish(one, pending, number, subtask) for subtask, (one, pending) in enumerate(cuts)
+            self.bench.finish(one, pending, number, subtask) for subtask, (one, pending) in enumerate(taken)
         ]
         if self.chance.random() < 0.3:
             for handle in stored:
@@ -126,7 +126,7 @@ class _Run:
         self.bench.keep_only(stored)
 
     def give_up(self) -> None:
-        """Draw a snapshot that nobody finishes; it may be released much later."""
+        """Take a snapshot that is never finished; it may be released much later."""
         if self.pending and self.chance.random() < 0.5:
             self.pending.pop()[1].release()
             return

@@ -7,9 +7,9 @@ import pytest
 from headgate.common.errors import InternalError, StorageError, UsageError
 from headgate.state.snapshots import KeyedStateHandle
 from headgate.testing.suites.backend.bench import Bench, owner_of
-from headgate.testing.suites.backend.states import GROUPS, KEYS, STATES, contents, touch
+from headgate.testing.suites.backend.states import GROUPS, KEYS, STATES, bound, contents, touch
 from headgate.testing.suites.backend.suite_bench import BackendTests
-from headgate.testing.suites.damage import cut_short, with_a_flipped_bit
+from headgate.testing.suites.value_checks import cut_short, with_a_flipped_bit
 
 
 class RestoreTests(BackendTests):
@@ -82,9 +82,8 @@ class RestoreTests(BackendTests):
         """A new state has its default; one that never held anything may be dropped; others may not."""
         few = {"count": STATES["count"], "log": STATES["log"]}
         backend = bench.backend(few)
-        backend.bind("a")
-        backend.handles["count"].value = 7
-        backend.store()
+        with bound(backend, "a") as handles:
+            handles["count"].value = 7
         wide = bench.backend(stored=[bench.store(backend)])
         assert dict(wide.scan("count")) == {"a": 7}
         assert not list(wide.keys("basket"))

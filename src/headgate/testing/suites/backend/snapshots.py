@@ -1,4 +1,4 @@
-"""A snapshot is the state at its cut, and lets go of everything when it is done with."""
+"""A snapshot is the state at its moment, and releases everything when it has ended."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from headgate.common.errors import StorageError
 from headgate.state.backend import KeyedBackend, PendingSnapshot
 from headgate.testing.suites.backend.bench import Bench
-from headgate.testing.suites.backend.states import KEYS, Basket, contents, touch
+from headgate.testing.suites.backend.states import KEYS, Basket, bound, contents, touch
 from headgate.testing.suites.backend.suite_bench import BackendTests
 
 
@@ -20,13 +20,13 @@ class SnapshotTests(BackendTests):
 
     @pytest.mark.parametrize("turned", [False, True], ids=["oldest first", "newest first"])
     def test_a18_later_changes_do_not_reach_a_snapshot(self, bench: Bench, turned: bool) -> None:
-        """Several snapshots are under way, values are changed in place: each holds its own moment."""
-        backend, cuts = bench.backend(), []
+        """Several snapshots are pending, values are changed in place: each holds its own moment."""
+        backend, taken = bench.backend(), []
         for number in (1, 2, 3):
             for key in KEYS:
                 touch(backend, key, number)
             backend.event_timers.delete(number - 1, "a")
-            cuts.append((number, contents([backend]), backend.snapshot_sync(number)))
+            taken.append((number, contents([backend]), backend.snapshot_sync(number)))
         for key in KEYS[::2]:
             touch(backend, key, 9)
             for handle in backend.handles.values():
@@ -34,7 +34,7 @@ class SnapshotTests(BackendTests):
                 handle.clear()
             backend.store()
         list(backend.event_timers.pop_due(2))
-        for number, expected, pending in reversed(cuts) if turned else cuts:
+        for number, expected, pending in reversed(taken) if turned else taken:
             stored = bench.finish(backend, pending, number)
             assert contents([bench.backend(stored=[stored])]) == expected
             backend.settle()
@@ -43,20 +43,18 @@ class SnapshotTests(BackendTests):
         """Whatever is written, deleted, snapshotted and given up meanwhile."""
         backend = bench.backend()
         for key in range(1500):
-            backend.bind(key)
-            backend.handles["count"].value = key + 1
-            backend.handles["basket"].value.items.append(str(key))
-            backend.store()
+            with bound(backend, key) as handles:
+                handles["count"].value = key + 1
+                handles["basket"].value.items.append(str(key))
         expected, pending = contents([backend]), backend.snapshot_sync(1)
-        with ThreadPoolExecutor(1) as beside:
-            stored = beside.submit(bench.finish, backend, pending)
+        with ThreadPoolExecutor(1) as thread:
+            stored = thread.submit(bench.finish, backend, pending)
             rounds = 0
             while not stored.done() or rounds < 2:
                 for key in range(0, 1500, 5):
-                    backend.bind(key)
-                    backend.handles["count"].clear()
-                    backend.handles["basket"].value.items.append("late")
-                    backend.store()
+                    with bound(backend, key) as handles:
+                        handles["count"].clear()
+                        handles["basket"].value.items.append("late")
                 backend.snapshot_sync(2).release()
                 backend.settle()
                 rounds += 1
@@ -64,7 +62,7 @@ class SnapshotTests(BackendTests):
 
     @pytest.mark.parametrize("times", [1, 2])
     def test_a19_a_snapshot_may_be_given_up(self, bench: Bench, times: int) -> None:
-        """Before it is written, more than once; the state goes on, and so does the next snapshot."""
+        """It is released before it is written, also twice; state and the next snapshot are not affected."""
         backend = bench.backend()
         for key in KEYS:
             touch(backend, key, 1)
@@ -82,23 +80,21 @@ class SnapshotTests(BackendTests):
     def test_a19_what_is_done_with_is_let_go(self, bench: Bench, end: str) -> None:
         """A value that is in no state any more is in no snapshot either: its memory is free."""
         backend = bench.backend()
-        backend.bind("a")
-        basket = backend.handles["basket"].value
-        basket.items.append("x")
-        backend.store()
-        gone = weakref.ref(basket)
+        with bound(backend, "a") as handles:
+            basket = handles["basket"].value
+            basket.items.append("x")
+        value = weakref.ref(basket)
         del basket
         pending = backend.snapshot_sync(1)
-        backend.bind("a")
-        backend.handles["basket"].value = Basket(["new"])
-        backend.store()
+        with bound(backend, "a") as handles:
+            handles["basket"].value = Basket(["new"])
         self._ended(bench, backend, pending, end)
         del pending
-        assert _is_gone(gone, backend), f"a snapshot that ended by {end} holds a value"
+        assert _is_freed(value, backend), f"a snapshot that ended by {end} holds a value"
         assert dict(backend.scan("basket")) == {"a": Basket(["new"])}
 
     def test_a19_a_checkpoint_that_the_storage_refuses_leaves_nothing(self, bench: Bench) -> None:
-        """The error is a StorageError; the job goes on, and the next checkpoint is whole."""
+        """The error is a StorageError; the job goes on, and the next checkpoint is complete."""
         backend = bench.backend()
         for key in KEYS:
             touch(backend, key, 1)
@@ -125,7 +121,7 @@ class SnapshotTests(BackendTests):
             assert contents([bench.backend(stored=[stored])]) == expected
 
     def test_a21_a_checkpoint_refers_only_to_what_is_kept(self, bench: Bench) -> None:
-        """Each restores when all files that it does not name are gone, whichever were aborted before it."""
+        """Each restores after all files that it does not name were removed, whichever were aborted before."""
         backend, completed, kept = bench.backend(), 0, None
         for number in range(1, 7):
             for key in range(number * 20, number * 20 + 40):
@@ -154,17 +150,17 @@ class SnapshotTests(BackendTests):
             assert contents([backend]) == expected
 
     def test_two_at_a_time_need_only_what_was_complete_when_they_were_drawn(self, bench: Bench) -> None:
-        """The second completes; what only the first one has may go."""
+        """The second completes; files that only the first one needs may be removed."""
         backend = bench.backend()
         touch(backend, "a", 1)
         first = bench.store(backend, 1)
-        cuts = []
+        taken = []
         for number in (2, 3):
             touch(backend, "b", number)
-            cuts.append((contents([backend]), backend.snapshot_sync(number, 1)))
-        stored = [bench.finish(backend, pending, 2 + place) for place, (_, pending) in enumerate(cuts)]
+            taken.append((contents([backend]), backend.snapshot_sync(number, 1)))
+        stored = [bench.finish(backend, pending, 2 + place) for place, (_, pending) in enumerate(taken)]
         bench.keep_only([first, stored[1]])
-        assert contents([bench.backend(stored=[stored[1]])]) == cuts[1][0]
+        assert contents([bench.backend(stored=[stored[1]])]) == taken[1][0]
 
     def test_a_savepoint_stands_alone_and_nobody_goes_on_from_it(self, bench: Bench) -> None:
         """It needs no earlier file, and no later checkpoint needs it; what changed before it is not lost."""
@@ -193,8 +189,8 @@ class SnapshotTests(BackendTests):
             bench.storage_works = True
 
 
-def _is_gone(value: weakref.ref[Basket], backend: KeyedBackend) -> bool:
-    """Whether nobody holds a value any more, once what snapshots left to be done was done."""
+def _is_freed(value: weakref.ref[Basket], backend: KeyedBackend) -> bool:
+    """Whether a value is no longer referenced, once the pending work of snapshots was done."""
     for _ in range(20):
         backend.settle()
     gc.collect()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -93,25 +94,31 @@ class _Everything:
 STATES: Final[dict[str, StateDescriptor]] = declared_state(_Everything())
 
 
+@contextmanager
+def bound(backend: KeyedBackend, key: Hashable) -> Iterator[Mapping[str, Any]]:
+    """The handles of a backend for one key, whose changes are stored at the end."""
+    backend.bind(key)
+    yield backend.handles
+    backend.store()
+
+
 def touch(backend: KeyedBackend, key: Hashable, number: int) -> None:
     """Change every state of a key, in place wherever a program can, and set two timers."""
-    backend.bind(key)
-    handles = backend.handles
-    handles["count"].value += number
-    handles["basket"].value.items.append(str(number))
-    free = handles["free"].value or {"n": []}
-    free["n"].append(number)
-    handles["free"].value = free
-    handles["names"].add(f"s{number}")
-    handles["log"].add([number])
-    handles["totals"].put(f"t{number % 3}", number)
-    handles["lists"].put(number % 3, [number])
-    for inner in (*handles["log"].get(), *(value for _, value in handles["lists"].items())):
-        inner.append(number)
-    for name in ("best", "mean", "spread"):
-        handles[name].add(number)
-    handles["bag"].add([number])
-    backend.store()
+    with bound(backend, key) as handles:
+        handles["count"].value += number
+        handles["basket"].value.items.append(str(number))
+        free = handles["free"].value or {"n": []}
+        free["n"].append(number)
+        handles["free"].value = free
+        handles["names"].add(f"s{number}")
+        handles["log"].add([number])
+        handles["totals"].put(f"t{number % 3}", number)
+        handles["lists"].put(number % 3, [number])
+        for inner in (*handles["log"].get(), *(value for _, value in handles["lists"].items())):
+            inner.append(number)
+        for name in ("best", "mean", "spread"):
+            handles[name].add(number)
+        handles["bag"].add([number])
     backend.event_timers.register(number, key)
     backend.processing_timers.register(-number, key)
 

@@ -39,22 +39,18 @@ class BackendTests(ABC):
         """
 
     def local_files(self) -> Iterable[Path]:
-        """What the backends have left on the local disk, when all of them are closed: nothing is right."""
+        """Files that the backends have left on the local disk when all of them are closed; none is right."""
         return self.folder.rglob("*")
 
     @pytest.fixture
     def bench(self, tmp_path: Path) -> Iterator[Bench]:
-        """Makes backends and takes their checkpoints; at the end nothing of them may be left."""
+        """Makes backends and takes their checkpoints; at the end no file of them may be left."""
         with self.opened(tmp_path) as made:
             yield made
 
     @contextmanager
     def opened(self, root: Path) -> Iterator[Bench]:
-        """The bench of one test; after a test that went well it looks for files that are left.
-
-        Args:
-            root: a folder for the test alone.
-        """
+        """The bench of one test in a folder of its own; a test that passes must leave no files there."""
         self.folder = root / "backends"
         self.folder.mkdir()
         made = Bench(self.new_backend)
