@@ -66,7 +66,6 @@ class _ThreadGang:
         self._lock = threading.Lock()
 
     def submit(self, gang: int, slots: int) -> None:
-        """Start one thread per slot."""
         self._running[gang] = slots
         for slot in range(slots):
             thread = threading.Thread(
@@ -76,7 +75,6 @@ class _ThreadGang:
             thread.start()
 
     def refusal(self, slots: int) -> str | None:
-        """See `runtime.master.rescaling.KnowsSlots`."""
         if self._slots is None or slots <= self._slots:
             return None
         return f"it needs {slots} workers, and the mini cluster has {self._slots} slots"

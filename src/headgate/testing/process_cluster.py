@@ -153,7 +153,6 @@ class _ProcessGang:
         self._lock = threading.Lock()
 
     def submit(self, gang: int, slots: int) -> None:
-        """Start one process per slot."""
         running = self._gangs[gang] = _Running()
         try:
             for slot in range(slots):
@@ -174,7 +173,6 @@ class _ProcessGang:
             self._context.exited(gang, running.reason)
 
     def refusal(self, slots: int) -> str | None:
-        """See `runtime.master.rescaling.KnowsSlots`."""
         return _refusal(slots, self._slots)
 
     def cancel(self, gang: int) -> None:
@@ -185,7 +183,6 @@ class _ProcessGang:
             self._end(running)
 
     def processes(self) -> dict[int, int]:
-        """Slot -> process id of the workers that run."""
         with self._lock:
             return {
                 slot: worker.process.pid
@@ -194,7 +191,6 @@ class _ProcessGang:
             }
 
     def kill(self, slot: int, number: int) -> bool:
-        """Send a signal to the running worker of a slot."""
         with self._lock:
             found = [running.workers[slot] for running in self._gangs.values() if slot in running.workers]
         for worker in found:
@@ -202,7 +198,6 @@ class _ProcessGang:
         return bool(found)
 
     def close(self) -> None:
-        """Kill the workers that still run, and wait for their exit."""
         for gang in list(self._gangs):
             self.cancel(gang)
         for running in list(self._gangs.values()):

@@ -133,11 +133,9 @@ class _Collected(Checks):
         self._env, self._right = env, right
 
     def results(self) -> Results:
-        """Uid -> records, however often."""
         return {uid: Counter(map(_hashable, sink.results)) for uid, sink in self._env.collecting.items()}
 
     def ended(self, scene: JobScene) -> None:
-        """See :class:`Checks`."""
         super().ended(scene)
         if self._right is None:
             return

@@ -19,12 +19,10 @@ class HookOwner(Protocol):
     @property
     def release_hooks(self) -> dict[str, Hook]:
         """The hooks by their names."""
-        ...
 
     @property
     def closed(self) -> bool:
         """Whether it takes none any more."""
-        ...
 
 
 _lock: Final = threading.Lock()

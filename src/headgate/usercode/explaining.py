@@ -136,7 +136,6 @@ class _View:
         self._lookup = Lookup(*table, {}, lambda: own, self._layer)
 
     def module(self, name: str) -> ModuleExplained:
-        """One module, without what is known of its package."""
         if name.partition(".")[0] in self._linked:
             return ModuleExplained(name, Origin.CHILD, self._file(self._everything.spec(name)), LINKED)
         decision = self._lookup.decide(name)

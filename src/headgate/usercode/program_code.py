@@ -139,7 +139,6 @@ def _layer(folders: tuple[str, ...], settings: NamespaceSettings, artifacts: Pro
 
 
 def _content_of(folder: str) -> str:
-    """The hash of what is in it; empty for a folder of the cache, which has it in its name."""
     return "" if _OF_CACHE.search(folder) else hash_of(Path(folder))
 
 

@@ -19,7 +19,7 @@ from headgate.common.errors import StorageError, UsageError
 from headgate.state.heap.backend import HeapKeyedBackend
 from headgate.state.rocksdb.backend import RocksKeyedBackend
 from headgate.state.rocksdb.rocksdb_memory import LIMIT_MIN, RocksMemory
-from headgate.testing.suites.backend.schemas import VersionedSerializer, held, put, versioned
+from headgate.testing.suites.backend.formats import VersionedSerializer, held, put, versioned
 
 GROUPS = 8
 VALUE = ("foo", 1456)

@@ -11,7 +11,7 @@ import pytest
 import headgate as hg
 from headgate.common.errors import StorageError, UsageError
 from headgate.testing.suites import SerializerUpgradeSuite, StoredValues, Verdict
-from headgate.testing.suites.backend.schemas import VersionedSerializer
+from headgate.testing.suites.backend.formats import VersionedSerializer
 
 VALUES = [("foo", 1456), ("bar", 478), ("hello", 189)]
 FIRST = Path(__file__).parent / "data" / "versioned-1.json"

@@ -115,7 +115,7 @@ def test_links_in_a_circle(inside: Path, tmp_path: Path) -> None:
 def test_a_file_behind_a_link_out(inside: Path, tmp_path: Path) -> None:
     """A folder that was replaced by a link after it had been checked is looked at again."""
     (inside / "a").symlink_to(tmp_path)
-    refused(a_wheel(tmp_path / "a.whl", {"a/out.py": b"x"}), inside, "behind a link that leads out")
+    refused(a_wheel(tmp_path / "a.whl", {"a/out.py": b"x"}), inside, "below a link that leads out")
     assert not (tmp_path / "out.py").exists()
 
 

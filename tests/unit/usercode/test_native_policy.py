@@ -10,8 +10,7 @@ import pytest
 from headgate.common.settings.loader_options import NativeModules
 from headgate.usercode.errors import NativeModuleConflictError, UserCodeLoadError
 from headgate.usercode.namespaces.finding import NativeModules as LoadedModules
-from headgate.usercode.native.distributions import Installed, installed_in
-from headgate.usercode.native.elf import soname
+from headgate.usercode.native.distributions import Installed, installed_in, soname
 from headgate.usercode.native.policy import Place, plan
 
 

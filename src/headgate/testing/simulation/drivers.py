@@ -142,7 +142,7 @@ class DriverProcess(GangOwner):
         self.generation = 0  # of its claim; 0 before
         self.asked: dict[int, str] = {}  # requests of users to the job, by number
         self.looked = False  # whether it has taken part in the election
-        self._step: Action = partial(self._uninterrupted, self._campaign if elects else self._boot)
+        self._next: Action = partial(self._uninterrupted, self._campaign if elects else self._boot)
         self._within = self._proving = False
         self._wake_at: int | None = scene.now()
         self._prove_at = 0
@@ -204,7 +204,7 @@ class DriverProcess(GangOwner):
         """One turn of its main thread."""
         with self.scene.acting(self):
             try:
-                return self._step()
+                return self._next()
             except ProcessKilled:
                 return "killed on the way"
 
@@ -272,7 +272,7 @@ class DriverProcess(GangOwner):
             return "the job has ended"
         if leadership.leads:
             self.job_id = self.scene.supervisor.job_id(seen.run)
-            self._step, self._wake_at = partial(self._uninterrupted, self._boot), now
+            self._next, self._wake_at = partial(self._uninterrupted, self._boot), now
             self._prove_at = now + leadership.pause_ms
             return f"leads run {seen.run}"
         return f"stands by: {seen.leader}"
@@ -284,7 +284,7 @@ class DriverProcess(GangOwner):
             self.scene.supervisor.did_not_start(self, error)
             self._exited("did not start")
             return f"could not start: {error}"
-        self._step, self._wake_at = self._turn, self.scene.now()
+        self._next, self._wake_at = self._turn, self.scene.now()
         return f"leads in generation {self.generation}"
 
     def _turn(self) -> str:
@@ -294,7 +294,7 @@ class DriverProcess(GangOwner):
         if master.state.terminal:
             assert self.control is not None
             self.control.close()
-            self._step, self._wake_at = self._leave, self.scene.now()
+            self._next, self._wake_at = self._leave, self.scene.now()
         else:
             due = master.next_wakeup()
             # A wake-up time in the past keeps the loop busy, but must not keep time from passing.

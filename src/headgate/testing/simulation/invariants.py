@@ -109,10 +109,6 @@ class Checks:
         for job in self.stored.jobs():
             self.stored.demand_complete(job)
 
-    def did_not_start(self, driver: DriverProcess, error: Exception) -> None:
-        """A driver could not begin, and no fault is the reason."""
-        raise Violation(f"{driver.name} did not start: {type(error).__name__}: {error}")
-
     def answered(
         self, driver: DriverProcess, number: int, answer: str | int | None, error: HeadgateError | None
     ) -> None:

@@ -11,7 +11,7 @@ from headgate.common.errors import UsageError
 from headgate.common.ids import JobId
 from headgate.restore.point import RestorePoint
 from headgate.testing.simulation.drivers import DriverProcess, JobScene
-from headgate.testing.simulation.invariants import Checks
+from headgate.testing.simulation.invariants import Checks, Violation
 from headgate.testing.simulation.simulated_jobs import Submission
 from headgate.testing.simulation.virtual_disk import URI, SimDisk
 
@@ -49,7 +49,7 @@ class Supervisor:
     def did_not_start(self, driver: DriverProcess, error: Exception) -> None:
         """A driver could not begin, which is a violation unless a fault was injected."""
         if isinstance(error, UsageError) or not (self._scene.faults_done or len(self._scene.drivers) > 1):
-            self._checks.did_not_start(driver, error)
+            raise Violation(f"{driver.name} did not start: {type(error).__name__}: {error}")
 
     def driver_exited(self, driver: DriverProcess, how: str) -> None:
         """A driver has left or was killed: start another where the job needs one."""
@@ -81,7 +81,6 @@ class Supervisor:
             self.start()
 
     def _is_final(self, driver: DriverProcess) -> bool:
-        """Whether no other driver goes on with the job that failed."""
         master = driver.master
         return master is not None and not master.goes_on and self._checks.leads(driver)
 
@@ -92,7 +91,6 @@ class Supervisor:
                 driver.kill("it is not needed any more", silently=False)
 
     def _run_again(self, point: RestorePoint | None) -> None:
-        """The user starts the stopped job once more, as a new execution."""
         if self._scene.done:
             return
         for driver in self._scene.living_drivers():

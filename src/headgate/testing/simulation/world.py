@@ -214,7 +214,6 @@ class World(JobScene):
         return True
 
     def _agenda(self, now: int) -> Agenda:
-        """The actions that are possible now, and the next time at which more are."""
         agenda = Agenda(now)
         if planned := self.line.due():
             agenda.add(planned[1], planned[0], lambda: self.line.take()())
@@ -234,7 +233,6 @@ class World(JobScene):
         return agenda
 
     def _invite(self, worker: WorkerProcess, agenda: Agenda) -> None:
-        """Enter what a worker and the messages from and to it can do."""
         now = agenda.now
         if worker.runs:
             self._invite_loop(worker, agenda)
@@ -246,7 +244,6 @@ class World(JobScene):
                 agenda.add(wire.name, due, lambda wire=wire: self._deliver(worker, wire))  # type: ignore[misc]
 
     def _invite_loop(self, worker: WorkerProcess, agenda: Agenda) -> None:
-        """Enter the next turn of a worker's loop."""
         agenda.add(worker.name, worker.since(agenda.now), worker.act)
         agenda.not_before(worker.next_time())
 

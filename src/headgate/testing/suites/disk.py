@@ -249,7 +249,6 @@ class DiskSuite:
 
 
 def _all_at_once(calls: Sequence[Callable[[], bool]]) -> list[bool]:
-    """The results of calls that begin together, each in a thread of its own."""
     start, results = threading.Barrier(len(calls)), list[bool | BaseException]([False] * len(calls))
 
     def run(place: int, call: Callable[[], bool]) -> None:

@@ -95,13 +95,11 @@ def _send(stream: IO[bytes], data: bytes) -> None:
 
 
 def _receive(stream: IO[bytes]) -> bytes:
-    """The next message; empty at the end."""
     head = stream.read(_LENGTH.size)
     return stream.read(_LENGTH.unpack(head)[0]) if len(head) == _LENGTH.size else b""
 
 
 def _serve() -> None:
-    """Answer until the other side is gone."""
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # the user's code may print
     while task := _receive(sys.stdin.buffer):

@@ -342,7 +342,6 @@ def _for_all_lists(strategy: SearchStrategy[T], check: Callable[[list[T]], None]
 
 @contextmanager
 def _switching_often() -> Iterator[None]:
-    """Threads take turns so often that unsafe code fails."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     try:

@@ -312,9 +312,8 @@ class SinkSuite:
 class _Snapshot(msgspec.Struct):
     """What a checkpoint or savepoint holds of one sink, as it is stored."""
 
-    fork: tuple[str, int, int, int]
-    forks: list[tuple[str, int, int, int]]
-    lineage: str
+    fork: Fork
+    lineage: Lineage
     committables: list[Any]
 
 
@@ -374,17 +373,14 @@ class _Job:
         self._number += 1
         ready = [] if also is None else list(also.committables)
         ready += [entry for writer in self.writers for entry in writer.prepare_commit_at(self._number)]
-        fork = (self._name, self._generation, self._attempt, self._number)
-        forks = [(f.job, f.generation, f.attempt, f.checkpoint) for f in self._lineage.forks]
-        snapshot = _Snapshot(fork, forks, self._lineage.id, ready)
+        fork = Fork(self._name, self._generation, self._attempt, self._number)
+        snapshot = _Snapshot(fork, self._lineage, ready)
         return msgpack_decoder(_Snapshot).decode(msgspec.msgpack.encode(snapshot))
 
     def commit(self, snapshot: _Snapshot, first: int | None = None) -> None:
-        """All of it, or the first committables only."""
         self.committer.commit(snapshot.committables[:first])
 
     def checkpoint(self, *records: int) -> _Snapshot:
-        """Write records, take a checkpoint and commit it."""
         self.write(*records)
         snapshot = self.take()
         self.commit(snapshot)
@@ -399,13 +395,13 @@ class _Job:
         self._deploy()
 
     def hold(self, snapshot: _Snapshot) -> None:
-        self.committer.hold(snapshot.committables, Fork(*snapshot.fork))
+        self.committer.hold(snapshot.committables, snapshot.fork)
 
     def release(self, snapshot: _Snapshot) -> None:
         """Release the output of a deleted savepoint, as without a running job."""
         committer = self._sink.create_committer()
         assert committer is not None
-        committer.release(snapshot.committables, Fork(*snapshot.fork))
+        committer.release(snapshot.committables, snapshot.fork)
         committer.close()
 
     def newer(self) -> str | None:
@@ -419,11 +415,10 @@ class _Job:
         self.committer.take_back(self._context)
 
     def take_back_to(self, snapshot: _Snapshot) -> None:
-        """Take back what came after an own checkpoint."""
         self.committer.take_back(self._after(snapshot))
 
     def _after(self, snapshot: _Snapshot | None) -> SinkCommitterContext:
-        fork = Fork(self._name, 0, 0, 0) if snapshot is None else Fork(*snapshot.fork)
+        fork = Fork(self._name, 0, 0, 0) if snapshot is None else snapshot.fork
         lineage = Lineage(self._lineage.id, (*self._lineage.forks, fork))
         return SinkCommitterContext(_UID, self._name, self._generation, lineage)
 
@@ -434,7 +429,7 @@ class _Job:
 def _lineage(name: str, restored: _Snapshot | None, lineage: str | None) -> Lineage:
     if restored is None:
         return Lineage(lineage or name)
-    forks = tuple(Fork(*fork) for fork in restored.forks)
-    if restored.fork[0] != name:
-        forks += (Fork(*restored.fork),)
-    return Lineage(lineage or restored.lineage, forks)
+    forks = restored.lineage.forks
+    if restored.fork.job != name:
+        forks += (restored.fork,)
+    return Lineage(lineage or restored.lineage.id, forks)

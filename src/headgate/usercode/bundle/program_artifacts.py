@@ -78,7 +78,6 @@ def _cache() -> ArtifactCache:
 
 
 def _unpacked(paths: Sequence[Path], cache: ArtifactCache) -> tuple[list[str], list[Leased]]:
-    """Entries for a path, and what keeps those that were unpacked."""
     with released_on_error() as leased:
         return [entry for path in paths for entry in searched(_folder(path, cache, leased))], leased
 

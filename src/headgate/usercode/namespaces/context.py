@@ -176,6 +176,16 @@ def _restore(name: str, container: Container[C] | None) -> None:
 
 
 @contextmanager
+def in_view_of(handle: Handle) -> Iterator[None]:
+    """Within it, modules are those of the handle's owner."""
+    token = enter(handle)
+    try:
+        yield
+    finally:
+        leave(token)
+
+
+@contextmanager
 def pinned_to_framework() -> Iterator[None]:
     """Within it, modules are the framework's, for any caller."""
     restore_containers()

@@ -23,8 +23,8 @@ _MISSING: Final = object()
 class ModuleTable(Modules):
     """`sys.modules`.
 
-    What code of a namespace enters under a name of the framework's is the namespace's alone, and what it
-    deletes there stays: `sys.modules["sqlite3"] = pysqlite3` changes no other program.
+    A module that code of a namespace enters under a name of the framework's is the namespace's alone, and one
+    that it deletes there stays: `sys.modules["sqlite3"] = pysqlite3` changes no other program.
     """
 
     __slots__ = ("__weakref__",)
@@ -130,11 +130,11 @@ class ModuleTable(Modules):
         return dict.__len__(self) if current() is None else len(self.copy())
 
     def replace(self, modules: Mapping[str, ModuleType]) -> None:
-        """What `sys.modules = modules` means: all of them are entered, and this stays the table."""
+        """Do what `sys.modules = modules` means: all of them are entered, and this stays the table."""
         self.update(modules)
 
     def of_framework(self) -> Modules:
-        """The framework's modules, whoever asks: a copy."""
+        """A copy of the framework's modules, whichever code asks."""
         return dict(dict.items(self))
 
 
@@ -151,28 +151,23 @@ def _by_import(calling: Mapping[str, V]) -> bool:
 
 
 class DispatchingList(list[V], Generic[V]):
-    """`sys.path` or `sys.meta_path`.
-
-    Args:
-        framework: what the framework has in it.
-        attribute: where a namespace has its own.
-    """
+    """`sys.path` or `sys.meta_path`; the namespace's own list is its attribute of that name."""
 
     def __init__(self, framework: Iterable[V], attribute: str) -> None:
         super().__init__(framework)
         self._attribute = attribute
 
     def replace(self, entries: Iterable[V]) -> None:
-        """What `sys.path = entries` means: they come first in the running code's path.
+        """Do what `sys.path = entries` means: they come first in the running code's path.
 
-        What was there comes after them: whoever has kept this list to put it back has kept the list that is
-        changed here.
+        The entries of before come after them: code that has kept this list to restore it has kept the list
+        that is changed here.
         """
         wanted = list(entries)
         self[:] = [*wanted, *(entry for entry in self if entry not in wanted)]
 
     def of_framework(self) -> list[V]:
-        """What the framework has in it, whoever asks: a copy."""
+        """A copy of the framework's entries, whichever code asks."""
         return list.copy(self)
 
     def __radd__(self, other: Iterable[V]) -> list[V]:

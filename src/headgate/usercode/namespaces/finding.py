@@ -6,23 +6,22 @@ import contextlib
 import importlib
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from importlib.machinery import ExtensionFileLoader, ModuleSpec, PathFinder
 from importlib.metadata import Distribution, DistributionFinder
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol
 
 from headgate.usercode.errors import NativeModuleConflictError
-from headgate.usercode.namespaces.context import FRAMEWORK, Handle, Modules, enter, leave
-from headgate.usercode.namespaces.dispatch import ModuleTable, framework_table
+from headgate.usercode.namespaces.context import FRAMEWORK, Handle, Modules, in_view_of
+from headgate.usercode.namespaces.dispatch import framework_table
 from headgate.usercode.namespaces.imports import Importing
 from headgate.usercode.namespaces.interpreter import find_spec
 from headgate.usercode.namespaces.places import Places
 from headgate.usercode.resolution import Decision, Origin, ParentFirst
-
-A = TypeVar("A")
-R = TypeVar("R")
 
 _ABSENT = object()
 
@@ -105,13 +104,13 @@ class NamespaceFinder:
             return None
         origin = namespace.decide(name).origin
         if origin is Origin.PARENT:
-            return _in_view_of(FRAMEWORK, name, _path_of_package(name, None))
+            return _found_elsewhere(FRAMEWORK, name, None)
         if origin is Origin.LAYER and namespace.layer is not None:
-            return _in_view_of(namespace.layer.handle, name, _path_of_package(name, namespace.layer.modules))
+            return _found_elsewhere(namespace.layer.handle, name, namespace.layer.modules)
         spec = namespace.places.spec(name)
         if spec is not None and isinstance(spec.loader, ExtensionFileLoader):
             NATIVE_MODULES.claim(id(namespace.handle), namespace.name, name, str(spec.origin))
-            spec.loader = ExtensionGuard(spec, namespace)  # type: ignore[assignment]
+            spec.loader = _LoaderAround(spec, partial(_taken_back, self._namespace))  # type: ignore[assignment]
         return spec
 
     def find_distributions(
@@ -142,105 +141,62 @@ def _within(context: DistributionFinder.Context, path: list[str]) -> Distributio
     return DistributionFinder.Context(name=context.name, path=path)
 
 
-def _path_of_package(name: str, modules: Modules | None) -> Callable[[], Sequence[str] | None]:
-    """Gives the path below which a module is to be found, once the right view is on."""
+def _found_elsewhere(handle: Handle, name: str, modules: Modules | None) -> ModuleSpec | None:
+    """Find a module of another owner in its view; `modules` is that owner's table, None the framework's.
 
-    def path() -> Sequence[str] | None:
-        package, _, _ = name.rpartition(".")
-        if not package:
-            return None
-        loaded = importlib.import_module(package) if modules is None else modules[package]
-        return getattr(loaded, "__path__", ())
-
-    return path
-
-
-def _in_view_of(handle: Handle, name: str, path: Callable[[], Sequence[str] | None]) -> ModuleSpec | None:
-    token = enter(handle)
-    try:
-        spec: ModuleSpec | None = find_spec(name, path())
-    finally:
-        leave(token)
+    Importing the module here and handing back the result would execute it twice.
+    """
+    package, _, _ = name.rpartition(".")
+    path: Sequence[str] | None = None
+    with in_view_of(handle):
+        if package:
+            loaded = importlib.import_module(package) if modules is None else modules[package]
+            path = getattr(loaded, "__path__", ())
+        spec = find_spec(name, path)
     if spec is not None and hasattr(spec.loader, "exec_module"):
-        spec.loader = InViewOf(handle, spec)  # type: ignore[assignment]
+        spec.loader = _LoaderAround(spec, partial(in_view_of, handle))  # type: ignore[assignment]
     return spec
 
 
 class _LoaderAround:
-    """A loader around another one: for the first execution only, after which the module has its own."""
+    """Executes a module once, within a context, by its own loader, which the module then has back."""
 
-    def __init__(self, spec: ModuleSpec) -> None:
-        self._spec, self._loader = spec, spec.loader
+    def __init__(self, spec: ModuleSpec, around: Callable[[], AbstractContextManager[None]]) -> None:
+        self._spec, self._loader, self._around = spec, spec.loader, around
 
-    def _hand_back(self, module: ModuleType) -> None:
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        create = getattr(self._loader, "create_module", None)
+        with self._around():
+            return None if create is None else create(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
         self._spec.loader = self._loader
         with contextlib.suppress(AttributeError):  # an object that has put itself in the module's place
             module.__loader__ = self._loader
+        with self._around():
+            self._loader.exec_module(module)  # type: ignore[union-attr]
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._loader, name)
 
 
-class InViewOf(_LoaderAround):
-    """Executes a module that user code is the first to import, once, as its owner would.
-
-    Importing it while it is looked for, and handing the result back, would execute it twice.
-    """
-
-    def __init__(self, handle: Handle, spec: ModuleSpec) -> None:
-        super().__init__(spec)
-        self._handle = handle
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        """As every loader's."""
-        create = getattr(self._loader, "create_module", None)
-        token = enter(self._handle)
-        try:
-            return None if create is None else create(spec)
-        finally:
-            leave(token)
-
-    def exec_module(self, module: ModuleType) -> None:
-        """As every loader's."""
-        self._hand_back(module)
-        token = enter(self._handle)
-        try:
-            self._loader.exec_module(module)  # type: ignore[union-attr]
-        finally:
-            leave(token)
-
-
-class ExtensionGuard(_LoaderAround):
-    """Loads an extension module, and takes back what its C code wrote into the framework's table of modules.
+@contextmanager
+def _taken_back(reference: weakref.ref[Searched]) -> Iterator[None]:
+    """Within it C code may enter modules into the framework's table, from where they are taken back.
 
     Compilers such as mypyc and Cython enter modules there themselves, past every override.
     """
-
-    def __init__(self, spec: ModuleSpec, namespace: Searched) -> None:
-        super().__init__(spec)
-        self._namespace = weakref.ref(namespace)
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        """As every loader's."""
-        return self._guarded(self._loader.create_module, spec)  # type: ignore[union-attr,no-any-return]
-
-    def exec_module(self, module: ModuleType) -> None:
-        """As every loader's."""
-        self._hand_back(module)
-        self._guarded(self._loader.exec_module, module)  # type: ignore[union-attr]
-
-    def _guarded(self, step: Callable[[A], R], argument: A) -> R:
-        table = framework_table()
-        before = table.of_framework()
-        try:
-            return step(argument)
-        finally:
-            namespace = self._namespace()
-            if namespace is not None:
-                _take_back(table, before, namespace)
+    before = framework_table().of_framework()
+    try:
+        yield
+    finally:
+        namespace = reference()
+        if namespace is not None:
+            _take_back(before, namespace)
 
 
-def _take_back(table: ModuleTable, before: Modules, namespace: Searched) -> None:
+def _take_back(before: Modules, namespace: Searched) -> None:
+    table = framework_table()
     for name, module in table.of_framework().items():
         if before.get(name, _ABSENT) is module or namespace.decide(name).origin is not Origin.CHILD:
             continue

@@ -40,7 +40,6 @@ class Import(Protocol):
         level: int = 0,
     ) -> ModuleType:
         """Import a module; gives what the statement binds."""
-        ...
 
 
 SWITCHES: Final = ("HEADGATE_NAMESPACES", "HEADGATE_REALMS")

@@ -14,8 +14,7 @@ import sys
 import threading
 import types
 import weakref
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, ParamSpec, TypeVar
@@ -266,16 +265,6 @@ class Namespace:
         return [entry for entry in self.path if entry in self.artifacts or entry not in of_framework]
 
     # -- calls from the framework
-
-    @contextmanager
-    def entered(self) -> Iterator[None]:
-        """Within it, modules are this namespace's."""
-        self._must_be_open("a call")
-        token = context.enter(self.handle)
-        try:
-            yield
-        finally:
-            context.leave(token)
 
     def call(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Call `function` in this namespace."""

@@ -19,8 +19,7 @@ from enum import Enum
 
 from headgate.common.settings.loader_options import DATA_PLANE, DependencyLayer, NativeModules
 from headgate.usercode.errors import UserCodeLoadError
-from headgate.usercode.native.distributions import Installed
-from headgate.usercode.native.elf import are_equal
+from headgate.usercode.native.distributions import Installed, are_equal
 from headgate.usercode.resolution import ParentFirst
 
 
@@ -44,18 +43,14 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class NativePlan:
-    """What was decided for a job.
-
-    Attributes:
-        identical: top-level modules that are the framework's.
-    """
+    """What was decided for a job."""
 
     placements: tuple[Placement, ...]
-    identical: frozenset[str]
+    identical: frozenset[str]  # top-level modules that are the framework's
     warnings: tuple[str, ...] = ()
 
     def is_layered(self, layer: DependencyLayer) -> bool:
-        """Whether installed packages lie in a layer: all of them, as what stays must not need what goes."""
+        """Whether installed packages lie in a layer: all, as what stays must not need what is removed."""
         if layer is DependencyLayer.NATIVE:
             return any(one.place is Place.LAYER for one in self.placements)
         return layer is DependencyLayer.ALWAYS
@@ -67,10 +62,10 @@ def plan(
     mode: NativeModules,
     data_plane: tuple[str, ...] = DATA_PLANE,
 ) -> NativePlan:
-    """Where the native packages of a job run.
+    """Decide where the native packages of a job run.
 
-    Refused are any in the mode `fail`, and a job that brings some data-plane packages of its own and leaves
-    others to the framework: it may have only all or none.
+    Any is refused in the mode `fail`, and so is a job that brings some data-plane packages of its own and
+    leaves others to the framework: it may have only all or none.
     """
     group = ParentFirst(data_plane)
     taken = _libraries(framework)
@@ -149,11 +144,11 @@ def _place(
 
 
 def _conflict(one: Installed, ours: Installed | None, group: ParentFirst, taken: Libraries) -> str | None:
-    if ours is not None and any(group.match(module) for module in one.modules):
+    if ours is not None and _is_in(group, one):
         return f"its objects meet those of the framework's {ours.version}"
     for name, file in one.libraries():
         for owner, loaded in taken.get(name, ()):
-            if not are_equal(file, loaded):  # the linker hands out the one for the other, which must not show
+            if not are_equal(file, loaded):  # the linker takes the one for the other, which must not show
                 return (
                     f"its library {name} ({file}) has the name of another one of the framework's {owner.name}"
                 )
@@ -166,20 +161,15 @@ def _check_group(
     framework: Mapping[str, Installed],
     group: ParentFirst,
 ) -> None:
-    own = [
-        one
-        for one in placements
-        if one.place is Place.PROCESS
-        and any(group.match(module) for module in job_packages[one.name].modules)
-    ]
-    missing = [
-        one
-        for one in framework.values()
-        if one.name not in job_packages and any(group.match(module) for module in one.modules)
-    ]
+    alone = [one for one in placements if one.place is Place.PROCESS]
+    own = [f"{one.name} {one.version}" for one in alone if _is_in(group, job_packages[one.name])]
+    missing = [name for name, one in framework.items() if name not in job_packages and _is_in(group, one)]
     if own and missing:
         raise UserCodeLoadError(
-            f"the job brings {', '.join(f'{one.name} {one.version}' for one in own)} and not "
-            f"{', '.join(f'{one.name}' for one in missing)}, whose objects meet; bring all packages of "
-            "classloader.data-plane-packages, or none"
+            f"the job brings {', '.join(own)} and not {', '.join(missing)}, whose objects meet; bring all "
+            "packages of classloader.data-plane-packages, or none"
         )
+
+
+def _is_in(group: ParentFirst, one: Installed) -> bool:
+    return any(group.match(module) for module in one.modules)

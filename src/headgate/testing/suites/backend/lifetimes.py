@@ -81,7 +81,6 @@ def _backend(
     states: Mapping[str, StateDescriptor],
     stored: KeyedStateHandle | None = None,
 ) -> KeyedBackend:
-    """The backend of an operator with such states."""
     backend = bench.backend(with_stamps(states))
     if states is not STATES:
         backend = TtlKeyedBackend(backend, states, clock.now_ms, clock.now_ms)
@@ -91,14 +90,12 @@ def _backend(
 
 
 def _touched(bench: Bench) -> KeyedBackend:
-    """A backend whose entries do not end."""
     backend = bench.backend()
     touch(backend, "a", 3)
     return backend
 
 
 def _held(backend: KeyedBackend, key: str) -> dict[str, Any]:
-    """What a program reads of a key."""
     backend.bind(key)
     found: dict[str, Any] = {}
     for name, handle in backend.handles.items():

@@ -65,7 +65,6 @@ class _Run:
         self.pending: list[tuple[KeyedBackend, PendingSnapshot]] = []
 
     def step(self) -> None:
-        """One thing of those that may happen; changes more often than others."""
         happening = self.chance.choices(
             [self.change, self.timer, self.checkpoint, self.give_up, self.settle, self.restart],
             [60, 15, 6, 4, 10, 3],
@@ -73,7 +72,6 @@ class _Run:
         happening()
 
     def change(self) -> None:
-        """One action of a program on one state of one key."""
         key, name = self.chance.choice(KEYS), self.chance.choice(list(STATES))
         number, backend = self.chance.randint(1, 9), owner_of(self.subtasks, key)
         backend.bind(key)
@@ -134,7 +132,6 @@ class _Run:
         self.pending.append((one, one.snapshot_sync(10_000 + self.checkpoints, self.completed)))
 
     def settle(self) -> None:
-        """What operators do between records."""
         for one in self.subtasks:
             one.settle()
 

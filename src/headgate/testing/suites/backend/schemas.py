@@ -1,165 +1,29 @@
-"""State whose type or serializer changed between a checkpoint and its restore: the four verdicts.
-
-The serializer of the tests has several formats, and its snapshot judges as a test wants it.
-"""
+"""State whose type or serializer changed between a checkpoint and its restore: the four verdicts."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
-from headgate.api.declared.keyed_states import (
-    AggregateFunction,
-    AggregatingState,
-    ListState,
-    MapState,
-    ReducingState,
-    StateDescriptor,
-    ValueState,
-    aggregating_state,
-    declared_state,
-    list_state,
-    map_state,
-    reducing_state,
-    value_state,
-)
+from headgate.api.declared.keyed_states import StateDescriptor
 from headgate.common.errors import UsageError
 from headgate.common.plain_data import mappings_in
-from headgate.serde.serializer import (
-    TypeSerializer,
-    TypeSerializerSchemaCompatibility,
-    TypeSerializerSnapshot,
-)
-from headgate.serde.snapshots.snapshot_views import DataInputView, DataOutputView
 from headgate.serde.snapshots.snapshot_wire import snapshot_from_bytes
 from headgate.state.backend import KeyedBackend
 from headgate.state.heap.heap_blob import BytesBlob, read_header
 from headgate.state.snapshots import KeyedStateHandle
 from headgate.testing.suites.backend.bench import Bench
+from headgate.testing.suites.backend.formats import (
+    KINDS,
+    VersionedSerializer,
+    VersionedSnapshot,
+    held,
+    put,
+    versioned,
+)
 from headgate.testing.suites.backend.states import GROUPS, bound
 from headgate.testing.suites.backend.suite_bench import BackendTests
-
-Value = tuple[str, int]
-Compatibility = TypeSerializerSchemaCompatibility[Value]
-
-
-class VersionedSerializer(TypeSerializer[Value]):
-    """A text and a number: odd versions of the format write the text first, even ones the number.
-
-    It migrates values of the versions `migrates`, and goes on with the format of those in `reconfigures`.
-    """
-
-    immutable = True
-
-    def __init__(
-        self, version: int, migrates: tuple[int, ...] = (), reconfigures: tuple[int, ...] = ()
-    ) -> None:
-        self.version, self.migrates, self.reconfigures = version, migrates, reconfigures
-
-    def encode(self, value: Value) -> bytes:
-        """Both as text, with a bar between them."""
-        text, number = value
-        return "|".join((text, str(number)) if self.version % 2 else (str(number), text)).encode()
-
-    def decode(self, data: bytes) -> Value:
-        """In the order of the version."""
-        first, second = data.decode().split("|")
-        return (first, int(second)) if self.version % 2 else (second, int(first))
-
-    def snapshot(self) -> VersionedSnapshot:
-        """The version."""
-        return VersionedSnapshot(self)
-
-
-class VersionedSnapshot(TypeSerializerSnapshot[Value]):
-    """Which version wrote the values."""
-
-    def __init__(self, serializer: VersionedSerializer | None = None) -> None:
-        self.serializer = serializer or VersionedSerializer(0)
-
-    def current_version(self) -> int:
-        """The first one."""
-        return 1
-
-    def write_snapshot(self, out: DataOutputView) -> None:
-        """The serializer's version."""
-        out.write_int(self.serializer.version)
-
-    def read_snapshot(self, read_version: int, in_: DataInputView) -> None:
-        """The serializer's version."""
-        self.serializer = VersionedSerializer(in_.read_int())
-
-    def restore_serializer(self) -> VersionedSerializer:
-        """Of the version that was stored."""
-        return self.serializer
-
-    def resolve_schema_compatibility(self, old_snapshot: TypeSerializerSnapshot[Value]) -> Compatibility:
-        """As the new serializer wants it."""
-        if not isinstance(old_snapshot, VersionedSnapshot):
-            return TypeSerializerSchemaCompatibility.incompatible("these values had no version")
-        old, new = old_snapshot.serializer.version, self.serializer
-        if old == new.version:
-            return TypeSerializerSchemaCompatibility.compatible_as_is()
-        if old in new.migrates:
-            return TypeSerializerSchemaCompatibility.compatible_after_migration("the order changed")
-        if old in new.reconfigures:
-            return TypeSerializerSchemaCompatibility.compatible_with_reconfigured_serializer(
-                VersionedSerializer(old)
-            )
-        return TypeSerializerSchemaCompatibility.incompatible(f"version {old} is not known")
-
-
-class _Last(AggregateFunction[Value, Value, Value]):
-    def create_accumulator(self) -> Value:
-        return "", 0
-
-    def add(self, value: Value, accumulator: Value) -> Value:
-        return value
-
-    def get_result(self, accumulator: Value) -> Value:
-        return accumulator
-
-
-KINDS = ["one", "many", "named", "keyed", "most", "last"]
-"""States of :func:`versioned`; the fourth has the serializer for the keys of a map."""
-
-
-def versioned(kind: str, serializer: VersionedSerializer) -> dict[str, StateDescriptor]:
-    """A program with one state whose values, or keys, have a serializer."""
-
-    class Program:
-        one: ValueState[Value] = value_state(serializer=serializer)
-        many: ListState[Value] = list_state(serializer=serializer)
-        named: MapState[str, Value] = map_state(serializer=serializer)
-        keyed: MapState[Value, int] = map_state(key_serializer=serializer)
-        most: ReducingState[Value] = reducing_state(max, serializer=serializer)
-        last: AggregatingState[Value, Value] = aggregating_state(_Last(), serializer=serializer)
-
-    return {kind: declared_state(Program())[kind]}
-
-
-def put(kind: str, handle: Any, value: Value) -> None:
-    """Put a value into a state, in addition to what it holds where it can hold several."""
-    if kind == "one":
-        handle.value = value
-    elif kind == "named":
-        handle.put(value[0], value)
-    elif kind == "keyed":
-        handle.put(value, value[1])
-    else:
-        handle.add(value)
-
-
-def held(kind: str, handle: Any) -> list[Value]:
-    """The values that a state holds."""
-    if kind == "many":
-        found: list[Value] = handle.get()
-        return found
-    if kind in ("named", "keyed"):
-        return [entry[0] if kind == "keyed" else entry[1] for entry in handle.items()]
-    return [handle.value if kind == "one" else handle.get()]
-
 
 VALUES: Final = {1: ("foo", 1456), 2: ("bar", 478), 3: ("hello", 189)}
 FIRST: Final = VersionedSerializer(1)
@@ -265,7 +129,6 @@ class SchemaTests(BackendTests):
 
 
 def _written(bench: Bench, kind: str) -> KeyedStateHandle:
-    """A checkpoint in the first version."""
     backend = bench.backend(versioned(kind, FIRST))
     for key, value in VALUES.items():
         with bound(backend, key) as handles:
@@ -274,7 +137,6 @@ def _written(bench: Bench, kind: str) -> KeyedStateHandle:
 
 
 def _check(backend: KeyedBackend, kind: str) -> None:
-    """Demand that the written values are there."""
     for key, value in VALUES.items():
         with bound(backend, key) as handles:
             assert held(kind, handles[kind]) == [value]
@@ -297,7 +159,6 @@ def _of(kind: str, hint: type) -> dict[str, StateDescriptor]:
 
 
 def _ints(bench: Bench) -> KeyedStateHandle:
-    """A checkpoint of numbers under themselves."""
     backend = bench.backend(_of("value", int))
     for key in range(50):
         with bound(backend, key) as handles:

@@ -190,7 +190,6 @@ class SnapshotTests(BackendTests):
 
 
 def _is_freed(value: weakref.ref[Basket], backend: KeyedBackend) -> bool:
-    """Whether a value is no longer referenced, once the pending work of snapshots was done."""
     for _ in range(20):
         backend.settle()
     gc.collect()

@@ -8,21 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from headgate.api.declared.keyed_states import (
-    AggregateFunction,
-    AggregatingState,
-    ListState,
-    MapState,
-    ReducingState,
-    StateDescriptor,
-    ValueState,
-    aggregating_state,
-    declared_state,
-    list_state,
-    map_state,
-    reducing_state,
-    value_state,
-)
+from headgate.api.declared import keyed_states as declared
 from headgate.state.backend import KeyedBackend
 
 GROUPS: Final = 16
@@ -39,7 +25,7 @@ class Basket:
     items: list[str] = field(default_factory=list)
 
 
-class Spread(AggregateFunction[int, list[int], int]):
+class Spread(declared.AggregateFunction[int, list[int], int]):
     """Greatest minus least, in an accumulator that is changed in place."""
 
     def create_accumulator(self) -> list[int]:
@@ -56,7 +42,7 @@ class Spread(AggregateFunction[int, list[int], int]):
         return accumulator[1] - accumulator[0]
 
 
-class Mean(AggregateFunction[int, tuple[int, int], float]):
+class Mean(declared.AggregateFunction[int, tuple[int, int], float]):
     """The mean, in an accumulator that cannot be changed."""
 
     def create_accumulator(self) -> tuple[int, int]:
@@ -78,20 +64,20 @@ def _joined(one: list[int], other: list[int]) -> list[int]:
 
 
 class _Everything:
-    count: ValueState[int] = value_state(default=0)
-    basket: ValueState[Basket] = value_state(default_factory=Basket)
-    free: ValueState[Any] = value_state()
-    names: ListState[str] = list_state()
-    log: ListState[list[int]] = list_state()
-    totals: MapState[str, int] = map_state()
-    lists: MapState[int, list[int]] = map_state()
-    best: ReducingState[int] = reducing_state(max)
-    bag: ReducingState[list[int]] = reducing_state(_joined)
-    mean: AggregatingState[int, float] = aggregating_state(Mean())
-    spread: AggregatingState[int, int] = aggregating_state(Spread())
+    count: declared.ValueState[int] = declared.value_state(default=0)
+    basket: declared.ValueState[Basket] = declared.value_state(default_factory=Basket)
+    free: declared.ValueState[Any] = declared.value_state()
+    names: declared.ListState[str] = declared.list_state()
+    log: declared.ListState[list[int]] = declared.list_state()
+    totals: declared.MapState[str, int] = declared.map_state()
+    lists: declared.MapState[int, list[int]] = declared.map_state()
+    best: declared.ReducingState[int] = declared.reducing_state(max)
+    bag: declared.ReducingState[list[int]] = declared.reducing_state(_joined)
+    mean: declared.AggregatingState[int, float] = declared.aggregating_state(Mean())
+    spread: declared.AggregatingState[int, int] = declared.aggregating_state(Spread())
 
 
-STATES: Final[dict[str, StateDescriptor]] = declared_state(_Everything())
+STATES: Final[dict[str, declared.StateDescriptor]] = declared.declared_state(_Everything())
 
 
 @contextmanager

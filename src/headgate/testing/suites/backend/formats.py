@@ -1,0 +1,138 @@
+"""A serializer with several formats, whose snapshot judges as a test wants it.
+
+The path of this file is part of stored bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headgate.api.declared import keyed_states as declared
+from headgate.serde.serializer import (
+    TypeSerializer,
+    TypeSerializerSchemaCompatibility,
+    TypeSerializerSnapshot,
+)
+from headgate.serde.snapshots.snapshot_views import DataInputView, DataOutputView
+
+Value = tuple[str, int]
+Compatibility = TypeSerializerSchemaCompatibility[Value]
+
+
+class VersionedSerializer(TypeSerializer[Value]):
+    """A text and a number: odd versions of the format write the text first, even ones the number.
+
+    It migrates values of the versions `migrates`, and goes on with the format of those in `reconfigures`.
+    """
+
+    immutable = True
+
+    def __init__(
+        self, version: int, migrates: tuple[int, ...] = (), reconfigures: tuple[int, ...] = ()
+    ) -> None:
+        self.version, self.migrates, self.reconfigures = version, migrates, reconfigures
+
+    def encode(self, value: Value) -> bytes:
+        """Both as text, with a bar between them."""
+        text, number = value
+        return "|".join((text, str(number)) if self.version % 2 else (str(number), text)).encode()
+
+    def decode(self, data: bytes) -> Value:
+        """In the order of the version."""
+        first, second = data.decode().split("|")
+        return (first, int(second)) if self.version % 2 else (second, int(first))
+
+    def snapshot(self) -> VersionedSnapshot:
+        """The version."""
+        return VersionedSnapshot(self)
+
+
+class VersionedSnapshot(TypeSerializerSnapshot[Value]):
+    """Which version wrote the values."""
+
+    def __init__(self, serializer: VersionedSerializer | None = None) -> None:
+        self.serializer = serializer or VersionedSerializer(0)
+
+    def current_version(self) -> int:
+        """The first one."""
+        return 1
+
+    def write_snapshot(self, out: DataOutputView) -> None:
+        """The serializer's version."""
+        out.write_int(self.serializer.version)
+
+    def read_snapshot(self, read_version: int, in_: DataInputView) -> None:
+        """The serializer's version."""
+        self.serializer = VersionedSerializer(in_.read_int())
+
+    def restore_serializer(self) -> VersionedSerializer:
+        """Of the version that was stored."""
+        return self.serializer
+
+    def resolve_schema_compatibility(self, old_snapshot: TypeSerializerSnapshot[Value]) -> Compatibility:
+        """As the new serializer wants it."""
+        if not isinstance(old_snapshot, VersionedSnapshot):
+            return TypeSerializerSchemaCompatibility.incompatible("these values had no version")
+        old, new = old_snapshot.serializer.version, self.serializer
+        if old == new.version:
+            return TypeSerializerSchemaCompatibility.compatible_as_is()
+        if old in new.migrates:
+            return TypeSerializerSchemaCompatibility.compatible_after_migration("the order changed")
+        if old in new.reconfigures:
+            return TypeSerializerSchemaCompatibility.compatible_with_reconfigured_serializer(
+                VersionedSerializer(old)
+            )
+        return TypeSerializerSchemaCompatibility.incompatible(f"version {old} is not known")
+
+
+class _Last(declared.AggregateFunction[Value, Value, Value]):
+    def create_accumulator(self) -> Value:
+        return "", 0
+
+    def add(self, value: Value, accumulator: Value) -> Value:
+        return value
+
+    def get_result(self, accumulator: Value) -> Value:
+        return accumulator
+
+
+KINDS = ["one", "many", "named", "keyed", "most", "last"]
+"""States of :func:`versioned`; the fourth has the serializer for the keys of a map."""
+
+
+def versioned(kind: str, serializer: VersionedSerializer) -> dict[str, declared.StateDescriptor]:
+    """A program with one state whose values, or keys, have a serializer."""
+
+    class Program:
+        one: declared.ValueState[Value] = declared.value_state(serializer=serializer)
+        many: declared.ListState[Value] = declared.list_state(serializer=serializer)
+        named: declared.MapState[str, Value] = declared.map_state(serializer=serializer)
+        keyed: declared.MapState[Value, int] = declared.map_state(key_serializer=serializer)
+        most: declared.ReducingState[Value] = declared.reducing_state(max, serializer=serializer)
+        last: declared.AggregatingState[Value, Value] = declared.aggregating_state(
+            _Last(), serializer=serializer
+        )
+
+    return {kind: declared.declared_state(Program())[kind]}
+
+
+def put(kind: str, handle: Any, value: Value) -> None:
+    """Put a value into a state, in addition to what it holds where it can hold several."""
+    if kind == "one":
+        handle.value = value
+    elif kind == "named":
+        handle.put(value[0], value)
+    elif kind == "keyed":
+        handle.put(value, value[1])
+    else:
+        handle.add(value)
+
+
+def held(kind: str, handle: Any) -> list[Value]:
+    """The values that a state holds."""
+    if kind == "many":
+        found: list[Value] = handle.get()
+        return found
+    if kind in ("named", "keyed"):
+        return [entry[0] if kind == "keyed" else entry[1] for entry in handle.items()]
+    return [handle.value if kind == "one" else handle.get()]
