@@ -113,10 +113,7 @@ def end_process(why: str, leave: Callable[[int], None] = os._exit) -> None:
 def on_load_failure(
     error: BaseException, loader: str, fatal: bool, leave: Callable[[int], None] = os._exit
 ) -> UserCodeLoadError | None:
-    """The error for a task whose import of user code failed for want of memory; None for another reason.
-
-    A `fatal` one ends the process.
-    """
+    """The error for an import that ran out of memory, which ends the process if `fatal`; else None."""
     if not is_exhaustion(error):
         return None
     why = f"memory ran out while user code loader {loader!r} loaded a module: {error}"

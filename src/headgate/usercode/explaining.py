@@ -1,13 +1,8 @@
 """Which copy of a module a name would mean in a job, from which file it would come, and why.
 
 Nothing of the job is run, and no namespace is opened: what lies on the job's path is looked up by the table
-that namespaces use (`resolution`), and packages with compiled parts by the policy of `native`::
-
-    entries(...)     what the user names, as folders on this machine
-    explain(...)     the answer for some modules
-    answer(...)      both, from plain values to plain values: what a command asks for in a process of its own
-
-To learn whether the framework has `a.b`, Python imports the framework's `a`: better in another process.
+that namespaces use (`resolution`), and packages with compiled parts by the policy of `native`. To learn if the
+framework has `a.b`, Python imports its `a`, so a command asks for the `answer` in a process of its own.
 """
 
 from __future__ import annotations
@@ -40,8 +35,8 @@ from headgate.usercode.bundle.unpacking import unpack
 from headgate.usercode.errors import NoIsolationError
 from headgate.usercode.isolation import why_isolated
 from headgate.usercode.namespaces.context import pinned_to_framework
+from headgate.usercode.namespaces.imports import install
 from headgate.usercode.namespaces.places import Lookup, Places, spec_of_framework
-from headgate.usercode.namespaces.process_setup import install
 from headgate.usercode.native.distributions import Installed, holds_packages, installed_in
 from headgate.usercode.native.policy import NativePlan, Place, Placement, plan, with_requirements
 from headgate.usercode.resolution import Origin

@@ -55,7 +55,7 @@ def why_isolated(program: Path, config: Config, shared: bool) -> str | None:
     if shared:
         return "this process serves other programs, too"
     taken = next(taken_names(program.resolve().parent), None)
-    return None if taken is None else f"{taken!r} beside it has the name of a module that others import"
+    return None if taken is None else f"{taken!r} next to it has the name of a module that others import"
 
 
 def taken_names(folder: Path, path: Sequence[str] | None = None) -> Iterator[str]:
@@ -70,7 +70,7 @@ def taken_names(folder: Path, path: Sequence[str] | None = None) -> Iterator[str
         ['json', 'kazoo', 'pyarrow']
     """
     folder, searched = folder.resolve(), framework_path() if path is None else path
-    elsewhere = [entry for entry in map(str, searched) if not _is_same(entry, folder)]
+    elsewhere = [entry for entry in map(str, searched) if Path(entry or ".").resolve() != folder]
     for name, is_regular in sorted(_names(folder)):
         if name in sys.stdlib_module_names:
             is_taken = is_regular  # else the library's own comes first anyway
@@ -99,10 +99,6 @@ def _names(folder: Path) -> set[tuple[str, bool]]:
         if name.isidentifier():
             found[name] = found.get(name, False) or is_regular
     return {(name, is_regular) for name, is_regular in found.items() if not name.startswith("__")}
-
-
-def _is_same(entry: str, folder: Path) -> bool:
-    return Path(entry or ".").resolve() == folder
 
 
 def _is_loaded(name: str, folder: Path) -> bool:

@@ -74,10 +74,7 @@ class LeakedModules:
         self._left.append(_Left(namespace.tokens, 0, self._clock(), lambda: examine(namespace)))
 
     def exceeded(self, bounds: LoaderBounds) -> str | None:
-        """Why this process has leaked too much; None when it has not.
-
-        Modules whose holder was released since are not counted.
-        """
+        """Why this process has leaked too much, without modules released since; None: it has not."""
         if self._exceeds(bounds) is None:
             return None
         gc.collect()

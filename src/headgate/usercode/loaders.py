@@ -1,10 +1,5 @@
 """Keeps one namespace for each job in a process: leased while its tasks run, closed with the last lease.
 
-::
-
-    lease(job, artifacts)   the job's namespace; the same one each time, and refused with other artifacts
-    Lease.release()         one less; the last one closes the namespace
-
 Closing: release hooks, once each; the namespace's own `atexit`; what the standard library keeps of it; then
 it refuses, and after a grace period it is checked whether any of its modules is still in memory.
 """

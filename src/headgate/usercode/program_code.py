@@ -26,8 +26,8 @@ from headgate.usercode.leaked_modules import LeakedModules
 from headgate.usercode.loaders import release_namespace
 from headgate.usercode.namespaces import context
 from headgate.usercode.namespaces.code import NamespaceCode
+from headgate.usercode.namespaces.imports import install
 from headgate.usercode.namespaces.loader import Namespace, NamespaceSettings
-from headgate.usercode.namespaces.process_setup import install
 from headgate.usercode.namespaces.purging import StandardLibrary
 from headgate.usercode.native.distributions import holds_packages, installed_in
 from headgate.usercode.native.policy import Place, plan
@@ -62,10 +62,7 @@ class ProgramCode(NamespaceCode):
         return self._artifacts.paths
 
     def close(self) -> None:
-        """Run what the program has registered for its end; afterwards it loads nothing.
-
-        Holders of its modules are named when the next program begins.
-        """
+        """Run what the program has registered for its end; the next program names holders of its modules."""
         release_namespace(self.namespace, self._library)
         _leaked.closed(self.namespace)
         self._artifacts.release()

@@ -31,7 +31,7 @@ def folder(place: Path, *names: str) -> Path:
         (["helpers.py"], False, [LOCKED], "brings packages (headgate.user-code.requirements)"),
         (["helpers.py"], False, ["headgate.user-code.path="], None),
         (["helpers.py"], True, [], "serves other programs"),
-        (["msgspec.py"], False, [], "'msgspec' beside it has the name"),
+        (["msgspec.py"], False, [], "'msgspec' next to it has the name"),
         (["helpers.py"], False, [f"{APART}=true"], f"{APART} is true"),
         (["msgspec.py"], True, [f"{APART}=false"], None),
         (["helpers.py"], False, [f"{APART}=AUTO"], None),

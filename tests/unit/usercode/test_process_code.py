@@ -14,17 +14,17 @@ import pytest
 WITHOUT_NAMESPACES = """
 import json, sys
 from headgate.usercode.errors import NoIsolationError
-from headgate.usercode.namespaces import interpreter, process_setup
+from headgate.usercode.namespaces import imports, interpreter
 
 {broken}
 before = sys.modules
 try:
-    process_setup.install()
+    imports.install()
     said = "installed"
 except NoIsolationError as error:
     said = str(error)
 import wave
-print(json.dumps([said, sys.modules is before, "wave" in before, process_setup.is_installed()]))
+print(json.dumps([said, sys.modules is before, "wave" in before, imports.is_installed()]))
 """
 BROKEN = {
     "the canary dies": "interpreter._canary = lambda table: False",

@@ -20,12 +20,9 @@ PHASES: Final[tuple[Phase, ...]] = ("before", "after")
 
 @dataclass(slots=True)
 class CrashPoints:
-    """Steps of one checkpoint; with `strike_at` the driver is killed before or after one has its effect.
+    """Steps of one checkpoint; at `strike_at` the driver is killed before or after the step's effect."""
 
-    The default is for no checkpoint.
-    """
-
-    checkpoint: int = 0
+    checkpoint: int = 0  # none by default
     strike_at: int | None = None  # the number of a step, from 0; None only counts
     phase: Phase = "before"
     silently: bool = False  # whether the driver's workers are left without news

@@ -21,25 +21,14 @@ LONGEST_MS: Final = 400
 """Longest pause or hang; beyond every timeout of a simulated job."""
 WORKER_PLACES: Final = ("snapshot.drawn", "ack.before", "ack.after")
 DRIVER_PLACES: Final = (
-    "checkpoint.metadata-written",
-    "checkpoint.logged",
-    "sink.publishing",
-    "sink.abandoning",
+    "checkpoint.metadata-written", "checkpoint.logged", "sink.publishing", "sink.abandoning",
     "sinks.committed",
-)
+)  # fmt: skip
 
 LOSABLE: Final = (
-    m.Heartbeat,
-    m.HeartbeatSeen,
-    m.Trigger,
-    m.Acknowledge,
-    m.Decline,
-    m.CheckpointComplete,
-    m.CheckpointAborted,
-    m.Recovered,
-    m.Stop,
-    m.Idle,
-)
+    m.Heartbeat, m.HeartbeatSeen, m.Trigger, m.Acknowledge, m.Decline, m.CheckpointComplete,
+    m.CheckpointAborted, m.Recovered, m.Stop, m.Idle,
+)  # fmt: skip
 """Messages that something waits for with a timeout, or that a later one makes up for.
 
 A connection loses nothing without breaking, so a loss stands for a bug at its ends. Any other message is lost

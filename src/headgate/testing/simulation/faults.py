@@ -30,25 +30,14 @@ from headgate.testing.simulation.simulated_workers import WorkerProcess
 from headgate.testing.simulation.virtual_disk import URI, Verdict
 
 WORKER_KINDS: Final = (
-    "kill",
-    "kill_at_place",
-    "kill_at_driver_place",
-    "kill_while_writing",
-    "pause",
-    "cut_data",
-    "cut_control",
-    "raise_at_place",
-    "jump_clock",
-)
+    "kill", "kill_at_place", "kill_at_driver_place", "kill_while_writing", "pause", "cut_data", "cut_control",
+    "raise_at_place", "jump_clock",
+)  # fmt: skip
 STORAGE_KINDS: Final = ("hang_disk", "fail_disk", "fill_disk", "fail_commit")
 MESSAGE_KINDS: Final = ("slow_control", "lose_messages", "repeat_messages")
 DRIVER_KINDS: Final = (
-    "kill_driver",
-    "kill_driver_at_place",
-    "kill_driver_at_disk",
-    "pause_driver",
-    "second_driver",
-)
+    "kill_driver", "kill_driver_at_place", "kill_driver_at_disk", "pause_driver", "second_driver",
+)  # fmt: skip
 REQUESTS: Final = ("ask_checkpoint", "ask_savepoint", "ask_stop", "rescale", "cancel")
 ALL_KINDS: Final = (*WORKER_KINDS, *STORAGE_KINDS, *MESSAGE_KINDS, *DRIVER_KINDS)
 

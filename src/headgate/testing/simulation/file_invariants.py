@@ -145,10 +145,7 @@ class StoredFiles:
                 self.savepoint(f"{URI}/{name.rpartition('/')[0]}")
 
     def orphans(self, job: str) -> set[str]:
-        """Files of checkpoints that never completed; nothing refers to them.
-
-        Not so those of a complete one that is newer than all in the log: its entry might be lost.
-        """
+        """Files of checkpoints that never completed, but for a newer one whose entry may have been lost."""
         needed, completed = self._needed(job)
         needed |= self._perhaps_complete(job, max(completed, default=0))
         unfinished = self._files.unfinished(job)

@@ -130,15 +130,12 @@ class Network:
 
 
 class SimDataPlane:
-    """One worker's data plane; implements `runtime.transport.data_plane_contract.DataPlane`.
-
-    `attempt` is that of the last `open`, 0 before; `is_open` is whether it is open still.
-    """
+    """One worker's data plane; implements `runtime.transport.data_plane_contract.DataPlane`."""
 
     def __init__(self, network: Network, slot: int, address: str, changed: Callable[[], None]) -> None:
         self._network, self.slot, self.address, self._changed = network, slot, address, changed
         self.alive, self.is_open = True, False
-        self.attempt = 0
+        self.attempt = 0  # of the last `open`; 0 before
         self._fence: Fence | None = None
         self._peers: dict[int, Lane] = {}
         self._inbox: list[tuple[int, Frame]] = []

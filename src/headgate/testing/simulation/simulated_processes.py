@@ -46,11 +46,7 @@ class FaultInjector(Protocol):
 
 
 class Scene(ABC):
-    """What the processes of one simulation share: time, chance, network, disk and trace.
-
-    The seed decides everything. `files` holds what is durable; `at_work` is the process whose code runs at
-    this instant, None between two actions. The last `story_max` lines of the trace are kept; None keeps all.
-    """
+    """What the processes of one simulation share: time, chance, network, disk and trace, all by the seed."""
 
     faults: FaultInjector
 
@@ -60,7 +56,7 @@ class Scene(ABC):
         self.line, self.trace = Timeline(), Trace(story_max)
         self.files, self.checkpoint_traces = SimFiles(), CheckpointTraces()
         self.network = Network(self)
-        self.at_work: Process | None = None
+        self.at_work: Process | None = None  # whose code runs at this instant
         self._latency_ms = self.rng.choice((0, 1, 5))
         self._step_ms = self.rng.choice((0.1, 2.0, 40.0))
 

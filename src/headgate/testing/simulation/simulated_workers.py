@@ -162,10 +162,7 @@ class WorkerProcess(Process):
 
 
 class SimGang:
-    """Implements `common.ports.Gang` for one driver as a barrier stage would: all workers or none.
-
-    Once its driver has exited no worker is started, and those that run are not ended.
-    """
+    """Implements `common.ports.Gang` as a barrier stage: all workers or none, while its driver lives."""
 
     def __init__(self, scene: Scene, driver: GangOwner) -> None:
         self._scene, self._driver = scene, driver

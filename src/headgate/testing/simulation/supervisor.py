@@ -22,10 +22,7 @@ NOT_STARTED_MS: Final = 30
 
 
 class Supervisor:
-    """Keeps one driver at least, until the job has ended.
-
-    Where drivers do not elect a leader, the log alone decides which of them may go on.
-    """
+    """Keeps one driver at least, until the job has ended; without an election only the log orders drivers."""
 
     def __init__(self, scene: JobScene, checks: Checks, submission: Submission, elects: bool) -> None:
         self._scene, self._checks, self._elects = scene, checks, elects

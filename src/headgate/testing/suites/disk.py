@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
@@ -249,21 +250,11 @@ class DiskSuite:
 
 
 def _all_at_once(calls: Sequence[Callable[[], bool]]) -> list[bool]:
-    start, results = threading.Barrier(len(calls)), list[bool | BaseException]([False] * len(calls))
+    start = threading.Barrier(len(calls))
 
-    def run(place: int, call: Callable[[], bool]) -> None:
+    def run(call: Callable[[], bool]) -> bool:
         start.wait()
-        try:
-            results[place] = call()
-        except BaseException as error:
-            results[place] = error
+        return call()
 
-    threads = [threading.Thread(target=run, args=each) for each in enumerate(calls)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for result in results:
-        if isinstance(result, BaseException):
-            raise result
-    return [bool(result) for result in results]
+    with ThreadPoolExecutor(len(calls)) as threads:
+        return list(threads.map(run, calls))

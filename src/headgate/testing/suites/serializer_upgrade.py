@@ -8,19 +8,31 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final, Generic
+from zlib import crc32
 
 import pytest
 from typing_extensions import TypeVar
 
-from headgate.common.errors import UsageError
+from headgate.api.declared.keyed_states import StateDescriptor, StateKind
+from headgate.common.errors import InternalError, UsageError
 from headgate.common.plain_data import mappings_in
 from headgate.serde.compatibility import AfterMigration, AsIs, Compatibility, Incompatible, Reconfigured
+from headgate.serde.composites import ListSerializer, MapSerializer
 from headgate.serde.evolution.judging_types import judge, reader_for
-from headgate.serde.serializer import TypeSerializer
+from headgate.serde.resolve import serializer_for
+from headgate.serde.serializer import Buffer, TypeSerializer, TypeSerializerSnapshot
 from headgate.state.backend import KeyedBackend
 from headgate.state.backends import HASHMAP, ROCKSDB, backends_for
-from headgate.state.heap.heap_blob import BytesBlob, read_header
-from headgate.testing.suites.stored_state import STATE, blob_of, declared, held, kinds_of, replace
+from headgate.state.heap.heap_blob import (
+    BytesBlob,
+    Chunk,
+    Header,
+    Section,
+    chunk_bytes,
+    preamble_and_header,
+    read_header,
+)
+from headgate.state.heap.snapshot import KEY_SERIALIZER
 from headgate.testing.suites.stored_values import StoredValues, Verdict
 from headgate.testing.suites.value_checks import check_same, same
 
@@ -33,6 +45,10 @@ _VERDICTS: Final[dict[type[Compatibility], Verdict]] = {
     Reconfigured: Verdict.RECONFIGURED,
     Incompatible: Verdict.INCOMPATIBLE,
 }
+STATE: Final = "state"
+"""What the one state is called; its keys are the numbers of the values."""
+
+MAP_KEY: Final = "entry"
 
 
 class SerializerUpgradeSuite(ABC, Generic[T]):
@@ -102,11 +118,11 @@ class SerializerUpgradeSuite(ABC, Generic[T]):
         backends = backends_for(backend, _MEMORY, str(tmp_path))
 
         def opened(kind: str) -> closing[KeyedBackend]:
-            return closing(backends.open(declared(kind, self.serializer()), (0, 0), 1))
+            return closing(backends.open(_declared(kind, self.serializer()), (0, 0), 1))
 
         stored = self.stored()
-        for kind in kinds_of(stored):
-            blob = blob_of(stored, kind)
+        for kind in _kinds_of(stored):
+            blob = _blob_of(stored, kind)
             if self.verdict() is Verdict.INCOMPATIBLE:
                 with opened(kind) as made, pytest.raises(UsageError, match=f"state '{STATE}'"):
                     made.restore([blob])
@@ -122,7 +138,7 @@ class SerializerUpgradeSuite(ABC, Generic[T]):
         """Check what was restored, let the first key hold the last value, and draw a snapshot."""
         self._check(backend, kind, self._expected())
         backend.bind(0)
-        replace(backend.handles[STATE], kind, self._expected()[-1])
+        _replace(backend.handles[STATE], kind, self._expected()[-1])
         backend.store()
         blob = b"".join(bytes(part) for part in backend.snapshot_sync().write())
         sections = {section.name: section for section in read_header(BytesBlob(blob))[0].sections}
@@ -138,7 +154,7 @@ class SerializerUpgradeSuite(ABC, Generic[T]):
         found: list[T] = []
         for key in range(len(expected)):
             backend.bind(key)
-            found += held(backend.handles[STATE], kind)
+            found += _held(backend.handles[STATE], kind)
             backend.store()
         check_same(found, expected, f"restored {kind} state", self.same)
 
@@ -146,3 +162,77 @@ class SerializerUpgradeSuite(ABC, Generic[T]):
         values, count = list(self.values()), self.stored().count
         assert len(values) == count, f"values() gave {len(values)}, and {count} are stored; give each of them"
         return values
+
+
+class _Verbatim(TypeSerializer[int]):
+    """Writes the stored batch for the numbers of its values."""
+
+    immutable = True
+
+    def __init__(self, stored: StoredValues) -> None:
+        self._stored = stored
+
+    def encode_many(self, values: Sequence[int]) -> bytes:
+        if list(values) != list(range(self._stored.count)):
+            raise InternalError(f"{values!r:.80} do not number the stored values; please report this")
+        return self._stored.batch
+
+    def decode_many(self, data: Buffer, count: int) -> list[int]:
+        raise InternalError("stored values are not read as their numbers; please report this")
+
+    def snapshot(self) -> TypeSerializerSnapshot[int]:
+        raise InternalError("stored values have the snapshot of their writer; please report this")
+
+
+def _kinds_of(stored: StoredValues) -> list[str]:
+    """The kinds of state whose bytes can be made of stored values.
+
+    Lists and maps are stored value by value only under a serializer of the user's.
+    """
+    if stored.description["kind"] != "custom":
+        return [StateKind.VALUE]
+    return [StateKind.VALUE, StateKind.LIST, StateKind.MAP]
+
+
+def _blob_of(stored: StoredValues, kind: str) -> bytes:
+    """The snapshot of a subtask of one key group whose keys hold one stored value each."""
+    verbatim, numbers = _Verbatim(stored), list(range(stored.count))
+    texts, of = serializer_for(str), [stored.description]
+    if kind == StateKind.MAP:
+        of = [texts.describe(), stored.description]
+        values = MapSerializer(texts, verbatim).encode_many([{MAP_KEY: n} for n in numbers])
+    elif kind == StateKind.LIST:
+        values = ListSerializer(verbatim).encode_many([[n] for n in numbers])
+    else:
+        values = verbatim.encode_many(numbers)
+    chunk = chunk_bytes(KEY_SERIALIZER.encode_many(numbers), values)
+    chunks = [Chunk(0, 0, len(chunk), stored.count, crc32(chunk))]
+    sections = [Section(STATE, {"kind": kind, "of": of}, chunks)]
+    header = Header(1, 0, 0, KEY_SERIALIZER.describe(), sections, len(chunk))
+    return preamble_and_header(header) + chunk
+
+
+def _declared(kind: str, serializer: TypeSerializer[T]) -> dict[str, StateDescriptor]:
+    """The program: one state of a kind, with a serializer for its values."""
+    if kind == StateKind.MAP:
+        parts = StateDescriptor(STATE, kind, (str, Any), lambda: None, serializers=(None, serializer))
+    else:
+        parts = StateDescriptor(STATE, kind, (Any,), lambda: None, serializers=(serializer,))
+    return {STATE: parts}
+
+
+def _held(handle: Any, kind: str) -> list[Any]:
+    """What the state holds under its current key."""
+    if kind == StateKind.VALUE:
+        return [handle.value]
+    return handle.get() if kind == StateKind.LIST else [value for _, value in handle.items()]
+
+
+def _replace(handle: Any, kind: str, value: T) -> None:
+    """Let the state hold another value under its current key."""
+    if kind == StateKind.VALUE:
+        handle.value = value
+    elif kind == StateKind.LIST:
+        handle.update([value])
+    else:
+        handle.put(MAP_KEY, value)

@@ -191,10 +191,7 @@ def _unpacking(file: io.BufferedReader, head: bytes) -> io.BufferedIOBase:
 
 
 class _Xz(io.RawIOBase):
-    """The plain bytes of an xz, unpacked within `XZ_MEMORY_MAX`, for which `lzma.open` has no parameter.
-
-    To seek backwards it begins anew.
-    """
+    """The plain bytes of an xz, unpacked within `XZ_MEMORY_MAX`, for which `lzma.open` has no parameter."""
 
     def __init__(self, file: io.BufferedReader) -> None:
         super().__init__()

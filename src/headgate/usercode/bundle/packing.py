@@ -71,10 +71,7 @@ def files_of(folder: Path) -> list[Path]:
 
 
 def packed_folder(source: Path, name: str, folder: Path) -> Path:
-    """A zip of a folder, under a name that depends on its content: the one that is there already, if one is.
-
-    Spark may be sending that one to an executor at this moment.
-    """
+    """A zip of a folder, under a name by its content: an existing one may be on its way to an executor."""
     target = folder / f"{name or 'code'}-{hash_of(source)[:16]}.zip"
     return target if target.exists() else _zipped(source, files_of(source), target)
 

@@ -53,10 +53,7 @@ class ProgramArtifacts:
 
 
 def artifacts_of(program: Path, config: Config) -> ProgramArtifacts:
-    """A program's folder with what the options name after it, archives unpacked.
-
-    `config` is that of the command line; what a program sets itself comes too late.
-    """
+    """A program's folder with what the options of the command line name after it, archives unpacked."""
     program = program.resolve()
     locked = config.get(USER_CODE_REQUIREMENTS)
     wheels = () if locked is None else wheels_of(Path(locked), Path.home() / ".cache" / "headgate-wheels")

@@ -31,10 +31,7 @@ _OPTIONS: Final = (
 
 
 def wheels_of(requirements: Path, cache: Path) -> tuple[Path, ...]:
-    """The wheels that a locked requirements file names, in the order of their names.
-
-    The cache keeps what was fetched: the same file is fetched once for each kind of interpreter.
-    """
+    """The wheels that a locked requirements file names, sorted; fetched once for each kind of interpreter."""
     if not requirements.is_file():
         raise UserCodeLoadError(f"requirements file {str(requirements)!r} is not there")
     folder = cache / f"{hash_of_file(requirements)[:32]}-{abi_of_this()}"
@@ -45,7 +42,10 @@ def wheels_of(requirements: Path, cache: Path) -> tuple[Path, ...]:
         try:
             _fetch(requirements, making)
             (making / COMPLETE).write_text(_listed(making))
-            _put_in_place(making, folder)
+            if not _is_complete(folder):
+                shutil.rmtree(folder, ignore_errors=True)
+            with contextlib.suppress(OSError):  # another process was first: its folder is as good
+                making.rename(folder)
         finally:
             shutil.rmtree(making, ignore_errors=True)
     return tuple(sorted(folder.glob("*.whl")))
@@ -61,13 +61,6 @@ def _owners_alone(cache: Path) -> None:
         )
     if found.st_mode & stat.S_IWGRP:  # as the masks of many systems leave it
         cache.chmod(OWNER_FOLDER)
-
-
-def _put_in_place(making: Path, folder: Path) -> None:
-    if not _is_complete(folder):
-        shutil.rmtree(folder, ignore_errors=True)
-    with contextlib.suppress(OSError):  # another process was first: its folder is as good
-        making.rename(folder)
 
 
 def _is_complete(folder: Path) -> bool:

@@ -1,9 +1,8 @@
 """Archives that are not trusted: nothing is written outside the folder, and nothing without bound.
 
 Refused by name: absolute paths, `..`, links that lead out, devices and pipes, two entries of one name, more
-files or bytes than the bounds say, and bytes that do not match their checksum. Of a packed environment no
-more than its modules is looked at: what else it holds, as links to the interpreter that it was made with,
-is never written.
+files or bytes than the bounds say, and bytes that do not match their checksum. Of a packed environment only
+the modules are written, no links to the interpreter that it was made with.
 """
 
 from __future__ import annotations

@@ -74,10 +74,7 @@ class View(HookOwner, Protocol):
 
 
 class Handle:
-    """The way from a context to its namespace.
-
-    Contexts outlive namespaces, for instance in an event loop: at its end each removes itself from here.
-    """
+    """The way from a context to its namespace, which a context may outlive, for instance in an event loop."""
 
     __slots__ = ("namespace",)
 

@@ -84,8 +84,7 @@ def builtins_of_caller(depth: int) -> dict[str, Any]:
 
 
 def replace_module_table(table: dict[str, ModuleType]) -> None:
-    """Make `table`, which holds all that `sys.modules` holds, the interpreter's table of modules for Python
-    code and C code.
+    """Make `table`, a superset of `sys.modules`, the table of modules for Python code and C code.
 
     Where that is refused, nothing has changed.
     """
@@ -107,7 +106,7 @@ def _address_of_table(table: dict[str, ModuleType]) -> int:
             raise NoIsolationError(_no_isolation(f"{switch} is {os.environ[switch]}"))
     if sys.implementation.name != "cpython":
         raise NoIsolationError(_no_isolation(f"it is {sys.implementation.name}"))
-    state = _interpreter_state()
+    state = _pointer("PyInterpreterState_Get")
     size = ctypes.sizeof(ctypes.c_void_p)
     found = [
         state + offset
@@ -121,14 +120,12 @@ def _address_of_table(table: dict[str, ModuleType]) -> int:
     return found[0]
 
 
-def _interpreter_state() -> int:
-    get = ctypes.pythonapi.PyInterpreterState_Get
-    get.restype = ctypes.c_void_p
-    return int(get())
-
-
 def _table_of_c() -> int:
-    get = ctypes.pythonapi.PyImport_GetModuleDict
+    return _pointer("PyImport_GetModuleDict")
+
+
+def _pointer(function: str) -> int:
+    get = getattr(ctypes.pythonapi, function)
     get.restype = ctypes.c_void_p
     return int(get())
 

@@ -27,10 +27,9 @@ from headgate.usercode.namespaces import context
 from headgate.usercode.namespaces.context import Modules, enter, leave, restore_containers
 from headgate.usercode.namespaces.dispatch import framework_table
 from headgate.usercode.namespaces.finding import NamespaceFinder
-from headgate.usercode.namespaces.imports import import_of_namespace
+from headgate.usercode.namespaces.imports import import_of_namespace, install
 from headgate.usercode.namespaces.interpreter import callers
 from headgate.usercode.namespaces.places import Lookup
-from headgate.usercode.namespaces.process_setup import install
 from headgate.usercode.resolution import Origin, ParentFirst, parent_first
 
 if TYPE_CHECKING:
@@ -133,10 +132,7 @@ class Token:
 
 
 class Namespace:
-    """One loader of user code, for `paths` in order of search: folders, zips, wheels.
-
-    `layer` is a namespace below with packages of others, which outlives this one.
-    """
+    """One loader of user code: `paths` in order of search, over a `layer` of packages that outlives it."""
 
     def __init__(
         self,

@@ -12,7 +12,7 @@ from headgate.common.settings.config import Config
 from headgate.deploy.spark.user_code.opening_code import Body, task_function
 from headgate.deploy.spark.user_code.orders import VARIABLE, ShippedCode, options_of
 from headgate.deploy.spark.user_code.running_jobs import jobs_of
-from headgate.usercode.namespaces.process_setup import is_installed
+from headgate.usercode.namespaces.imports import is_installed
 from headgate.usercode.settings import UserCodeSettings
 
 if TYPE_CHECKING:

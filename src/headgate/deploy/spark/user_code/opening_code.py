@@ -26,8 +26,8 @@ from headgate.usercode.exhaustion import end_process, is_failed_import, on_load_
 from headgate.usercode.leaked_modules import LeakedModules
 from headgate.usercode.loaders import Artifacts, Lease, UserCodeLoaders
 from headgate.usercode.namespaces.code import NamespaceCode
+from headgate.usercode.namespaces.imports import install
 from headgate.usercode.namespaces.loader import Namespace
-from headgate.usercode.namespaces.process_setup import install
 
 R = TypeVar("R")
 T = TypeVar("T")

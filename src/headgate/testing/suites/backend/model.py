@@ -29,15 +29,10 @@ Model = dict[str, dict[Any, Any]]
 
 
 class ModelTests(BackendTests):
-    """Changes, checkpoints that complete or not, and restores at any parallelism, in any order.
+    """Changes, checkpoints that complete or not, and restores at any parallelism, in any order."""
 
-    Attributes:
-        seeds: how many random programs are run; a failure names its seed.
-        steps: what happens in each.
-    """
-
-    seeds: ClassVar[int] = 3
-    steps: ClassVar[int] = 120
+    seeds: ClassVar[int] = 3  # how many random programs are run; a failure names its seed
+    steps: ClassVar[int] = 120  # of each program
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """One test for each seed."""

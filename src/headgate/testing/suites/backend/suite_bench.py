@@ -18,25 +18,15 @@ if TYPE_CHECKING:  # the contract of backends is internal, and no part of what t
 
 
 class BackendTests(ABC):
-    """Hooks of the backend suite.
+    """Hooks of the backend suite."""
 
-    Attributes:
-        folder: a folder of the test's own on the local disk.
-    """
-
-    folder: Path
+    folder: Path  # of the test alone, on the local disk
 
     @abstractmethod
     def new_backend(
         self, descriptors: Mapping[str, StateDescriptor], groups: tuple[int, int], max_parallelism: int
     ) -> KeyedBackend:
-        """An empty backend, which the suite closes.
-
-        Args:
-            descriptors: the declared states, by name.
-            groups: first and last key group (inclusive).
-            max_parallelism: number of key groups.
-        """
+        """An empty backend, which the suite closes; `groups` are its first and last key group (inclusive)."""
 
     def local_files(self) -> Iterable[Path]:
         """Files that the backends have left on the local disk when all of them are closed; none is right."""
