@@ -1,8 +1,8 @@
 """Which copy of a module a name would mean in a job, from which file it would come, and why.
 
 Nothing of the job is run, and no namespace is opened: what lies on the job's path is looked up by the table
-that namespaces use (`resolution`), and packages with compiled parts by the policy of `native`. To learn if the
-framework has `a.b`, Python imports its `a`, so a command asks for the `answer` in a process of its own.
+that namespaces use (`resolution`), and packages with compiled parts by the policy of `native`. To find the
+framework's `a.b`, Python imports its `a`, so a command asks for the `answer` in a process of its own.
 """
 
 from __future__ import annotations
