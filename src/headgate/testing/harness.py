@@ -265,8 +265,6 @@ class OperatorHarness:
         """End the function's life, as after the last record."""
         self._operator.close()
 
-    # -- inside
-
     def _start(
         self,
         function: Function,

@@ -1,8 +1,7 @@
 """Memory that runs out while user code is loaded: how it shows, and the end of the process that it means.
 
-A process that has leaked loaders, or that may not map another library, does not get better. With
-`classloader.fail-on-metaspace-oom-error` it ends with an exit code of its own; Spark runs the task again in a
-fresh one, and the job is restored.
+A process that has leaked loaders, or that may not map another library, does not recover. With the option
+`classloader.fail-on-metaspace-oom-error` it ends with an exit code of its own, and Spark runs the task anew.
 """
 
 from __future__ import annotations

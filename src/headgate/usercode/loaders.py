@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -106,13 +106,9 @@ def release_namespace(namespace: Namespace, library: StandardLibrary, join_s: fl
             _log.exception("release hook %r of job %r failed", name, namespace.name)
     namespace.release_hooks.clear()
     namespace.close()
-    _join(namespace, join_s)
-    purge(namespace, library)
-
-
-def _join(namespace: Namespace, join_s: float) -> None:
-    """Give the namespace's threads a moment: most end by themselves when what they wait for is closed."""
-    threads: Sequence[threading.Thread] = [thread for thread in namespace.threads if thread.is_alive()]
+    # Most threads end by themselves when what they wait for is closed.
+    threads = [thread for thread in namespace.threads if thread.is_alive()]
     for thread in threads:
         if thread is not threading.current_thread():
             thread.join(join_s / len(threads))
+    purge(namespace, library)

@@ -130,10 +130,10 @@ class ProcessCode(SameInterpreter):
     """Implements `common.ports.IsolatedCode`."""
 
     def __init__(self, artifacts: ProgramArtifacts, settings: NamespaceSettings) -> None:
-        self._artifacts = artifacts
+        self.artifacts = artifacts
         self.main = ModuleType("__main__")
         self.is_open = True
-        _begin(self)
+        _take_process(self)
         self._before = sys.modules["__main__"]
         sys.modules["__main__"] = self.main
         self._order = ProcessOrder(artifacts.folders, settings)
@@ -146,30 +146,25 @@ class ProcessCode(SameInterpreter):
             )
 
     @property
-    def program(self) -> Path:
-        """Its file."""
-        return self._artifacts.program
-
-    @property
     def paths(self) -> tuple[Path, ...]:
         """See the protocol."""
-        return self._artifacts.paths
+        return self.artifacts.paths
 
     def close(self) -> None:
         """The program has ended; its modules and its path stay, for what it does at the interpreter's end."""
         self.is_open = False
         sys.modules["__main__"] = self._before
-        self._artifacts.release()
+        self.artifacts.release()
 
 
-def _begin(code: ProcessCode) -> None:
+def _take_process(code: ProcessCode) -> None:
     global _program
     with _lock:
         if _program is not None:
             raise UserCodeLoadError(
-                f"program {str(code.program)!r} cannot be loaded: this process has run "
-                f"{str(_program.program)!r}, and on this interpreter only processes isolate programs; run "
-                "it in another one (headgate run)"
+                f"program {str(code.artifacts.program)!r} cannot be loaded: this process has run "
+                f"{str(_program.artifacts.program)!r}, and on this interpreter only processes isolate "
+                "programs; run it in another one (headgate run)"
             )
         _program = code
 

@@ -156,7 +156,7 @@ def test_an_entry_of_a_replaced_leader_is_seen() -> None:
     late = Completed(1, digest(files.files[end]), 2, "job/chk-2/_metadata", "")
     place = f"job/log/{int(end[-19:]) + 1:019d}"
     files.files[place] = encode_entry(late)
-    with pytest.raises(Violation, match=r"of generation 1 stands .* behind the claim of generation 2"):
+    with pytest.raises(Violation, match=r"of generation 1 stands .* after the claim of generation 2"):
         stored.changed(SOMEBODY, place)
 
 
@@ -170,7 +170,7 @@ def test_ids_that_fall_are_seen() -> None:
     lower = Completed(1, digest(files.files[end]), 2, "", "")
     place = f"job/log/{int(end[-19:]) + 1:019d}"
     files.files[place] = encode_entry(lower)
-    with pytest.raises(Violation, match="checkpoint 2 stands behind 3"):
+    with pytest.raises(Violation, match="checkpoint 2 stands after 3"):
         stored.changed(SOMEBODY, place)
     del files.files[place], files.files[end]
     with pytest.raises(Violation, match="checkpoint 3 of job is not the last"):
@@ -204,7 +204,7 @@ def test_a_savepoint_that_is_none_is_seen() -> None:
     """Somebody was told of a savepoint whose metadata cannot be read."""
     files = SimFiles()
     folder = SavepointFolder(SimDisk.at(f"{URI}/savepoints", files), "savepoint-1")
-    with pytest.raises(Violation, match="savepoint-1 was told as done, but"):
+    with pytest.raises(Violation, match="savepoint-1 was reported as done, but"):
         StoredFiles(files).savepoint(folder.uri)
 
 

@@ -168,8 +168,6 @@ class DriverProcess(GangOwner):
         """Whether others may act between its steps."""
         return self.background.busy or self._within or self._proving
 
-    # -- what it can do next
-
     def actions(self, now: int) -> Iterator[tuple[str, int | None, Action]]:
         """Its threads, since when they have something to do, and how they do it."""
         if not self.runs:
@@ -229,8 +227,6 @@ class DriverProcess(GangOwner):
         if isinstance(message, m.Trigger):
             self.scene.triggered(self, message.checkpoint)
 
-    # -- its end
-
     def kill(self, why: str, *, silently: bool) -> None:
         """SIGKILL; its workers live on, and notice at once or, when silently, by their lease."""
         if not self.alive:
@@ -246,8 +242,6 @@ class DriverProcess(GangOwner):
         self.posted.clear()
         self.background.forget()
         self.scene.supervisor.driver_exited(self, how)
-
-    # -- its threads
 
     def _uninterrupted(self, what: Callable[[], str]) -> str:
         """Run what uses the disk in the main thread: others act meanwhile, this thread does not."""
@@ -338,8 +332,6 @@ class DriverProcess(GangOwner):
             self.with_master(lambda master: master.fenced(error))
         else:
             self.post(lambda: self._exited("superseded"))
-
-    # -- the job master
 
     def _make_master(self) -> JobMaster:
         scene, spec, settings = self.scene, self.submission.spec, self.scene.settings

@@ -90,8 +90,6 @@ class Injecting:
             undo()
         self._undo.clear()
 
-    # -- for the kinds
-
     def _arm(self, place: str, what: str, inject: Callable[[Process], None]) -> None:
         self._scene.fault(f"{what} {place}")
         self._armed[place] = inject

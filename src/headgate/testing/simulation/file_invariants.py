@@ -45,8 +45,6 @@ class StoredFiles:
         self._known: dict[str, _Logged] = {}
         self._savepoints: dict[str, str] = {}
 
-    # -- what is there
-
     def run(self, job: str) -> list[Entry]:
         """The valid entries of a job's log, oldest first: the chain that ends at the last one."""
         if (cached := self._runs.get(job)) is not None:
@@ -86,8 +84,6 @@ class StoredFiles:
         """Ids of all executions that have a log."""
         return sorted({name.partition("/")[0] for name in self._files.files if "/log/" in name})
 
-    # -- what changes
-
     def deleting(self, process: str, name: str) -> None:
         """A file is about to be deleted: none that a completed checkpoint or a savepoint needs."""
         if name not in self._files.files:
@@ -117,7 +113,7 @@ class StoredFiles:
             metadata = decode_metadata(disk.read(METADATA), uri)
             verify_files(disk, metadata)
         except (StorageError, FileNotFoundError) as error:
-            raise Violation(f"savepoint {uri} was told as done, but: {error}") from error
+            raise Violation(f"savepoint {uri} was reported as done, but: {error}") from error
         folder = uri.removeprefix(f"{URI}/")
         names = {f"{folder}/{item.file}" for item in referenced_ranges(metadata)}
         self._savepoints |= dict.fromkeys([*sorted(names), f"{folder}/{METADATA}"], uri)
@@ -126,8 +122,6 @@ class StoredFiles:
     def _end_on_record(self) -> bool:
         """Whether no driver will go on with the job that was led last, so that its log may be emptied."""
         return any(name.endswith(ENDED) for name in self._files.files)
-
-    # -- what must hold at all times
 
     def demand_complete(self, job: str) -> None:
         """Everything that the log names is there and intact."""
@@ -202,10 +196,10 @@ class StoredFiles:
             if generation is not None and entry.generation != generation:
                 raise Violation(
                     f"checkpoint {entry.checkpoint} of generation {entry.generation} stands in the log of "
-                    f"{job} behind the claim of generation {generation}"
+                    f"{job} after the claim of generation {generation}"
                 )
             if entry.checkpoint <= last:
-                raise Violation(f"in the log of {job} checkpoint {entry.checkpoint} stands behind {last}")
+                raise Violation(f"in the log of {job} checkpoint {entry.checkpoint} stands after {last}")
             generation, last = entry.generation, entry.checkpoint
         if last < self._newest[job] and not self._end_on_record():
             raise Violation(f"checkpoint {self._newest[job]} of {job} is not the last in its log any more")

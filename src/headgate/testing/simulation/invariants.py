@@ -114,7 +114,7 @@ class Checks:
     ) -> None:
         """A request to a running job was answered, which happens once."""
         if (driver.name, number) in self._answered:
-            raise Violation(f"{driver.name} answers wish {number} ({driver.asked[number]}) twice")
+            raise Violation(f"{driver.name} answers request {number} ({driver.asked[number]}) twice")
         self._answered.add((driver.name, number))
         if error is None and "savepoint" in driver.asked[number]:
             self.stored.savepoint(str(answer))
@@ -129,7 +129,7 @@ class Checks:
                 what for number, what in driver.asked.items() if (driver.name, number) not in self._answered
             ]
             if waiting and driver.master is not None and driver.master.state.terminal:
-                raise Violation(f"{driver.name} has ended without an answer to who asked for {waiting}")
+                raise Violation(f"{driver.name} has ended without an answer to requests for {waiting}")
         self.stored.demand_complete_savepoints()
         for job in self.stored.jobs():
             self.stored.demand_complete(job)

@@ -200,8 +200,6 @@ class SimDataPlane:
             self._hang_up("connection reset by a killed peer")
         self.alive = self.is_open = False
 
-    # -- what the network reports
-
     def arrived(self, slot: int, frame: Frame) -> None:
         """A frame came in."""
         self._inbox.append((slot, frame))

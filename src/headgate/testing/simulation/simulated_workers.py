@@ -85,8 +85,6 @@ class WorkerProcess(Process):
         """Whether a message from or to it has not arrived."""
         return bool(len(self.link.out) or len(self.link.back))
 
-    # -- the main loop
-
     def since(self, now: int) -> int | None:
         """Since when the loop has something to do."""
         if not self.runs:
@@ -131,8 +129,6 @@ class WorkerProcess(Process):
         if self.alive:
             self.end(f"fenced: link {reason}", f"slot {self.slot}: the connection to the job master ended")
 
-    # -- the heartbeat
-
     def beat(self) -> str:
         """The turn of the thread that sends heartbeats."""
         now = self.scene.now()
@@ -143,8 +139,6 @@ class WorkerProcess(Process):
         worker = self.worker
         self.link.send(m.Heartbeat(worker.attempt, now, worker.progress, list(worker.counters())))
         return "sent"
-
-    # -- the end
 
     def end(self, why: str, error: str | None, how: str = "ends") -> None:
         """The process exits, by itself unless `how` says otherwise."""

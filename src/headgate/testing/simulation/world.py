@@ -113,8 +113,6 @@ class World(JobScene):
             self.checkpoint_traces.story(violation),
         )
 
-    # -- what the parts of the simulation report and ask for
-
     @override
     def triggered(self, driver: DriverProcess, checkpoint: int) -> None:
         self.crash_points.triggered(driver, checkpoint)
@@ -158,8 +156,6 @@ class World(JobScene):
         finally:
             self._interrupted.pop()
         process.must_live()
-
-    # -- the loop
 
     @property
     def ended(self) -> bool:

@@ -23,15 +23,7 @@ from headgate.serde.resolve import serializer_for
 from headgate.serde.serializer import Buffer, TypeSerializer, TypeSerializerSnapshot
 from headgate.state.backend import KeyedBackend
 from headgate.state.backends import HASHMAP, ROCKSDB, backends_for
-from headgate.state.heap.heap_blob import (
-    BytesBlob,
-    Chunk,
-    Header,
-    Section,
-    chunk_bytes,
-    preamble_and_header,
-    read_header,
-)
+from headgate.state.heap import heap_blob as blobs
 from headgate.state.heap.snapshot import KEY_SERIALIZER
 from headgate.testing.suites.stored_values import StoredValues, Verdict
 from headgate.testing.suites.value_checks import check_same, same
@@ -71,8 +63,6 @@ class SerializerUpgradeSuite(ABC, Generic[T]):
         >>> TestIntsBecomeFloats().test_stored_values_are_read_or_refused()
     """
 
-    # -- hooks
-
     @abstractmethod
     def stored(self) -> StoredValues:
         """What the older version has stored."""
@@ -92,8 +82,6 @@ class SerializerUpgradeSuite(ABC, Generic[T]):
     def same(self, left: T, right: T) -> bool:
         """Whether a value that was read counts as the expected one."""
         return same(left, right)
-
-    # -- tests
 
     def test_the_verdict_is_the_expected_one(self) -> None:
         """Of the present serializer, on what is stored beside the values."""
@@ -141,7 +129,7 @@ class SerializerUpgradeSuite(ABC, Generic[T]):
         _replace(backend.handles[STATE], kind, self._expected()[-1])
         backend.store()
         blob = b"".join(bytes(part) for part in backend.snapshot_sync().write())
-        sections = {section.name: section for section in read_header(BytesBlob(blob))[0].sections}
+        sections = {section.name: section for section in blobs.read_header(blobs.BytesBlob(blob))[0].sections}
         described = mappings_in(sections[STATE].schema, "of")[-1]
         judged = judge(described, self.serializer())
         assert not isinstance(judged, AfterMigration | Incompatible), (
@@ -205,11 +193,11 @@ def _blob_of(stored: StoredValues, kind: str) -> bytes:
         values = ListSerializer(verbatim).encode_many([[n] for n in numbers])
     else:
         values = verbatim.encode_many(numbers)
-    chunk = chunk_bytes(KEY_SERIALIZER.encode_many(numbers), values)
-    chunks = [Chunk(0, 0, len(chunk), stored.count, crc32(chunk))]
-    sections = [Section(STATE, {"kind": kind, "of": of}, chunks)]
-    header = Header(1, 0, 0, KEY_SERIALIZER.describe(), sections, len(chunk))
-    return preamble_and_header(header) + chunk
+    chunk = blobs.chunk_bytes(KEY_SERIALIZER.encode_many(numbers), values)
+    chunks = [blobs.Chunk(0, 0, len(chunk), stored.count, crc32(chunk))]
+    sections = [blobs.Section(STATE, {"kind": kind, "of": of}, chunks)]
+    header = blobs.Header(1, 0, 0, KEY_SERIALIZER.describe(), sections, len(chunk))
+    return blobs.preamble_and_header(header) + chunk
 
 
 def _declared(kind: str, serializer: TypeSerializer[T]) -> dict[str, StateDescriptor]:

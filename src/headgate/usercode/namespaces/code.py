@@ -1,13 +1,10 @@
 """A namespace as the runtime knows it: a place for the code of a job's user, and what crosses its boundary.
 
-Functions and objects are pickled and restored by the framework's cloudpickle, loaded once more in the
-namespace under a name that no package has. The user's own version could not read payloads of another one; the
-framework's module would give a restored function the framework's builtins, and so the framework's modules.
-
-Records that leave must not hold objects of the namespace's own copy of a data-plane package. An array of one
-NumPy in the hands of another one breaks both, and for good: C code keeps what it imports in static variables.
-Plain values may leave, and pyarrow's tables, which both copies read by Arrow's C data interface. Records are
-looked into through lists, tuples and dicts, one step deep.
+Objects are pickled and restored by the framework's cloudpickle, loaded once more in the namespace: the user's
+own version could not read payloads of another one, and the framework's module would restore for the
+framework. Records that leave must not hold objects of the namespace's own copy of a data-plane package: C
+code keeps what it imports in static variables, so an array of one NumPy in the hands of another one breaks
+both. Plain values may leave, and pyarrow's tables, which both copies read by Arrow's C data interface.
 """
 
 from __future__ import annotations
@@ -85,6 +82,7 @@ def refuse_leaving(namespace: Namespace, values: Iterable[V], data_plane: Parent
 
 
 def _parts(values: Iterable[Any]) -> Iterator[Any]:
+    """The values, and what is one step deep in lists, tuples and dicts."""
     for value in values:
         yield value
         if type(value) in (list, tuple):

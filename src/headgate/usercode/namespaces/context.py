@@ -1,12 +1,10 @@
 """Which namespace the running code belongs to, and the containers in `sys` that show it that namespace.
 
 A context variable names the namespace where the framework has called into it. Where it is not set, in a
-callback or a thread of another owner, the nearest function on the stack that was made in a namespace does:
-its builtins carry the namespace's mark. The framework pins its own loops to itself, which saves that walk.
-
-The containers stay where they are: `sys.path = [...]` means the path of the code that assigns it. An
-assignment to an attribute of a module calls no code, so it is looked for wherever an import begins, and
-before the framework continues after a namespace's code.
+callback or a thread of another owner, the nearest function on the stack that was made in a namespace does,
+whose builtins carry its mark. The framework pins its own loops to itself, which saves that walk. The
+containers stay where they are: `sys.path = [...]` means the path of the code that assigns it, which is looked
+for wherever an import begins.
 """
 
 from __future__ import annotations

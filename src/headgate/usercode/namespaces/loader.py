@@ -173,8 +173,6 @@ class Namespace:
     def __repr__(self) -> str:
         return f"<Namespace {self.name!r}{' closed' if self.closed else ''}>"
 
-    # -- what the dispatching containers ask
-
     def home(self, name: Hashable) -> Modules | None:
         """See `context.View`; an import asks this some twenty times for each module."""
         try:
@@ -231,8 +229,6 @@ class Namespace:
                     seen[name] = module
         return seen | self.modules
 
-    # -- imports
-
     def remember(self, name: str) -> None:
         """A module that is not this namespace's was imported: the next statement finds it in one look."""
         table = sys.modules
@@ -260,8 +256,6 @@ class Namespace:
         of_framework = set(framework_path())
         return [entry for entry in self.path if entry in self.artifacts or entry not in of_framework]
 
-    # -- calls from the framework
-
     def call(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Call `function` in this namespace."""
         if self.closed:
@@ -283,8 +277,6 @@ class Namespace:
         code = compile(file.read_bytes(), str(file), "exec", dont_inherit=True)
         self.call(exec, code, main.__dict__)
         return main
-
-    # -- the end
 
     def close(self) -> None:
         """Run what its code has left for the interpreter's end; then nothing is loaded through it any more.
@@ -315,8 +307,6 @@ class Namespace:
     def _must_be_open(self, what: str) -> None:
         if self.closed and self.settings.check_leaked:
             ClosedNamespace(self.name).refuse(what)
-
-    # -- what every module of it gets
 
     def _builtins(self) -> dict[str, Any]:
         module = types.ModuleType("builtins")

@@ -1,4 +1,1 @@
-"""The conformance suite of state backends, in parts.
-
-A backend is handed in by the test that uses it.
-"""
+"""The conformance suite of state backends, in parts; the test that uses it hands a backend in."""
