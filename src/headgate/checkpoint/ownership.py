@@ -124,10 +124,7 @@ def claim(disk: Disk, checkpoint: CheckpointMetadata, owner: JobId) -> ClaimReco
 
 
 def release(record: ClaimRecord, keep: Callable[[ClaimRecord], None], disks: Disks = open_disk) -> str | None:
-    """Delete a claimed snapshot that is not needed any more; return a reason if it was left alone.
-
-    `keep` writes a changed claim record durably, before anything is deleted.
-    """
+    """Delete a claimed snapshot, or return why it was left alone; `keep` writes a changed record first."""
     disk = disks(record.root)
     try:
         if digest(disk.read(record.metadata)) != record.sha256:

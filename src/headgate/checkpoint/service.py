@@ -233,10 +233,7 @@ class CheckpointService:
         )
 
     def perhaps_complete(self) -> dict[str, CheckpointMetadata]:
-        """Return complete checkpoints of earlier job masters that the log may have lost, by metadata file.
-
-        What this job master has written it knows to be complete or not; see `inventory.newer_than_log`.
-        """
+        """Return checkpoints of earlier job masters that the log may have lost; see `newer_than_log`."""
         return self._perhaps_complete(self.disk.list(job_folder(self.job)), self._log.completed())
 
     def _perhaps_complete(

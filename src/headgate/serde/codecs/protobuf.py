@@ -8,14 +8,13 @@ contain itself and a later program can judge the bytes without the class that wr
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from headgate.common.hints import Hint
 from headgate.common.plain_data import Plain
 from headgate.serde.codecs.primitives import exactly
 from headgate.serde.codecs.type_codec import Form, copier, describe
 
-Message = Any  # of whichever copy of Protobuf the program brings, which is never imported here
 Messages = dict[str, list[dict[str, Plain]]]
 
 _TYPES: Final = {
@@ -24,6 +23,13 @@ _TYPES: Final = {
     16: "sfixed64", 17: "sint32", 18: "sint64",
 }  # fmt: skip
 """Field types by the numbers of Protobuf's descriptors, which are part of its format."""
+
+
+class _Message(Protocol):
+    """A message of the copy of Protobuf that the program brings."""
+
+    def SerializeToString(self, *, deterministic: bool) -> bytes: ...  # noqa: N802 - Protobuf's name
+    def DiscardUnknownFields(self) -> None: ...  # noqa: N802
 
 
 def is_message(cls: Hint) -> bool:
@@ -56,12 +62,12 @@ def message_form(cls: type) -> Form | None:
     )
 
 
-def reader(cls: type[Message], keep_unknown: bool) -> Callable[[bytes], Message]:
+def reader(cls: Any, keep_unknown: bool) -> Callable[[bytes], _Message]:
     """Return what makes messages of their bytes; `keep_unknown` keeps fields that the class does not have."""
 
-    def read(plain: bytes) -> Message:
+    def read(plain: bytes) -> _Message:
         try:
-            message = cls.FromString(plain)
+            message: _Message = cls.FromString(plain)
             if not keep_unknown:
                 message.DiscardUnknownFields()
         except Exception as error:  # of whichever copy of Protobuf the class belongs to
@@ -71,12 +77,11 @@ def reader(cls: type[Message], keep_unknown: bool) -> Callable[[bytes], Message]
     return read
 
 
-def _write(message: Message) -> bytes:
+def _write(message: _Message) -> bytes:
     try:
-        data: bytes = message.SerializeToString(deterministic=True)
+        return message.SerializeToString(deterministic=True)
     except Exception as error:  # as above
         raise ValueError(f"Protobuf cannot write it: {error}") from None
-    return data
 
 
 def _collect(descriptor: Any, messages: Messages, enums: dict[str, Plain]) -> None:

@@ -31,7 +31,7 @@ from typing import (
 from headgate.common.errors import UsageError
 from headgate.common.former_names import Alias, former_names
 from headgate.common.hints import Hint
-from headgate.common.plain_data import Plain
+from headgate.common.plain_data import Description
 from headgate.serde.codecs.containers import apply_each, row_converter
 from headgate.serde.codecs.primitives import exactly
 from headgate.serde.codecs.type_codec import Constant, Convert, Field, Form, Record, copier, describe
@@ -87,7 +87,7 @@ def _record(kind: str, cls: type, names: list[str], frozen: bool, build: Convert
         Field(field, form, _aliases(hints[field]), _default(form, defaults.get(field, _NO_DEFAULT)))
         for field, form in zip(names, forms, strict=True)
     )
-    described: dict[str, Plain] = {field.name: field.form.description for field in fields}
+    described: Description = {field.name: field.form.description for field in fields}
     return Form(
         name=cls.__qualname__,
         description=describe(kind, name=name, fields=described),
@@ -166,7 +166,7 @@ def _typed_dict_form(cls: type, resolve: Resolve) -> Form:
         Field(field, form, _aliases(hints[field]), None if field in required else absent)
         for field, form in forms.items()
     )
-    described: dict[str, Plain] = {field: form.description for field, form in forms.items()}
+    described: Description = {field: form.description for field, form in forms.items()}
     return Form(
         name=cls.__qualname__,
         description=describe("typeddict", name=name, required=sorted(required), fields=described),

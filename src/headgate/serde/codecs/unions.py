@@ -68,7 +68,7 @@ def union_reading(members: Sequence[Description], readings: Sequence[Reading]) -
     kinds = [text_in(member, "kind") for member in members]
     if set(kinds) <= DIRECT:
         wires = tuple(reading.wire for reading in readings)
-        wire: Any = Union[wires]  # noqa: UP007 - of a tuple
+        wire: Hint = Union[wires]  # type: ignore[assignment]  # noqa: UP007 - of a tuple
         return wire, _by_class(kinds, readings)
     optional = optional_place(members)
     if optional is not None:
@@ -95,7 +95,7 @@ def _by_class(kinds: Sequence[str], readings: Sequence[Reading]) -> Convert | No
 
 
 def _optional_wire(wire: Hint) -> Hint:
-    optional: Any = Optional[wire]  # noqa: UP045 - of a variable
+    optional: Hint = Optional[wire]  # type: ignore[assignment]  # noqa: UP045 - of a variable
     return wire if wire is Any else optional
 
 
