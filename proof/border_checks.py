@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from headgate.checkpoint.opening import load_metadata
 from headgate.checkpoint.storage.local import LocalDisk
 from headgate.common.errors import HeadgateError
-from headgate.connectors.dataframe.to_spark_journal import Line
+from headgate.connectors.dataframe.to_spark_journal import State
 from headgate.connectors.dataframe.to_spark_log import Log
 from proof.job import Answer, Place, line
 from proof.relays import Found
@@ -89,25 +89,25 @@ def check_epochs(epochs: Sequence[tuple[str, int]]) -> Iterator[str]:
         yield f"epochs were published twice: {sorted(twice)[:SHOWN_MAX]}"
 
 
-def journal(storage: Path) -> tuple[Line, list[str]]:
+def journal(storage: Path) -> tuple[State, list[str]]:
     """What the sink's journal amounts to, and what is wrong with it; none: nothing was begun."""
     folders = sorted((storage / TO_SPARK / "journal").glob("*"))
     if not folders:
-        return Line(), []
+        return State(), []
     wrong = [f"there are {len(folders)} journals instead of one"] if len(folders) > 1 else []
     try:
         return Log(folders[0]).refresh(), wrong
     except HeadgateError as error:
-        return Line(), [*wrong, f"the journal cannot be read: {error}"]
+        return State(), [*wrong, f"the journal cannot be read: {error}"]
 
 
-def committed(kept: Line) -> set[int]:
+def committed(kept: State) -> set[int]:
     """Of the latest epochs those that the journal calls written; it forgets the numbers of older ones."""
     return {begun.epoch for begun in kept.remembered}
 
 
 def check_journal(
-    before: Collection[int], kept: Line, there: Collection[int], *, over: bool
+    before: Collection[int], kept: State, there: Collection[int], *, over: bool
 ) -> Iterator[str]:
     """What was committed is there, and nothing is there that was not begun.
 

@@ -10,15 +10,15 @@ import msgspec
 
 from headgate.common.errors import OperatingError, StorageError, UsageError
 from headgate.connectors.dataframe import stream_log
-from headgate.connectors.dataframe.stream_position import Mark, Position
+from headgate.connectors.dataframe.stream_position import Position, QueryEpoch
 from headgate.connectors.dataframe.to_spark_journal import (
     Begun,
     Entry,
-    GoesOn,
-    Line,
     Origin,
+    Owner,
     PutBack,
     Run,
+    State,
     TakenBack,
     Written,
     after,
@@ -31,7 +31,7 @@ def _positions() -> list[bytes]:
     entry = zlib.compress(b'v1\n{"path":"file:///a/b.json","timestamp":1,"batchId":0}')
     offsets = zlib.compress(b'v1\n{"batchTimestampMs":5}\n{"logOffset":3}')
     log = {"metadata": zlib.compress(b'{"id":"x"}'), "offsets/3": offsets, "sources/0/3": entry}
-    return [msgspec.msgpack.encode(Position(Mark("3f9c", "a01b", 3), log).to_plain())]
+    return [msgspec.msgpack.encode(Position(QueryEpoch("3f9c", "a01b", 3), log).to_plain())]
 
 
 def _read_position(data: bytes) -> Any:
@@ -41,19 +41,19 @@ def _read_position(data: bytes) -> Any:
         # The metadata around it has a target of its own.
         raise StorageError(str(error)) from error
     position = Position.from_plain(plain, "orders")
-    stream_log.offsets_text(position.log, position.mark.epoch)
+    stream_log.offsets_text(position.log, position.last.epoch)
     return [list(stream_log.listed(name, zlib.decompress(part))) for name, part in position.log.items()]
 
 
 def _entries() -> list[bytes]:
     origin, run = Origin("job", 1, 1, 7), Run("job", 1, 1, 3, 7, 0)
     entries: list[Entry] = [
-        GoesOn("job", 1, [("older", 1, 1, 3)]),
+        Owner("job", 1, [("older", 1, 1, 3)]),
         Begun(7, origin, ["part-0.arrow"], [("author", "string")]),
         Written(7),
         TakenBack([run], [7]),
         PutBack([run]),
-        Line(["job"], 1, 7, 0, [("author", "string")], [run], [], None, []),
+        State(["job"], 1, 7, 0, [("author", "string")], [run], [], None, []),
     ]
     return [encoded(entry) for entry in entries]
 
@@ -62,7 +62,7 @@ def _read_entry(data: bytes) -> Any:
     _, _, body = data.partition(b" ")
     body = body.rstrip(b"\n")
     entry = decoded(b"%08x %s\n" % (zlib.crc32(body), body), "fuzzed bytes")
-    return functools.reduce(after, [GoesOn("job", 1), entry], Line())
+    return functools.reduce(after, [Owner("job", 1), entry], State())
 
 
 TARGETS = [

@@ -65,8 +65,7 @@ from headgate.api.jobs.executor_contract import (
     VertexStatus,
 )
 from headgate.api.jobs.job_handle import JobHandle
-from headgate.api.jobs.launch import run_program
-from headgate.api.jobs.release_hooks import register_release_hook
+from headgate.api.jobs.launch import register_release_hook, run_program
 from headgate.api.serializers import (
     CompositeTypeSerializerSnapshot,
     DataInputView,
@@ -101,7 +100,6 @@ from headgate.api.source import (
     SplitEnumerator,
 )
 from headgate.api.streams.event_time import WatermarkStrategy
-from headgate.api.streams.operator import StreamSink
 from headgate.api.streams.stream_classes import (
     BroadcastConnectedStream,
     BroadcastStream,
@@ -109,7 +107,7 @@ from headgate.api.streams.stream_classes import (
     KeyedBroadcastConnectedStream,
     KeyedStream,
 )
-from headgate.api.streams.stream_outputs import Collected, DataFrameLater
+from headgate.api.streams.stream_outputs import Collected, DataFrameLater, StreamSink
 from headgate.common.errors import (
     BadRecordError,
     ConfigError,

@@ -20,7 +20,7 @@ from headgate.checkpoint.storage.local import LocalDisk
 from headgate.common.format_config import fingerprint
 from headgate.common.ids import CheckpointId, JobId
 from headgate.connectors.dataframe import to_spark_journal as j
-from headgate.connectors.dataframe.stream_position import Mark, Position
+from headgate.connectors.dataframe.stream_position import Position, QueryEpoch
 from headgate.connectors.dataframe.to_spark_log import Log
 from headgate.state.snapshots import CheckpointMetadata
 from proof import border_checks as border
@@ -125,7 +125,7 @@ def test_a_table_that_grows_may_lack_rows_and_have_none_too_many(place: Place) -
 def write_journal(place: Place, *epochs: int, open_epoch: int | None = None, line: str = LINE) -> None:
     """As the committer does."""
     log = Log(place.storage / border.TO_SPARK / "journal" / f"{line}+table")
-    assert log.append(j.GoesOn(LINE, 1))
+    assert log.append(j.Owner(LINE, 1))
     for number in (*epochs, *([] if open_epoch is None else [open_epoch])):
         origin = msgspec.structs.replace(ORIGIN, checkpoint=number)
         assert log.append(j.Begun(number, origin, [f"part-{number}"], []))
@@ -166,7 +166,7 @@ def test_committed_epochs_are_in_the_table(
 
 def test_a_journal_that_cannot_be_told_is_found(place: Place) -> None:
     """None at all is no fault: nothing was begun yet."""
-    assert border.journal(place.storage) == (j.Line(), [])
+    assert border.journal(place.storage) == (j.State(), [])
     write_journal(place, 6)
     write_journal(place, 6, line="border-2")
     assert "2 journals instead of one" in str(border.journal(place.storage)[1])
@@ -180,7 +180,7 @@ def complete(storage: Path, epoch: int) -> None:
     """A checkpoint that holds a query at an epoch."""
     service = CheckpointService(LocalDisk(storage), JobId(LINE))
     permit = service.claim()
-    position = Position(Mark("line", "query", epoch), {"metadata": b""})
+    position = Position(QueryEpoch("line", "query", epoch), {"metadata": b""})
     content = CheckpointMetadata(
         job=LINE,
         job_name="border",

@@ -14,7 +14,6 @@ from headgate.api.checking.arguments import check_job_name
 from headgate.api.checking.program_checks import check_connectors, check_program, committing_sinks, states_of
 from headgate.api.checking.state_types import check_state_types
 from headgate.api.jobs import launch_settings as launch
-from headgate.api.jobs.captured_plan import inspected, write_captured
 from headgate.api.jobs.executor_contract import Executor, JobControl, JobResult, JobSpec
 from headgate.api.jobs.job_handle import JobHandle
 from headgate.api.program import Program
@@ -129,7 +128,7 @@ class Environment(Readers):
 
     @property
     def settings(self) -> dict[str, str]:
-        """The options that somebody set, by key, as text."""
+        """The options that are set, by key, as text."""
         return self._settings.texts()
 
     # -- settings
@@ -151,23 +150,21 @@ class Environment(Readers):
         unaligned: bool | None = None,
         aligned_timeout: str | int | None = None,
     ) -> Environment:
-        """Take checkpoints. What is not given stays as the configuration has it.
+        """Take checkpoints. What is None stays as the configuration has it.
 
         Args:
             every: time between the starts of two; text such as ``"1s"``, or ms.
-            mode: ``hg.EXACTLY_ONCE``, or ``hg.AT_LEAST_ONCE``, with which no channel waits for another
-                and records may count twice after a failure. None leaves the option as it is, EXACTLY_ONCE
-                at first.
-            storage: directory or URI that driver and workers both reach. None leaves the option as it is.
-            unaligned: whether barriers overtake records, which then become part of the checkpoint, so
-                that it completes under backpressure; needs ``hg.EXACTLY_ONCE``. None leaves the option
-                as it is.
-            aligned_timeout: how old an unaligned checkpoint may become before its barriers overtake;
-                text such as ``"5s"``, or ms. None leaves the option as it is, 0 at first: from the start.
+            mode: ``hg.EXACTLY_ONCE``, the default, or ``hg.AT_LEAST_ONCE``, with which no channel waits for
+                another and records may count twice after a failure.
+            storage: directory or URI that driver and workers both reach.
+            unaligned: whether barriers overtake records, which then become part of the checkpoint, so that it
+                completes under backpressure; needs ``hg.EXACTLY_ONCE``.
+            aligned_timeout: how old an unaligned checkpoint may become before its barriers overtake; text
+                such as ``"5s"``, or ms; by default 0, from the start.
 
         Raises:
-            ConfigError: a value is wrong. That two options contradict each other is found by
-                :meth:`plan` and :meth:`execute`, when all are known.
+            ConfigError: a value is wrong. :meth:`plan` and :meth:`execute` find options that contradict each
+                other.
 
         Example:
             >>> import headgate as hg
@@ -221,8 +218,7 @@ class Environment(Readers):
 
     def describe(self, name: str = "job") -> dict[str, Any]:
         """What :meth:`explain` shows, as plain values."""
-        nodes = self.program.remaining()
-        return self._described(name, nodes, self._settings)
+        return self._described(name, self.program.remaining(), self._settings)
 
     # -- running
 
@@ -251,7 +247,7 @@ class Environment(Readers):
         return self._finished(job, result)
 
     def execute_async(self, name: str = "job", restore_from: str | None = None) -> JobHandle:
-        """As :meth:`execute`, but go on at once; the handle asks the job for things, and waits for it.
+        """Run the job as :meth:`execute` does, in the background; the handle controls it, and waits for it.
 
         Args:
             name: of the job, for people and logs.
@@ -286,13 +282,7 @@ class Environment(Readers):
     def _query(
         self, name: str, nodes: tuple[Node, ...], settings: Callable[[Config], Config]
     ) -> JobSpec | None:
-        """A job beside the program, after every check; None where only the plan was asked for.
-
-        Args:
-            name: of the job.
-            nodes: what it runs.
-            settings: makes its settings of the program's.
-        """
+        """A job of nodes outside the program, after every check; None where only the plan is captured."""
         config = settings(self._settings)
         self._capture(name, nodes, config, ends=False)
         return None if launch.capture_file() is not None else self._spec(name, nodes, config)
@@ -307,11 +297,7 @@ class Environment(Readers):
     # -- inside
 
     def _pending(self, name: str) -> tuple[Node, ...]:
-        """What an execution runs.
-
-        Raises:
-            PlanError: nothing, because jobs have run all sinks, or there is none.
-        """
+        """What an execution runs; refused where jobs have run all sinks, or there is none."""
         nodes = self.program.pending()
         if nodes or not self.program.nodes():
             return nodes
@@ -323,7 +309,6 @@ class Environment(Readers):
         )
 
     def _prepared(self, name: str, restore_from: str | None) -> JobSpec:
-        """The job, after every check."""
         check_job_name(name)
         nodes = self._pending(name)
         self._capture(name, nodes, self._settings, ends=True)
@@ -331,15 +316,15 @@ class Environment(Readers):
         return replace(job, restore_from=restore_from or launch.restore_from())
 
     def _capture(self, name: str, nodes: tuple[Node, ...], config: Config, *, ends: bool) -> None:
-        """Where only the plan is asked for, write it; this ends the program or not."""
+        """Write the plan where only that is wanted, which ends the program or not."""
         if (file := launch.capture_file()) is None:
             return
-        # Not yet judged are the types of state: who looks at a program is shown which are refused.
+        # The types of state are not checked: a captured plan shows which are refused.
         checked = self._checked(name, nodes, config)
         launch.note_execution(name)
-        found = inspected(nodes, checked, config)
+        found = launch.inspected(nodes, checked, config)
         facts = self._described(name, nodes, config) | {"config": config.texts()} | found
-        write_captured(file, facts, ends=ends)
+        launch.write_captured(file, facts, ends=ends)
 
     def _spec(self, name: str, nodes: tuple[Node, ...], config: Config) -> JobSpec:
         from headgate.api.checking import shipping_check as shipping

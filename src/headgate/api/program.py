@@ -36,11 +36,7 @@ class Program:
         self._looked_at: set[int] = set()
 
     def add(self, node: Node, inputs: Iterable[int] = ()) -> int:
-        """Append a node under the next number, made by the user's line that calls; return the number.
-
-        Raises:
-            PlanError: the node's uid or parallelism is not one.
-        """
+        """Append a node under the next number, made by the user's line that calls; return the number."""
         _check_changes(node.name, {"uid": node.uid, "parallelism": node.parallelism})
         number = len(self._nodes)
         sources = tuple(self._nodes[key] for key in inputs)
@@ -48,11 +44,7 @@ class Program:
         return number
 
     def change(self, number: int, **changes: Unpack[Changes]) -> None:
-        """Replace fields of a node.
-
-        Raises:
-            PlanError: as :meth:`add`, or the node is a sink that has run, so that nothing would come of it.
-        """
+        """Replace fields of a node."""
         node = self._nodes[number]
         if (job := self._sinks_run.get(number)) is not None:
             raise PlanError(
@@ -145,11 +137,7 @@ def _check_changes(name: str, changes: Changes) -> None:
 
 
 def check_uid(name: str, uid: object) -> None:
-    """Refuse what cannot name an operator in a checkpoint.
-
-    Raises:
-        PlanError: not text, empty, too long, or with a slash or control character inside.
-    """
+    """Refuse what cannot name an operator in a checkpoint."""
     good = isinstance(uid, str) and 0 < len(uid) <= _UID_LENGTH_MAX and uid.isprintable()
     if not good or "/" in str(uid) or "\\" in str(uid):
         raise PlanError(
@@ -159,11 +147,7 @@ def check_uid(name: str, uid: object) -> None:
 
 
 def check_parallelism(name: str, parallelism: object) -> None:
-    """Refuse what is no number of subtasks.
-
-    Raises:
-        PlanError: not a whole number of at least 1.
-    """
+    """Refuse what is no number of subtasks."""
     if isinstance(parallelism, bool) or not isinstance(parallelism, int) or parallelism < 1:
         raise PlanError(
             f"parallelism of {name!r} ({user_site()}) is {parallelism!r}; "

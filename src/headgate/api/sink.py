@@ -1,12 +1,12 @@
 """What a sink is: writers that prepare, and a committer that publishes.
 
-Two-phase commit: at a checkpoint every writer hands out *committables*, plain values that describe
-what is ready but not yet visible. They become part of the checkpoint. Only when the checkpoint is
-in the log of completed ones does the job master commit them, in order, and after a failure it
-commits those of the restored checkpoint once more. So commit must be idempotent.
+Two-phase commit: at a checkpoint every writer hands out *committables*, plain values that describe what is
+ready but not yet visible. They become part of the checkpoint. Only when the checkpoint is in the log of
+completed ones does the job master commit them, in order, and after a failure it commits those of the restored
+checkpoint once more. So commit must be idempotent.
 
-A snapshot may also be restored after more was committed than it knows of. Which output belongs to a
-snapshot's history is told by its :class:`Lineage`; `docs/sinks.md` has the rules.
+A snapshot may also be restored after more was committed than it knows of. Its :class:`Lineage` says which
+output belongs to its history; `docs/sinks.md` has the rules.
 """
 
 from __future__ import annotations
@@ -18,20 +18,21 @@ from typing import Any, Generic
 
 from typing_extensions import TypeVar
 
-from headgate.api.source import Plain
 from headgate.common.errors import OperatingError
 
 T = TypeVar("T", default=Any)
+C = TypeVar("C", default=Any)  # a committable, of plain values
+W = TypeVar("W", default=Any)  # state of a writer, of plain values
 
 
 @dataclass(frozen=True, slots=True)
 class Fork:
-    """Which snapshot, told by who drew it and when: one that another job began from, or a savepoint.
+    """A snapshot, named by who took it and when: one that another job began from, or a savepoint.
 
     Attributes:
-        job: id of the job that drew it.
+        job: id of the job that took it.
         generation: of that job's driver.
-        attempt: the deployment that it was drawn in.
+        attempt: the deployment that it was taken in.
         checkpoint: its id.
     """
 
@@ -43,13 +44,13 @@ class Fork:
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """The line that a job's output goes on.
+    """The lineage of a job's output: jobs that begin from each other's snapshots share one.
 
-    Jobs that begin from each other's snapshots are of one line. What a job must not repeat is its
-    history: what each job it descends from had prepared when the snapshot was drawn.
+    What a job must not repeat is its history: what each job it descends from had prepared when the snapshot
+    was taken.
 
     Attributes:
-        id: of the line: the id of the job that began it.
+        id: of the lineage: the id of the job that began it.
         forks: the snapshots that this job descends from, oldest first; empty for a job that began from
             nothing.
     """
@@ -67,8 +68,8 @@ class Lineage:
             checkpoint: the first snapshot that it was part of.
 
         Example:
-            >>> line = Lineage("a", (Fork("a", 1, 2, 7),))
-            >>> line.holds("a", 1, 1, 7), line.holds("a", 1, 2, 8), line.holds("a", 1, 3, 7)
+            >>> lineage = Lineage("a", (Fork("a", 1, 2, 7),))
+            >>> lineage.holds("a", 1, 1, 7), lineage.holds("a", 1, 2, 8), lineage.holds("a", 1, 3, 7)
             (True, False, False)
         """
         return any(
@@ -81,7 +82,7 @@ class Lineage:
 
 @dataclass(frozen=True, slots=True)
 class SinkWriterContext:
-    """What a writer may know about its place.
+    """Which of a sink's writers a writer is.
 
     Attributes:
         uid: the sink's uid.
@@ -89,10 +90,10 @@ class SinkWriterContext:
         parallelism: how many writers there are.
         attempt: the deployment of this driver, from 1.
         job: the job's id.
-        generation: of the job's driver. A driver that goes on with a job counts attempts from 1 again,
-            so only generation, attempt and subtask together make a name that no other writer has.
-        tell: sends bytes to the driver at once, beside all checkpoints, so that they may come again after a
-            failure; None where nobody listens.
+        generation: of the job's driver. A driver that takes over a job counts attempts from 1 again, so only
+            generation, attempt and subtask together make a name that no other writer has.
+        tell: sends bytes to the driver at once, outside of all checkpoints, so that they may come again after
+            a failure; None where the driver takes none.
     """
 
     uid: str
@@ -106,13 +107,13 @@ class SinkWriterContext:
 
 @dataclass(frozen=True, slots=True)
 class SinkCommitterContext:
-    """What a committer may know about its place.
+    """Whose output a committer publishes.
 
     Attributes:
         uid: the sink's uid.
         job: the job's id.
         generation: of the job's driver.
-        lineage: the line that the job's output goes on.
+        lineage: of the job's output.
     """
 
     uid: str
@@ -121,35 +122,37 @@ class SinkCommitterContext:
     lineage: Lineage
 
 
-class SinkWriter(ABC, Generic[T]):
-    """Writes records in one subtask; called from the worker's loop thread only."""
+class SinkWriter(ABC, Generic[T, C, W]):
+    """Writes records in one subtask; called from the worker's loop thread only.
 
-    @abstractmethod
-    def write(self, records: Any) -> None:
-        """Take a batch of records: a list of Python objects, or, when the writer sets
-        `accepts_columns`, possibly a ``pyarrow.RecordBatch``.
-        """
-
-    @abstractmethod
-    def prepare_commit(self) -> list[Plain]:
-        """Make everything written so far ready to publish, durably, and describe it.
-
-        Called at every checkpoint and once at the end. What it returned is never touched again by
-        this writer.
-        """
-
-    def prepare_commit_at(self, checkpoint: int) -> list[Plain]:
-        """As :meth:`prepare_commit`, which is all it does by default, told what for.
-
-        Args:
-            checkpoint: id of the checkpoint or savepoint that is drawn. What is prepared may be committed
-                with a later one, if this one fails or is a savepoint.
-        """
-        return self.prepare_commit()
+    Attributes:
+        accepts_columns: whether :meth:`write` takes record batches of Arrow as they are.
+    """
 
     accepts_columns: bool = False
 
-    def snapshot(self) -> list[Plain]:
+    @abstractmethod
+    def write(self, records: Any) -> None:
+        """Take a batch of records: a list of Python objects, or possibly a ``pyarrow.RecordBatch`` where the
+        writer sets `accepts_columns`.
+        """
+
+    @abstractmethod
+    def prepare_commit(self) -> list[C]:
+        """Make everything written so far ready to publish, durably, and describe it.
+
+        Called at every checkpoint and once at the end. What it returned is never touched again by this
+        writer.
+        """
+
+    def prepare_commit_at(self, checkpoint: int) -> list[C]:
+        """Prepare for a checkpoint or savepoint of this id; by default :meth:`prepare_commit`.
+
+        What is prepared may be committed with a later one, if this one fails or is a savepoint.
+        """
+        return self.prepare_commit()
+
+    def snapshot(self) -> list[W]:
         """State of the writer besides its committables; given back after a restore."""
         return []
 
@@ -157,7 +160,7 @@ class SinkWriter(ABC, Generic[T]):
         """Release resources; what was not prepared is discarded. Also called after a failure."""
 
 
-class SinkCommitter(ABC):
+class SinkCommitter(ABC, Generic[C]):
     """Publishes committables; lives in the driver, called from one thread.
 
     Attributes:
@@ -169,15 +172,15 @@ class SinkCommitter(ABC):
     tells_commits: bool = False
     takes_back: bool = False
 
-    def begin(self, context: SinkCommitterContext) -> None:  # noqa: B027 - optional hook
+    def begin(self, context: SinkCommitterContext) -> None:
         """The job begins; called once, before the first commit."""
 
     def committed_after(self, context: SinkCommitterContext) -> str | None:
-        """What this sink has published of the line that is not history of the job, in words.
+        """What this sink has published of the lineage that is not history of the job, in words.
 
-        Asked before :meth:`begin` of a job that begins from another job's snapshot, and whenever a job goes
-        back behind newest checkpoints of its own, which are damaged or may be lost: then a fork of the
-        lineage is the job's own, and what the job has committed behind that counts, too.
+        Called before :meth:`begin` of a job that begins from another job's snapshot, and whenever a job falls
+        back to a snapshot before its newest ones, which are damaged or may be lost: then a fork of the
+        lineage is the job's own, and what the job has committed after it counts, too.
 
         Returns:
             None where there is nothing, and always where `tells_commits` is false.
@@ -187,36 +190,36 @@ class SinkCommitter(ABC):
         """
         return None
 
-    def check_restore(self, context: SinkCommitterContext, committables: Sequence[Plain], own: bool) -> None:  # noqa: B027 - optional hook
+    def check_restore(self, context: SinkCommitterContext, committables: Sequence[C], own: bool) -> None:
         """Check that what a snapshot holds can be committed, before a job begins from it.
 
-        Asked before :meth:`begin`, and by ``headgate check-upgrade``, where no job runs: so it looks only.
+        Called before :meth:`begin`, and by ``headgate check-upgrade``, where no job runs: so it only looks.
         Where the user's choice is to take back, :meth:`take_back` comes before the commit.
 
         Args:
             context: of the job that would begin.
             committables: what the snapshot holds of this sink.
-            own: whether the snapshot is of the same job, which goes on.
+            own: whether the snapshot is of the same job.
 
         Raises:
-            UsageError: it cannot; in one sentence why, and how to mend it.
+            UsageError: it cannot; one sentence says why, and what to do.
             OperatingError: it cannot be found out now.
         """
 
     def take_back(self, context: SinkCommitterContext) -> None:
-        """Make what is published of the line be the history of the job, no more and no less.
+        """Make what is published of the lineage be the history of the job, no more and no less.
 
         Called where the user has chosen so, when all subtasks run from the snapshot, and before anything is
-        committed; a crash in between has it called again.
-        Jobs of the line that still run must not be able to commit afterwards.
+        committed; again after a crash. Jobs of the lineage that still run must not be able to commit
+        afterwards.
 
         Raises:
             OperatingError: not all of it could be done.
         """
         raise OperatingError(f"{type(self).__name__} cannot take back what it has committed")
 
-    def hold(self, committables: Sequence[Plain], savepoint: Fork) -> None:  # noqa: B027 - optional hook
-        """A savepoint is about to be whole that holds these; whoever restores it commits them.
+    def hold(self, committables: Sequence[C], savepoint: Fork) -> None:
+        """Keep committables for a savepoint that is about to complete; the job that restores it commits them.
 
         So :meth:`abandon` must leave them, whatever becomes of this job, until they are released.
 
@@ -225,11 +228,11 @@ class SinkCommitter(ABC):
             savepoint: which one; several may hold the same committables.
         """
 
-    def release(self, committables: Sequence[Plain], savepoint: Fork) -> None:  # noqa: B027 - optional hook
-        """The savepoint came to nothing or was deleted: it does not hold these any more.
+    def release(self, committables: Sequence[C], savepoint: Fork) -> None:
+        """End what :meth:`hold` began: the savepoint failed or was deleted.
 
-        What no other savepoint holds may go with the next :meth:`abandon`; until then nothing is removed,
-        because a checkpoint may have it too. Again is harmless. Also called without :meth:`begin`, by
+        What no other savepoint holds may be removed by the next :meth:`abandon`; until then nothing is
+        removed, because a checkpoint may have it too. May be repeated. Also called without :meth:`begin`, by
         ``headgate savepoint delete``, where no job runs.
 
         Args:
@@ -241,63 +244,62 @@ class SinkCommitter(ABC):
         """
 
     @abstractmethod
-    def commit(self, committables: Sequence[Plain]) -> None:
+    def commit(self, committables: Sequence[C]) -> None:
         """Publish; publishing again what is already published does nothing.
 
         Raises:
             OperatingError: publishing failed for now; the job restarts and commits again.
-            FencedError: another job goes on this line in this place; this one must not.
+            FencedError: another job continues this lineage in this place; this one must not.
         """
 
-    def abandon(self, committed_through: Sequence[Plain]) -> None:  # noqa: B027 - optional hook
+    def abandon(self, committed_through: Sequence[C]) -> None:
         """A restart begins: whatever was prepared but is in no completed checkpoint may be removed.
 
         Args:
             committed_through: what stays: the committables of the restored checkpoint, committed unless
-                output has to be taken back before, and of checkpoints of other jobs of the line that can
+                output has to be taken back before, and of checkpoints of other jobs of the lineage that can
                 still be restored.
         """
 
-    def interrupt(self) -> None:  # noqa: B027 - optional hook
-        """Another driver has the job: a commit that runs is to end soon. Called from another thread."""
+    def interrupt(self) -> None:
+        """Another driver has the job: a running commit is to end soon. Called from another thread."""
 
-    def close(self) -> None:  # noqa: B027 - optional hook
+    def close(self) -> None:
         """Release connections."""
 
 
-class Sink(ABC, Generic[T]):
-    """A description of output; picklable, holds no open resources."""
+class Sink(ABC, Generic[T, C, W]):
+    """A description of output; picklable, holds no open resources.
+
+    The types are those of the records, of committables, and of writers' states; `Sink[int]` leaves the last
+    two open.
+
+    Attributes:
+        guarantee: shown by `explain()`: "exactly-once", "effectively-once (idempotent writes)", or
+            "at-least-once".
+        accepts_columns: whether writers take record batches as they are, for `explain()`; None: not known.
+    """
 
     guarantee: str = "exactly-once"
-    """What `explain()` says of this sink: "exactly-once", "effectively-once (idempotent writes)",
-    or "at-least-once"."""
-
     accepts_columns: bool | None = None
-    """Whether writers take record batches as they are, for `explain()`; None says nothing."""
 
     @abstractmethod
-    def create_writer(self, context: SinkWriterContext, restored: Sequence[Plain]) -> SinkWriter[T]:
-        """A live writer; `restored` has the writer states of the restored checkpoint, shared out
-        over the writers of today.
-        """
+    def create_writer(self, context: SinkWriterContext, restored: Sequence[W]) -> SinkWriter[T, C, W]:
+        """A live writer; `restored` are writer states of the restored checkpoint, dealt out anew."""
 
-    def create_committer(self) -> SinkCommitter | None:
+    def create_committer(self) -> SinkCommitter[C] | None:
         """A live committer, or None when writing is all there is to it."""
         return None
 
     def place(self) -> str | None:
-        """The local folder that the output goes to, where a second living job must not write unasked.
-
-        Returns:
-            None where no folder of this machine, or none that only one job may write to, is meant.
-        """
+        """The local folder, if any, into which a second running job must not write unasked."""
         return None
 
     def validate(self) -> None:
         """Check the description before anything starts.
 
         Raises:
-            UsageError: in one sentence what is wrong and how to mend it.
+            UsageError: one sentence says what is wrong and what to do.
         """
 
     def describe(self) -> str:

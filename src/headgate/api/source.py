@@ -1,9 +1,11 @@
 """What a source is: an enumerator that knows the splits, and readers that read them.
 
-The enumerator lives once per job in the driver and hands out splits; a reader lives in every
-subtask. Both are part of every checkpoint: the enumerator's state and the readers' positions form
-one consistent cut, because assignments and checkpoint triggers travel on the same ordered
-connection. A source that can return to a recorded position gives exactly-once state.
+The enumerator lives once per job in the driver and hands out splits; a reader lives in every subtask. Both
+are part of every checkpoint: the enumerator's state and the readers' positions are one consistent snapshot,
+because assignments and checkpoint triggers travel on the same ordered connection. A source that can return to
+a recorded position gives exactly-once state.
+
+Positions and states are plain values (`Plain`), so that a checkpoint holds no code.
 """
 
 from __future__ import annotations
@@ -16,16 +18,14 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from typing_extensions import TypeVar
 
+from headgate.common.plain_data import Plain as Plain
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
 T = TypeVar("T", default=Any)
-
-Plain = Any
-"""None, bool, int, float, str, bytes, and lists, tuples and string-keyed dicts of these.
-
-What sources and sinks put into a checkpoint is limited to these, so that a checkpoint holds no code.
-"""
+P = TypeVar("P", default=Any)  # position in a split
+S = TypeVar("S", default=Any)  # state of an enumerator
 
 
 class Boundedness(enum.Enum):
@@ -36,7 +36,7 @@ class Boundedness(enum.Enum):
 
 
 class PollStatus(enum.Enum):
-    """What :meth:`SourceReader.poll` says when it has no records."""
+    """What :meth:`SourceReader.poll` returns when it has no records."""
 
     NOTHING_AVAILABLE = "nothing available"
     """Ask again a little later, or when a split was added."""
@@ -49,7 +49,7 @@ END_OF_INPUT = PollStatus.END_OF_INPUT
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class Split(Generic[P]):
     """A part of the input that one reader reads at a time, with the position reached in it.
 
     Attributes:
@@ -58,7 +58,7 @@ class Split:
     """
 
     id: str
-    position: Plain = None
+    position: P | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class BadRecord:
 
 @dataclass(frozen=True, slots=True)
 class SourceReaderContext:
-    """What a reader may know about its place.
+    """Which of a source's readers a reader is.
 
     Attributes:
         uid: the source's uid.
@@ -93,24 +93,24 @@ class SourceReaderContext:
     parallelism: int
 
 
-class SourceReader(ABC, Generic[T]):
+class SourceReader(ABC, Generic[T, P]):
     """Reads splits in one subtask.
 
-    Every method is called from the worker's one loop thread, in this order: construction,
-    :meth:`add_splits` (restored splits first), then :meth:`poll`, :meth:`add_splits`,
-    :meth:`no_more_splits`, :meth:`snapshot` and :meth:`checkpoint_complete` in any order,
-    finally :meth:`close` once. None of them may block for long.
+    Every method is called from the worker's one loop thread, in this order: construction, :meth:`add_splits`
+    (restored splits first), then :meth:`poll`, :meth:`add_splits`, :meth:`no_more_splits`, :meth:`snapshot`
+    and :meth:`checkpoint_complete` in any order, finally :meth:`close` once. None of them may block for long.
+
+    Attributes:
+        bad_records: records that did not decode since the last poll; the framework takes them away. Empty
+            unless bad records go to the side output.
+        skipped: how many bad records were skipped so far, where they are skipped.
     """
 
     bad_records: list[BadRecord]
-    """Records that did not decode since the last poll; the framework takes them away. A reader
-    appends here only when it was configured to send bad records to the side output."""
-
     skipped: int = 0
-    """How many bad records were skipped so far (when configured so)."""
 
     @abstractmethod
-    def add_splits(self, splits: Sequence[Split]) -> None:
+    def add_splits(self, splits: Sequence[Split[P]]) -> None:
         """Take over splits, each from its position on."""
 
     @abstractmethod
@@ -121,19 +121,19 @@ class SourceReader(ABC, Generic[T]):
     def poll(self, max_records: int) -> list[T] | pa.RecordBatch | PollStatus:
         """The next records, at least one and at most about `max_records`, in input order.
 
-        A record batch of Arrow stays columnar in the dataflow. Fewer records than asked for are
-        fine; an empty list is not (return NOTHING_AVAILABLE).
+        A record batch of Arrow stays columnar in the dataflow. Fewer records than asked for are fine; an
+        empty list is not (return NOTHING_AVAILABLE).
 
         Raises:
             BadRecordError: a record does not decode and `on_error` is "fail".
         """
 
     @abstractmethod
-    def snapshot(self) -> list[Split]:
+    def snapshot(self) -> list[Split[P]]:
         """The splits not yet finished, with positions right after the last polled record.
 
-        The classic mistake is a position one record early or late: a restored reader must return
-        exactly the records that this reader has not returned yet.
+        The classic mistake is a position one record early or late: a restored reader must return exactly the
+        records that this reader has not returned yet.
         """
 
     def checkpoint_complete(self, checkpoint_id: int) -> None:
@@ -145,7 +145,7 @@ class SourceReader(ABC, Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class SourceReport:
-    """How a source does that gets its input in epochs, for people.
+    """Progress of a source that gets its input in epochs, for people.
 
     Attributes:
         epoch: the newest one whose records were handed out; None before the first.
@@ -162,7 +162,7 @@ class SourceReport:
     waiting: str = ""
 
 
-class SplitEnumerator(ABC):
+class SplitEnumerator(ABC, Generic[P, S]):
     """Finds splits and hands them out; lives in the driver, one per source.
 
     All methods are called from one thread, and none may block for long. After a failure the enumerator is
@@ -170,94 +170,93 @@ class SplitEnumerator(ABC):
     """
 
     @abstractmethod
-    def next_splits(self, subtask: int) -> list[Split] | None:
+    def next_splits(self, subtask: int) -> list[Split[P]] | None:
         """Splits for a reader that has none left: some, `[]` for "not now", None for "never again".
 
         A reader that got `[]` asks again after a pause.
         """
 
     @abstractmethod
-    def snapshot(self) -> Plain:
+    def snapshot(self) -> S:
         """State that does not include any split already handed out."""
 
-    def snapshot_for(self, checkpoint_id: int) -> Plain:
-        """As :meth:`snapshot`, which is all it does by default, told what for.
-
-        Args:
-            checkpoint_id: of the checkpoint or savepoint that is drawn now.
-        """
+    def snapshot_for(self, checkpoint_id: int) -> S:
+        """Snapshot for a checkpoint or savepoint of this id; by default :meth:`snapshot`."""
         return self.snapshot()
 
     def ready_to_snapshot(self) -> bool:
-        """Whether a checkpoint may be drawn now; asked right before :meth:`snapshot_for`.
+        """Whether a checkpoint may be taken now; asked right before :meth:`snapshot_for`.
 
-        A source whose cut must fall between two groups of records says False until all readers are
-        through with the present group. It is asked again until the checkpoint times out.
+        A source whose snapshots must fall between two groups of records returns False until all readers have
+        finished the present group. It is asked again until the checkpoint times out.
         """
         return True
 
     def wants_checkpoint(self) -> bool:
-        """Whether the source waits for a checkpoint; one is drawn as soon as the limits allow it.
+        """Whether the source waits for a checkpoint; one is taken as soon as the limits allow it.
 
         Asked often. Without periodic checkpoints nothing follows.
         """
         return False
 
     def report(self) -> SourceReport | None:
-        """How the source does, for the job's status; None: nothing is told."""
+        """The source's progress, for the job's status; None: it reports none."""
         return None
 
-    def checkpoint_complete(self, checkpoint_id: int) -> None:  # noqa: B027 - optional hook
+    def checkpoint_complete(self, checkpoint_id: int) -> None:
         """The checkpoint is durable; what precedes it may be committed or trimmed at the origin."""
 
-    def checkpoint_aborted(self, checkpoint_id: int) -> None:  # noqa: B027 - optional hook
-        """Nothing may be trimmed for it: it came to nothing, or it was a savepoint, which is the user's.
+    def checkpoint_aborted(self, checkpoint_id: int) -> None:
+        """The checkpoint failed, or was a savepoint, which is the user's: nothing may be trimmed for it.
 
-        A later one holds what it would have held.
+        A later checkpoint holds what this one would have held.
         """
 
-    def close(self) -> None:  # noqa: B027 - optional hook
+    def close(self) -> None:
         """Release connections."""
 
 
-class Source(ABC, Generic[T]):
+class Source(ABC, Generic[T, P, S]):
     """A description of input; picklable, holds no open resources.
 
-    Example of a complete source: see ``headgate.connectors.generator``.
+    Example of a complete source: see ``headgate.connectors.generator``. The types are those of the records,
+    of positions in splits, and of the enumerator's state; `Source[int]` leaves the last two open.
+
+    Attributes:
+        boundedness: whether the source ends by itself.
+        produces_columns: whether readers give record batches, for `explain()`; may be set per object.
     """
 
     boundedness: Boundedness = Boundedness.BOUNDED
-
     produces_columns: bool = False
-    """Whether readers give record batches; only told in `explain()`, may be set per object."""
 
     @abstractmethod
-    def create_enumerator(self, restored: Plain | None) -> SplitEnumerator:
+    def create_enumerator(self, restored: S | None) -> SplitEnumerator[P, S]:
         """A live enumerator; `restored` is what :meth:`SplitEnumerator.snapshot` gave, or None."""
 
     @abstractmethod
-    def create_reader(self, context: SourceReaderContext) -> SourceReader[T]:
+    def create_reader(self, context: SourceReaderContext) -> SourceReader[T, P]:
         """A live reader without splits."""
 
-    def check_restore(self, rest: Plain | None, splits: Sequence[Split]) -> None:
-        """Check that readers can go on where a snapshot stands, before a job begins from it.
+    def check_restore(self, rest: S | None, splits: Sequence[Split[P]]) -> None:
+        """Check that readers can resume where a snapshot stands, before a job begins from it.
 
-        Asked in the driver, and by ``headgate check-upgrade``, where no job runs: so it looks only.
-        By default nothing is checked, and what does not fit fails when it is read.
+        Called in the driver, and by ``headgate check-upgrade``, where no job runs: so it only looks. By
+        default nothing is checked, and what does not fit fails when it is read.
 
         Args:
             rest: what :meth:`SplitEnumerator.snapshot` gave, or None.
             splits: those that readers had not finished, with the positions reached.
 
         Raises:
-            UsageError: they cannot; in one sentence why, and how to mend it.
+            UsageError: they cannot; one sentence says why, and what to do.
         """
 
     def validate(self) -> None:
         """Check the description before anything starts (files exist, globs match, ...).
 
         Raises:
-            UsageError: in one sentence what is wrong and how to mend it.
+            UsageError: one sentence says what is wrong and what to do.
         """
 
     def describe(self) -> str:

@@ -44,7 +44,7 @@ BUILT_IN: Final[Mapping[Kind, Mapping[str, str]]] = {
         "collection_source": "headgate.connectors.collection:collection_source",
         "collect_sink": "headgate.connectors.collection:collect_sink",
         "print_sink": "headgate.connectors.print_sink:print_sink",
-        "sample_sink": "headgate.connectors.sample:sample_sink",
+        "sample_sink": "headgate.connectors.collection:sample_sink",
         "generator_source": "headgate.connectors.generator:generator_source",
         "throttled": "headgate.connectors.generator:throttled",
         "discard_sink": "headgate.connectors.discard:discard_sink",

@@ -44,31 +44,19 @@ class DriverRecords(DriverResults, Generic[T]):
         self._main = sys.modules.get("__main__")
 
     def class_of(self, name: str) -> type:
-        """Find the class of a record among those that this process has.
-
-        Raises:
-            UsageError: no class of this name is known here.
-        """
+        """Find the class of a record among those that this process has."""
         return known_class(name, self._main)
 
 
 class RecordPacker:
-    """Turns records into what msgpack holds; one for each writer.
-
-    Args:
-        verb: what the user wrote, for messages.
-    """
+    """Turns records into what msgpack holds; one for each writer."""
 
     def __init__(self, verb: str = "collect") -> None:
         self._verb = verb
         self._serializers: dict[type, tuple[bytes, TypeSerializer[Any]] | str] = {}
 
     def pack(self, value: Any) -> Packed:
-        """The packed form of one record.
-
-        Raises:
-            UsageError: it, or something inside it, has a type that no serializer is known for.
-        """
+        """The packed form of one record."""
         kind = type(value)
         if kind in _LEAVES:
             leaf: Plain = value
@@ -127,17 +115,10 @@ def _serializer_of(kind: type) -> tuple[bytes, TypeSerializer[Any]] | str:
 def packed_bytes(packed: Sequence[Packed], verb: str = "collect") -> bytes:
     """The bytes of packed records.
 
-    Args:
-        packed: what :class:`RecordPacker` made of them.
-        verb: what the program called, for messages.
-
     Example:
         >>> records = [(1, 2**70), [None, {"a": b"x"}], {3}]
         >>> unpacked(packed_bytes(list(map(RecordPacker().pack, records))), class_of=None) == records
         True
-
-    Raises:
-        UsageError: a text in them is not valid Unicode.
     """
     try:
         return _encode(packed)
@@ -148,15 +129,7 @@ def packed_bytes(packed: Sequence[Packed], verb: str = "collect") -> bytes:
 
 
 def unpacked(data: bytes, class_of: Callable[[str], type] | None) -> list[T]:
-    """The records of :func:`packed_bytes`.
-
-    Args:
-        data: the bytes.
-        class_of: finds the class of a name in this process.
-
-    Raises:
-        UsageError: a class is not found, or reads its fields in another way now.
-    """
+    """The records of :func:`packed_bytes`."""
 
     def extension(code: int, inner: memoryview) -> Any:
         if code == _BIG_INT:

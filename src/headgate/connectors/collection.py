@@ -1,16 +1,17 @@
-"""Records of the program itself: a source over a collection, and a sink that collects in the driver.
+"""Records of the program itself: a source over a collection, and sinks that collect in the driver.
 
-Both are for small data, examples and tests: the collection travels to every worker with the plan,
-and collected records travel through the checkpoint.
+All are for small data, examples and tests: the collection travels to every worker with the plan, and
+collected records travel through the checkpoint.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Generic
+from typing import TYPE_CHECKING, Generic, TypedDict
 
+import msgspec
 from typing_extensions import override
 
 from headgate.api.sink import Sink, SinkCommitter, SinkWriter, SinkWriterContext
@@ -26,13 +27,15 @@ from headgate.api.source import (
     SplitEnumerator,
     T,
 )
+from headgate.common.decoders import converter
 from headgate.common.errors import OperatingError, UsageError
 from headgate.connectors.collected_records import DriverRecords, Packed, RecordPacker, packed_bytes, unpacked
+from headgate.connectors.committed import writer_name
+from headgate.connectors.generator import RangeReader, foreign_positions
 from headgate.connectors.pydantic_rows import model_hook
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
 
 SPLIT_RECORDS_DEFAULT = 1024
 SPLITS_MAX_DEFAULT = 64
@@ -42,8 +45,8 @@ COLLECT_LIMIT_DEFAULT = 1_000_000
 def collection_source(records: Iterable[T], splits: int | None = None) -> CollectionSource[T]:
     """A bounded source that reads the given records.
 
-    The collection is cut into contiguous splits that do not depend on the parallelism; order is
-    kept within a split, so a collection of up to 1024 records keeps its order altogether.
+    The collection is divided into contiguous splits that do not depend on the parallelism; order is kept
+    within a split, so a collection of up to 1024 records keeps its order altogether.
 
     Args:
         records: any iterable; it is read to its end now.
@@ -65,30 +68,27 @@ def collection_source(records: Iterable[T], splits: int | None = None) -> Collec
     return CollectionSource(kept, splits)
 
 
-class CollectionSource(Source[T]):
+class CollectionSource(Source[T, int, list[list[int]]]):
     """See :func:`collection_source`."""
 
     def __init__(self, records: list[T], splits: int) -> None:
         self.records, self.splits = records, splits
 
     @override
-    def create_enumerator(self, restored: Plain | None) -> SplitEnumerator:
+    def create_enumerator(self, restored: list[list[int]] | None) -> SplitEnumerator[int, list[list[int]]]:
         return CollectionEnumerator(self._bounds() if restored is None else restored)
 
     @override
-    def create_reader(self, context: SourceReaderContext) -> SourceReader[T]:
+    def create_reader(self, context: SourceReaderContext) -> SourceReader[T, int]:
         return CollectionReader(self.records)
 
     @override
-    def check_restore(self, rest: Plain | None, splits: Sequence[Split]) -> None:
+    def check_restore(self, rest: list[list[int]] | None, splits: Sequence[Split[int]]) -> None:
         try:
             CollectionReader(self.records).add_splits(splits)
             ends = [int(stop) for _, stop in rest or ()]
         except (ValueError, TypeError) as problem:
-            raise UsageError(
-                f"its positions are those of another kind of source ({problem}); keep the source as it was, "
-                "or give the new one another uid"
-            ) from None
+            raise foreign_positions(problem) from None
         except OperatingError as problem:
             raise UsageError(str(problem)) from None
         if max(ends, default=0) > len(self.records):
@@ -107,49 +107,41 @@ class CollectionSource(Source[T]):
         return [[start, stop] for start, stop in pairwise(edges) if start < stop]
 
 
-class CollectionEnumerator(SplitEnumerator):
+class CollectionEnumerator(SplitEnumerator[int, list[list[int]]]):
     """Hands out one contiguous range of indices at a time; its state is the list of the rest."""
 
     def __init__(self, remaining: Sequence[Sequence[int]]) -> None:
         self._remaining = deque((int(start), int(stop)) for start, stop in remaining)
 
     @override
-    def next_splits(self, subtask: int) -> list[Split] | None:
+    def next_splits(self, subtask: int) -> list[Split[int]] | None:
         if not self._remaining:
             return None
         start, stop = self._remaining.popleft()
         return [Split(f"{start}-{stop}", start)]
 
     @override
-    def snapshot(self) -> Plain:
+    def snapshot(self) -> list[list[int]]:
         return [[start, stop] for start, stop in self._remaining]
 
 
-class CollectionReader(SourceReader[T]):
-    """Reads ranges of the collection; the position of a split is the next index."""
+class CollectionReader(RangeReader[T]):
+    """Reads ranges of the collection."""
 
     def __init__(self, records: Sequence[T]) -> None:
-        self.bad_records = []
+        super().__init__()
         self._records = records
-        self._splits: deque[list[int]] = deque()
-        self._final = False
 
     @override
-    def add_splits(self, splits: Sequence[Split]) -> None:
+    def add_splits(self, splits: Sequence[Split[int]]) -> None:
         for split in splits:
-            start, stop = (int(edge) for edge in split.id.split("-"))
+            stop = int(split.id.split("-")[1])
             if stop > len(self._records):
                 raise OperatingError(
                     f"split {split.id} of the collection ends at record {stop}, but the collection has "
                     f"{len(self._records)} records; restore with the collection the checkpoint was made with"
                 )
-            position = start if split.position is None else int(split.position)
-            if position < stop:
-                self._splits.append([start, position, stop])
-
-    @override
-    def no_more_splits(self) -> None:
-        self._final = True
+        super().add_splits(splits)
 
     @override
     def poll(self, max_records: int) -> list[T] | PollStatus:
@@ -162,16 +154,20 @@ class CollectionReader(SourceReader[T]):
             self._splits.popleft()
         return list(self._records[position:upto])
 
-    @override
-    def snapshot(self) -> list[Split]:
-        return [Split(f"{start}-{stop}", position) for start, position, stop in self._splits]
+
+class CollectedBatch(TypedDict):
+    """Records of one writer between two checkpoints."""
+
+    writer: str
+    sequence: int
+    records: bytes
 
 
-def collect_sink(limit: int = COLLECT_LIMIT_DEFAULT, record_type: type | None = None) -> CollectSink:
+def collect_sink(limit: int = COLLECT_LIMIT_DEFAULT, record_type: type[T] | None = None) -> CollectSink[T]:
     """A sink whose records appear, exactly once, in the list :attr:`CollectSink.results`.
 
-    They lie in checkpoints on their way, by field and without pickle: a record is a plain value, a record
-    class whose fields have serializable types, or a container of these. Row views become dicts.
+    On their way they are part of checkpoints, by field and without pickle: a record is a plain value, a
+    record class whose fields have serializable types, or a container of these. Row views become dicts.
 
     Args:
         limit: how many records may be collected altogether.
@@ -185,10 +181,10 @@ def collect_sink(limit: int = COLLECT_LIMIT_DEFAULT, record_type: type | None = 
     return CollectSink(limit, record_type)
 
 
-class CollectSink(Sink[T], Generic[T]):
+class CollectSink(Sink[T, CollectedBatch]):
     """See :func:`collect_sink`."""
 
-    def __init__(self, limit: int, record_type: type | None) -> None:
+    def __init__(self, limit: int, record_type: type[T] | None) -> None:
         self.limit, self.record_type = limit, record_type
         self._collected: DriverRecords[T] = DriverRecords()
 
@@ -198,11 +194,13 @@ class CollectSink(Sink[T], Generic[T]):
         return self._collected.records
 
     @override
-    def create_writer(self, context: SinkWriterContext, restored: Sequence[Plain]) -> SinkWriter[T]:
+    def create_writer(
+        self, context: SinkWriterContext, restored: Sequence[Plain]
+    ) -> SinkWriter[T, CollectedBatch]:
         return CollectWriter(context, self.limit)
 
     @override
-    def create_committer(self) -> SinkCommitter:
+    def create_committer(self) -> SinkCommitter[CollectedBatch]:
         return CollectCommitter(self._collected, self.limit, self.record_type)
 
     @override
@@ -210,13 +208,12 @@ class CollectSink(Sink[T], Generic[T]):
         return "collect"
 
 
-class CollectWriter(SinkWriter[T]):
+class CollectWriter(SinkWriter[T, CollectedBatch]):
     """Keeps the records since the last checkpoint and hands them over as one committable."""
 
     def __init__(self, context: SinkWriterContext, limit: int) -> None:
-        deployment = f"{context.generation}.{context.attempt}"
-        self._name = f"{context.job}/{context.uid}/{deployment}/{context.subtask}"
-        self._limit, self._seen, self._sequence = limit, 0, 0
+        self._name, self._limit = writer_name(context), limit
+        self._seen = self._sequence = 0
         self._records: list[Packed] = []
         self._pack = RecordPacker().pack
 
@@ -226,14 +223,16 @@ class CollectWriter(SinkWriter[T]):
             records = records.to_pylist()
         self._seen += len(records)
         if self._seen > self._limit:
-            raise over_limit(self._limit)
+            raise _over_limit(self._limit)
         self._records.extend(map(self._pack, records))
 
     @override
-    def prepare_commit(self) -> list[Plain]:
+    def prepare_commit(self) -> list[CollectedBatch]:
         if not self._records:
             return []
-        ready = {"writer": self._name, "sequence": self._sequence, "records": packed_bytes(self._records)}
+        ready = CollectedBatch(
+            writer=self._name, sequence=self._sequence, records=packed_bytes(self._records)
+        )
         self._records, self._sequence = [], self._sequence + 1
         return [ready]
 
@@ -242,37 +241,29 @@ class CollectWriter(SinkWriter[T]):
         self._records = []
 
 
-class CollectCommitter(SinkCommitter, Generic[T]):
+class CollectCommitter(SinkCommitter[CollectedBatch], Generic[T]):
     """Appends committables to the driver's list, each once."""
 
-    def __init__(self, collected: DriverRecords[T], limit: int, record_type: type | None) -> None:
+    def __init__(self, collected: DriverRecords[T], limit: int, record_type: type[T] | None) -> None:
         self._collected, self._limit, self._record_type = collected, limit, record_type
 
     @override
-    def commit(self, committables: Sequence[Plain]) -> None:
+    def commit(self, committables: Sequence[CollectedBatch]) -> None:
+        kept = self._collected.records
         for ready in committables:
             if not self._collected.once.take(ready["writer"], ready["sequence"]):
                 continue
-            kept = self._collected.records
             records: list[T] = unpacked(ready["records"], self._collected.class_of)
             if len(kept) + len(records) > self._limit:
-                raise over_limit(self._limit)
-            kept.extend(records if self._record_type is None else rebuilt(self._record_type, records))
+                raise _over_limit(self._limit)
+            kept.extend(rebuilt(self._record_type, records))
 
 
-def rebuilt(record_type: type[T], records: list[T]) -> list[T]:
-    """Row views and dicts as records of a type; records of a class stay what they are.
-
-    Raises:
-        UsageError: one of them is none.
-    """
-    import msgspec
-
-    from headgate.common.decoders import converter
-
-    if all(type(record) is not dict for record in records):
+def rebuilt(record_type: type[T] | None, records: list[T]) -> list[T]:
+    """Row views and dicts as records of a type; records of a class stay what they are."""
+    if record_type is None or all(type(record) is not dict for record in records):
         return records
-    make: Callable[[Plain], T] = converter(record_type, dec_hook=model_hook)
+    make = converter(record_type, dec_hook=model_hook)
     try:
         return [make(record) if type(record) is dict else record for record in records]
     except msgspec.ValidationError as problem:
@@ -280,9 +271,66 @@ def rebuilt(record_type: type[T], records: list[T]) -> list[T]:
         raise UsageError(f"a collected record is not a {name}: {problem}; correct record_type") from problem
 
 
-def over_limit(limit: int) -> UsageError:
-    """The refusal of one record too many."""
+def _over_limit(limit: int) -> UsageError:
     return UsageError(
         f"collect() got more than its limit of {limit} records; look at fewer with take(n), or write "
         "large results with write_json() or write_parquet()"
     )
+
+
+def sample_sink(count: int, record_type: type[T] | None = None, verb: str = "take") -> SampleSink[T]:
+    """A sink for the first `count` records that come, from any subtask; all others it ignores.
+
+    Records are as those of `collect_sink`, and reach the driver as they come. Nothing of them is in a
+    checkpoint: after a failure some may be there twice. `verb` is what the program called, for messages.
+    """
+    return SampleSink(count, record_type, verb)
+
+
+class SampleSink(Sink[T]):
+    """See :func:`sample_sink`."""
+
+    def __init__(self, count: int, record_type: type[T] | None, verb: str) -> None:
+        self.count, self.record_type, self._verb = count, record_type, verb
+        self._sample: DriverRecords[T] = DriverRecords()
+
+    @property
+    def results(self) -> list[T]:
+        """What has come, at most `count`; only meaningful in the driver."""
+        return rebuilt(self.record_type, self._sample.records[: self.count])
+
+    def told(self, data: bytes) -> bool:
+        """Take what a writer sent; whether it is enough now."""
+        self._sample.records.extend(unpacked(data, self._sample.class_of))
+        return len(self._sample.records) >= self.count
+
+    @override
+    def create_writer(self, context: SinkWriterContext, restored: Sequence[Plain]) -> SinkWriter[T]:
+        return SampleWriter(context, self.count, self._verb)
+
+    @override
+    def describe(self) -> str:
+        return "sample"
+
+
+class SampleWriter(SinkWriter[T]):
+    """Sends the first records at once: who looks does not wait for a checkpoint."""
+
+    def __init__(self, context: SinkWriterContext, count: int, verb: str) -> None:
+        self._send, self._left, self._verb = context.tell, count, verb
+        self._pack = RecordPacker(verb).pack
+
+    @override
+    def write(self, records: list[T] | pa.RecordBatch) -> None:
+        if self._left <= 0:
+            return
+        first = records[: self._left]
+        if hasattr(first, "to_pylist"):
+            first = first.to_pylist()
+        self._left -= len(first)
+        if self._send is not None and first:
+            self._send(packed_bytes([self._pack(record) for record in first], self._verb))
+
+    @override
+    def prepare_commit(self) -> list[Plain]:
+        return []

@@ -1,8 +1,8 @@
 """What in-memory sinks keep in the driver: results that each committable reaches exactly once.
 
-Sinks are pickled on their way to the workers, and a committer may be created anew after a restart;
-what was committed must survive both. So the results hang on the sink object of the user's program,
-and every copy of that sink in the same process finds them again by a ticket.
+Sinks are pickled on their way to the workers, and a committer may be created anew after a restart; what was
+committed must survive both. So the results belong to the sink object of the user's program, and every copy of
+that sink in the same process finds them again by a ticket.
 """
 
 from __future__ import annotations
@@ -13,17 +13,24 @@ from collections.abc import Callable
 from typing import ClassVar, Final, TypeAlias
 from weakref import WeakValueDictionary
 
+from headgate.api.sink import SinkWriterContext
+
 _TICKETS: Final = itertools.count(1)
 
 Ticket: TypeAlias = tuple[int, int, str]
 """Process id, number in that process, and name of the class of the results."""
 
 
+def writer_name(context: SinkWriterContext) -> str:
+    """A name that no other writer ever has."""
+    return f"{context.job}/{context.uid}/{context.generation}.{context.attempt}/{context.subtask}"
+
+
 class CommittedOnce:
     """Remembers which committables of which writers were taken already.
 
-    A writer numbers its committables from 0. All numbers below a low mark are taken; the few above
-    it are listed one by one, so that memory does not grow with the number of checkpoints.
+    All numbers of a writer below a bound are taken; the few above it are listed one by one, so that memory
+    does not grow with the number of checkpoints.
 
     Example:
         >>> once = CommittedOnce()
@@ -36,12 +43,7 @@ class CommittedOnce:
         self._above: dict[str, set[int]] = {}
 
     def take(self, writer: str, sequence: int) -> bool:
-        """Whether this committable is new; from now on it is not.
-
-        Args:
-            writer: a name that no other writer ever had (job, uid, attempt, subtask).
-            sequence: the committable's number, counted by its writer from 0.
-        """
+        """Whether this committable is new; from now on it is not. A writer counts its committables from 0."""
         low, above = self._below.get(writer, 0), self._above.setdefault(writer, set())
         if sequence < low or sequence in above:
             return False
@@ -54,10 +56,7 @@ class CommittedOnce:
 
 
 class DriverResults:
-    """Base of results that live in the driver.
-
-    Pickling a reference gives the same object back where it lives, and an empty one elsewhere.
-    """
+    """Results that live in the driver: unpickled, the same object there, and an empty one elsewhere."""
 
     _living: ClassVar[WeakValueDictionary[Ticket, DriverResults]] = WeakValueDictionary()
 
@@ -73,7 +72,6 @@ class DriverResults:
 
 
 def _find(kind: type[DriverResults], ticket: Ticket) -> DriverResults:
-    """The living results with this ticket, or new empty ones in a process that never had them."""
     # The process id is compared because a forked worker inherits the driver's table.
     living = DriverResults._living.get(ticket) if ticket[0] == os.getpid() else None
     return living if living is not None else kind()

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from typing_extensions import override
 
 from headgate.api.sink import Sink, SinkCommitter, SinkWriter, SinkWriterContext
 from headgate.api.source import Plain, T
-from headgate.connectors.committed import DriverResults
+from headgate.connectors.committed import DriverResults, writer_name
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,10 +34,19 @@ class Counts(DriverResults):
 
     def __init__(self) -> None:
         super().__init__()
-        self.by_subtask: dict[int, int] = {}
+        self.by_subtask: Counter[int] = Counter()
 
 
-class CountingSink(Sink):
+class CountedBatch(TypedDict):
+    """How many records one writer had between two checkpoints."""
+
+    writer: str
+    sequence: int
+    subtask: int
+    count: int
+
+
+class CountingSink(Sink[T, CountedBatch]):
     """See :func:`discard_sink`."""
 
     def __init__(self) -> None:
@@ -49,15 +59,17 @@ class CountingSink(Sink):
 
     @property
     def counts(self) -> dict[int, int]:
-        """The same per subtask."""
+        """Committed records per subtask."""
         return dict(sorted(self._counts.by_subtask.items()))
 
     @override
-    def create_writer(self, context: SinkWriterContext, restored: Sequence[Plain]) -> SinkWriter:
+    def create_writer(
+        self, context: SinkWriterContext, restored: Sequence[Plain]
+    ) -> SinkWriter[T, CountedBatch]:
         return CountingWriter(context)
 
     @override
-    def create_committer(self) -> SinkCommitter:
+    def create_committer(self) -> SinkCommitter[CountedBatch]:
         return CountingCommitter(self._counts)
 
     @override
@@ -65,14 +77,13 @@ class CountingSink(Sink):
         return "discard and count"
 
 
-class CountingWriter(SinkWriter[T]):
+class CountingWriter(SinkWriter[T, CountedBatch]):
     """Counts rows of either shape."""
 
     accepts_columns = True
 
     def __init__(self, context: SinkWriterContext) -> None:
-        deployment = f"{context.generation}.{context.attempt}"
-        self._name = f"{context.job}/{context.uid}/{deployment}/{context.subtask}"
+        self._name = writer_name(context)
         self._subtask, self._count, self._sequence = context.subtask, 0, 0
 
     @override
@@ -80,28 +91,24 @@ class CountingWriter(SinkWriter[T]):
         self._count += len(records)
 
     @override
-    def prepare_commit(self) -> list[Plain]:
+    def prepare_commit(self) -> list[CountedBatch]:
         if not self._count:
             return []
-        ready = {
-            "writer": self._name,
-            "sequence": self._sequence,
-            "subtask": self._subtask,
-            "count": self._count,
-        }
+        ready = CountedBatch(
+            writer=self._name, sequence=self._sequence, subtask=self._subtask, count=self._count
+        )
         self._count, self._sequence = 0, self._sequence + 1
         return [ready]
 
 
-class CountingCommitter(SinkCommitter):
+class CountingCommitter(SinkCommitter[CountedBatch]):
     """Adds up committables, each once."""
 
     def __init__(self, counts: Counts) -> None:
         self._counts = counts
 
     @override
-    def commit(self, committables: Sequence[Plain]) -> None:
+    def commit(self, committables: Sequence[CountedBatch]) -> None:
         for ready in committables:
             if self._counts.once.take(ready["writer"], ready["sequence"]):
-                total = self._counts.by_subtask
-                total[ready["subtask"]] = total.get(ready["subtask"], 0) + ready["count"]
+                self._counts.by_subtask[ready["subtask"]] += ready["count"]

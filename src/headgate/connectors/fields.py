@@ -23,9 +23,6 @@ _names: Final[weakref.WeakKeyDictionary[type, tuple[str, ...]]] = weakref.WeakKe
 def fields_of(record: Any) -> dict[str, Any]:
     """Field names and values of a record; records inside become dicts, members of an Enum their values.
 
-    Raises:
-        UsageError: it has no fields.
-
     Example:
         >>> fields_of(("ada", 3))
         {'_1': 'ada', '_2': 3}

@@ -1,15 +1,15 @@
 """Records made from their index, and a rate limit for any source.
 
-The generator is the smallest complete source with a position and the model for one's own: an
-enumerator that hands out ranges of indices, a reader that goes through them. Rates are kept without
-sleeping: a reader that is ahead of its rate says NOTHING_AVAILABLE.
+The generator is the smallest complete source with a position and the model for one's own: an enumerator that
+hands out ranges of indices, a reader that goes through them. Rates are kept without sleeping: a reader that
+is ahead of its rate returns NOTHING_AVAILABLE.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from typing_extensions import override
 
@@ -18,8 +18,9 @@ from headgate.api.source import (
     NOTHING_AVAILABLE,
     BadRecord,
     Boundedness,
-    Plain,
+    P,
     PollStatus,
+    S,
     Source,
     SourceReader,
     SourceReaderContext,
@@ -33,17 +34,19 @@ from headgate.common.files.durable import clock
 if TYPE_CHECKING:
     import pyarrow as pa
 
-
 SPLIT_SIZE_MAX = 65_536
 SPLITS_DEFAULT = 16
 BURST_MS = 1_000
+
+IndexFunction: TypeAlias = Callable[[Any], Any]
+"""Makes the record of an index, or of a range of indices a batch; only the program knows the types."""
 
 
 class MonotonicClock(Protocol):
     """The part of the clock port that a rate needs."""
 
     def monotonic_ms(self) -> int:
-        """Milliseconds that never go back."""
+        """Milliseconds that never decrease."""
         ...
 
 
@@ -51,7 +54,7 @@ class ProcessClock:
     """The clock of this process, used when none is passed in."""
 
     def monotonic_ms(self) -> int:
-        """Milliseconds that never go back."""
+        """Milliseconds that never decrease."""
         return clock.monotonic_ns() // 1_000_000
 
 
@@ -75,7 +78,7 @@ class RateLimit:
         """How many records may go out at this moment."""
         earned = (now_ms - self._at_ms) * self._rate_per_ms
         self._credit, self._at_ms = min(self._credit_max, self._credit + earned), now_ms
-        # The tiny addition takes back what binary fractions lose: ten tenths must be one record.
+        # The tiny addition makes up for what binary fractions lose: ten tenths must be one record.
         return max(0, int(self._credit + 1e-9))
 
     def spend(self, records: int) -> None:
@@ -84,7 +87,7 @@ class RateLimit:
 
 
 def generator_source(
-    function: Callable[[Any], Any],
+    function: IndexFunction,
     count: int | None = None,
     rate_per_s: float | None = None,
     *,
@@ -92,11 +95,11 @@ def generator_source(
     splits: int | None = None,
     split_size: int | None = None,
     clock: MonotonicClock | None = None,
-) -> GeneratorSource[Any]:
+) -> GeneratorSource:
     """A source of `function(0), function(1), ...`, bounded by `count` or endless.
 
-    Which indices belong to a split depends neither on the parallelism nor on the rate at which
-    readers ask, so a job computes the same at any parallelism. Order is kept within a split.
+    Which indices belong to a split depends neither on the parallelism nor on the rate at which readers ask,
+    so a job computes the same at any parallelism. Order is kept within a split.
 
     Args:
         function: makes the record of an index; the same index must give the same record again.
@@ -104,7 +107,7 @@ def generator_source(
         rate_per_s: records per second of all parallel readers together; None is as fast as possible.
         batch: `function` takes a ``range`` of indices and returns a list or a ``pyarrow.RecordBatch``
             with one record for each.
-        splits: with `count`: in how many equal parts the indices are cut (default: about 16).
+        splits: with `count`: into how many equal parts the indices are divided (default: about 16).
         split_size: indices per split, instead of `splits`.
         clock: gives ``monotonic_ms()``; the process's clock by default.
 
@@ -145,12 +148,20 @@ def _check_rate(where: str, rate_per_s: float | None) -> None:
         raise UsageError(f"{where} got rate_per_s={rate_per_s}; expected more than 0 records per second")
 
 
-class GeneratorSource(Source[T]):
+def foreign_positions(problem: Exception) -> UsageError:
+    """The refusal of a snapshot that another kind of source has written."""
+    return UsageError(
+        f"its positions are those of another kind of source ({problem}); keep the source as it was, or give "
+        "the new one another uid"
+    )
+
+
+class GeneratorSource(Source[T, int, int]):
     """See :func:`generator_source`."""
 
     def __init__(
         self,
-        function: Callable[[Any], Any],
+        function: IndexFunction,
         count: int | None,
         rate_per_s: float | None,
         batch: bool,
@@ -162,23 +173,20 @@ class GeneratorSource(Source[T]):
         self.boundedness = Boundedness.UNBOUNDED if count is None else Boundedness.BOUNDED
 
     @override
-    def create_enumerator(self, restored: Plain | None) -> SplitEnumerator:
+    def create_enumerator(self, restored: int | None) -> SplitEnumerator[int, int]:
         return GeneratorEnumerator(self.count, self.split_size, 0 if restored is None else int(restored))
 
     @override
-    def check_restore(self, rest: Plain | None, splits: Sequence[Split]) -> None:
+    def check_restore(self, rest: int | None, splits: Sequence[Split[int]]) -> None:
         try:
             int(rest or 0)
             GeneratorReader(self.function, self.batch).add_splits(splits)
         except (TypeError, ValueError) as problem:
-            raise UsageError(
-                f"its positions are those of another kind of source ({problem}); keep the source as it was, "
-                "or give the new one another uid"
-            ) from None
+            raise foreign_positions(problem) from None
 
     @override
-    def create_reader(self, context: SourceReaderContext) -> SourceReader[T]:
-        reader: SourceReader[T] = GeneratorReader(self.function, self.batch)
+    def create_reader(self, context: SourceReaderContext) -> SourceReader[T, int]:
+        reader: SourceReader[T, int] = GeneratorReader(self.function, self.batch)
         if self.rate_per_s is None:
             return reader
         return ThrottledReader(reader, self.rate_per_s / context.parallelism, self.clock or ProcessClock())
@@ -195,14 +203,14 @@ class GeneratorSource(Source[T]):
         return f"generator ({count}{rate})"
 
 
-class GeneratorEnumerator(SplitEnumerator):
+class GeneratorEnumerator(SplitEnumerator[int, int]):
     """Hands out the next range of indices; its state is the first index not handed out."""
 
     def __init__(self, count: int | None, split_size: int, next_index: int) -> None:
         self._count, self._split_size, self._next_index = count, split_size, next_index
 
     @override
-    def next_splits(self, subtask: int) -> list[Split] | None:
+    def next_splits(self, subtask: int) -> list[Split[int]] | None:
         start, stop = self._next_index, self._next_index + self._split_size
         if self._count is not None:
             stop = min(stop, self._count)
@@ -212,21 +220,20 @@ class GeneratorEnumerator(SplitEnumerator):
         return [Split(f"{start}-{stop}", start)]
 
     @override
-    def snapshot(self) -> Plain:
+    def snapshot(self) -> int:
         return self._next_index
 
 
-class GeneratorReader(SourceReader[T]):
-    """Goes through ranges of indices; the position of a split is the next index."""
+class RangeReader(SourceReader[T, int]):
+    """Keeps ranges of indices; the position of a split is the next index."""
 
-    def __init__(self, function: Callable[[Any], Any], batch: bool) -> None:
+    def __init__(self) -> None:
         self.bad_records = []
-        self._function, self._batch = function, batch
-        self._splits: deque[list[int]] = deque()
+        self._splits: deque[list[int]] = deque()  # start, next index and stop of each
         self._final = False
 
     @override
-    def add_splits(self, splits: Sequence[Split]) -> None:
+    def add_splits(self, splits: Sequence[Split[int]]) -> None:
         for split in splits:
             start, stop = (int(edge) for edge in split.id.split("-"))
             position = start if split.position is None else int(split.position)
@@ -236,6 +243,18 @@ class GeneratorReader(SourceReader[T]):
     @override
     def no_more_splits(self) -> None:
         self._final = True
+
+    @override
+    def snapshot(self) -> list[Split[int]]:
+        return [Split(f"{start}-{stop}", position) for start, position, stop in self._splits]
+
+
+class GeneratorReader(RangeReader[T]):
+    """Calls the function for the indices of its ranges."""
+
+    def __init__(self, function: IndexFunction, batch: bool) -> None:
+        super().__init__()
+        self._function, self._batch = function, batch
 
     @override
     def poll(self, max_records: int) -> list[T] | pa.RecordBatch | PollStatus:
@@ -259,14 +278,10 @@ class GeneratorReader(SourceReader[T]):
             self._splits.popleft()
         return made
 
-    @override
-    def snapshot(self) -> list[Split]:
-        return [Split(f"{start}-{stop}", position) for start, position, stop in self._splits]
-
 
 def throttled(
-    source: Source[T], rate_per_s: float, *, clock: MonotonicClock | None = None
-) -> ThrottledSource[T]:
+    source: Source[T, P, S], rate_per_s: float, *, clock: MonotonicClock | None = None
+) -> ThrottledSource[T, P, S]:
     """The same source, giving at most `rate_per_s` records per second in all readers together.
 
     Args:
@@ -281,19 +296,19 @@ def throttled(
     return ThrottledSource(source, rate_per_s, clock)
 
 
-class ThrottledSource(Source[T]):
+class ThrottledSource(Source[T, P, S]):
     """See :func:`throttled`."""
 
-    def __init__(self, source: Source[T], rate_per_s: float, clock: MonotonicClock | None) -> None:
+    def __init__(self, source: Source[T, P, S], rate_per_s: float, clock: MonotonicClock | None) -> None:
         self.source, self.rate_per_s, self.clock = source, rate_per_s, clock
         self.boundedness = source.boundedness
 
     @override
-    def create_enumerator(self, restored: Plain | None) -> SplitEnumerator:
+    def create_enumerator(self, restored: S | None) -> SplitEnumerator[P, S]:
         return self.source.create_enumerator(restored)
 
     @override
-    def create_reader(self, context: SourceReaderContext) -> SourceReader[T]:
+    def create_reader(self, context: SourceReaderContext) -> SourceReader[T, P]:
         rate = self.rate_per_s / context.parallelism
         return ThrottledReader(self.source.create_reader(context), rate, self.clock or ProcessClock())
 
@@ -306,16 +321,16 @@ class ThrottledSource(Source[T]):
         return f"{self.source.describe()}, at most {self.rate_per_s:g}/s"
 
 
-class ThrottledReader(SourceReader[T]):
+class ThrottledReader(SourceReader[T, P]):
     """Asks another reader for as many records as the rate allows now."""
 
-    def __init__(self, reader: SourceReader[T], rate_per_s: float, clock: MonotonicClock) -> None:
+    def __init__(self, reader: SourceReader[T, P], rate_per_s: float, clock: MonotonicClock) -> None:
         self._reader, self._rate_per_s, self._clock = reader, rate_per_s, clock
         self._limit: RateLimit | None = None
 
     @property
     def bad_records(self) -> list[BadRecord]:
-        """Those of the reader inside."""
+        """Bad records of the reader inside."""
         return self._reader.bad_records
 
     @bad_records.setter
@@ -324,7 +339,7 @@ class ThrottledReader(SourceReader[T]):
 
     @property
     def skipped(self) -> int:
-        """That of the reader inside."""
+        """Count of the reader inside."""
         return self._reader.skipped
 
     @skipped.setter
@@ -332,7 +347,7 @@ class ThrottledReader(SourceReader[T]):
         self._reader.skipped = value
 
     @override
-    def add_splits(self, splits: Sequence[Split]) -> None:
+    def add_splits(self, splits: Sequence[Split[P]]) -> None:
         self._reader.add_splits(splits)
 
     @override
@@ -354,7 +369,7 @@ class ThrottledReader(SourceReader[T]):
         return polled
 
     @override
-    def snapshot(self) -> list[Split]:
+    def snapshot(self) -> list[Split[P]]:
         return self._reader.snapshot()
 
     @override

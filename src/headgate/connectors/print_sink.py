@@ -1,4 +1,4 @@
-"""Prints records, as user code may: what becomes of that is the worker's to say."""
+"""Prints records to standard output, which the worker forwards as it does what user code prints."""
 
 from __future__ import annotations
 

@@ -18,9 +18,8 @@ def is_model(kind: Any) -> bool:
 def model_hook(kind: Any, value: Any) -> Any:
     """Make a model of decoded plain values; the `dec_hook` of msgspec's decoders.
 
-    Raises:
-        ValueError: the values do not fit the model; pydantic says why.
-        TypeError: the type is no model; msgspec makes a refused record of it.
+    ValueError: the values do not fit the model. TypeError, of which msgspec makes a refused record: it is no
+    model.
     """
     if not is_model(kind):
         raise TypeError(f"{kind!r} is none of the types that records can have")
@@ -28,10 +27,6 @@ def model_hook(kind: Any, value: Any) -> Any:
 
 
 def check_decodable(kind: Any) -> None:
-    """Refuse a class that msgspec takes for a type of its user's own and that is no model.
-
-    Raises:
-        TypeError: it is a class without fields that msgspec knows.
-    """
+    """Refuse a class that msgspec takes for a type of its user's own and that is no model."""
     if not is_model(kind) and is_custom(kind):
         raise TypeError("it declares no fields")

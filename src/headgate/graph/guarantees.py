@@ -22,16 +22,11 @@ _FREE: Final = "effectively exactly-once (no alignment in its topology)"
 
 @dataclass(frozen=True, slots=True)
 class Checkpointing:
-    """What a job's guarantees depend on besides its plan.
+    """What a job's guarantees depend on besides its plan."""
 
-    Attributes:
-        mode: of the checkpoints; None when they are off.
-        unaligned: whether barriers may overtake records.
-        committing: ids of the sink nodes whose output is committed with a checkpoint.
-    """
-
-    mode: CheckpointingMode | None = None
-    unaligned: bool = False
+    mode: CheckpointingMode | None = None  # of the checkpoints; None when they are off
+    unaligned: bool = False  # whether barriers may overtake records
+    # Ids of the sink nodes whose output is committed with a checkpoint
     committing: frozenset[int] = frozenset()
 
 

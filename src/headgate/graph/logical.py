@@ -25,26 +25,16 @@ class Side(StrEnum):
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """A transformation.
+    """A transformation."""
 
-    Attributes:
-        id: position in the program, from 0, given by the program; nodes are numbered as they are written.
-        name: for people.
-        inputs: the nodes that feed this one.
-        uid: the user's stable name, or None.
-        parallelism: number of subtasks, or None for the job's default.
-        record_type: type of the records this node emits, or None when nobody said.
-        site: "file.py:12" of the user's line that made this node.
-        blocking: whether its function waits for something outside, and runs beside the worker's loop.
-    """
-
-    id: int
-    name: str
-    inputs: tuple[Node, ...] = ()
-    uid: str | None = None
-    parallelism: int | None = None
-    record_type: Hint | None = None
-    site: str = ""
+    id: int  # position in the program, from 0, given by the program; nodes are numbered as they are written
+    name: str  # for people
+    inputs: tuple[Node, ...] = ()  # the nodes that feed this one
+    uid: str | None = None  # the user's stable name, or None
+    parallelism: int | None = None  # number of subtasks, or None for the job's default
+    record_type: Hint | None = None  # type of the records this node emits, or None when nobody said
+    site: str = ""  # "file.py:12" of the user's line that made this node
+    # Whether its function waits for something outside, and runs beside the worker's loop
     blocking: bool = False
 
 
@@ -99,14 +89,11 @@ class ProcessNode(Node):
 
 @dataclass(frozen=True, eq=False)
 class KeyedProcessNode(Node):
-    """An `api.functions.KeyedProcessFunction`; the input is partitioned by `key`.
-
-    Attributes:
-        keys: the type of keys that the program declares; None where it leaves that open.
-    """
+    """An `api.functions.KeyedProcessFunction`; the input is partitioned by `key`."""
 
     function: Any = None
     key: KeySelector = ""
+    # The type of keys that the program declares; None where it leaves that open
     keys: DeclaredKeys | None = None
 
 

@@ -52,13 +52,7 @@ def physical_plan(
 ) -> PhysicalPlan:
     """The job as it runs.
 
-    Args:
-        nodes: the whole program.
-        default_parallelism: of operators that set none.
-        max_parallelism: number of key groups; None derives it from the widest operator.
-
-    Raises:
-        PlanError: the program cannot run as written.
+    Without `max_parallelism`, the number of key groups follows from the widest operator.
     """
     flow = flow_of(nodes)
     check_unique_uids(flow.nodes.values())

@@ -41,36 +41,22 @@ N = TypeVar("N", bound=Node)
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """Records go from one node to another.
+    """Records go from one node to another."""
 
-    Attributes:
-        source: id of the node that emits.
-        target: id of the node that receives.
-        tag: the side output's name, or None for the main output.
-        partitioner: who receives what; None while nobody said.
-        side: which input of the target it is.
-    """
-
-    source: int
-    target: int
-    tag: str | None = None
-    partitioner: Partitioner | None = None
-    side: Side = Side.MAIN
+    source: int  # id of the node that emits
+    target: int  # id of the node that receives
+    tag: str | None = None  # the side output's name, or None for the main output
+    partitioner: Partitioner | None = None  # who receives what; None while nobody said
+    side: Side = Side.MAIN  # which input of the target it is
 
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """The graph between two passes.
+    """The graph between two passes."""
 
-    Attributes:
-        nodes: by id, in the order of the program, which is topological.
-        links: in order of the target, then of its inputs.
-        chains: ids of nodes that run together; empty before the chaining pass.
-    """
-
-    nodes: dict[int, Node]
-    links: tuple[Link, ...]
-    chains: tuple[tuple[int, ...], ...] = ()
+    nodes: dict[int, Node]  # by id, in the order of the program, which is topological
+    links: tuple[Link, ...]  # in order of the target, then of its inputs
+    chains: tuple[tuple[int, ...], ...] = ()  # ids of nodes that run together; empty before the chaining pass
 
     def into(self, node: int) -> list[Link]:
         """The links that end at `node`."""
@@ -222,11 +208,7 @@ def number_vertices(flow: Flow) -> tuple[tuple[Vertex, ...], tuple[Edge, ...]]:
 
 
 def check_max_parallelism(vertices: Sequence[Vertex], max_parallelism: int) -> None:
-    """Refuse an operator with more subtasks than there are key groups: some would never get a record.
-
-    Raises:
-        PlanError: naming the operator, its parallelism and the maximum.
-    """
+    """Refuse an operator with more subtasks than there are key groups: some would never get a record."""
     for vertex in vertices:
         if vertex.parallelism > max_parallelism:
             raise PlanError(
@@ -237,11 +219,7 @@ def check_max_parallelism(vertices: Sequence[Vertex], max_parallelism: int) -> N
 
 
 def check_unique_uids(nodes: Iterable[Node]) -> None:
-    """Refuse a uid that two operators share.
-
-    Raises:
-        PlanError: naming the uid and all the places.
-    """
+    """Refuse a uid that two operators share."""
     named = [node for node in nodes if node.uid is not None]
     for uid, count in Counter(node.uid for node in named).items():
         if count > 1:

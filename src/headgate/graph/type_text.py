@@ -16,19 +16,14 @@ COLUMNS, ROWS, MIXED = "columns", "rows", "rows or columns"
 
 @dataclass(frozen=True, slots=True)
 class StateFact:
-    """A declared state, as text.
+    """A declared state, as text."""
 
-    Attributes:
-        name: of the state.
-        kind: "value", "list", "map", "reducing" or "aggregating"; of operator state "split list",
-            "union list" or "broadcast".
-        types: of what is stored.
-        serializers: declared ones, for each of `types` one or None; empty where there are none at all.
-    """
-
-    name: str
+    name: str  # of the state
+    # "value", "list", "map", "reducing" or "aggregating"; of operator state "split list", "union list" or
+    # "broadcast"
     kind: str
-    types: tuple[str, ...]
+    types: tuple[str, ...]  # of what is stored
+    # Declared ones, for each of `types` one or None; empty where there are none at all
     serializers: tuple[TypeSerializer[Any] | None, ...] = ()
 
     def __str__(self) -> str:
@@ -40,14 +35,10 @@ States = Mapping[int, Sequence[StateFact]]
 
 
 class TypeText(str):
-    """A type as text that still knows the type, for who asks more of it than its name.
-
-    Attributes:
-        hint: what the text shows.
-    """
+    """A type as text that still knows the type, for who asks more of it than its name."""
 
     __slots__ = ("hint",)
-    hint: Hint | None
+    hint: Hint | None  # what the text shows
 
 
 def type_text(hint: Hint | None) -> TypeText:

@@ -90,7 +90,7 @@ class TestSource(Source[T]):
         self.memory = os.fspath(memory)
 
     @override
-    def create_enumerator(self, restored: Plain | None) -> SplitEnumerator:
+    def create_enumerator(self, restored: list[int] | None) -> SplitEnumerator:
         return TestEnumerator(range(len(self.splits)) if restored is None else restored)
 
     @override

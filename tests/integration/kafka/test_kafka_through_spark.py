@@ -28,8 +28,8 @@ SHORT_TIMEOUTS = {
 }
 """A broker that is gone is noticed within seconds instead of minutes."""
 
-ANEW = r"failed behind epoch \d+: .*not available in Kafka any more.*from \d+ to \d"
-OLD = r"failed behind epoch \d+: .*Could not read records in offset \[\d+, \d+\) for topic partition old-"
+ANEW = r"failed after epoch \d+: .*not available in Kafka any more.*from \d+ to \d"
+OLD = r"failed after epoch \d+: .*Could not read records in offset \[\d+, \d+\) for topic partition old-"
 
 
 class Counting(hg.KeyedProcessFunction[str, Any, dict[str, Any]]):
@@ -148,7 +148,7 @@ def test_killed_broker(spark: Any, kafka: KafkaServer, topics: Topics, tmp_path:
         until(lambda: len(job.counted()) > 0)
         kafka.kill()
         until(lambda: running.status().restarts > 0)
-        assert "of source 'records' failed behind epoch" in str(running.status().last_failure)
+        assert "of source 'records' failed after epoch" in str(running.status().last_failure)
         kafka.start()
         keys += topics.produce("killed", 4 * PER_EPOCH, PER_EPOCH)
         until(lambda: len(job.counted()) >= 5 * PER_EPOCH)

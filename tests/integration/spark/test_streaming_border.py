@@ -314,7 +314,7 @@ def test_data_no_longer_in_the_source(driver: Callable[..., Driver], tmp_path: P
     (job.folder / "002.json").unlink()
     again = driver()
     again.begin(positions[0])
-    with pytest.raises(UsageError, match=r"behind epoch 0 .*logOffset.*gone: .*/002\.json; put them back"):
+    with pytest.raises(UsageError, match=r"after epoch 0 .*logOffset.*gone: .*/002\.json; put them back"):
         again.read_epoch()
 
 
@@ -332,7 +332,7 @@ def test_failing_query(driver: Callable[..., Driver], tmp_path: Path) -> None:
     job = driver(change=lambda frame: frame.mapInArrow(check, "n long"))
     put(job.folder, 1)
     job.begin()
-    with pytest.raises(OperatingError, match=r"source 'in' failed behind epoch -1: ValueError: out of order"):
+    with pytest.raises(OperatingError, match=r"source 'in' failed after epoch -1: ValueError: out of order"):
         job.read_epoch()
     broken.unlink()
     job.begin()
@@ -399,7 +399,7 @@ def test_query_stopped_by_somebody_else(
     job.until(lambda: job.source._query._newest == 1 + job.source._input.ahead)
     for query in spark.streams.active:
         query.stop()
-    with pytest.raises(OperatingError, match="source 'in' was stopped behind epoch 0, and not by its job"):
+    with pytest.raises(OperatingError, match="source 'in' was stopped after epoch 0, and not by its job"):
         job.until(job.turn)
     job.begin(first)
     assert job.read_epoch() == [2]

@@ -17,7 +17,7 @@ from headgate.common.files import durable
 from headgate.connectors.files import json_sink
 from headgate.connectors.files.committer import FilesCommitter
 from headgate.connectors.files.file_names import origin_of
-from headgate.connectors.files.line import Line
+from headgate.connectors.files.owner_log import OwnerLog
 
 
 def context(job: str, *forks: Fork, generation: int = 1) -> SinkCommitterContext:
@@ -67,9 +67,9 @@ def test_a_checkpoint_id_used_twice_is_told_apart(tmp_path: Path) -> None:
     """A savepoint leaves no id behind: a later attempt or driver may use it for other output."""
     first = committed(tmp_path, 1)
     first.commit(prepared(tmp_path, 2, attempt=2))
-    assert len(Line(tmp_path, context("b", OLD)).newer()) == 1
+    assert len(OwnerLog(tmp_path, context("b", OLD)).newer()) == 1
     committer(tmp_path, context("a", generation=2)).commit(prepared(tmp_path, 2, generation=2))
-    assert len(Line(tmp_path, context("b", OLD)).newer()) == 2
+    assert len(OwnerLog(tmp_path, context("b", OLD)).newer()) == 2
 
 
 def test_names_from_before_there_were_lines_stay_readable(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_who_loses_the_line_in_the_middle_of_a_commit_undoes_it(
 ) -> None:
     """Another job took the line between the look and the rename, and saw none of it."""
     first = committed(tmp_path, 2)
-    between(monkeypatch, Line(tmp_path, context("b", OLD)).seize)
+    between(monkeypatch, OwnerLog(tmp_path, context("b", OLD)).seize)
     with pytest.raises(FencedError, match="job 'b' went on after this one"):
         first.commit(prepared(tmp_path, 3))
     assert seen(tmp_path) == [1, 2]
@@ -170,14 +170,14 @@ def test_a_job_that_finds_newer_files_after_its_claim_stops(
 ) -> None:
     """Both published at the same moment: the second look of the later one sees it."""
     first = committed(tmp_path, 2)
-    real = Line._append
+    real = OwnerLog._append
 
-    def append(self: Line, number: int) -> bool:
+    def append(self: OwnerLog, number: int) -> bool:
         if self._context.job == "b":
             first.commit(prepared(tmp_path, 3))
         return real(self, number)
 
-    monkeypatch.setattr(Line, "_append", append)
+    monkeypatch.setattr(OwnerLog, "_append", append)
     with pytest.raises(FencedError, match="checkpoint 3 of job 'a'"):
         committer(tmp_path, context("b", OLD)).commit(prepared(tmp_path, 30, "b"))
     assert seen(tmp_path) == [1, 2, 3]
@@ -186,14 +186,14 @@ def test_a_job_that_finds_newer_files_after_its_claim_stops(
 def test_an_entry_number_is_taken_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two jobs that want the same entry one gets it, and the other one looks again."""
     committed(tmp_path, 2)
-    real, rivals = Line._append, [Line(tmp_path, context("c", OLD))]
+    real, rivals = OwnerLog._append, [OwnerLog(tmp_path, context("c", OLD))]
 
-    def append(self: Line, number: int) -> bool:
+    def append(self: OwnerLog, number: int) -> bool:
         if rivals:
             assert real(rivals.pop(), number)
         return real(self, number)
 
-    monkeypatch.setattr(Line, "_append", append)
+    monkeypatch.setattr(OwnerLog, "_append", append)
     committer(tmp_path, context("b", OLD)).commit(prepared(tmp_path, 30, "b"))
     entries = sorted((tmp_path / "_headgate" / "a+out").glob("*"))
     assert [json.loads(path.read_text())["job"] for path in entries] == ["a", "c", "b"]

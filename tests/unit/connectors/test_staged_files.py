@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -65,7 +64,7 @@ def test_a_truncated_file_is_noticed(tmp_path: Path, cut: int) -> None:
 
 def test_another_number_of_rows_is_noticed(tmp_path: Path) -> None:
     """A whole file that is not the one that was meant."""
-    file = replace(staged(tmp_path, 5), rows=6)
+    file = staged(tmp_path, 5)._replace(rows=6)
     with pytest.raises(StorageError, match="has 5 rows; expected 6"):
         list(read(str(tmp_path), file))
 

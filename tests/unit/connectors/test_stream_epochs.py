@@ -52,7 +52,7 @@ class AnyOrder(RuleBasedStateMachine):
     @rule()
     def draw(self) -> None:
         """A checkpoint or a savepoint begins."""
-        self.cuts[self.next_checkpoint] = self.epochs.draw(self.next_checkpoint)
+        self.cuts[self.next_checkpoint] = self.epochs.snapshot(self.next_checkpoint)
         assert self.cuts[self.next_checkpoint] == self.admitted
         self.next_checkpoint += 1
 
@@ -112,7 +112,7 @@ def test_an_epoch_is_not_cut() -> None:
     epochs = Epochs[str](done=3)
     epochs.admit(4, ["a"])
     with pytest.raises(InternalError, match="checkpoint 9 would cut epoch 4"):
-        epochs.draw(9)
+        epochs.snapshot(9)
 
 
 def test_an_epoch_out_of_order_is_refused() -> None:

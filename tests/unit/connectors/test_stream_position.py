@@ -8,9 +8,9 @@ import pytest
 
 from headgate.common.errors import StorageError, UsageError
 from headgate.connectors.dataframe.stream_plan import trigger_of
-from headgate.connectors.dataframe.stream_position import Mark, Position
+from headgate.connectors.dataframe.stream_position import Position, QueryEpoch
 
-STORED = Position(Mark("3f9c", "a01b", 3), {"metadata": zlib.compress(b"id")}).to_plain()
+STORED = Position(QueryEpoch("3f9c", "a01b", 3), {"metadata": zlib.compress(b"id")}).to_plain()
 
 
 @pytest.mark.parametrize(
@@ -53,9 +53,9 @@ def test_a_position_that_is_damaged_or_a_strangers_is_refused(changed: object, r
 
 def test_a_query_that_goes_on_stays_in_its_line() -> None:
     """It has a name of its own, and counts on from where it begins."""
-    first = Mark.of_new_query(None)
+    first = QueryEpoch.of_new_query(None)
     assert (first.line, first.epoch) == (first.query, -1)
-    second = Mark.of_new_query(Position(first.at(7), {}))
+    second = QueryEpoch.of_new_query(Position(first.at(7), {}))
     assert (second.line, second.epoch) == (first.line, 7)
     assert second.query != first.query
 

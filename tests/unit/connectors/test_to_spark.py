@@ -21,7 +21,7 @@ from headgate.common.errors import FencedError, OperatingError, UsageError
 from headgate.connectors.dataframe.to_spark import SparkSink, spark_sink
 from headgate.connectors.dataframe.to_spark_commit import SparkCommitter
 from headgate.connectors.dataframe.to_spark_frames import Columns, agreed, same_columns
-from headgate.connectors.dataframe.to_spark_journal import Begun, GoesOn, Origin, Written
+from headgate.connectors.dataframe.to_spark_journal import Begun, Origin, Owner, Written
 from headgate.connectors.dataframe.to_spark_log import Log, decoded
 from headgate.connectors.dataframe.writers import EpochWriter, SparkEpoch, parquet
 from headgate.connectors.dataframe.writers.writer_contract import AT_LEAST_ONCE, IDEMPOTENT
@@ -315,14 +315,14 @@ def add_epochs(log: Log, numbers: range) -> None:
 def test_the_journal_stays_short(tmp_path: Path) -> None:
     """Now and then an entry stands for all before it; who reads from the start or goes on sees the same."""
     log, beside = Log(tmp_path, 10), Log(tmp_path)
-    assert log.append(GoesOn("a", 1))
+    assert log.append(Owner("a", 1))
     for number in range(1, 40):
         add_epochs(log, range(number, number + 1))
         if number % 7 == 0:
             beside.refresh()
     assert len(list(tmp_path.iterdir())) <= 11
     fresh = Log(tmp_path).refresh()
-    assert fresh == beside.refresh() == log.line
+    assert fresh == beside.refresh() == log.state
     assert [list(run.epochs) for run in fresh.written] == [list(range(1, 40))]
 
 
@@ -332,8 +332,8 @@ def test_a_stale_view_of_the_journal_adds_nothing(tmp_path: Path) -> None:
     add_epochs(log, range(1, 3))
     stale.refresh()
     add_epochs(log, range(3, 9))
-    assert not stale.append(GoesOn("b", 1))
-    assert stale.refresh() == log.line == Log(tmp_path).refresh()
+    assert not stale.append(Owner("b", 1))
+    assert stale.refresh() == log.state == Log(tmp_path).refresh()
 
 
 def test_a_damaged_journal_is_not_believed(tmp_path: Path) -> None:

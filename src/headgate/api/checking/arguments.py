@@ -1,6 +1,6 @@
-"""Refuses wrong arguments of the stream verbs at the line that gives them, and names what has no name.
+"""Refuses wrong arguments of the stream calls at the line that gives them, and makes uids of paths.
 
-The parameters are typed for the type checker; these are for everybody who runs without one.
+The parameters are typed for type checkers; these checks are for programs that run without one.
 """
 
 from __future__ import annotations
@@ -16,30 +16,21 @@ from headgate.api.site import user_site
 from headgate.common.errors import PlanError, UsageError
 
 _CONNECTOR: Final = re.compile(r"(the )?\w+[ _](source|sink)(?= got )")
-"""How connectors call themselves where their arguments are wrong."""
+"""Beginning of a connector's refusal of an argument."""
 
 
 def check_callable(verb: str, function: object) -> None:
-    """Refuse what cannot be called with a record.
-
-    Raises:
-        PlanError: naming the verb and what it got.
-    """
+    """Refuse what cannot be called with a record."""
     if not callable(function):
-        raise PlanError(
-            f"{verb}() ({user_site()}) got {function!r} of type {type(function).__name__}; "
-            "expected a function of one record"
+        raise _refusal(
+            verb, f"{function!r} of type {type(function).__name__}; expected a function of one record"
         )
     refuse_arity(f"{verb}() ({user_site()})", function, "one record")
     refuse_unawaited(verb, function)
 
 
 def refuse_unawaited(verb: str, function: object) -> None:
-    """Refuse a function whose call does not run it: ``async def``, or a generator as a filter.
-
-    Raises:
-        PlanError: naming the verb and what to write instead.
-    """
+    """Refuse a function whose call does not run it: ``async def``, or a generator as a filter."""
     import inspect
 
     bare = inspect.unwrap(function) if callable(function) else function
@@ -48,27 +39,25 @@ def refuse_unawaited(verb: str, function: object) -> None:
     name = getattr(bare, "__name__", type(bare).__name__)
     call = bare if inspect.isroutine(bare) else inspect.getattr_static(type(bare), "__call__", bare)
     if inspect.iscoroutinefunction(call) or inspect.isasyncgenfunction(call):
-        raise PlanError(
-            f"{verb}() ({user_site()}) got {name}, an `async def`, which nothing here awaits; write it with "
-            "`def`, and mark what waits with hg.blocking"
+        raise _refusal(
+            verb,
+            f"{name}, an `async def`, which nothing here awaits; write it with `def`, and mark what waits "
+            "with hg.blocking",
         )
     if verb == "filter" and inspect.isgeneratorfunction(call):
-        raise PlanError(
-            f"{verb}() ({user_site()}) got {name}, which yields, and a generator is true whatever it gives; "
-            "return True or False"
+        raise _refusal(
+            verb, f"{name}, which yields, and a generator is true whatever it gives; return True or False"
         )
+
+
+def _refusal(verb: str, got: str) -> PlanError:
+    return PlanError(f"{verb}() ({user_site()}) got {got}")
 
 
 def refuse_arity(what: str, function: Callable[..., object], *arguments: str) -> None:
     """Refuse a function that cannot be called with what it is going to get.
 
-    Args:
-        what: who is given the function.
-        function: which; one that does not say what it takes is let pass.
-        arguments: what it will be called with, by place, in words.
-
-    Raises:
-        PlanError: it takes fewer or more arguments.
+    What the arguments are is told in words, by place. A function without a signature, as a builtin, passes.
 
     Example:
         >>> refuse_arity("map()", lambda: 5, "one record")
@@ -92,30 +81,21 @@ def refuse_arity(what: str, function: Callable[..., object], *arguments: str) ->
 
 
 def refuse_blocking(verb: str, function: object) -> None:
-    """Refuse a function marked as blocking where it would be called in the loop all the same.
-
-    Raises:
-        PlanError: it is marked.
-    """
+    """Refuse a function marked as blocking where it would be called in the worker's loop."""
     if is_blocking(function):
-        raise PlanError(
-            f"{verb}() ({user_site()}) got a function marked with blocking(), but calls it in the worker's "
-            "loop; call the function in map() before, and keep what it gives in the record"
+        raise _refusal(
+            verb,
+            "a function marked with blocking(), but calls it in the worker's loop; call the function in map"
+            "() before, and keep what it gives in the record",
         )
 
 
 def check_columns(verb: str, columns: tuple[object, ...]) -> None:
-    """Refuse names that are none.
-
-    Raises:
-        PlanError: naming the verb and the first wrong name.
-    """
+    """Refuse what are no names of fields."""
     for column in columns or (None,):
         if not (isinstance(column, str) and column) or columns.count(column) > 1:
-            raise PlanError(
-                f"{verb}() ({user_site()}) got {column!r}; expected one or more different field names"
-                + (", or one function of the record" if verb == "key_by" else "")
-            )
+            also = ", or one function of the record" if verb == "key_by" else ""
+            raise _refusal(verb, f"{column!r}; expected one or more different field names{also}")
 
 
 def path_uid(verb: str, path: object) -> str:
@@ -131,23 +111,13 @@ def path_uid(verb: str, path: object) -> str:
 
 
 def check_count(verb: str, count: object) -> None:
-    """Refuse what is no number of records.
-
-    Raises:
-        PlanError: not a whole number of at least 1.
-    """
+    """Refuse what is no number of records."""
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-        raise PlanError(
-            f"{verb}() ({user_site()}) got {count!r}; expected how many records, a whole number of at least 1"
-        )
+        raise _refusal(verb, f"{count!r}; expected how many records, a whole number of at least 1")
 
 
 def check_seconds(verb: str, seconds: object, zero: bool = False) -> None:
-    """Refuse what is no time limit in seconds; 0 is one only where `zero` says so, None is no limit.
-
-    Raises:
-        PlanError: neither None nor a number within bounds.
-    """
+    """Refuse what is no time limit in seconds; 0 is one only where `zero` says so, None is no limit."""
     if seconds is None or (
         isinstance(seconds, int | float)
         and not isinstance(seconds, bool)
@@ -160,12 +130,8 @@ def check_seconds(verb: str, seconds: object, zero: bool = False) -> None:
     )
 
 
-class made_by:  # noqa: N801 - reads as the function that it would be
-    """Within it a connector is made for the program: what it refuses names what the program wrote, and where.
-
-    Args:
-        verb: what the program wrote.
-    """
+class made_by:  # noqa: N801 - reads as a function; as a generator it would run in a frame of contextlib
+    """Makes a connector for the program: its refusals name what the program wrote, and where."""
 
     def __init__(self, verb: str) -> None:
         self._verb, self._site = verb, user_site()
@@ -180,7 +146,7 @@ class made_by:  # noqa: N801 - reads as the function that it would be
 
 
 def under_verb(text: str, verb: str, site: str) -> str | None:
-    """A connector's refusal of an argument, under the verb that gave it; None where it is of something else.
+    """A connector's refusal of an argument, in the name of the call that gave it; None for other refusals.
 
     Example:
         >>> under_verb("csv_source got delimiter='ab'; expected one character", "read_csv", "job.py:3")
@@ -191,11 +157,7 @@ def under_verb(text: str, verb: str, site: str) -> str | None:
 
 
 def check_timestamp(timestamp: object) -> None:
-    """Refuse what does not tell a record's time.
-
-    Raises:
-        PlanError: neither a name nor a function.
-    """
+    """Refuse what is no time of a record."""
     if not (callable(timestamp) or (isinstance(timestamp, str) and timestamp)):
         raise PlanError(
             f"timestamp of with_event_time() ({user_site()}) is {timestamp!r}; expected the name of a "
@@ -207,26 +169,15 @@ def check_timestamp(timestamp: object) -> None:
 
 
 def check_peers(verb: str, others: tuple[object, ...], fits: Callable[[object], bool]) -> None:
-    """Refuse to combine a stream with what is no stream of the same program.
-
-    Raises:
-        PlanError: nothing to combine with, or something that does not fit.
-    """
+    """Refuse to combine a stream with what is no stream of the same program."""
     if not others:
-        raise PlanError(f"{verb}() ({user_site()}) got no stream; give it at least one")
+        raise _refusal(verb, "no stream; give it at least one")
     for other in others:
         if not fits(other):
-            raise PlanError(
-                f"{verb}() ({user_site()}) got {type(other).__name__}; "
-                "expected streams of the same Environment"
-            )
+            raise _refusal(verb, f"{type(other).__name__}; expected streams of the same Environment")
 
 
 def check_job_name(name: object) -> None:
-    """Refuse what cannot stand in a log line.
-
-    Raises:
-        PlanError: no text, blank, or with control characters.
-    """
+    """Refuse what cannot stand in a log line."""
     if not isinstance(name, str) or not name.strip() or not name.isprintable():
         raise PlanError(f"the job's name is {name!r}; expected printable text")

@@ -25,6 +25,7 @@ from typing import (
 import typing_extensions
 
 from headgate.api.broadcast import BroadcastProcessFunction, KeyedBroadcastProcessFunction
+from headgate.api.declared.declarations import generic_arguments
 from headgate.api.functions import KeyedProcessFunction, OutputTag, ProcessFunction
 from headgate.api.source import Source
 from headgate.common.hints import Hint
@@ -168,26 +169,6 @@ def rebuildable(hint: Hint | None) -> type | None:
     return hint if isinstance(hint, type) and any(hasattr(hint, mark) for mark in marks) else None
 
 
-def generic_arguments(cls: type, base: type) -> tuple[Hint, ...] | None:
-    """The type arguments of `base` as `cls` fills them in, through any classes between; None if unsaid.
-
-    Example:
-        >>> generic_arguments(dict, list) is None
-        True
-    """
-    for parent in vars(cls).get("__orig_bases__", cls.__bases__):
-        origin = get_origin(parent) or parent
-        if origin is base:
-            return get_args(parent) or None
-        if isinstance(origin, type) and issubclass(origin, base):
-            found = generic_arguments(origin, base)
-            if found is None:
-                return None
-            filled = dict(zip(getattr(origin, "__parameters__", ()), get_args(parent), strict=False))
-            return tuple(_fill(hint, filled) for hint in found)
-    return None
-
-
 def _return_hint(function: Callable[..., object] | None) -> Hint | None:
     while isinstance(function, functools.partial):
         function = function.func
@@ -217,13 +198,3 @@ def _element(hint: Hint | None) -> Hint | None:
     if origin is tuple and (len(arguments) != 2 or arguments[1] is not Ellipsis):
         return None
     return _known(arguments[0])
-
-
-def _fill(hint: Hint, filled: dict[Hint, Hint]) -> Hint:
-    if isinstance(hint, (TypeVar, typing_extensions.TypeVar)):
-        return filled.get(hint, Any)
-    open_ones = getattr(hint, "__parameters__", ())
-    if not open_ones or isinstance(hint, type):
-        return hint
-    filled_in: Hint = hint[tuple(filled.get(one, Any) for one in open_ones)]
-    return filled_in

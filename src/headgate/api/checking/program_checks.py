@@ -1,14 +1,13 @@
-"""What is refused before anything starts, so far as the program itself can show it.
+"""Checks of a program before anything starts. Each refusal names the user's file and line.
 
-Each refusal names the user's file and line. Whether the world fits (enough slots, storage that
-workers reach) is the executor's to check.
+The executor checks what a program does not show: enough slots, storage that workers reach.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import inspect
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import FunctionType
 from typing import Any
 
@@ -29,11 +28,7 @@ from headgate.graph.type_text import StateFact, type_text
 
 
 def check_program(nodes: Sequence[Node], config: Config) -> None:
-    """Everything that needs neither a disk nor a worker.
-
-    Raises:
-        PlanError: the first thing that cannot run as written.
-    """
+    """Everything that needs neither a disk nor a worker."""
     check_backend(config)
     check_ends(nodes)
     check_unique_uids(nodes)
@@ -45,11 +40,7 @@ def check_program(nodes: Sequence[Node], config: Config) -> None:
 
 
 def check_backend(config: Config) -> None:
-    """Refuse a backend whose package is not installed.
-
-    Raises:
-        ConfigError: RocksDB without its package.
-    """
+    """Refuse a backend whose package is not installed."""
     wanted = config.get(o.STATE_BACKEND)
     if wanted is o.StateBackendType.ROCKSDB and importlib.util.find_spec("rocksdict") is None:
         raise ConfigError(
@@ -59,11 +50,7 @@ def check_backend(config: Config) -> None:
 
 
 def check_ends(nodes: Sequence[Node]) -> None:
-    """Refuse a program without a source, and a stream that nobody consumes.
-
-    Raises:
-        PlanError: naming the stream's last operator.
-    """
+    """Refuse a program without a source, and a stream without a consumer."""
     if not nodes:
         raise PlanError("the program is empty; begin with a source such as env.read_json(...)")
     consumed = {source.id for node in nodes for source in node.inputs}
@@ -76,11 +63,7 @@ def check_ends(nodes: Sequence[Node]) -> None:
 
 
 def check_uids_given(nodes: Iterable[Node]) -> None:
-    """Refuse a stateful operator without a uid.
-
-    Raises:
-        PlanError: naming the operator and what its state is.
-    """
+    """Refuse a stateful operator without a uid."""
     for node in nodes:
         what = None if node.uid is not None else stateful_part(node)
         if what is not None:
@@ -111,39 +94,37 @@ def committing_sinks(nodes: Iterable[Node]) -> frozenset[int]:
 
 
 def states_of(nodes: Iterable[Node]) -> dict[int, list[StateFact]]:
-    """The declared states of every operator that has any, as text, by node id.
-
-    Raises:
-        PlanError: a declaration is wrong; names the operator's place.
-    """
+    """The declared states of every operator that has any, as text, by node id."""
     found: dict[int, list[StateFact]] = {}
     for node in nodes:
-        own = [_operator_fact(descriptor) for descriptor in _declared_operator_state(node).values()]
+        own = [
+            _fact(state, state.mode if state.mode == BROADCAST else f"{state.mode} list")
+            for state in _declared_operator_state(node).values()
+        ]
         if isinstance(node, KeyedProcessNode):
-            found[node.id] = [_fact(descriptor) for descriptor in _declared(node).values()] + own
+            found[node.id] = [_fact(state, state.kind) for state in _declared(node).values()] + own
         elif own:
             found[node.id] = own
     return found
 
 
-def check_methods(nodes: Iterable[Node]) -> None:
-    """Refuse a function, source or sink with a method that cannot be called with what it is going to get.
+def _fact(state: StateDescriptor | OperatorStateDescriptor, kind: str) -> StateFact:
+    return StateFact(state.name, kind, tuple(map(type_text, state.types)), state.serializers)
 
-    Raises:
-        PlanError: naming the operator and the method.
-    """
+
+def check_methods(nodes: Iterable[Node]) -> None:
+    """Refuse a function, source or sink with a method that cannot be called with what it is going to get."""
     for node in nodes:
         for part in ("function", "source", "sink"):
             thing: Any = getattr(node, part, None)
             if isinstance(thing, RichFunction | Source | Sink):
                 for name, expected in _contract(type(thing)):
                     what = f"operator {place(node)}: {name}() of {type(thing).__name__}"
-                    _refuse_signature(what, getattr(thing, name), expected)
-                    _refuse_async(what, getattr(thing, name))
+                    _refuse_method(what, getattr(thing, name), expected)
 
 
 def _contract(cls: type) -> Iterable[tuple[str, list[str]]]:
-    """The methods that a class of the program's implements, with the arguments that they will get."""
+    """The methods that a class of the program implements, with the arguments that they will get."""
     ours = [base for base in cls.__mro__ if base.__module__.startswith("headgate.api.")]
     for name, member in ((name, member) for base in ours for name, member in vars(base).items()):
         own = isinstance(member, FunctionType) and getattr(cls, name, member) is not member
@@ -152,18 +133,10 @@ def _contract(cls: type) -> Iterable[tuple[str, list[str]]]:
             yield name, [p.name for p in parameters if p.default is p.empty]
 
 
-def _refuse_async(what: str, method: Any) -> None:
-    if inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method):
-        raise PlanError(
-            f"{what} is an `async def`, which nothing here awaits; write it with `def`, and mark what waits "
-            "with hg.blocking"
-        )
-
-
-def _refuse_signature(what: str, method: Any, expected: list[str]) -> None:
+def _refuse_method(what: str, method: Callable[..., object], expected: list[str]) -> None:
     try:
         signature = inspect.signature(method)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError):  # built in
         return
     try:
         signature.bind(*expected)
@@ -172,14 +145,15 @@ def _refuse_signature(what: str, method: Any, expected: list[str]) -> None:
         raise PlanError(
             f"{what} takes ({names}); expected ({', '.join(expected)}), which it will be called with"
         ) from None
+    if inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method):
+        raise PlanError(
+            f"{what} is an `async def`, which nothing here awaits; write it with `def`, and mark what waits "
+            "with hg.blocking"
+        )
 
 
 def check_serializers(nodes: Iterable[Node]) -> None:
-    """Refuse declared serializers whose values a later program might not be able to read.
-
-    Raises:
-        PlanError: naming the operator, the state and the place of its declaration.
-    """
+    """Refuse declared serializers whose values a later program might not be able to read."""
     declared = [(node, d, given) for node in nodes for d, given in _given_serializers(node)]
     if not declared:
         return
@@ -195,11 +169,7 @@ def check_serializers(nodes: Iterable[Node]) -> None:
 
 
 def check_connectors(nodes: Iterable[Node]) -> None:
-    """Let every source and sink look at the world: files exist, directories can be written.
-
-    Raises:
-        UsageError: the connector's own sentence, with the place in the program.
-    """
+    """Let every source and sink look at the world: files exist, directories can be written."""
     for node in nodes:
         connector: Any = getattr(node, "source", None) or getattr(node, "sink", None)
         if connector is None:
@@ -207,13 +177,14 @@ def check_connectors(nodes: Iterable[Node]) -> None:
         try:
             connector.validate()
         except UsageError as error:
-            told = under_verb(str(error), node.name, node.site)
-            raise PlanError(told or f"{error} ({node.name} at {node.site})") from error
+            text = under_verb(str(error), node.name, node.site)
+            raise PlanError(text or f"{error} ({node.name} at {node.site})") from error
 
 
 def _declared_operator_state(node: Node) -> dict[str, OperatorStateDescriptor]:
     function = getattr(node, "function", None)
-    hidden = [name for name, value in _attributes(function) if isinstance(value, Declaration)]
+    own = getattr(function, "__dict__", {})
+    hidden = [name for name, value in own.items() if isinstance(value, Declaration)]
     if hidden:
         raise PlanError(
             f"operator {place(node)} declares state {hidden[0]!r} on the object; declare it in the body of "
@@ -227,7 +198,7 @@ def _declared_operator_state(node: Node) -> dict[str, OperatorStateDescriptor]:
 
 
 def _refuse_misplaced(function: object) -> None:
-    """Refuse state that nobody would ever bring to life."""
+    """Refuse state in a function that is never given live handles."""
     for kind in (ProcessFunction, BroadcastProcessFunction):
         if isinstance(function, kind) and declared_state(function):
             name = next(iter(declared_state(function)))
@@ -266,10 +237,6 @@ def _given_serializers(node: Node) -> Iterable[tuple[StateDescriptor | OperatorS
     return [(d, serializer) for d in declared for serializer in d.serializers if serializer is not None]
 
 
-def _attributes(function: object) -> Iterable[tuple[str, Any]]:
-    return getattr(function, "__dict__", {}).items()
-
-
 def _commits(node: SinkNode) -> bool:
     return type(node.sink).create_committer is not Sink.create_committer
 
@@ -277,14 +244,3 @@ def _commits(node: SinkNode) -> bool:
 def _has_timers(function: object) -> bool:
     inherited = (KeyedProcessFunction.on_timer, KeyedBroadcastProcessFunction.on_timer)
     return type(function).on_timer not in inherited  # type: ignore[attr-defined]
-
-
-def _operator_fact(descriptor: OperatorStateDescriptor) -> StateFact:
-    kind = descriptor.mode if descriptor.mode == BROADCAST else f"{descriptor.mode} list"
-    types = tuple(type_text(t) for t in descriptor.types)
-    return StateFact(descriptor.name, kind, types, descriptor.serializers)
-
-
-def _fact(descriptor: StateDescriptor) -> StateFact:
-    types = tuple(type_text(t) for t in descriptor.types)
-    return StateFact(descriptor.name, descriptor.kind, types, descriptor.serializers)

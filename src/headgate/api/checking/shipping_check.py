@@ -43,25 +43,16 @@ Parts: TypeAlias = Iterator[tuple[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Culprit:
-    """What cannot be shipped.
+    """What cannot be shipped."""
 
-    Attributes:
-        path: how it is reached from the function, in words; empty when it is the function itself.
-        value: the thing.
-        reason: what the pickler said.
-    """
-
+    # How it is reached from the function, in words; empty when it is the function itself
     path: tuple[str, ...]
-    value: Any
-    reason: str
+    value: Any  # the thing
+    reason: str  # what the pickler said
 
 
 def check_shippable(nodes: Iterable[Node]) -> None:
-    """Try to ship every function, key, source and sink of the program.
-
-    Raises:
-        NotShippableError: naming the operator, its place, the function, the variable and its type.
-    """
+    """Try to ship every function, key, source and sink of the program."""
     for node in nodes:
         strategy = getattr(node, "strategy", None)
         for thing in (

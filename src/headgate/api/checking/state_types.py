@@ -30,11 +30,7 @@ class _Part(NamedTuple):
 
 
 def check_state_types(nodes: Iterable[Node], config: Config) -> None:
-    """Refuse state whose values have no serializer, and tell of state that is stored as pickle.
-
-    Raises:
-        PlanError: naming the operator, the state, its type and what to do.
-    """
+    """Refuse state whose values have no serializer, and tell of state that is stored as pickle."""
     parts = [part for node in nodes for part in _parts(node)]
     if not parts:
         return

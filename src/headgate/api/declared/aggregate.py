@@ -10,7 +10,7 @@ from typing import Any, Generic, get_type_hints
 import typing_extensions
 from typing_extensions import TypeVar
 
-from headgate.api.checking.inference import generic_arguments
+from headgate.api.declared.declarations import generic_arguments
 from headgate.common.errors import PlanError
 from headgate.common.hints import Hint
 
@@ -60,11 +60,7 @@ class AggregateFunction(ABC, Generic[IN, ACC, OUT]):
 
 
 def check_reduce(reduce: object, site: str) -> None:
-    """Refuse what cannot be called with two values.
-
-    Raises:
-        PlanError: naming `site`.
-    """
+    """Refuse what cannot be called with two values."""
     what = _name(reduce)
     if not callable(reduce) or isinstance(reduce, AggregateFunction):
         raise PlanError(f"reducing_state() at {site} got {what}; expected a function of two values")
@@ -80,11 +76,7 @@ def check_reduce(reduce: object, site: str) -> None:
 
 
 def check_aggregate(function: object, site: str) -> None:
-    """Refuse what is not an :class:`AggregateFunction`.
-
-    Raises:
-        PlanError: naming `site`.
-    """
+    """Refuse what is not an :class:`AggregateFunction`."""
     if isinstance(function, AggregateFunction):
         return
     what = _name(function)
@@ -94,11 +86,7 @@ def check_aggregate(function: object, site: str) -> None:
 
 
 def accumulator_type(function: AggregateFunction[Any, Any, Any], site: str) -> Hint:
-    """The accumulator's type as the function's class declares it, ``Any`` where it does not.
-
-    Raises:
-        PlanError: the annotation names a type that cannot be found, or says None.
-    """
+    """The accumulator's type as the function's class declares it, ``Any`` where it does not."""
     cls = type(function)
     try:
         hint = get_type_hints(cls.create_accumulator, include_extras=True).get("return", ACC)

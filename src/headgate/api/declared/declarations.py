@@ -1,10 +1,22 @@
-"""What all declarations of state in the body of a class have in common: place, name, annotation."""
+"""Declarations of state in the body of a class: place, name, annotation."""
 
 from __future__ import annotations
 
 import sys
 from types import FrameType
-from typing import Annotated, NoReturn, TypeVar, get_origin, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    NoReturn,
+    TypeAlias,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+import typing_extensions
 
 from headgate.api.site import user_site
 from headgate.common.errors import PlanError
@@ -13,21 +25,24 @@ from headgate.common.refusals import calls
 from headgate.common.refusals.texts import shortened
 from headgate.common.refusals.users_frames import calling_line
 
+if TYPE_CHECKING:
+    from headgate.serde.serializer import TypeSerializer
+
+    # For type checkers only: what is given at run time is checked with the program, in words of its own.
+    GivenSerializer: TypeAlias = TypeSerializer[Any] | None
+
+Serializers: TypeAlias = "tuple[TypeSerializer[Any] | None, ...]"
+"""Given in a declaration, one for each stored type; None: the type decides."""
+
 _NOTES = "__headgate_declared_states__"
-
-
 _MEMBERS = frozenset({"value", "add", "extend", "get", "update", "clear", "put", "remove", "items"})
-"""What live states have, and declarations do not."""
+"""Members of live states, which declarations do not have."""
 
 
 class Declaration:
-    """The class attribute that declares a state; the live handle lies beside it, in the instance's own dict.
+    """The class attribute that declares a state; the live handle is in the instance's own dict."""
 
-    Attributes:
-        site: file and line, for errors.
-    """
-
-    site: str = ""
+    site: str = ""  # file and line, for errors
 
     def __getattr__(self, name: str) -> NoReturn:
         if name in _MEMBERS:
@@ -53,11 +68,7 @@ class Declaration:
         )
 
     def __set__(self, function: object, value: object) -> None:
-        """Refuse to put something else in the place of a state: nothing would be stored.
-
-        Raises:
-            PlanError: it is no declaration either.
-        """
+        """Refuse to put something else in the place of a state: nothing would be stored."""
         cls = type(function)
         name = next((n for c in cls.__mro__ for n, v in vars(c).items() if v is self), "state")
         if isinstance(value, Declaration):  # which is refused with the whole program
@@ -96,16 +107,31 @@ def noted(declaration: D) -> D:
 
 
 def declarations(cls: type) -> dict[str, Declaration]:
-    """All that a class declares, by name, in order of declaration; what it inherits comes first.
-
-    Raises:
-        PlanError: a name is declared twice.
-    """
+    """All that a class declares, by name, in order of declaration; what it inherits comes first."""
     found: dict[str, Declaration] = {}
     for base in reversed(cls.__mro__):
         _refuse_repeated(base, found)
         found.update({k: v for k, v in vars(base).items() if isinstance(v, Declaration)})
     return found
+
+
+def declared(cls: type, kind: type[D]) -> list[tuple[str, D, Hint | None]]:
+    """Name, declaration and annotation of each state of one kind, in order of declaration."""
+    found = {name: each for name, each in declarations(cls).items() if isinstance(each, kind)}
+    hints = hints_of(cls) if found else {}
+    return [(name, each, hints.get(name)) for name, each in found.items()]
+
+
+def types_of(
+    what: str, declaration: Declaration, hint: Hint | None, handle: type, arity: int, maker: str
+) -> tuple[Hint, ...]:
+    """The type arguments of a declaration's annotation, which must be that of its handle."""
+    if hint is not None and (get_origin(hint) or hint) is not handle:
+        raise PlanError(
+            f"{what} ({declaration.site}) is declared with hg.{maker}() but annotated {hint!r}; annotate it "
+            f"as hg.{handle.__name__}[...]"
+        )
+    return get_args(hint) or (Any,) * arity
 
 
 def _refuse_repeated(cls: type, inherited: dict[str, Declaration]) -> None:
@@ -126,11 +152,7 @@ def _refuse_repeated(cls: type, inherited: dict[str, Declaration]) -> None:
 
 
 def hints_of(cls: type) -> dict[str, Hint]:
-    """The annotations of a class, names in them looked up; marks inside them are kept, those around are not.
-
-    Raises:
-        PlanError: one names what cannot be found, or is no type.
-    """
+    """The resolved annotations of a class, without `Annotated` around them, but with it inside them."""
     try:
         hints = get_type_hints(cls, include_extras=True)
     except NameError as error:
@@ -141,3 +163,33 @@ def hints_of(cls: type) -> dict[str, Hint]:
     except TypeError as error:
         raise PlanError(f"the annotations of {cls.__qualname__} cannot be read: {error}") from None
     return {name: hint.__origin__ if get_origin(hint) is Annotated else hint for name, hint in hints.items()}
+
+
+def generic_arguments(cls: type, base: type) -> tuple[Hint, ...] | None:
+    """The type arguments of `base` as `cls` fills them in, through any classes between; None if unsaid.
+
+    Example:
+        >>> generic_arguments(dict, list) is None
+        True
+    """
+    for parent in vars(cls).get("__orig_bases__", cls.__bases__):
+        origin = get_origin(parent) or parent
+        if origin is base:
+            return get_args(parent) or None
+        if isinstance(origin, type) and issubclass(origin, base):
+            found = generic_arguments(origin, base)
+            if found is None:
+                return None
+            filled = dict(zip(getattr(origin, "__parameters__", ()), get_args(parent), strict=False))
+            return tuple(_fill(hint, filled) for hint in found)
+    return None
+
+
+def _fill(hint: Hint, filled: dict[Hint, Hint]) -> Hint:
+    if isinstance(hint, (TypeVar, typing_extensions.TypeVar)):
+        return filled.get(hint, Any)
+    open_ones = getattr(hint, "__parameters__", ())
+    if not open_ones or isinstance(hint, type):
+        return hint
+    filled_in: Hint = hint[tuple(filled.get(one, Any) for one in open_ones)]
+    return filled_in

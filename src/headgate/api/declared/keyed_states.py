@@ -1,7 +1,7 @@
-"""How a program declares keyed state, and what its handles can do.
+"""Declarations of keyed state, and the protocols of its live handles.
 
-State is declared as a typed class attribute of a function, so a program's state is known before a
-record is processed. What is stored is the handle's business at run time; nothing here stores.
+State is declared as a typed class attribute of a function, so a program's state is known before a record is
+processed. Nothing is stored here.
 """
 
 from __future__ import annotations
@@ -10,12 +10,11 @@ import copy
 import inspect
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeAlias, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeAlias, TypeVar, get_origin
 
 from headgate.api.declared.aggregate import ACC, IN, OUT, accumulator_type, check_aggregate, check_reduce
 from headgate.api.declared.aggregate import AggregateFunction as AggregateFunction  # for the state backends
-from headgate.api.declared.declarations import Declaration, declarations, hints_of, noted
-from headgate.api.declared.operator_state import Serializers
+from headgate.api.declared.declarations import Declaration, Serializers, declared, hints_of, noted, types_of
 from headgate.api.declared.state_ttl import StateTtl as StateTtl  # for the state backends
 from headgate.api.declared.state_ttl import check_ttl
 from headgate.api.site import user_site
@@ -23,7 +22,7 @@ from headgate.common.errors import PlanError
 from headgate.common.hints import Hint
 
 if TYPE_CHECKING:
-    from headgate.api.declared.operator_state import GivenSerializer
+    from headgate.api.declared.declarations import GivenSerializer
 
     # For type checkers only: what is given at run time is judged at the declaration, in words of its own.
     GivenTtl: TypeAlias = StateTtl | None
@@ -63,11 +62,11 @@ class ListState(Protocol[V]):
         ...
 
     def update(self, values: Iterable[V]) -> None:
-        """Replace the whole list."""
+        """Replace all elements."""
         ...
 
     def clear(self) -> None:
-        """Forget the list of the current key."""
+        """Remove all elements."""
         ...
 
 
@@ -97,7 +96,7 @@ class MapState(Protocol[MK, MV]):
         ...
 
     def clear(self) -> None:
-        """Forget the map of the current key."""
+        """Remove all entries."""
         ...
 
 
@@ -153,28 +152,19 @@ class StateKind:
 
 @dataclass(frozen=True, slots=True)
 class StateDescriptor:
-    """A declared state, resolved: what the plan and the backend know of it.
+    """A declared state, resolved: what the plan and the backend know of it."""
 
-    Attributes:
-        name: the attribute's name; identifies the state within its operator.
-        kind: one of :class:`StateKind`.
-        types: of what is stored: the type arguments of the annotation (two for map, else one), but
-            for aggregating state the accumulator's type; ``Any`` where none is given.
-        default: gives the value for keys without an entry (value state only).
-        function: what reduces, or the :class:`AggregateFunction`; None for the other kinds.
-        serializers: given in the declaration, one for each of `types`, None where the type decides.
-        ttl: how long entries live, a `StateTtl`; None: for ever.
-        site: file and line of the declaration, for errors.
-    """
-
-    name: str
-    kind: str
+    name: str  # the attribute's name; identifies the state within its operator
+    kind: str  # one of :class:`StateKind`
+    # Of what is stored: the type arguments of the annotation (two for map, else one), but for aggregating
+    # state the accumulator's type; ``Any`` where none is given
     types: tuple[Hint, ...]
-    default: Callable[[], Any]
-    function: Any = None
+    default: Callable[[], Any]  # gives the value for keys without an entry (value state only)
+    function: Any = None  # what reduces, or the :class:`AggregateFunction`; None for the other kinds
+    # Given in the declaration, one for each of `types`, None where the type decides
     serializers: Serializers = ()
-    ttl: Any = None
-    site: str = field(default="", compare=False)
+    ttl: Any = None  # how long entries live, a `StateTtl`; None: for ever
+    site: str = field(default="", compare=False)  # file and line of the declaration, for errors
 
 
 class StateDeclaration(Declaration, Generic[V]):
@@ -288,8 +278,8 @@ def reducing_state(
         ([3, 7], 7, None)
     """
     check_reduce(reduce, user_site())
-    declared: Any = StateDeclaration(StateKind.REDUCING, function=reduce, serializers=(serializer,), ttl=ttl)
-    state: ReducingState[V] = noted(declared)
+    made: Any = StateDeclaration(StateKind.REDUCING, function=reduce, serializers=(serializer,), ttl=ttl)
+    state: ReducingState[V] = noted(made)
     return state
 
 
@@ -303,7 +293,7 @@ def aggregating_state(
     """Declare one accumulator per key, into which values go and from which a result comes.
 
     Args:
-        function: how values are added and the result is told.
+        function: how values are added and the result is made.
         accumulator: the accumulator's type, where the class of `function` does not say it.
         serializer: a ``TypeSerializer`` for the accumulators; None: their type decides.
         ttl: how long an accumulator lives, a ``StateTtl``; None: for ever.
@@ -332,10 +322,10 @@ def aggregating_state(
         ([0, 6, 6], 6)
     """
     check_aggregate(function, user_site())
-    declared: Any = StateDeclaration(
+    made: Any = StateDeclaration(
         StateKind.AGGREGATING, None, None, function, accumulator, serializers=(serializer,), ttl=ttl
     )
-    state: AggregatingState[IN, OUT] = noted(declared)
+    state: AggregatingState[IN, OUT] = noted(made)
     return state
 
 
@@ -349,18 +339,20 @@ _HANDLES: Final[dict[str, tuple[type, int]]] = {
 
 
 def declared_state(function: object) -> dict[str, StateDescriptor]:
-    """The states that a function's class declares, by name, in order of declaration.
-
-    Raises:
-        PlanError: an annotation does not fit its declaration, or a name is declared twice.
-    """
+    """The states that a function's class declares, by name, in order of declaration."""
     cls = type(function)
-    found = {k: v for k, v in declarations(cls).items() if isinstance(v, StateDeclaration)}
+    found = {}
+    states = declared(cls, StateDeclaration)
     _refuse_undeclared(cls)
-    if not found:
-        return {}
-    hints = hints_of(cls)
-    return {name: _describe(cls, name, declaration, hints.get(name)) for name, declaration in found.items()}
+    for name, state, hint in states:
+        what = f"state {name!r} of {cls.__qualname__}"
+        types = types_of(what, state, hint, *_HANDLES[state.kind], f"{state.kind}_state")
+        if state.kind == StateKind.AGGREGATING:
+            types = (_accumulator(state),)
+        found[name] = StateDescriptor(
+            name, state.kind, types, state.default, state.function, state.serializers, state.ttl, state.site
+        )
+    return found
 
 
 def _refuse_undeclared(cls: type) -> None:
@@ -378,34 +370,9 @@ def _refuse_undeclared(cls: type) -> None:
                 )
 
 
-def _describe(cls: type, name: str, declaration: StateDeclaration[V], hint: Hint | None) -> StateDescriptor:
-    handle, arity = _HANDLES[declaration.kind]
-    types: tuple[Hint, ...] = (Any,) * arity
-    if hint is not None:
-        if (get_origin(hint) or hint) is not handle:
-            raise PlanError(
-                f"state {name!r} of {cls.__qualname__} ({declaration.site}) is declared with "
-                f"hg.{declaration.kind}_state() but annotated {hint!r}; "
-                f"annotate it as hg.{handle.__name__}[...]"
-            )
-        types = get_args(hint) or types
-    if declaration.kind == StateKind.AGGREGATING:
-        types = (_accumulator(declaration),)
-    return StateDescriptor(
-        name,
-        declaration.kind,
-        types,
-        declaration.default,
-        declaration.function,
-        declaration.serializers,
-        declaration.ttl,
-        declaration.site,
-    )
-
-
 def _accumulator(declaration: StateDeclaration[V]) -> Hint:
-    # Kept in the declaration, which travels to the workers: the module of a script does not, and there
-    # nobody could tell any more what a textual annotation of a function names.
+    # Kept in the declaration, which travels to the workers: the module of a script does not, and there a
+    # textual annotation of a function cannot be resolved any more.
     if declaration.accumulator is None:
         declaration.accumulator = accumulator_type(declaration.function, declaration.site)
     return declaration.accumulator

@@ -1,25 +1,22 @@
 """State that belongs to no key: lists that are dealt out to the subtasks of an operator, and broadcast state.
 
-It is declared like keyed state, as a typed class attribute of a function. How it is dealt out when the
-parallelism changes is decided by `core.operator_state_shares`.
+It is declared like keyed state, as a typed class attribute of a function. `core.operator_state_shares`
+decides how it is dealt out when the parallelism changes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-from headgate.api.declared.declarations import Declaration, declarations, hints_of, noted
+from headgate.api.declared.declarations import Declaration, Serializers, declared, noted, types_of
+from headgate.api.declared.keyed_states import ListState, MapState
 from headgate.api.site import user_site
 from headgate.common.errors import PlanError
 from headgate.common.hints import Hint
 
 if TYPE_CHECKING:
-    from headgate.serde.serializer import TypeSerializer
-
-    # For type checkers only: what is given at run time is judged with the program, in words of its own.
-    GivenSerializer: TypeAlias = TypeSerializer[Any] | None
+    from headgate.api.declared.declarations import GivenSerializer
 
 V = TypeVar("V")
 K = TypeVar("K")
@@ -29,85 +26,33 @@ UNION: Final = "union"
 BROADCAST: Final = "broadcast"
 
 
-Serializers: TypeAlias = "tuple[TypeSerializer[Any] | None, ...]"
-"""Given in a declaration, one for each stored type; None: the type decides."""
-
-
-class OperatorListState(Protocol[V]):
+class OperatorListState(ListState[V], Protocol[V]):
     """A list of one subtask, in order of appending. Its elements are what is dealt out anew."""
-
-    def add(self, value: V) -> None:
-        """Append one element."""
-        ...
-
-    def extend(self, values: Iterable[V]) -> None:
-        """Append several elements."""
-        ...
 
     def get(self) -> list[V]:
         """The elements, in a list of its own; a change inside an element is a change of the state."""
         ...
 
-    def update(self, values: Iterable[V]) -> None:
-        """Replace all elements."""
-        ...
-
-    def clear(self) -> None:
-        """Forget all elements."""
-        ...
-
     def __len__(self) -> int: ...
 
 
-class BroadcastState(Protocol[K, V]):
+class BroadcastState(MapState[K, V], Protocol[K, V]):
     """A map that is the same in every subtask, because each changes it by the same records.
 
     Square brackets work as with a dict.
     """
 
-    def get(self, key: K, default: V | None = None) -> V | None:
-        """The entry's value, or `default`."""
-        ...
-
-    def put(self, key: K, value: V) -> None:
-        """Set an entry."""
-        ...
-
-    def remove(self, key: K) -> None:
-        """Remove an entry; an absent one is no error."""
-        ...
-
-    def __getitem__(self, key: K) -> V: ...
-    def __setitem__(self, key: K, value: V) -> None: ...
-    def __delitem__(self, key: K) -> None: ...
-    def __contains__(self, key: object) -> bool: ...
-    def __iter__(self) -> Iterator[K]: ...
-    def __len__(self) -> int: ...
-    def items(self) -> Iterable[tuple[K, V]]:
-        """The entries at this moment, in order of insertion."""
-        ...
-
-    def clear(self) -> None:
-        """Forget all entries."""
-        ...
-
 
 @dataclass(frozen=True, slots=True)
 class OperatorStateDescriptor:
-    """A declared operator state, resolved.
+    """A declared operator state, resolved."""
 
-    Attributes:
-        name: the attribute's name; identifies the state within its operator.
-        mode: "split", "union" or "broadcast".
-        types: the type arguments of the annotation: of the elements, or of keys and values; ``Any``
-            where none is given.
-        serializers: given in the declaration, one for each of `types`, None where the type decides.
-    """
-
-    name: str
-    mode: str
+    name: str  # the attribute's name; identifies the state within its operator
+    mode: str  # "split", "union" or "broadcast"
+    # The type arguments of the annotation: of the elements, or of keys and values; ``Any`` where none is
+    # given
     types: tuple[Hint, ...]
-    serializers: Serializers
+    serializers: Serializers  # given in the declaration, one for each of `types`, None where the type decides
 
 
 class OperatorStateDeclaration(Declaration):
@@ -185,33 +130,15 @@ _DECLARED_AS: Final[dict[str, tuple[type, int, str]]] = {
     UNION: (OperatorListState, 1, "operator_list_state"),
     BROADCAST: (BroadcastState, 2, "broadcast_state"),
 }
-"""Mode -> the handle's protocol, how many type arguments it has, and what declares it."""
+"""Mode -> the handle's protocol, how many type arguments it has, and the function that declares it."""
 
 
 def declared_operator_state(function: object) -> dict[str, OperatorStateDescriptor]:
-    """The operator states that a function's class declares, by name, in order of declaration.
-
-    Raises:
-        PlanError: an annotation does not fit its declaration, or a name is declared twice.
-    """
+    """The operator states that a function's class declares, by name, in order of declaration."""
     cls = type(function)
-    found = {k: v for k, v in declarations(cls).items() if isinstance(v, OperatorStateDeclaration)}
-    if not found:
-        return {}
-    hints = hints_of(cls)
-    return {name: _describe(cls, name, declaration, hints.get(name)) for name, declaration in found.items()}
-
-
-def _describe(
-    cls: type, name: str, declaration: OperatorStateDeclaration, hint: Hint | None
-) -> OperatorStateDescriptor:
-    handle, arity, maker = _DECLARED_AS[declaration.mode]
-    types: tuple[Hint, ...] = (Any,) * arity
-    if hint is not None:
-        if (get_origin(hint) or hint) is not handle:
-            raise PlanError(
-                f"state {name!r} of {cls.__qualname__} ({declaration.site}) is declared with hg.{maker}() "
-                f"but annotated {hint!r}; annotate it as hg.{handle.__name__}[...]"
-            )
-        types = get_args(hint) or types
-    return OperatorStateDescriptor(name, declaration.mode, types, declaration.serializers)
+    found = {}
+    for name, state, hint in declared(cls, OperatorStateDeclaration):
+        what = f"state {name!r} of {cls.__qualname__}"
+        types = types_of(what, state, hint, *_DECLARED_AS[state.mode])
+        found[name] = OperatorStateDescriptor(name, state.mode, types, state.serializers)
+    return found

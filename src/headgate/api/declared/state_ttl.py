@@ -128,11 +128,7 @@ class StateTtl:
 
 
 def check_ttl(ttl: object) -> None:
-    """Refuse what a declaration of state cannot have as its `ttl`.
-
-    Raises:
-        PlanError: it is neither a :class:`StateTtl` nor None.
-    """
+    """Refuse what a declaration of state cannot have as its `ttl`."""
     if ttl is not None and not isinstance(ttl, StateTtl):
         raise PlanError(
             f"the state declared at {user_site()} got ttl={ttl!r}; expected a StateTtl, "

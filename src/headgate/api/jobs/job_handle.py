@@ -3,28 +3,115 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
+
+from typing_extensions import override
 
 from headgate.api.checking.arguments import check_seconds
-from headgate.api.jobs.executor_contract import Executor, JobControl, JobResult, JobSpec, JobStatus, Then
+from headgate.api.jobs.executor_contract import Executor, JobControl, JobResult, JobSpec, JobStatus
 from headgate.api.showing import html_facts
 from headgate.common.errors import HeadgateError, OperatingError, TerminatedError, UsageError
 from headgate.common.files.durable import clock
+from headgate.common.plain_data import Json
 from headgate.common.settings import options as o
 
 CANCEL_WAIT_S: Final = 60.0
 """How long :meth:`JobHandle.cancel` waits for the end of the job; Spark may take some seconds for it."""
 
 
-class JobHandle:
+class JobRequests(ABC):
+    """What a running job can be asked for. Each request waits for its answer."""
+
+    def checkpoint(self, timeout_s: float | None = None) -> str:
+        """Take a checkpoint now; gives its URI once it is complete and committed.
+
+        Args:
+            timeout_s: how long to wait for it.
+
+        Raises:
+            OperatingError: it was not taken; says why.
+            ConfigError: the job takes no checkpoints.
+            TimeoutError: it is not complete yet, but goes on.
+        """
+        return str(self._request("checkpoint", {}, timeout_s))
+
+    def savepoint(
+        self,
+        target: str | None = None,
+        format: str = "canonical",  # noqa: A002 - the name that users know
+        timeout_s: float | None = None,
+    ) -> str:
+        """Take a savepoint and let the job continue; gives its URI, which any later job can begin from.
+
+        Args:
+            target: folder or URI that gets the savepoint's own folder; by default
+                ``execution.checkpointing.savepoint-dir``.
+            format: "canonical" are Parquet tables that any backend and other tools read, "native" the files
+                of the state backend, which are written and restored faster.
+            timeout_s: how long to wait for it.
+
+        Raises:
+            ConfigError: no such format, or no folder is given or configured.
+            OperatingError: it was not taken; says why. The job is not disturbed by that.
+            TimeoutError: it is not complete yet, but goes on.
+        """
+        return str(self._request("savepoint", {"target": target, "format": format}, timeout_s))
+
+    def stop(
+        self,
+        target: str | None = None,
+        format: str = "canonical",  # noqa: A002 - the name that users know
+        drain: bool = False,
+        timeout_s: float | None = None,
+    ) -> str:
+        """End the job with a savepoint; its output up to there is committed. Gives the savepoint's URI.
+
+        Args:
+            target: as for :meth:`savepoint`.
+            format: as for :meth:`savepoint`.
+            drain: whether event time ends before, so that all timers and windows fire and their output is
+                part of what was committed: for a job that is not to be continued.
+            timeout_s: how long to wait for it.
+
+        Raises:
+            ConfigError: no such format, or no folder is given or configured.
+            OperatingError: it was not stopped; says why. Where its sources had stopped already, it restarts.
+            TimeoutError: it has not stopped yet, but will.
+        """
+        return str(self._request("stop", {"target": target, "format": format, "drain": drain}, timeout_s))
+
+    def rescale(self, parallelism: int, from_last: bool = False, timeout_s: float | None = None) -> None:
+        """Continue the job at another parallelism, from a checkpoint that is taken for it.
+
+        Args:
+            parallelism: subtasks of every operator; one for which the program asks fewer keeps its own
+                number.
+            from_last: whether the last completed checkpoint will do where no new one can be taken, as when
+                the job cannot start because slots were lost.
+            timeout_s: how long to wait until all subtasks run.
+
+        Raises:
+            UsageError: it is not possible, as with too few slots or key groups; the job was not touched.
+            OperatingError: it failed; says whether the job was not touched or is as it was before.
+            TimeoutError: it is not done yet, but goes on.
+        """
+        self._request("rescale", {"parallelism": parallelism, "from_last": from_last}, timeout_s)
+
+    @abstractmethod
+    def _request(self, what: str, arguments: Mapping[str, Json], timeout_s: float | None) -> Json:
+        """Send a request and wait for its answer, at most so long together with the job's beginning."""
+
+
+class JobHandle(JobRequests):
     """A job that :meth:`Environment.execute_async` started; usable from any thread.
 
-    What is asked for waits for its answer. A job that is never asked for its :meth:`result` goes on all the
-    same, and the process lives until it has ended; what it raises is then told by nobody. As a context
-    manager it is waited for at the end of the block, and cancelled first if the block raises.
+    Each request waits for its answer. A job whose :meth:`result` is never asked for runs all the same, and
+    the process lives until it has ended; what the job raises is then lost. As a context manager it is waited
+    for at the end of the block, and cancelled first if the block raises.
 
     Example:
         >>> import headgate as hg
@@ -88,7 +175,7 @@ class JobHandle:
         return html_facts(f"job {self.name}", {"state": state}) if status is None else status._repr_html_()
 
     def _seen(self) -> tuple[str, JobStatus | None]:
-        """The state in a word, and what else is known; never waits for a job that does not answer."""
+        """The state in a word, and the status if there is one; never waits for a job that does not answer."""
         if not self._control.done():
             return "starting", None
         try:
@@ -130,83 +217,6 @@ class JobHandle:
             OperatingError: it did not begin at all.
         """
         return self._control.result().status()
-
-    def checkpoint(self, timeout_s: float | None = None) -> str:
-        """Take a checkpoint now; gives its URI once it is complete and committed.
-
-        Args:
-            timeout_s: how long to wait for it.
-
-        Raises:
-            OperatingError: it was not taken; says why.
-            ConfigError: the job takes no checkpoints.
-            TimeoutError: it is not complete yet, but goes on.
-        """
-        uri: str = self._asked(lambda control, then: control.checkpoint(then), timeout_s)
-        return uri
-
-    def savepoint(
-        self,
-        target: str | None = None,
-        format: str = "canonical",  # noqa: A002 - the name that users know
-        timeout_s: float | None = None,
-    ) -> str:
-        """Take a savepoint; the job goes on. Gives its URI, which any later job can begin from.
-
-        Args:
-            target: folder or URI that gets the savepoint's own folder; by default
-                ``execution.checkpointing.savepoint-dir``.
-            format: "canonical" are Parquet tables that any backend and other tools read, "native" the files
-                of the state backend, which are written and restored faster.
-            timeout_s: how long to wait for it.
-
-        Raises:
-            ConfigError: no such format, or nobody says where to.
-            OperatingError: it was not taken; says why. The job is not disturbed by that.
-            TimeoutError: it is not whole yet, but goes on.
-        """
-        uri: str = self._asked(lambda control, then: control.savepoint(target, format, then), timeout_s)
-        return uri
-
-    def stop(
-        self,
-        target: str | None = None,
-        format: str = "canonical",  # noqa: A002 - the name that users know
-        drain: bool = False,
-        timeout_s: float | None = None,
-    ) -> str:
-        """End the job with a savepoint; its output up to there is committed. Gives the savepoint's URI.
-
-        Args:
-            target: as for :meth:`savepoint`.
-            format: as for :meth:`savepoint`.
-            drain: whether event time ends before, so that all timers and windows fire and their output is
-                part of what was committed: for a job that is not to be continued.
-            timeout_s: how long to wait for it.
-
-        Raises:
-            ConfigError: no such format, or nobody says where to.
-            OperatingError: it was not stopped; says why. Where its sources had stopped already, it restarts.
-            TimeoutError: it has not stopped yet, but will.
-        """
-        uri: str = self._asked(lambda control, then: control.stop(target, format, drain, then), timeout_s)
-        return uri
-
-    def rescale(self, parallelism: int, from_last: bool = False, timeout_s: float | None = None) -> None:
-        """Have the job go on at another parallelism, from a checkpoint that is taken for it.
-
-        Args:
-            parallelism: subtasks of every operator; one for which the program asks fewer keeps its wish.
-            from_last: whether the last completed checkpoint will do where no new one can be taken, as when
-                the job cannot start because slots were lost.
-            timeout_s: how long to wait until all subtasks run.
-
-        Raises:
-            UsageError: that cannot be, as with too few slots or key groups; the job was not touched.
-            OperatingError: it came to nothing; says whether the job was not touched or put back.
-            TimeoutError: it is not done yet, but goes on.
-        """
-        self._asked(lambda control, then: control.rescale(parallelism, then, from_last), timeout_s)
 
     def cancel(self, timeout_s: float | None = CANCEL_WAIT_S) -> None:
         """End the job now, or as soon as it begins, and wait for that: the next job finds its slots free.
@@ -254,23 +264,24 @@ class JobHandle:
         self._given_up.set()
         self._control.add_done_callback(begun)
 
-    def _asked(self, ask: Callable[[JobControl, Then], None], timeout_s: float | None) -> Any:
-        """The answer; the time limit is for the job's beginning and the answer together."""
-        answer: Future[Any] = Future()
+    @override
+    def _request(self, what: str, arguments: Mapping[str, Json], timeout_s: float | None) -> Json:
+        answer: Future[Json] = Future()
         until = None if timeout_s is None else clock.monotonic() + timeout_s
         control = self._control.result(timeout_s)
 
-        def then(found: Any, error: HeadgateError | None) -> None:
+        def then(found: Json, error: HeadgateError | None) -> None:
             if error is None:
                 answer.set_result(found)
             else:
                 answer.set_exception(error)
 
-        ask(control, then)
+        getattr(control, what)(**arguments, then=then)
         return answer.result(None if until is None else max(0.0, until - clock.monotonic()))
 
     def _refuse_questions(self, cause: BaseException) -> None:
         if not self._control.done():
-            said = f"job {self.name!r} has ended before it could be asked for anything: {cause}"
             kind = UsageError if isinstance(cause, UsageError) else OperatingError
-            self._control.set_exception(kind(said))
+            self._control.set_exception(
+                kind(f"job {self.name!r} has ended before it could be asked for anything: {cause}")
+            )

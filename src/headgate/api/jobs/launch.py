@@ -13,7 +13,8 @@ from typing import Final
 
 from headgate.api.environment import Environment
 from headgate.api.jobs.launch_settings import Started, command_line_options, running
-from headgate.common.errors import PlanError, TerminatedError
+from headgate.api.site import user_site
+from headgate.common.errors import PlanError, TerminatedError, UsageError
 from headgate.common.ports import IsolatedCode
 from headgate.common.settings.config import Config
 
@@ -26,9 +27,9 @@ def run_program(
 ) -> None:
     """Run a program file in this process, as ``python path arguments...`` would.
 
-    A file that never calls ``execute`` but has ``def build(env)`` is given an Environment, and the
-    job that it builds is executed under the file's name. Jobs that go on beside the program are waited
-    for, or cancelled when the program raises.
+    A file that never calls ``execute`` but has ``def build(env)`` is given an Environment, and the job that
+    it builds is executed under the file's name. Jobs in the background of the program are waited for, or
+    cancelled when the program raises.
 
     The program is isolated: it, the modules in its folder and what ``headgate.user-code.path`` names are kept
     from the framework's and other programs' packages, here and in its workers, as the caller is a program in
@@ -37,9 +38,9 @@ def run_program(
 
     Args:
         path: of the Python file.
-        arguments: its ``sys.argv`` behind the file name; of programs that run at the same time only one can
+        arguments: its ``sys.argv`` after the file name; of programs that run at the same time only one can
             have some.
-        options: ``key=value`` settings, as behind ``-D``; None takes those of the command line.
+        options: ``key=value`` settings, as for ``-D``; None takes those of the command line.
 
     Raises:
         PlanError: there is no such file, or it neither executes a job nor has ``build``.
@@ -77,10 +78,12 @@ def _run(path: str | Path, arguments: Sequence[str], options: Sequence[str] | No
         text = file.read_bytes()
     except OSError as error:
         raise PlanError(f"program {str(path)!r} cannot be read: {error.strerror or error}") from None
-    told = command_line_options() if options is None else list(options)
-    own = _opened(file, Config().with_command_line(told), shared)
-    given = None if options is None and own is None else told
-    with running(given, own) as program, _as_script(file, arguments, own) as module:
+    settings = command_line_options() if options is None else list(options)
+    own = _opened(file, Config().with_command_line(settings), shared)
+    with (
+        running(None if options is None and own is None else settings, own) as program,
+        _as_script(file, arguments, own) as module,
+    ):
 
         def run() -> None:
             # What this file has from `__future__` is not the program's.
@@ -97,7 +100,7 @@ def _run(path: str | Path, arguments: Sequence[str], options: Sequence[str] | No
 
 
 def _opened(file: Path, config: Config, shared: bool) -> IsolatedCode | None:
-    """Where the modules of an isolated program are to live; None: it is not isolated."""
+    """The namespace for the modules of an isolated program; None: it is not isolated."""
     from headgate.usercode.isolation import why_isolated
 
     if why_isolated(file, config, shared) is None:
@@ -140,7 +143,8 @@ def _as_script(file: Path, arguments: Sequence[str], code: IsolatedCode | None) 
     argv = sys.argv
     if code is not None:
         code.main.__file__ = str(file)
-        # It is the whole process's: of programs in several threads only those have it that cannot do without.
+        # There is one `sys.argv` in the process: of programs in several threads only those set it that need
+        # it.
         has_arguments = bool(arguments) or threading.current_thread() is threading.main_thread()
         if has_arguments:
             sys.argv = [str(file), *arguments]
@@ -161,3 +165,31 @@ def _as_script(file: Path, arguments: Sequence[str], code: IsolatedCode | None) 
         yield module
     finally:
         sys.argv, sys.path[:], sys.modules["__main__"] = argv, path, main
+
+
+def register_release_hook(name: str, hook: Callable[[], object]) -> None:
+    """Have a function called once when the job's code is released in this process.
+
+    That is when the last task of the job, or the program on the driver, has ended: the place to stop what a
+    library keeps in threads, caches and handles. Where code is not isolated it is the end of the process,
+    which Spark's workers may not reach. A hook that raises is logged, and the others are called all the same.
+
+    Args:
+        name: of the hook; one that is registered is left as it is, so that every subtask may register it.
+        hook: called without arguments, among the job's own modules.
+
+    Raises:
+        UsageError: the job has ended, or the hook cannot be called.
+
+    Example:
+        >>> import headgate as hg
+        >>> hg.register_release_hook("connections", lambda: None)
+    """
+    from headgate.usercode.code_release import register
+
+    if not callable(hook):
+        raise UsageError(
+            f"register_release_hook() ({user_site()}) got {hook!r} of type {type(hook).__name__} as hook "
+            f"{name!r}; expected a function without arguments"
+        )
+    register(name, hook)

@@ -1,27 +1,38 @@
 """What the command line gives to the program that it runs, and which jobs that program has begun.
 
-A program is an ordinary script, so options reach it through the process's environment: settings of
-the command line, the checkpoint to begin from, and whether the plan is only to be captured. Reading
-that environment happens here and nowhere else. Several isolated programs may run in one process, each in a
-thread, with options and jobs of its own. One that is not isolated has those of the process.
+A program is an ordinary script, so options reach it through the process's environment: settings of the
+command line, the checkpoint to begin from, and whether the plan is only to be captured: then `execute()`
+writes it as plain values and ends the program. That environment is read here and nowhere else. Several
+isolated programs may run in one process, each in a thread, with options and jobs of its own. One that is not
+isolated has those of the process.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from headgate.api.jobs.executor_contract import JobResult
 from headgate.common.ports import IsolatedCode
+from headgate.common.process.interruptions import PastAllHandlers
+from headgate.common.settings.config import Config
+from headgate.graph.logical import Node
+from headgate.graph.physical import PhysicalPlan
 
 OPTIONS_VARIABLE = "HEADGATE_OPTIONS"
 RESTORE_VARIABLE = "HEADGATE_RESTORE_FROM"
 CAPTURE_VARIABLE = "HEADGATE_CAPTURE"
+CAPTURE_FORMAT: Final = 1
+"""Version of the captured structure."""
+
+INSPECTION_VARIABLE: Final = "HEADGATE_INSPECTION"
+"""Environment variable that holds an inspector and its request as JSON."""
 
 
 class Started(Protocol):
@@ -36,31 +47,22 @@ class Started(Protocol):
         ...
 
     def hand_over(self) -> bool:
-        """Leave the job to the next driver where there can be one, else end it; whether it goes on."""
+        """Leave the job to the next driver where there can be one, else end it; whether it continues."""
         ...
 
 
 @dataclass
 class RunningProgram:
-    """A program that runs.
+    """A program that runs."""
 
-    Attributes:
-        options: its settings; None: those of the process's environment.
-        code: its own modules, where it is isolated.
-        executed: names of the jobs that it has executed.
-        started: its jobs that run in the background.
-    """
-
-    options: list[str] | None = None
-    code: IsolatedCode | None = None
-    executed: list[str] = field(default_factory=list)
-    started: list[Started] = field(default_factory=list)
+    options: list[str] | None = None  # its settings; None: those of the process's environment
+    code: IsolatedCode | None = None  # its own modules, where it is isolated
+    executed: list[str] = field(default_factory=list)  # names of the jobs that it has executed
+    started: list[Started] = field(default_factory=list)  # its jobs that run in the background
 
 
-_of_process = RunningProgram()
-"""Of all threads that belong to no isolated program."""
+_of_process = RunningProgram()  # of all threads that belong to no isolated program
 _isolated: Final[dict[IsolatedCode, RunningProgram]] = {}
-"""Of isolated programs."""
 
 
 def _current() -> RunningProgram:
@@ -73,21 +75,18 @@ def _current() -> RunningProgram:
 
 
 def command_line_options() -> list[str]:
-    """The ``key=value`` texts behind ``-D``; empty outside ``headgate run``."""
-    told = _current().options
-    if told is not None:
-        return list(told)
-    found = json.loads(os.environ.get(OPTIONS_VARIABLE, "[]"))
-    return [str(assignment) for assignment in found]
+    """The ``key=value`` texts of ``-D``; empty outside ``headgate run``."""
+    options = _current().options
+    return list(map(str, json.loads(os.environ.get(OPTIONS_VARIABLE, "[]")) if options is None else options))
 
 
 def user_code() -> IsolatedCode | None:
-    """Where the modules of the running program live; None: among everything else."""
+    """The modules of the running program, where it is isolated."""
     return _current().code
 
 
 def restore_from() -> str | None:
-    """The checkpoint behind ``--from``."""
+    """The checkpoint of ``--from``."""
     return os.environ.get(RESTORE_VARIABLE) or None
 
 
@@ -100,7 +99,7 @@ def capture_file() -> Path | None:
 def launch_variables(
     options: Sequence[str] = (), restore: str | None = None, capture: Path | None = None
 ) -> dict[str, str]:
-    """The environment that tells a program these things."""
+    """The environment from which a program reads these things."""
     variables = {OPTIONS_VARIABLE: json.dumps(list(options))}
     if restore is not None:
         variables[RESTORE_VARIABLE] = restore
@@ -115,7 +114,7 @@ def note_execution(name: str) -> None:
 
 
 def note_started(job: Started) -> None:
-    """A job of this process goes on beside the program."""
+    """A job of this process runs in the background of the program."""
     _current().started.append(job)
 
 
@@ -123,9 +122,8 @@ def note_started(job: Started) -> None:
 def running(options: list[str] | None, code: IsolatedCode | None) -> Iterator[RunningProgram]:
     """Make a program the running one: of the threads of its code, or of all that are not isolated.
 
-    Args:
-        options: ``key=value`` settings in place of those of the process's environment; None: those.
-        code: its own modules, closed in the end; None: it is not isolated.
+    `options` replace the settings of the process's environment, unless None. `code`, the modules of an
+    isolated program, is closed at the end.
     """
     global _of_process
     program = RunningProgram(options, code)
@@ -146,7 +144,7 @@ def running(options: list[str] | None, code: IsolatedCode | None) -> Iterator[Ru
 
 @contextmanager
 def launched(options: Sequence[str] = (), restore: str | None = None) -> Iterator[None]:
-    """Within it, programs of this process are told these things; see :func:`launch_variables`."""
+    """Set :func:`launch_variables` for programs of this process, within the block."""
     variables = launch_variables(options, restore)
     before = {name: os.environ.get(name) for name in (OPTIONS_VARIABLE, RESTORE_VARIABLE)}
     os.environ.pop(RESTORE_VARIABLE, None)
@@ -159,3 +157,28 @@ def launched(options: Sequence[str] = (), restore: str | None = None) -> Iterato
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+
+class CaptureComplete(PastAllHandlers):
+    """Ends the program once its plan is written; no ``except Exception`` of the program's holds it up."""
+
+
+def inspected(nodes: Sequence[Node], plan: PhysicalPlan, config: Config) -> dict[str, Any]:
+    """The result of an inspection, under ``inspection``; nothing where none is requested."""
+    wanted = os.environ.get(INSPECTION_VARIABLE)
+    if wanted is None:
+        return {}
+    inspector, request = json.loads(wanted)
+    module, _, function = inspector.partition(":")
+    return {"inspection": getattr(importlib.import_module(module), function)(request, nodes, plan, config)}
+
+
+def write_captured(file: Path, facts: Mapping[str, Any], *, ends: bool = True) -> None:
+    """Write the plan; called in the child.
+
+    With `ends`, as in `execute()`, it raises `CaptureComplete`, which ends the program. A plan of a look at a
+    stream counts only where the program reaches no `execute()`.
+    """
+    file.write_text(json.dumps({"format": CAPTURE_FORMAT, **facts}), encoding="utf-8")
+    if ends:
+        raise CaptureComplete

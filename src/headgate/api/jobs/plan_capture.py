@@ -1,7 +1,7 @@
-"""The plan of a program without running it: a child process stops at ``execute()`` and tells the plan.
+"""The plan of a program without running it: a child process writes the plan at ``execute()`` and ends.
 
-The child starts nothing: no executor, no Spark, no look at files. The result is plain values, the
-same as ``explain(format="json")`` gives, with the settings.
+The child starts nothing: no executor, no Spark, no look at files. The result is plain values, as
+``explain(format="json")`` gives them, with the settings.
 """
 
 from __future__ import annotations
@@ -17,9 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from headgate.api.jobs.captured_plan import INSPECTION_VARIABLE, CaptureComplete
 from headgate.api.jobs.launch import run_alone
-from headgate.api.jobs.launch_settings import capture_file, launch_variables
+from headgate.api.jobs.launch_settings import (
+    INSPECTION_VARIABLE,
+    CaptureComplete,
+    capture_file,
+    launch_variables,
+)
 from headgate.common import errors
 from headgate.common.errors import HeadgateError, PlanError, UsageError
 from headgate.common.refusals.users_frames import users_traceback
@@ -31,16 +35,12 @@ _DEBUG: Final = "HEADGATE_DEBUG"
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """What else the child is to find out, where the program's classes are at hand.
+    """What else the child is to find out, where the program's classes are at hand."""
 
-    Attributes:
-        inspector: "module:function"; called with the request, the nodes, the plan and the settings, it gives
-            plain values. It raises nothing: what the program catches would be lost.
-        request: plain values.
-    """
-
+    # "module:function"; called with the request, the nodes, the plan and the settings, it gives plain
+    # values. It raises nothing: what the program catches would be lost
     inspector: str
-    request: Mapping[str, Any]
+    request: Mapping[str, Any]  # plain values
 
 
 def capture(
@@ -93,7 +93,7 @@ def child_main() -> None:
         return
     except BaseException as error:  # the program may raise anything, SystemExit included
         if file.exists() and not isinstance(error, HeadgateError):
-            return  # it looked at a stream, of which nothing is known here, and could do nothing with that
+            return  # it looked at a stream, which has no records here
         facts = {
             "type": type(error).__name__,
             "message": str(error),

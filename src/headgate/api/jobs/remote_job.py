@@ -9,12 +9,14 @@ import http.client
 import json
 import ssl
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from urllib.parse import quote, urlencode, urlsplit
+
+from typing_extensions import override
 
 from headgate.api.checking.arguments import check_seconds
 from headgate.api.jobs.executor_contract import JobStatus
-from headgate.api.jobs.job_handle import CANCEL_WAIT_S
+from headgate.api.jobs.job_handle import CANCEL_WAIT_S, JobRequests
 from headgate.common import errors
 from headgate.common.decoders import converter
 from headgate.common.errors import HeadgateError, InternalError, OperatingError, UsageError
@@ -30,14 +32,16 @@ POLL_S: Final = 10.0
 NAMED_MAX: Final = 10
 TERMINAL: Final = frozenset({"finished", "failed", "cancelled"})
 
+Answer: TypeAlias = dict[str, Any]
+"""Plain values, as the endpoint's pages in `docs/control.md` describe them."""
 
 _job_status: Final = converter(JobStatus)
 
 
-class RemoteJob:
+class RemoteJob(JobRequests):
     """A running job of another process of this user; :func:`connect` gives one.
 
-    Its methods are those of :class:`JobHandle`; what they raise, they raise for the same reasons.
+    Paths of savepoints are paths of the driver's machine.
 
     Args:
         job: its id, its name, or the beginning of its id.
@@ -75,40 +79,13 @@ class RemoteJob:
         """
         return _job_status(self._ask("GET", "/v1/job"))
 
-    def checkpoints(self) -> dict[str, Any]:
-        """What is known of its last checkpoints, as `headgate checkpoints --json` gives it."""
+    def checkpoints(self) -> Answer:
+        """The last checkpoints, as `headgate checkpoints --json` prints them."""
         return self._ask("GET", "/v1/checkpoints")
 
-    def plan(self) -> dict[str, Any]:
-        """Its dataflow as it runs: vertices with their operators and keyed states, and edges."""
+    def plan(self) -> Answer:
+        """The job's dataflow as it runs: vertices with their operators and keyed states, and edges."""
         return self._ask("GET", "/v1/plan")
-
-    def checkpoint(self, timeout_s: float | None = None) -> str:
-        """Take a checkpoint now; see :meth:`JobHandle.checkpoint`."""
-        return str(self._do("checkpoint", {}, timeout_s))
-
-    def savepoint(
-        self,
-        target: str | None = None,
-        format: str = "canonical",  # noqa: A002 - the name that users know
-        timeout_s: float | None = None,
-    ) -> str:
-        """Take a savepoint; see :meth:`JobHandle.savepoint`. A path is one of the driver's machine."""
-        return str(self._do("savepoint", {"target": target, "format": format}, timeout_s))
-
-    def stop(
-        self,
-        target: str | None = None,
-        format: str = "canonical",  # noqa: A002 - the name that users know
-        drain: bool = False,
-        timeout_s: float | None = None,
-    ) -> str:
-        """End the job with a savepoint; see :meth:`JobHandle.stop`. A path is one of the driver's machine."""
-        return str(self._do("stop", {"target": target, "format": format, "drain": drain}, timeout_s))
-
-    def rescale(self, parallelism: int, from_last: bool = False, timeout_s: float | None = None) -> None:
-        """Have the job go on at another parallelism; see :meth:`JobHandle.rescale`."""
-        self._do("rescale", {"parallelism": parallelism, "from_last": from_last}, timeout_s)
 
     def __repr__(self) -> str:
         return f"<RemoteJob {self.name!r} ({self.job_id})>"
@@ -139,10 +116,10 @@ class RemoteJob:
         Raises:
             TimeoutError: it has not ended yet.
         """
-        return str(self._do("cancel", {}, timeout_s))
+        return str(self._request("cancel", {}, timeout_s))
 
-    def look(self, uid: str, state: str, key: Hashable) -> dict[str, Any]:
-        """What a keyed state holds under a key; `docs/queryable-state.md` says which moment that is.
+    def look(self, uid: str, state: str, key: Hashable) -> Answer:
+        """The value of a keyed state under a key; `docs/queryable-state.md` says of which moment.
 
         Args:
             uid: of the operator.
@@ -160,9 +137,10 @@ class RemoteJob:
         path = f"/v1/state/{quote(uid, safe='')}/{quote(state, safe='')}"
         return self._ask("GET", f"{path}?{urlencode({'key': key_text(key)})}")
 
-    def _do(self, what: str, wish: Mapping[str, Json], timeout_s: float | None) -> Any:
+    @override
+    def _request(self, what: str, arguments: Mapping[str, Json], timeout_s: float | None) -> Json:
         until = None if timeout_s is None else clock.monotonic() + timeout_s
-        operation = self._ask("POST", f"/v1/{what}", wish)
+        operation = self._ask("POST", f"/v1/{what}", arguments)
         while operation["state"] == "running":
             left = POLL_S if until is None else min(POLL_S, until - clock.monotonic())
             if left < 0:
@@ -173,10 +151,11 @@ class RemoteJob:
             operation = self._ask("GET", path)
         if operation["state"] == "failed":
             raise _error(operation["error"])
-        return operation["result"]
+        result: Json = operation["result"]
+        return result
 
-    def _ask(self, method: str, path: str, wish: Mapping[str, Json] | None = None) -> dict[str, Any]:
-        body = None if wish is None else json.dumps(wish)
+    def _ask(self, method: str, path: str, arguments: Mapping[str, Json] | None = None) -> Answer:
+        body = None if arguments is None else json.dumps(arguments)
         headers = {"Authorization": f"Bearer {self._file.secret}", "Content-Type": "application/json"}
         connection = self._connection()
         try:
@@ -188,7 +167,7 @@ class RemoteJob:
         finally:
             connection.close()
         try:
-            found: dict[str, Any] = json.loads(data)
+            found: Answer = json.loads(data)
         except ValueError:
             raise OperatingError(
                 f"job {self.name!r} answered with HTTP status {status} and no JSON; ask again, or look into "
@@ -239,25 +218,21 @@ def connect(job: str) -> RemoteJob:
 
 
 def find_job(job: str, known: Sequence[KnownJob]) -> KnownJob:
-    """The one that is meant: by id, by name, or by the beginning of its id; those that run come first.
+    """The job of an id, of a name, or whose id begins so; jobs that run come first.
 
-    Raises:
-        UsageError: none or several are meant; names those there are.
+    Where none or several are meant, the UsageError names those there are.
     """
     running = [each for each in known if not each.exited]
-    gone = [each for each in known if each.exited]
-    for group in (running, gone):
+    for group in (running, [each for each in known if each.exited]):
         for meant in (
             [each for each in group if each.file.job_id == job],
             [each for each in group if each.file.name == job],
             [each for each in group if job and each.file.job_id.startswith(job)],
         ):
-            if len(meant) == 1:
-                return meant[0]
-            if meant and group is gone:
-                return meant[-1]
-            if meant:
+            if len(meant) > 1 and group is running:
                 raise UsageError(f"{job!r} can be any of several jobs; give one of {_named(meant)}")
+            if meant:
+                return meant[-1]
     there = f"running are {_named(running)}" if running else "no job of yours is running on this machine"
     raise UsageError(f"there is no job {job!r}; {there}")
 
@@ -269,11 +244,10 @@ def _named(jobs: Sequence[KnownJob]) -> str:
 
 
 def _error(facts: Mapping[str, str]) -> HeadgateError:
-    """The error that the job told; one of a kind that this program does not know is an operating error."""
+    """The error that the job reported; OperatingError where its kind is unknown or has parts of its own."""
     kind = getattr(errors, facts.get("kind", ""), OperatingError)
-    message = facts.get("message", "the job told no reason")
-    if not (isinstance(kind, type) and issubclass(kind, HeadgateError)) or kind is InternalError:
-        return OperatingError(message)
-    if kind is errors.UserFunctionError:  # its parts did not travel
-        return OperatingError(message)
-    return kind(message)
+    usual = isinstance(kind, type) and issubclass(kind, HeadgateError)
+    if not usual or kind in (InternalError, errors.UserFunctionError):
+        kind = OperatingError
+    made: HeadgateError = kind(facts.get("message", "the job told no reason"))
+    return made

@@ -50,11 +50,7 @@ class WatermarkStrategy:
 
 
 def refuse_negative_times(strategy: WatermarkStrategy) -> None:
-    """Refuse a strategy that was made with a negative duration.
-
-    Raises:
-        PlanError: naming the duration.
-    """
+    """Refuse a strategy that was made with a negative duration."""
     for what, value in (
         ("out_of_orderness_ms", strategy.out_of_orderness_ms),
         ("idleness_ms", strategy.idleness_ms or 0),

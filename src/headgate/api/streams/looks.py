@@ -1,7 +1,7 @@
-"""Looking at one stream: a job of only what feeds it, beside the program, which stays open.
+"""Looking at one stream: a job of only what feeds it, outside the program, which stays open.
 
-Such a job has none of the program's sinks and draws no checkpoints, begins from nothing, and leaves no trace
-in the program: its own end of the stream is no node of it, so uids made of positions stay as they are.
+Such a job has none of the program's sinks, takes no checkpoints, begins from nothing, and leaves no trace in
+the program: its own end of the stream is no node of it, so uids made of positions stay as they are.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _OF_LASTING_JOBS: Final = (
     "state.changelog.",
     "high-availability.",
 )
-"""Settings of what a look at a stream has not."""
+"""Beginnings of settings that a look at a stream does not use."""
 
 
 def collected(environment: ProgramContext, number: int, name: str) -> list[Any]:
@@ -45,11 +45,7 @@ def collected(environment: ProgramContext, number: int, name: str) -> list[Any]:
 def taken(
     environment: ProgramContext, number: int, count: int, timeout_s: float | None, verb: str
 ) -> list[Any]:
-    """The first records that come; ends the job as soon as they are there.
-
-    Raises:
-        PlanError: `count` is below 1, or `timeout_s` not above 0.
-    """
+    """The first records that come; ends the job as soon as they are there."""
     check_count(verb, count)
     check_seconds(verb, timeout_s)
     sink = load(Kind.CONNECTOR, "sample_sink")(count, _rebuilt(environment, number), verb)
@@ -67,11 +63,7 @@ def run_query(
     name: str,
     watch: _Watch | None = None,
 ) -> None:
-    """Run what feeds a stream, into `sink`, called `end` in the program; `watch` may end the job early.
-
-    Raises:
-        PlanError: nothing ends the job early, and a source of the stream has no end.
-    """
+    """Run what feeds a stream, into `sink`, called `end` in the program; `watch` may end the job early."""
     above = environment.program.above(number)
     if watch is None:
         _refuse_endless(end, above)
@@ -86,20 +78,20 @@ def run_query(
     )
     environment.program.looked_at(above)
     job = environment._query(name, (*above, last), lambda config: query_settings(config, watch is not None))
-    if job is None:  # only the plan is asked for
+    if job is None:  # only the plan is captured
         return
     if watch is None:
         environment._run(job)
         return
     try:
-        environment._run(replace(job, begins=watch.begins, told=watch.told))
+        environment._run(replace(job, begins=watch.begins, told=watch.received))
     except JobCancelledError:
         if not watch.ended:
             raise
 
 
 def _refuse_endless(verb: str, above: Sequence[Node]) -> None:
-    """Raise PlanError for a stream whose records cannot all come."""
+    """Refuse a stream whose records cannot all come."""
     for node in above:
         if isinstance(node, SourceNode) and node.source.boundedness is Boundedness.UNBOUNDED:
             raise PlanError(
@@ -109,11 +101,9 @@ def _refuse_endless(verb: str, above: Sequence[Node]) -> None:
 
 
 def query_settings(config: Config, short: bool) -> Config:
-    """The settings for looking: without checkpoints and all that needs them.
+    """The settings of a look: without checkpoints and all that needs them.
 
-    Args:
-        config: those of the program.
-        short: whether it is but a glance, that is not shown while it runs and never tried again.
+    A `short` look is not shown while it runs, and never tried again.
     """
     # DataFrames are staged below that directory where driver and workers share no other.
     config = config.without(*_OF_LASTING_JOBS, but=o.CHECKPOINTING_DIR)
@@ -121,8 +111,8 @@ def query_settings(config: Config, short: bool) -> Config:
         config = config.without("restart-strategy.")
     if not short:
         return config
-    beside = {o.REST_ENABLED.key: False, o.PROGRESS.key: o.ProgressDisplay.OFF}
-    return config.without("rest.", *beside).with_program(beside)
+    quiet = {o.REST_ENABLED.key: False, o.PROGRESS.key: o.ProgressDisplay.OFF}
+    return config.without("rest.", *quiet).with_program(quiet)
 
 
 def _rebuilt(environment: ProgramContext, number: int) -> type | None:
@@ -139,35 +129,30 @@ class SamplingSink(Protocol):
 
 @dataclass
 class _Watch:
-    """Ends a job once enough has come, or the time is over.
-
-    Attributes:
-        sink: gets what writers tell, and says when it is enough.
-        ended: whether this ended the job.
-    """
+    """Ends a job once enough has come, or the time has passed."""
 
     sink: SamplingSink
-    ended: bool = False
+    ended: bool = False  # whether this ended the job
     _control: JobControl | None = None
-    _over: bool = False
+    _enough: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def begins(self, control: JobControl) -> None:
-        """The job can be ended from now on."""
+        """Take the control of the job that has begun."""
         with self._lock:
             self._control = control
-            if self._over:
+            if self._enough:
                 self._end()
 
-    def told(self, uid: str, subtask: int, data: bytes) -> None:
-        """A writer has records."""
+    def received(self, uid: str, subtask: int, data: bytes) -> None:
+        """Take what a writer sent."""
         if self.sink.told(data):
             self.end()
 
     def end(self) -> None:
-        """It is enough."""
+        """End the job, now or as soon as it begins."""
         with self._lock:
-            self._over = True
+            self._enough = True
             if self._control is not None:
                 self._end()
 

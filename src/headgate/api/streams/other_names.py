@@ -1,6 +1,6 @@
-"""Names that other systems have for what a program or stream does: refused with the name that it has here.
+"""Names that other systems have for the calls of programs and streams: refused with the name here.
 
-The nearest name of a misspelt one is Python's own to tell.
+Python itself names the nearest name of a misspelt one.
 """
 
 from __future__ import annotations
@@ -10,51 +10,33 @@ from typing import Final
 
 from headgate.api.site import user_site
 
-_HERE: Final[Mapping[str, str]] = {
-    "add_sink": "sink_to",
-    "assign_timestamps_and_watermarks": "with_watermarks",
-    "assignTimestampsAndWatermarks": "with_watermarks",
-    "display": "preview",
-    "executeAndCollect": "collect",
-    "execute_and_collect": "collect",
-    "first": "take",
-    "flatMap": "flat_map",
-    "foreach": "process",
-    "foreachBatch": "to_spark",
-    "groupBy": "key_by",
-    "head": "take",
-    "keyBy": "key_by",
-    "limit": "take",
-    "setParallelism": "set_parallelism",
-    "show": "preview",
-    "sinkTo": "sink_to",
-    "toDF": "to_dataframe",
-    "toPandas": "to_dataframe",
-    "to_pandas": "to_dataframe",
-    "unionAll": "union",
-    "withColumn": "map",
-    "withWatermark": "with_event_time",
-    "writeStream": "to_spark",
+_STREAM_CALLS: Final = {
+    "collect": "executeAndCollect execute_and_collect",
+    "flat_map": "flatMap",
+    "key_by": "groupBy keyBy",
+    "map": "withColumn",
+    "preview": "display show",
+    "process": "foreach",
+    "set_parallelism": "setParallelism",
+    "sink_to": "add_sink sinkTo",
+    "take": "first head limit",
+    "to_dataframe": "toDF toPandas to_pandas",
+    "to_spark": "foreachBatch writeStream",
+    "union": "unionAll",
+    "with_event_time": "withWatermark",
+    "with_watermarks": "assign_timestamps_and_watermarks assignTimestampsAndWatermarks",
 }
-_HERE_OF_PROGRAMS: Final[Mapping[str, str]] = {
-    "add_source": "from_source",
-    "addSource": "from_source",
-    "createDataFrame": "from_spark",
-    "enable_checkpointing": "checkpoints",
-    "enableCheckpointing": "checkpoints",
-    "execute_sql": "from_spark",
-    "from_elements": "from_collection",
-    "fromCollection": "from_collection",
-    "fromElements": "from_collection",
-    "fromSource": "from_source",
-    "parallelize": "from_collection",
-    "read": "read_json",
-    "read_text_file": "read_csv",
-    "readStream": "from_spark",
-    "readTextFile": "read_csv",
-    "set": "config",
-    "sql": "from_spark",
+_PROGRAM_CALLS: Final = {
+    "checkpoints": "enable_checkpointing enableCheckpointing",
+    "config": "set",
+    "from_collection": "from_elements fromCollection fromElements parallelize",
+    "from_source": "add_source addSource fromSource",
+    "from_spark": "createDataFrame execute_sql readStream sql",
+    "read_csv": "read_text_file readTextFile",
+    "read_json": "read",
 }
+"""Name here -> what other systems call it."""
+
 _OF_GROUPS: Final = frozenset(
     {"agg", "aggregate", "avg", "count", "fold", "max", "mean", "min", "reduce", "sum", "window"}
 )
@@ -62,26 +44,28 @@ _OF_GROUPS: Final = frozenset(
 
 def no_such_call(program: object, name: str) -> AttributeError:
     """Return the refusal of a method that an Environment does not have."""
-    said, here = f"{type(program).__name__} has no {name!r}", _HERE_OF_PROGRAMS.get(name)
-    if here is not None:
-        said += f" ({user_site()}): what others call {name} is {here}() here"
-    return AttributeError(said, name=name, obj=program)
+    message = f"{type(program).__name__} has no {name!r}{_known_as(name, _PROGRAM_CALLS)}"
+    return AttributeError(message, name=name, obj=program)
 
 
 def no_such_member(stream: object, name: str, *, of_stream: bool = False) -> AttributeError:
     """Return the refusal of a method that a stream does not have."""
-    kind = type(stream).__name__
-    said = f"{kind} has no {name!r}"
-    site = "" if name.startswith("_") else user_site()
-    if of_stream and site:
-        said = (
-            f"a stream after key_by() has no {name}() ({site}): call it before key_by(), or after process()"
+    message = f"{type(stream).__name__} has no {name!r}"
+    if of_stream and not name.startswith("_"):
+        message = (
+            f"a stream after key_by() has no {name}() ({user_site()}): call it before key_by(), or after "
+            "process()"
         )
     elif name in _OF_GROUPS:
-        said += (
-            f" ({site}): counts, sums and the like are kept as state per key, by a KeyedProcessFunction: "
-            "stream.key_by(...).process(...)"
+        message += (
+            f" ({user_site()}): counts, sums and the like are kept as state per key, by a "
+            "KeyedProcessFunction: stream.key_by(...).process(...)"
         )
-    elif (here := _HERE.get(name)) is not None:
-        said += f" ({site}): what others call {name} is {here}() here"
-    return AttributeError(said, name=name, obj=stream)
+    else:
+        message += _known_as(name, _STREAM_CALLS)
+    return AttributeError(message, name=name, obj=stream)
+
+
+def _known_as(name: str, calls: Mapping[str, str]) -> str:
+    here = next((call for call, others in calls.items() if name in others.split()), None)
+    return "" if here is None else f" ({user_site()}): what others call {name} is {here}() here"

@@ -21,17 +21,11 @@ class CollectingSink(Protocol):
 
 
 class ProgramContext(Protocol):
-    """The program that a stream adds its steps to, and that runs what feeds the stream.
+    """The program that a stream adds its steps to, and that runs what feeds the stream."""
 
-    Attributes:
-        program: the steps written so far.
-        collecting: uid -> sink whose records :meth:`execute` brings to the driver.
-        collected: uid -> records that the last job brought.
-    """
-
-    program: Program
-    collecting: dict[str, CollectingSink]
-    collected: dict[str, list[Any]]
+    program: Program  # the steps written so far
+    collecting: dict[str, CollectingSink]  # uid -> sink whose records :meth:`execute` brings to the driver
+    collected: dict[str, list[Any]]  # uid -> records that the last job brought
 
     def free_uid(self, stem: str) -> str:
         """Return `stem`, or `stem` with the first number that no operator has as its uid."""

@@ -1,4 +1,4 @@
-"""Shared by the classes of streams: steps that run a user's function, keys, what a connection shows."""
+"""Shared by the classes of streams: steps that run a user's function, and keys."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from headgate.api.checking import inference
 from headgate.api.checking.arguments import check_columns, refuse_arity, refuse_blocking, refuse_unawaited
 from headgate.api.functions import is_blocking
 from headgate.api.site import user_site
-from headgate.api.streams.key_hints import refuse_impossible_fields, refuse_impossible_key
-from headgate.api.streams.known_fields import refuse_unknown_fields
+from headgate.api.streams.declared_fields import (
+    refuse_impossible_fields,
+    refuse_impossible_key,
+    refuse_unknown_fields,
+)
 from headgate.api.streams.program_context import ProgramContext
 from headgate.graph.logical import KeyedProcessNode, ProcessNode
 from headgate.records.selectors import KeySelector
@@ -18,7 +21,7 @@ from headgate.records.selectors import KeySelector
 def add_function(
     environment: ProgramContext, node: ProcessNode | KeyedProcessNode, uid: str | None, *inputs: int
 ) -> int:
-    """Complete a step that runs a process function by what its class declares, and return its number."""
+    """Add a step that runs a process function, completed by what its class declares; return its number."""
     function = node.function
     if isinstance(node, KeyedProcessNode):
         keys = inference.declared_keys(function, node.key, environment.program.node(inputs[0]))
@@ -31,11 +34,7 @@ def add_function(
 def checked_key(
     environment: ProgramContext, number: int, key: KeySelector, more: tuple[str, ...]
 ) -> KeySelector:
-    """Return what gives the key of a stream's records, as ``key_by()`` was told it.
-
-    Raises:
-        PlanError: neither names nor one function, or what can be no key.
-    """
+    """Return the selector of a key, as ``key_by()`` was given it, once it can be one."""
     if callable(key) and not more:
         refuse_arity(f"key_by() ({user_site()})", key, "one record")
         refuse_unawaited("key_by", key)
@@ -47,10 +46,3 @@ def checked_key(
     refuse_unknown_fields("key_by", names, environment.program, number)
     refuse_impossible_fields(map(str, names), environment.program.node(number).record_type)
     return tuple(map(str, names)) if more else str(key)
-
-
-def shown_connection(connected: object, environment: ProgramContext, inputs: tuple[int, int]) -> str:
-    """Describe a connected stream by its inputs: the main one and the broadcast one."""
-    main, broadcast = (environment.program.node(number) for number in inputs)
-    both = f"{main.name!r} ({main.site}) with {broadcast.name!r} ({broadcast.site})"
-    return f"<{type(connected).__name__} of {both}, to be followed by process()>"

@@ -1,4 +1,4 @@
-"""Streams: what a program calls to say how records are transformed, and by which key they are partitioned.
+"""Streams: the calls that say how records are transformed, and by which key they are partitioned.
 
 Every call adds a node to the environment's program, and runs nothing. The classes are in one file because
 each makes others: ``key_by`` a keyed stream, ``connect`` a connected one, ``process`` a stream again. What
@@ -22,11 +22,11 @@ from headgate.api.checking.arguments import (
 from headgate.api.functions import KeyedProcessFunction, OutputTag, ProcessFunction, is_blocking
 from headgate.api.showing import html_line
 from headgate.api.site import user_site
+from headgate.api.streams.declared_fields import refuse_unknown_fields
 from headgate.api.streams.event_time import WatermarkStrategy, refuse_negative_times
-from headgate.api.streams.known_fields import refuse_unknown_fields
 from headgate.api.streams.other_names import no_such_member
 from headgate.api.streams.program_context import ProgramContext
-from headgate.api.streams.steps import add_function, checked_key, shown_connection
+from headgate.api.streams.steps import add_function, checked_key
 from headgate.api.streams.stream_outputs import Looks, Outputs
 from headgate.common.errors import PlanError
 from headgate.graph import logical
@@ -62,16 +62,14 @@ class DataStream(Outputs[T]):
     def map(self, function: Callable[[T], U], uid: str | None = None) -> DataStream[U]:
         """One record out per record in."""
         check_callable("map", function)
-        kind = inference.map_output(function)
-        waits = is_blocking(function)
+        kind, waits = inference.map_output(function), is_blocking(function)
         node = logical.MapNode(NEW, "map", uid=uid, record_type=kind, blocking=waits, function=function)
         return DataStream(self._environment, self._added(node))
 
     def flat_map(self, function: Callable[[T], Iterable[U]], uid: str | None = None) -> DataStream[U]:
         """Any number of records out per record in: those of the iterable that `function` returns."""
         check_callable("flat_map", function)
-        kind = inference.flat_map_output(function)
-        waits = is_blocking(function)
+        kind, waits = inference.flat_map_output(function), is_blocking(function)
         node = logical.FlatMapNode(
             NEW, "flat_map", uid=uid, record_type=kind, blocking=waits, function=function
         )
@@ -200,7 +198,7 @@ class DataStream(Outputs[T]):
         """Let a function see the records of this stream and, in every subtask, those of another one.
 
         Follow it by ``process()`` with a :class:`BroadcastProcessFunction`. To have state per key as well,
-        connect behind :meth:`key_by`.
+        connect after :meth:`key_by`.
 
         Args:
             broadcast: what :meth:`broadcast` returned.
@@ -223,14 +221,14 @@ class DataStream(Outputs[T]):
             >>> sorted(env.from_collection([1, 2]).connect(known).process(Known()).collect())
             [1, 2, 101, 101]
         """
-        return BroadcastConnectedStream(self, broadcast)
+        return BroadcastConnectedStream(self._environment, self._number, broadcast)
 
     @overload
     def key_by(self, key: str, *more: str) -> KeyedStream[Any, T]: ...
     @overload
     def key_by(self, key: Callable[[T], K]) -> KeyedStream[K, T]: ...
     def key_by(self, key: str | Callable[[T], K], *more: str) -> KeyedStream[K, T]:
-        """Send records of equal key to the same subtask, and open the door to state per key.
+        """Send records of equal key to the same subtask, where a function may have state per key.
 
         Args:
             key: a field or column name, or a function of the record.
@@ -257,8 +255,8 @@ class DataStream(Outputs[T]):
 class KeyedStream(Looks[T], Generic[K, T]):
     """Records of type `T`, all records of one key of type `K` in one subtask.
 
-    It can be looked at and printed as any stream. Everything else that a :class:`DataStream` does is written
-    before ``key_by()``.
+    It can be looked at and printed as any stream. All other calls of a :class:`DataStream` come before
+    ``key_by()``.
 
     Example:
         >>> import headgate as hg
@@ -292,7 +290,7 @@ class KeyedStream(Looks[T], Generic[K, T]):
         Raises:
             PlanError: no broadcast stream, or one of another Environment.
         """
-        return KeyedBroadcastConnectedStream(self._environment, self._number, self._key, broadcast)
+        return KeyedBroadcastConnectedStream(self._environment, self._number, broadcast, self._key)
 
     def process(self, function: KeyedProcessFunction[K, T, U], uid: str | None = None) -> DataStream[U]:
         """Zero, one or many records out per record in, with state and timers per key.
@@ -324,26 +322,46 @@ class BroadcastStream(DataStream[B]):
     """
 
 
-class BroadcastConnectedStream(Generic[T, B]):
-    """Records of type `T`, and beside them broadcast records of type `B`."""
+class _Connected:
+    """A stream and the broadcast one that goes with it."""
 
-    def __init__(self, main: DataStream[T], broadcast: BroadcastStream[B]) -> None:
-        self._environment = main._environment
-        self._inputs = (main._number, _broadcast_number(main._environment, broadcast))
+    def __init__(
+        self, environment: ProgramContext, number: int, broadcast: BroadcastStream[B], key: KeySelector = ""
+    ) -> None:
+        if not isinstance(broadcast, BroadcastStream):
+            raise PlanError(
+                f"connect() ({user_site()}) got {type(broadcast).__name__}; expected a stream whose last "
+                "step is broadcast(), as in stream.connect(rules.broadcast()); two streams of equal rights "
+                "go together by union(), told apart by what their records say"
+            )
+        if broadcast._environment is not environment:
+            raise PlanError(
+                f"connect() ({user_site()}) got a stream of another Environment; expected one of the same"
+            )
+        self._environment, self._inputs, self._key = environment, (number, broadcast._number), key
 
     def __repr__(self) -> str:
-        return shown_connection(self, self._environment, self._inputs)
+        main, broadcast = map(self._environment.program.node, self._inputs)
+        both = f"{main.name!r} ({main.site}) with {broadcast.name!r} ({broadcast.site})"
+        return f"<{type(self).__name__} of {both}, to be followed by process()>"
 
     def _repr_html_(self) -> str:
         return html_line(repr(self))
 
+    def _added(self, node: logical.ProcessNode | logical.KeyedProcessNode, uid: str | None) -> int:
+        return add_function(self._environment, node, uid, *self._inputs)
+
+
+class BroadcastConnectedStream(_Connected, Generic[T, B]):
+    """Records of type `T`, and next to them broadcast records of type `B`."""
+
     def process(self, function: BroadcastProcessFunction[T, B, U], uid: str | None = None) -> DataStream[U]:
-        """Zero, one or many outputs per record of either side.
+        """Zero, one or many outputs per record of either input.
 
         Args:
             function: its class declares broadcast state as class attributes.
-            uid: names the state for later versions of the program; needed when checkpoints are on and
-                there is state.
+            uid: names the state for later versions of the program; needed when checkpoints are on and there
+                is state.
 
         Raises:
             PlanError: `function` is no :class:`BroadcastProcessFunction`.
@@ -354,33 +372,21 @@ class BroadcastConnectedStream(Generic[T, B]):
                 "BroadcastProcessFunction (a KeyedBroadcastProcessFunction goes behind key_by().connect())"
             )
         node = logical.BroadcastProcessNode(NEW, "", function=function)
-        return DataStream(self._environment, add_function(self._environment, node, uid, *self._inputs))
+        return DataStream(self._environment, self._added(node, uid))
 
 
-class KeyedBroadcastConnectedStream(Generic[K, T, B]):
-    """Records of type `T` partitioned by key of type `K`, and beside them broadcast records of type `B`."""
-
-    def __init__(
-        self, environment: ProgramContext, number: int, key: KeySelector, broadcast: BroadcastStream[B]
-    ) -> None:
-        self._environment, self._key = environment, key
-        self._inputs = (number, _broadcast_number(environment, broadcast))
-
-    def __repr__(self) -> str:
-        return shown_connection(self, self._environment, self._inputs)
-
-    def _repr_html_(self) -> str:
-        return html_line(repr(self))
+class KeyedBroadcastConnectedStream(_Connected, Generic[K, T, B]):
+    """Records of type `T` partitioned by key of type `K`, and next to them broadcast records of type `B`."""
 
     def process(
         self, function: KeyedBroadcastProcessFunction[K, T, B, U], uid: str | None = None
     ) -> DataStream[U]:
-        """Zero, one or many outputs per record of either side, with state and timers per key.
+        """Zero, one or many outputs per record of either input, with state and timers per key.
 
         Args:
             function: its class declares its state as class attributes.
-            uid: names the state for later versions of the program; needed when checkpoints are on and
-                there is state or a timer.
+            uid: names the state for later versions of the program; needed when checkpoints are on and there
+                is state or a timer.
 
         Raises:
             PlanError: `function` is no :class:`KeyedBroadcastProcessFunction`.
@@ -391,23 +397,4 @@ class KeyedBroadcastConnectedStream(Generic[K, T, B]):
                 "expected a KeyedBroadcastProcessFunction"
             )
         node = logical.KeyedBroadcastProcessNode(NEW, "", function=function, key=self._key)
-        return DataStream(self._environment, add_function(self._environment, node, uid, *self._inputs))
-
-
-def _broadcast_number(environment: ProgramContext, broadcast: BroadcastStream[B]) -> int:
-    """Return the number of the stream that is broadcast to another one.
-
-    Raises:
-        PlanError: it is no broadcast stream, or one of another Environment.
-    """
-    if not isinstance(broadcast, BroadcastStream):
-        raise PlanError(
-            f"connect() ({user_site()}) got {type(broadcast).__name__}; expected a stream whose last step is "
-            "broadcast(), as in stream.connect(rules.broadcast()); two streams of equal rights go together "
-            "by union(), told apart by what their records say"
-        )
-    if broadcast._environment is not environment:
-        raise PlanError(
-            f"connect() ({user_site()}) got a stream of another Environment; expected one of the same"
-        )
-    return broadcast._number
+        return DataStream(self._environment, self._added(node, uid))

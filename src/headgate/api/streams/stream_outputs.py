@@ -1,4 +1,4 @@
-"""The ways out of a stream: sinks, DataFrames, and looks at its records from the program.
+"""What every step of a program has, and the ways out of a stream: sinks, DataFrames, looks at its records.
 
 Only :meth:`Looks.preview`, `take`, `collect` and `to_dataframe` run something: what feeds the stream. They
 leave the program as it is.
@@ -7,26 +7,95 @@ leave the program as it is.
 from __future__ import annotations
 
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
 from headgate.api.checking import inference
 from headgate.api.checking.arguments import made_by, path_uid
-from headgate.api.showing import Preview, counted, html_line
+from headgate.api.showing import Preview, counted, html_facts, html_line
 from headgate.api.sink import Sink
 from headgate.api.site import user_site
 from headgate.api.streams import looks as queries
-from headgate.api.streams.operator import Operator, StreamSink
 from headgate.api.streams.program_context import ProgramContext
 from headgate.common.errors import PlanError
 from headgate.common.refusals.calls import called
 from headgate.common.registry import Kind, load
 from headgate.graph import logical
+from headgate.graph.rewrites import VIRTUAL
+from headgate.graph.type_text import type_text
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
 T = TypeVar("T")
+
+
+class Operator:
+    """Something in the program that has a name, a uid and a parallelism."""
+
+    def __init__(self, environment: ProgramContext, number: int) -> None:
+        self._environment, self._number = environment, number
+
+    def __repr__(self) -> str:
+        facts = self._facts()
+        details = "".join(f", {name} {value}" for name, value in facts.items())
+        return f"<{type(self).__name__} {self._node.name!r}{details}>"
+
+    def _repr_html_(self) -> str:
+        return html_facts(f"{type(self).__name__} {self._node.name}", self._facts())
+
+    def _facts(self) -> dict[str, str | int]:
+        node = self._node
+        facts = {
+            "of": None if node.record_type is None else type_text(node.record_type),
+            "uid": None if node.uid is None else repr(node.uid),
+            "parallelism": node.parallelism,
+            "written at": node.site or None,
+        }
+        return {name: value for name, value in facts.items() if value is not None}
+
+    @property
+    def _node(self) -> logical.Node:
+        return self._environment.program.node(self._number)
+
+    def name(self, name: str) -> Self:
+        """Name the operator for people."""
+        self._environment.program.change(self._number, name=name)
+        return self
+
+    def uid(self, uid: str) -> Self:
+        """Name the operator for its state: what a later version of the program finds it by.
+
+        Args:
+            uid: unique in the program; printable, at most 200 characters, no slash.
+
+        Raises:
+            PlanError: not a uid, or the stream comes from no operator (``union``, ``rebalance``, ...).
+        """
+        self._demand_operator("a uid")
+        self._environment.program.change(self._number, uid=uid)
+        return self
+
+    def set_parallelism(self, parallelism: int) -> Self:
+        """Set the number of subtasks of this operator alone.
+
+        Raises:
+            PlanError: not a whole number of at least 1, or the stream comes from no operator.
+        """
+        self._demand_operator("a parallelism")
+        self._environment.program.change(self._number, parallelism=parallelism)
+        return self
+
+    def _demand_operator(self, what: str) -> None:
+        if isinstance(self._node, VIRTUAL):
+            raise PlanError(
+                f"{self._node.name}() ({user_site()}) was given {what}, but it only says how records "
+                f"travel; give {what} to the operator before or behind it"
+            )
+
+
+class StreamSink(Operator):
+    """The end of a stream."""
 
 
 def add_sink(

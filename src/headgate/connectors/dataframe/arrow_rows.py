@@ -1,6 +1,6 @@
 """Records as Arrow columns of a given schema: nothing is rounded or guessed; errors name column and value.
 
-Arrow alone would make 1 of 1.5, a date of a time, and an instant of a time without a zone.
+Arrow alone would turn 1.5 into 1, a time into a date, and a time without a zone into an instant.
 """
 
 from __future__ import annotations
@@ -12,24 +12,55 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from headgate.common.errors import UsageError
+from headgate.connectors.dataframe.column_types import arrow_schema, check_types
+from headgate.connectors.dataframe.connector import first_line
 from headgate.connectors.fields import fields_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.types import StructType
 
 _SHOWN_CHARS: Final = 60
 
 T = TypeVar("T")
 
 
+def check_schema(schema: StructType | str | None, verb: str) -> None:
+    """Refuse what is no schema; text is parsed only where there is a session."""
+    if schema is not None and not isinstance(schema, str) and type(schema).__name__ != "StructType":
+        raise UsageError(
+            f"{verb}() got a schema of type {type(schema).__name__}; expected a StructType or text "
+            "such as 'author string, commits long'"
+        )
+
+
+def struct_of(schema: StructType | str, verb: str) -> StructType:
+    """The schema that a program gave, parsed where it is text."""
+    from pyspark.sql.types import StructType
+
+    if not isinstance(schema, str):
+        return schema
+    try:
+        found = StructType.fromDDL(schema)
+    except Exception as error:
+        raise UsageError(f"the schema of {verb}() is wrong: {first_line(error)}") from error
+    assert isinstance(found, StructType), "a list of columns is a struct"
+    return found
+
+
+def typed_rows(schema: StructType, verb: str) -> TypedRows:
+    """What makes batches of a schema, whose types are refused where they would not come through unchanged."""
+    check_types(schema, verb)
+    shown = {field.name: field.dataType.simpleString() for field in schema}
+    required = frozenset(field.name for field in schema if not field.nullable)
+    return TypedRows(arrow_schema(schema), shown, required, verb)
+
+
 class TypedRows:
     """Makes record batches of one schema; picklable.
 
-    Args:
-        schema: see :func:`headgate.connectors.dataframe.column_types.arrow_schema`.
-        shown: column -> its type as the user wrote it.
-        required: columns that may not be null.
-        verb: what the user wrote, for messages.
+    `shown` has each column's type as the user wrote it, `required` the columns that may not be null, `verb`
+    what the user called.
     """
 
     def __init__(
@@ -38,14 +69,7 @@ class TypedRows:
         self.schema, self._shown, self._required, self._verb = schema, dict(shown), required, verb
 
     def batch_of(self, records: list[T] | pa.RecordBatch) -> pa.RecordBatch:
-        """A batch of the schema.
-
-        Args:
-            records: a list of records, or a record batch with other types or another order of columns.
-
-        Raises:
-            UsageError: a record has other columns, or a value that its column cannot hold exactly.
-        """
+        """A batch of the schema."""
         import pyarrow as pa
 
         if isinstance(records, pa.RecordBatch):
@@ -147,13 +171,6 @@ class ValueMisfitError(Exception):
 
 def check_values(values: Sequence[T], kind: pa.DataType) -> None:
     """That Arrow can take these values without changing them, as far as their Python types tell.
-
-    Args:
-        values: of one column; None is always fine.
-        kind: of the column.
-
-    Raises:
-        ValueMisfitError: for the first that it cannot.
 
     Example:
         >>> import pyarrow as pa

@@ -39,13 +39,6 @@ _ADVICE: Final = {
 def check_types(schema: StructType, verb: str) -> None:
     """Refuse columns that would not come through as they are.
 
-    Args:
-        schema: of the DataFrame.
-        verb: the user's call, for the message.
-
-    Raises:
-        UsageError: naming the first such column, also one inside others, its type, and what to do.
-
     Example:
         >>> from pyspark.sql.types import ArrayType, StructType, YearMonthIntervalType
         >>> line = StructType().add("lines", "long").add("took", YearMonthIntervalType(1, 1))
@@ -63,9 +56,6 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     """How rows of these columns lie in Arrow: instants in UTC, and any value may be null.
 
     Spark sends null structs whose parts are declared as never null; Arrow takes that for a contradiction.
-
-    Args:
-        schema: checked.
 
     Example:
         >>> from pyspark.sql.types import StructType

@@ -16,18 +16,14 @@ class DataFrameConnector(ABC):
 
     An executor that has a session calls :meth:`prepare` in the driver, before workers start, and
     :meth:`finish` behind the job.
-
-    Attributes:
-        lasting_folder: set before :meth:`prepare`: a folder that outlives the run and may not exist yet; None
-            where nothing does.
-        leaves_output: whether what is staged is what the program gets, and stays behind the job.
-        verb: what the program wrote, for messages.
-        driver_only: attributes that stay in the driver; copies in workers have None in their place.
     """
 
+    # Set before :meth:`prepare`: a folder that outlives the run and may not exist yet; None where nothing
+    # does
     lasting_folder: str | None = None
-    leaves_output: bool = True
-    verb: str = "from_spark"
+    leaves_output: bool = True  # whether what is staged is what the program gets, and stays behind the job
+    verb: str = "from_spark"  # what the program wrote, for messages
+    # Attributes that stay in the driver; copies in workers have None in their place
     driver_only: ClassVar[tuple[str, ...]] = ()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -37,12 +33,7 @@ class DataFrameConnector(ABC):
     def prepare(self, spark: SparkSession, folder: str) -> None:
         """Make everything ready that needs Spark.
 
-        Args:
-            spark: the job's session.
-            folder: where to stage; does not exist yet, and its parent is shared by all workers.
-
-        Raises:
-            UsageError: the DataFrame cannot be computed, or a schema is wrong.
+        The folder does not exist yet; its parent is shared by all workers.
         """
 
     def finish(self) -> None:  # noqa: B027 - optional hook

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Final
 
 from typing_extensions import override
 
-from headgate.api.sink import Sink, SinkCommitter, SinkWriter, SinkWriterContext
-from headgate.api.source import Plain, T
+from headgate.api.sink import C, Sink, SinkCommitter, SinkWriter, SinkWriterContext, T
+from headgate.api.source import Plain
 from headgate.common.errors import UsageError
 from headgate.common.files.permissions import make_folder
 from headgate.common.registry import Kind, load
-from headgate.connectors.dataframe.arrow_rows import TypedRows
-from headgate.connectors.dataframe.column_types import arrow_schema, check_types
+from headgate.connectors.dataframe.arrow_rows import TypedRows, check_schema, struct_of, typed_rows
+from headgate.connectors.dataframe.column_types import check_types
 from headgate.connectors.dataframe.connector import DataFrameConnector, first_line, unprepared
 
 if TYPE_CHECKING:
@@ -23,28 +23,17 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 _READ_AS_WRITTEN: Final = {"datetimeRebaseMode": "CORRECTED", "int96RebaseMode": "CORRECTED"}
-"""Dates before 1582 are those of today's calendar, whatever the session says of files by old Spark."""
+"""Dates before 1582 are those of today's calendar, however the session reads files of old Spark."""
 
 
 def dataframe_sink(schema: StructType | str | None = None, verb: str = "to_dataframe") -> DataFrameSink:
     """A sink whose committed records are a DataFrame after the job, exactly once.
 
-    Args:
-        schema: a ``StructType`` or its text, such as ``"author string, commits long"``; records must
-            fit it. None takes the columns of the first records. Tuples without names are taken by
-            position; without a schema their columns are ``_1``, ``_2``, ...
-        verb: what the program called, for messages.
-
-    Raises:
-        UsageError: `schema` is something else, or has a column of a type that would not come through
-            unchanged.
+    Without a schema the columns are those of the first records. Tuples without names are taken by position;
+    without a schema their columns are ``_1``, ``_2``, ... `verb` is what the program called, for messages.
     """
+    check_schema(schema, verb)
     if schema is not None and not isinstance(schema, str):
-        if type(schema).__name__ != "StructType":
-            raise UsageError(
-                f"{verb}() got a schema of type {type(schema).__name__}; expected a StructType or text "
-                "such as 'author string, commits long'"
-            )
         check_types(schema, verb)
     return DataFrameSink(schema, verb)
 
@@ -64,22 +53,20 @@ class DataFrameSink(Sink, DataFrameConnector):
 
     @override
     def prepare(self, spark: SparkSession, folder: str) -> None:
-        self._rows = None if self._schema is None else self._typed_rows(self._schema)
+        if self._schema is not None:
+            self._schema = struct_of(self._schema, self.verb)
+            self._rows = typed_rows(self._schema, self.verb)
         make_folder(folder)
         self._spark, self._folder = spark, folder
         columns = None if self._rows is None else self._rows.schema
-        # Written and read once, as a rule: looking for repeated values costs more than it saves.
+        # Usually written and read once: looking for repeated values costs more than it saves.
         files = load(Kind.CONNECTOR, "parquet_sink")(folder, schema=columns, dictionary=False)
         files.format.verb = self.verb
         self._files = files
 
     @property
     def dataframe(self) -> DataFrame:
-        """What was committed; only in the driver and after the job. Its files live as long as the process.
-
-        Raises:
-            UsageError: no record came and no schema was given, or the writers met different columns.
-        """
+        """What was committed; only in the driver and after the job. Its files live as long as the process."""
         if self._spark is None:
             raise unprepared(self.verb)
         schema = self._schema if self._schema is not None else self._columns_found()
@@ -99,21 +86,6 @@ class DataFrameSink(Sink, DataFrameConnector):
     @override
     def describe(self) -> str:
         return "DataFrame"
-
-    def _typed_rows(self, schema: StructType | str) -> TypedRows:
-        from pyspark.sql.types import StructType
-
-        if isinstance(schema, str):
-            try:
-                found = StructType.fromDDL(schema)
-            except Exception as error:
-                raise UsageError(f"the schema of {self.verb}() is wrong: {first_line(error)}") from error
-            assert isinstance(found, StructType), "a list of columns is a struct"
-            self._schema = schema = found
-        check_types(schema, self.verb)
-        shown = {field.name: field.dataType.simpleString() for field in schema}
-        required = frozenset(field.name for field in schema if not field.nullable)
-        return TypedRows(arrow_schema(schema), shown, required, self.verb)
 
     def _columns_found(self) -> StructType:
         """The columns of all files, which Spark would look for with a job of its own."""
@@ -142,27 +114,39 @@ class DataFrameSink(Sink, DataFrameConnector):
         return self._files
 
 
-class TypedWriter(SinkWriter[T]):
-    """Makes batches of the schema of the records, for a writer of batches."""
+class ForwardingWriter(SinkWriter[T, C]):
+    """Hands everything on to another writer."""
 
     accepts_columns = True
 
-    def __init__(self, inner: SinkWriter[T], rows: TypedRows) -> None:
-        self._inner, self._rows = inner, rows
+    def __init__(self, inner: SinkWriter[T, C]) -> None:
+        self._inner = inner
 
     @override
     def write(self, records: list[T] | pa.RecordBatch) -> None:
-        if len(records):
-            self._inner.write(self._rows.batch_of(records))
+        self._inner.write(records)
 
     @override
-    def prepare_commit_at(self, checkpoint: int) -> list[Plain]:
+    def prepare_commit_at(self, checkpoint: int) -> list[C]:
         return self._inner.prepare_commit_at(checkpoint)
 
     @override
-    def prepare_commit(self) -> list[Plain]:
+    def prepare_commit(self) -> list[C]:
         return self._inner.prepare_commit()
 
     @override
     def close(self) -> None:
         self._inner.close()
+
+
+class TypedWriter(ForwardingWriter[T, C]):
+    """Makes batches of the schema of the records, for a writer of batches."""
+
+    def __init__(self, inner: SinkWriter[T, C], rows: TypedRows) -> None:
+        super().__init__(inner)
+        self._rows = rows
+
+    @override
+    def write(self, records: list[T] | pa.RecordBatch) -> None:
+        if len(records):
+            self._inner.write(self._rows.batch_of(records))

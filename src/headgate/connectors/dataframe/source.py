@@ -1,32 +1,30 @@
 """A bounded DataFrame as source: staged once as Arrow files, read from an exact position in them.
 
-A DataFrame cannot be read at a position: computed again, its rows may come in another order. The
-staged files can. A checkpoint names them, so whoever restores it, in this process or in another one,
-goes on in the same files and computes nothing again.
-
-Does not remove anything: `deploy/spark/staging.py` knows when no snapshot needs the files any more.
+A DataFrame cannot be read at a position: computed again, its rows may come in another order. The staged files
+can. A checkpoint names them, so the job that restores it, in this process or in another one, resumes in the
+same files and computes nothing again. `deploy/spark/staging.py` removes files that no snapshot needs any
+more.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple, TypedDict
 
 from typing_extensions import override
 
 from headgate.api.source import (
     END_OF_INPUT,
     NOTHING_AVAILABLE,
-    Plain,
     PollStatus,
     Source,
     SourceReader,
     SourceReaderContext,
     Split,
     SplitEnumerator,
+    T,
 )
 from headgate.common.errors import UsageError
 from headgate.common.files.stored_paths import inside
@@ -37,14 +35,20 @@ from headgate.connectors.dataframe.connector import (
     shown_columns,
     unprepared,
 )
-from headgate.connectors.dataframe.staged_files import StagedFile, read, stage, staged_folder, whole_staging
+from headgate.connectors.dataframe.staged_files import (
+    StagedFile,
+    complete_staging,
+    read,
+    stage,
+    staged_folder,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 BYTES_PER_FILE: Final = 16 << 20
-"""A reader looks through a whole file before it trusts it, and holds a barrier up as long: some 20 ms."""
+"""A reader verifies a file before it trusts it, and delays a barrier as long: some 20 ms."""
 
 _INSTEAD: Final = "start without the checkpoint, or from one whose rows are still there"
 
@@ -52,13 +56,8 @@ _INSTEAD: Final = "start without the checkpoint, or from one whose rows are stil
 def dataframe_source(frame: DataFrame) -> DataFrameSource:
     """A bounded source of the rows of a DataFrame; they stay columnar up to the first per-record function.
 
-    Args:
-        frame: any bounded DataFrame of a classic session. Its rows are computed once, when the job
-            is executed; each of its partitions becomes at least one split.
-
-    Raises:
-        UsageError: it is no DataFrame, a streaming one, or one of Spark Connect, or has a column of a
-            type that would not come through unchanged.
+    The rows of the frame, a bounded one of a classic session, are computed once, when the job is executed;
+    each partition becomes at least one split.
     """
     kind = type(frame)
     if not (kind.__module__.startswith("pyspark.sql.") and kind.__name__ == "DataFrame"):
@@ -78,12 +77,23 @@ def dataframe_source(frame: DataFrame) -> DataFrameSource:
     return DataFrameSource(frame)
 
 
-class DataFrameSource(Source, DataFrameConnector):
-    """See :func:`dataframe_source`.
+class StagedPosition(TypedDict):
+    """Files that no reader has yet, as a checkpoint holds them: each a list of the fields of `StagedFile`."""
 
-    Attributes:
-        columns: names of the DataFrame's columns.
-    """
+    folder: str
+    files: list[list[str | int]]
+
+
+class RowPosition(TypedDict):
+    """A row of a staged file."""
+
+    folder: str
+    file: list[str | int]
+    row: int
+
+
+class DataFrameSource(Source[T, RowPosition, StagedPosition], DataFrameConnector):
+    """See :func:`dataframe_source`."""
 
     produces_columns = True
     leaves_output = False
@@ -109,18 +119,20 @@ class DataFrameSource(Source, DataFrameConnector):
         self._staged = Staged(folder, tuple(files))
 
     @override
-    def create_enumerator(self, restored: Plain | None) -> SplitEnumerator:
+    def create_enumerator(
+        self, restored: StagedPosition | None
+    ) -> SplitEnumerator[RowPosition, StagedPosition]:
         if restored is not None:
-            position = Staged.of(restored)
-            if position.files:
-                position.require()
-            return DataFrameEnumerator(position)
+            rest = Staged.of(restored)
+            if rest.files:
+                rest.require()
+            return DataFrameEnumerator(rest)
         if self._staged is None:
             raise unprepared("from_spark")
         return DataFrameEnumerator(self._staged)
 
     @override
-    def create_reader(self, context: SourceReaderContext) -> SourceReader:
+    def create_reader(self, context: SourceReaderContext) -> SourceReader[T, RowPosition]:
         return DataFrameReader()
 
     @override
@@ -128,46 +140,32 @@ class DataFrameSource(Source, DataFrameConnector):
         return f"DataFrame ({shown_columns(self.columns)})"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Staged:
-    """Rows of a DataFrame that no reader has yet, as a checkpoint names them.
+class Staged(NamedTuple):
+    """Rows of a DataFrame that no reader has yet, as a checkpoint names them."""
 
-    Attributes:
-        folder: that the DataFrame was staged in; its last name is the token of that staging.
-        files: in the order in which they are handed out.
-    """
-
-    folder: str
-    files: tuple[StagedFile, ...]
+    folder: str  # that the DataFrame was staged in; its last name is the token of that staging
+    files: tuple[StagedFile, ...]  # in the order in which they are handed out
 
     @classmethod
-    def of(cls, position: Plain) -> Staged:
-        """What a snapshot of the enumerator says.
+    def of(cls, position: StagedPosition) -> Staged:
+        """The files in a snapshot of the enumerator.
 
-        Raises:
-            UsageError: it was drawn when staged rows did not outlive their run.
-            StrayPathError: it names another folder than one of staged rows.
+        A position from before staged rows outlived their run raises UsageError.
         """
         if "folder" not in position:
             raise UsageError(
                 "the checkpoint has a position in a DataFrame that was staged for one run only; write the "
                 f"DataFrame to Parquet and use read_parquet(), or {_INSTEAD}"
             )
-        return cls(
-            str(whole_staging(position["folder"])), tuple(StagedFile(*facts) for facts in position["files"])
-        )
+        folder = complete_staging(position["folder"])
+        return cls(str(folder), tuple(map(StagedFile._make, position["files"])))
 
-    def position(self) -> Plain:
+    def position(self) -> StagedPosition:
         """For the checkpoint."""
-        return {"folder": self.folder, "files": [list(dataclasses.astuple(file)) for file in self.files]}
+        return {"folder": self.folder, "files": [list(file) for file in self.files]}
 
     def require(self) -> None:
-        """That the staged rows are still there.
-
-        Raises:
-            UsageError: they are not.
-            StrayPathError: they are said to be somewhere else.
-        """
+        """Refuse to begin where staged rows are missing."""
         staged = ((file.path, inside(self.folder, file.path, "a file of staged rows")) for file in self.files)
         missing = [name for name, path in staged if not path.is_file()]
         if missing or not Path(self.folder).is_dir():
@@ -178,41 +176,41 @@ class Staged:
             )
 
 
-class DataFrameEnumerator(SplitEnumerator):
+class DataFrameEnumerator(SplitEnumerator[RowPosition, StagedPosition]):
     """Hands out the staged files one at a time; its state is the list of the rest."""
 
     def __init__(self, staged: Staged) -> None:
         self._folder, self._remaining = staged.folder, deque(staged.files)
 
     @override
-    def next_splits(self, subtask: int) -> list[Split] | None:
+    def next_splits(self, subtask: int) -> list[Split[RowPosition]] | None:
         if not self._remaining:
             return None
         return [split_of(self._folder, self._remaining.popleft())]
 
     @override
-    def snapshot(self) -> Plain:
+    def snapshot(self) -> StagedPosition:
         return Staged(self._folder, tuple(self._remaining)).position()
 
 
-def split_of(folder: str, file: StagedFile) -> Split:
+def split_of(folder: str, file: StagedFile) -> Split[RowPosition]:
     """A staged file from its first row on, as :class:`DataFrameReader` takes it."""
-    return Split(file.path, {"folder": folder, "file": list(dataclasses.astuple(file)), "row": 0})
+    return Split(file.path, {"folder": folder, "file": list(file), "row": 0})
 
 
-class DataFrameReader(SourceReader):
+class DataFrameReader(SourceReader[T, RowPosition]):
     """Reads its files one after the other; a position is a row of a file."""
 
     def __init__(self) -> None:
         self.bad_records = []
-        self._splits: deque[Split] = deque()
+        self._splits: deque[Split[RowPosition]] = deque()
         self._batches: Iterator[pa.RecordBatch] | None = None
         self._batch: pa.RecordBatch | None = None
         self._at = self._row = 0
         self._final = False
 
     @override
-    def add_splits(self, splits: Sequence[Split]) -> None:
+    def add_splits(self, splits: Sequence[Split[RowPosition]]) -> None:
         self._splits.extend(splits)
 
     @override
@@ -234,21 +232,21 @@ class DataFrameReader(SourceReader):
         return END_OF_INPUT if self._final else NOTHING_AVAILABLE
 
     @override
-    def snapshot(self) -> list[Split]:
+    def snapshot(self) -> list[Split[RowPosition]]:
         splits = list(self._splits)
         if self._batches is not None:
-            splits[0] = Split(splits[0].id, {**splits[0].position, "row": self._row})
+            splits[0] = Split(splits[0].id, {**_position_of(splits[0]), "row": self._row})
         return splits
 
     @override
     def close(self) -> None:
         self._batches = self._batch = None
 
-    def _open(self, split: Split) -> None:
-        position = split.position
+    def _open(self, split: Split[RowPosition]) -> None:
+        position = _position_of(split)
         self._row = position["row"]
         folder = str(staged_folder(position["folder"]))
-        self._batches = read(folder, StagedFile(*position["file"]), self._row)
+        self._batches = read(folder, StagedFile._make(position["file"]), self._row)
 
     def _slice(self, rows: int) -> pa.RecordBatch:
         assert self._batch is not None
@@ -256,3 +254,8 @@ class DataFrameReader(SourceReader):
         self._at += piece.num_rows
         self._row += piece.num_rows
         return piece
+
+
+def _position_of(split: Split[RowPosition]) -> RowPosition:
+    assert split.position is not None, "split_of() names the first row"
+    return split.position

@@ -1,10 +1,9 @@
-"""Rows of a DataFrame as checksummed Arrow files in a shared folder: written by Spark's tasks, read by ours.
+"""Rows of a DataFrame as checksummed Arrow files in a shared folder: written by Spark's tasks, read by
+readers.
 
-Spark may run a task more than once, one after the other or at the same time. Each attempt writes
-files of its own names and says so in rows of its result; of those rows Spark keeps the winner's
-only. So a loser's files may lie in the folder, and nobody reads them.
-
-Does not remove anything: whoever chose the folder removes it.
+Spark may run a task more than once, one after the other or at the same time. Each attempt writes files of its
+own names and describes them in rows of its result; of those rows Spark keeps the winner's only. So files of
+other attempts may be in the folder, and are never read. Nothing is removed here.
 """
 
 from __future__ import annotations
@@ -13,9 +12,8 @@ import re
 import secrets
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headgate.common.errors import StorageError
 from headgate.common.files.durable import crc32, read_bytes
@@ -30,40 +28,30 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 ROWS_PER_FILE: Final = 500_000
-"""A file is read by one reader, so one long partition still gives work to several."""
+"""A file is read by one reader, so with this limit one long partition gives work to several."""
 BYTES_PER_FILE: Final = 64 << 20
-"""A reader holds a whole file in memory, because it must see the last byte before it trusts the first."""
+"""A reader holds a file in memory, because it must verify the last byte before it trusts the first."""
 
 STAGING: Final = ".headgate-staging"
 """Below the root of all staging: what goes into a job and comes out of it."""
 
 TO_SPARK: Final = ".headgate-to-spark"
-"""Beside it: rows that wait for their epoch, and the journals of all jobs that stage there."""
+"""Next to it: rows that wait for their epoch, and the journals of all jobs that stage there."""
 
 _TOKEN: Final = re.compile(r"[^/]+/[^/]+/[0-9a-f]{16}", re.DOTALL)
 _BELOW: Final = re.compile(r".+", re.DOTALL)
 _ROW_TYPES: Final = "path string, rows long, size long, crc32 long, partition int, attempt int"
 
 
-@dataclass(frozen=True, slots=True)
-class StagedFile:
-    """One file, as the attempt that has written it describes it.
+class StagedFile(NamedTuple):
+    """One file, as the attempt that has written it describes it."""
 
-    Attributes:
-        path: below the folder.
-        rows: in the file, at least one.
-        size: bytes.
-        crc32: of all bytes.
-        partition: of the DataFrame.
-        attempt: Spark's number of the task's attempt, from 0.
-    """
-
-    path: str
-    rows: int
-    size: int
-    crc32: int
-    partition: int
-    attempt: int
+    path: str  # below the folder
+    rows: int  # in the file, at least one
+    size: int  # bytes
+    crc32: int  # of all bytes
+    partition: int  # of the DataFrame
+    attempt: int  # Spark's number of the task's attempt, from 0
 
 
 def stage(
@@ -78,12 +66,9 @@ def stage(
 
     It runs one Spark job in the calling thread, with that thread's pool and job group.
 
-    Args:
-        frame: bounded, of a classic session.
-        folder: local path that the driver and all executors share; made when it is absent.
-        max_rows_per_file: a longer partition becomes several files.
-        max_bytes_per_file: likewise, measured in Arrow's memory; a single batch may be larger.
-        durable: whether the rows must outlive a machine that loses power; what is staged anew need not.
+    The folder is made when it is absent; the driver and all executors share it. A partition with more rows,
+    or more bytes in Arrow's memory, than a file may have becomes several files. What is staged anew after a
+    power failure need not be `durable`.
 
     Returns:
         The files of winning attempts, by partition, each partition's rows in order.
@@ -91,17 +76,14 @@ def stage(
     make_folder(folder)
     columns = arrow_schema(frame.schema).serialize().to_pybytes()
     into = Target(str(Path(folder).absolute()), columns, max_rows_per_file, max_bytes_per_file, durable)
-    write = _writing_function(astuple(into), tuple(sys.path))
+    write = _writing_function(into, tuple(sys.path))
     found = _plainly_named(frame).mapInArrow(write, _ROW_TYPES).collect()
     return [StagedFile(**row.asDict()) for row in found]
 
 
 def _plainly_named(frame: DataFrame) -> DataFrame:
-    """The same columns, under names that PySpark can be given.
-
-    It takes each column by its name, as if a dot led into a struct and a backtick quoted. Whoever writes the
-    rows knows the columns by their places.
-    """
+    # PySpark takes each column by its name, as if a dot led into a struct and a backtick quoted. The writing
+    # task knows the columns by their places.
     if not any(mark in name for name in frame.columns for mark in ".`"):
         return frame
     return frame.toDF(*(f"_{place}" for place in range(len(frame.columns))))
@@ -110,14 +92,8 @@ def _plainly_named(frame: DataFrame) -> DataFrame:
 def read(folder: str, staged: StagedFile, from_row: int = 0) -> Iterator[pa.RecordBatch]:
     """The rows of a file from `from_row` on, in their order.
 
-    Args:
-        folder: as given to :func:`stage`.
-        staged: as it returned.
-        from_row: how many rows to leave out.
-
-    Raises:
-        StorageError: the file is gone, or is not byte for byte what was written; nothing was decoded.
-        StrayPathError: it is said to be somewhere else; nothing was read.
+    A file that is missing or not byte for byte what was written raises StorageError before anything is
+    decoded.
 
     Yields:
         Record batches with at least one row.
@@ -141,25 +117,16 @@ def read(folder: str, staged: StagedFile, from_row: int = 0) -> Iterator[pa.Reco
 
 
 def staged_folder(stored: Plain) -> Path:
-    """The folder of staged rows that a split names, which may come out of a snapshot.
-
-    Raises:
-        StrayPathError: it is none.
-    """
+    """The folder of staged rows that a split names, which may come out of a snapshot."""
     return made_folder(stored, STAGING, _BELOW, "a folder of staged rows")
 
 
-def whole_staging(stored: Plain) -> Path:
-    """The folder of one whole staging, of a job and a source, as a snapshot names it.
-
-    Raises:
-        StrayPathError: it is none.
-    """
+def complete_staging(stored: Plain) -> Path:
+    """The folder of one complete staging, of a job and a source, as a snapshot names it."""
     return made_folder(stored, STAGING, _TOKEN, "a folder of staged rows")
 
 
 def _trusted_bytes(path: Path, staged: StagedFile) -> bytes:
-    """The whole file, after it was found to be what was written."""
     mend = "is the staging folder on a disk that all workers share, and was it left alone?"
     try:
         data = read_bytes(path)
@@ -179,29 +146,21 @@ def _trusted_bytes(path: Path, staged: StagedFile) -> bytes:
     return data
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Where and how tasks write.
+class Target(NamedTuple):
+    """Where and how tasks write."""
 
-    Attributes:
-        folder: whole path.
-        columns: the Arrow schema to write, serialised.
-        max_rows: of a file.
-        max_bytes: of a file.
-        durable: whether files outlive a machine that loses power.
-    """
-
-    folder: str
-    columns: bytes
-    max_rows: int
-    max_bytes: int
-    durable: bool
+    folder: str  # absolute
+    columns: bytes  # the Arrow schema to write, serialised
+    max_rows: int  # of a file
+    max_bytes: int  # of a file
+    durable: bool  # whether files outlive a machine that loses power
 
 
 def _writing_function(
-    target: tuple[Any, ...], paths: tuple[str, ...]
+    target: Target, paths: tuple[str, ...]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What Spark's tasks run. It travels by value, and puts the driver's import path in place first."""
+    """What Spark's tasks run. It travels by value, and sets the driver's import path first."""
+    values = tuple(target)  # their class is importable only with that path
 
     def headgate_feeder(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import sys
@@ -209,21 +168,13 @@ def _writing_function(
         sys.path.extend(path for path in paths if path not in sys.path)
         from headgate.connectors.dataframe.staged_files import Target, write_attempt
 
-        yield from write_attempt(batches, Target(*target))
+        yield from write_attempt(batches, Target._make(values))
 
     return headgate_feeder
 
 
 def write_attempt(batches: Iterator[pa.RecordBatch], target: Target) -> Iterator[pa.RecordBatch]:
-    """Write the rows of one attempt of a task of Spark's, and say what was written.
-
-    Args:
-        batches: the rows.
-        target: where and how.
-
-    Yields:
-        One row for each file, whole by then.
-    """
+    """Write the rows of one attempt of a task of Spark's; yields a row for each complete file."""
     import pyarrow as pa
     from pyspark import TaskContext
 
@@ -237,15 +188,17 @@ def write_attempt(batches: Iterator[pa.RecordBatch], target: Target) -> Iterator
         name = f"{prefix}-{number:04d}.arrow"
         rows, size, checksum = _write_file(Path(target.folder) / name, schema, part, target.durable)
         made = StagedFile(name, rows, size, checksum, task.partitionId(), task.attemptNumber())
-        yield pa.RecordBatch.from_pylist([asdict(made)], schema=kind)
+        yield pa.RecordBatch.from_pylist([made._asdict()], schema=kind)
 
 
 def _in_parts(
     batches: Iterator[pa.RecordBatch], limits: tuple[int, int]
 ) -> Iterator[Iterator[pa.RecordBatch]]:
-    """The batches in runs that fit into one file each. A run must be used up before the next is asked for."""
+    """The batches in runs that fit into one file each; a run must be consumed before the next is taken."""
     max_rows, max_bytes = limits
-    queue = (piece for batch in batches for piece in _pieces(batch, max_rows))
+    queue = (
+        batch.slice(start, max_rows) for batch in batches for start in range(0, batch.num_rows, max_rows)
+    )
     head = next(queue, None)
 
     def run() -> Iterator[pa.RecordBatch]:
@@ -262,15 +215,10 @@ def _in_parts(
         yield run()
 
 
-def _pieces(batch: pa.RecordBatch, max_rows: int) -> Iterator[pa.RecordBatch]:
-    for start in range(0, batch.num_rows, max_rows):
-        yield batch.slice(start, max_rows)
-
-
 def _write_file(
     path: Path, schema: pa.Schema, batches: Iterator[pa.RecordBatch], durable: bool
 ) -> tuple[int, int, int]:
-    """Write one file, whole under its name; its rows, bytes and CRC-32."""
+    """Write one file, which is complete when it has its name; returns its rows, bytes and CRC-32."""
     import pyarrow as pa
 
     rows = 0

@@ -1,8 +1,8 @@
-"""A Structured Streaming query's own log: copied into a position, laid out again for a query that goes on.
+"""The log of a Structured Streaming query: copied into a position, written again for a query that resumes.
 
-Spark writes ``offsets/n`` before it runs batch n, and ``commits/n`` behind it; sources keep what they have
-seen in ``sources/i``. Spark itself repeats only its last uncommitted batch. With a copy of what the log held
-at batch n, and a commit of n, a query in a fresh folder begins with batch n + 1, however long ago that was.
+Spark writes ``offsets/n`` before it runs batch n, and ``commits/n`` after it; sources keep what they have
+seen in ``sources/i``. Spark itself repeats only its last uncommitted batch. With a copy of the log at batch
+n, and a commit of n, a query in a fresh folder begins with batch n + 1, however long ago that was.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from urllib.parse import unquote, urlsplit
 from headgate.common.files.durable import open_new, read_bytes
 from headgate.common.files.permissions import make_folder
 from headgate.common.files.stored_paths import inside
-from headgate.common.plain_data import Json, Plain
+from headgate.common.plain_data import Plain
 
 Log = dict[str, bytes]
 """Path below the query's folder -> the file's bytes, compressed."""
@@ -40,11 +40,10 @@ _PIECE: Final = 1 << 20
 
 
 def picture(folder: Path, epoch: int) -> Log:
-    """What a query must find to go on behind `epoch`.
+    """The files with which a query resumes after `epoch`.
 
-    Args:
-        folder: the query's checkpoint location, while it waits in that batch: nothing later is planned.
-        epoch: the batch; -1 before the first.
+    The folder is the query's checkpoint location, while the query waits in batch `epoch`, -1 before the
+    first: nothing later is planned.
 
     Example:
         >>> import tempfile
@@ -63,7 +62,7 @@ def picture(folder: Path, epoch: int) -> Log:
 
 
 def damage(log: Plain | Mapping[str | bytes, Plain]) -> str | None:
-    """What is wrong with a stored copy of a log, which may come from a stranger; None: nothing.
+    """What is wrong with a stored copy of a log, which may come from an unknown writer; None: nothing.
 
     Example:
         >>> damage({"offsets/7": zlib.compress(b"v1")}), damage({"../../.bashrc": b""})
@@ -71,7 +70,7 @@ def damage(log: Plain | Mapping[str | bytes, Plain]) -> str | None:
     """
     if not isinstance(log, Mapping):
         return f"its log is a {type(log).__name__}, expected names and bytes"
-    whole = 0
+    total = 0
     for name, data in log.items():
         if not isinstance(name, str) or _NAME.fullmatch(name) is None:
             return f"it has an entry named {name!r:.200}, which is none of Spark's"
@@ -83,14 +82,14 @@ def damage(log: Plain | Mapping[str | bytes, Plain]) -> str | None:
             return f"its entry {name!r} cannot be unpacked: {error}"
         if size is None:
             return f"its entry {name!r} ends early or unpacks to more than {_ENTRY_MAX} bytes"
-        whole += size
-        if whole > _LOG_MAX:
+        total += size
+        if total > _LOG_MAX:
             return f"its entries unpack to more than {_LOG_MAX} bytes, {name!r} the first beyond"
     return None
 
 
 def _unpacked_size(data: bytes) -> int | None:
-    """How much an entry unpacks to, of which no more than a piece is held; None where it is not whole."""
+    """How much an entry unpacks to, with one piece in memory at a time; None where it is incomplete."""
     unpacker = zlib.decompressobj()
     size = 0
     while True:
@@ -113,7 +112,7 @@ def lay_out(folder: Path, log: Mapping[str, bytes]) -> None:
 
 
 def planned_ms(folder: Path, epoch: int) -> int | None:
-    """When Spark planned a batch (wall clock); None where its log does not say."""
+    """When Spark planned a batch (wall clock); None where its log does not have it."""
     try:
         facts = json.loads((folder / _OFFSETS / str(epoch)).read_text().splitlines()[1])
         return int(facts["batchTimestampMs"])
@@ -133,24 +132,19 @@ def offsets_text(log: Mapping[str, bytes], epoch: int) -> str:
     return "; ".join(lines[2:]) or "none"
 
 
-def files_of_later_epochs(line: Path, log: Mapping[str, bytes]) -> list[str]:
-    """URIs of files that queries of the same line have read behind a position, sorted.
-
-    Args:
-        line: folder with the logs of all queries of the line that are still there.
-        log: of the position.
-    """
+def files_of_later_epochs(lineage: Path, log: Mapping[str, bytes]) -> list[str]:
+    """URIs of files that queries of a lineage, whose logs are in the folder, have read after a position."""
     before = {uri for name, data in log.items() for uri in listed(name, zlib.decompress(data))}
     later: set[str] = set()
-    for query in line.iterdir() if line.is_dir() else ():
+    for query in lineage.iterdir() if lineage.is_dir() else ():
         for name in _source_entries(query):
-            with suppress(FileNotFoundError):  # a living query of the line has compacted it just now
+            with suppress(FileNotFoundError):  # a running query of the lineage has compacted it just now
                 later.update(listed(name, read_bytes(query / name)))
     return sorted(later - before)
 
 
 def missing_locally(uris: Iterable[str]) -> list[str]:
-    """Those of the ``file:`` URIs whose file does not exist.
+    """Paths of the ``file:`` URIs whose file does not exist.
 
     Example:
         >>> missing_locally(["file:///no/such%20file", "s3a://bucket/key"])
@@ -161,12 +155,12 @@ def missing_locally(uris: Iterable[str]) -> list[str]:
 
 
 def _source_entries(folder: Path) -> list[str]:
-    """Names of what sources have noted, from the newest compacted entry on, which holds all before."""
+    """Names of the entries of sources, from the newest compacted one on, which holds all before it."""
     found = []
     for source in sorted((folder / _SOURCES).glob("*")):
         names = [path.name for path in source.iterdir() if path.is_file() and not path.name.startswith(".")]
         compacted = max((_number(name) for name in names if name.endswith(_COMPACT)), default=-1)
-        kept = [name for name in names if _number(name) > compacted or _is(name, compacted)]
+        kept = [n for n in names if _number(n) > compacted or n == f"{compacted}{_COMPACT}"]
         found += [f"{_SOURCES}/{source.name}/{name}" for name in sorted(kept, key=_number)]
     return found
 
@@ -177,25 +171,13 @@ def _number(name: str) -> int:
     return int(text) if text.isascii() and text.isdigit() else 1 << 62
 
 
-def _is(name: str, compacted: int) -> bool:
-    return name == f"{compacted}{_COMPACT}"
-
-
 def listed(name: str, data: bytes) -> Iterator[str]:
     """The files that an entry of a file source lists; other sources' entries list none."""
     if not name.startswith(f"{_SOURCES}/"):
         return
     for text in data.decode("utf-8", "replace").splitlines():
         if text.startswith("{"):
-            entry = _json(text)
-            path = entry.get("path") if isinstance(entry, dict) else None
-            if isinstance(path, str):
-                yield path
-
-
-def _json(text: str) -> Json:
-    try:
-        found: Json = json.loads(text)
-    except ValueError:
-        return None
-    return found
+            with suppress(ValueError):
+                path = json.loads(text).get("path")
+                if isinstance(path, str):
+                    yield path

@@ -1,7 +1,8 @@
-"""Which streaming DataFrames can feed a dataflow, and when Spark looks for input."""
+"""Streaming DataFrames that can feed a dataflow, when Spark looks for input, and why its queries fail."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -39,16 +40,16 @@ _STATEFUL: Final = {
 
 _FILE_FORMATS: Final = frozenset({"avro", "csv", "json", "orc", "parquet", "text", "xml"})
 _REPEATABLE: Final = frozenset({"kafka", "rate", "rate-micro-batch"})
+_REASON_MAX: Final = 1000
+
+_TRACEBACK: Final = re.compile(r"Traceback \(most recent call last\):\n(.*?)(?:\n\n|\n\tat |\Z)", re.DOTALL)
+_JAVA: Final = re.compile(r"\A[^\n]*\n: ([\w.$]+(?:Exception|Error)\b.*)", re.DOTALL)
+_SENTENCE_END: Final = re.compile(r"\n\s*(?:at |\n|===|'|[+:]- |Caused by:)")
+"""After the message come traces, plans and causes."""
 
 
 def trigger_of(text: str | None) -> Trigger:
     """What ``DataStreamWriter.trigger`` takes.
-
-    Args:
-        text: "available-now", "processing-time" with a duration, or None for as fast as possible.
-
-    Raises:
-        UsageError: it is something else.
 
     Example:
         >>> trigger_of("processing-time 1500ms"), trigger_of("available-now"), trigger_of(None)
@@ -71,11 +72,7 @@ def trigger_of(text: str | None) -> Trigger:
 
 
 def check_stateless(frame: DataFrame) -> None:
-    """Refuse a DataFrame for which Spark would keep state of its own, apart from the dataflow's checkpoints.
-
-    Raises:
-        UsageError: naming the operator.
-    """
+    """Refuse a DataFrame for which Spark would keep state that is in no checkpoint of the dataflow."""
     for node in _streaming_nodes(frame._jdf.queryExecution().analyzed()):
         name = str(node.nodeName())
         called = _STATEFUL.get(name)
@@ -91,8 +88,8 @@ def check_stateless(frame: DataFrame) -> None:
 def forgets_nothing(frame: DataFrame) -> bool:
     """Whether all sources of a streaming DataFrame can be read again however much Spark has committed.
 
-    Files can, unless Spark is told to clean them up behind a batch; so can Kafka, and the rate sources. Of
-    others it is not known.
+    Files can, unless Spark removes them after a batch; so can Kafka, and the rate sources. Of others it is
+    not known.
     """
     leaves = [
         node
@@ -128,3 +125,26 @@ def _streaming_nodes(node: JavaObject) -> Iterator[JavaObject]:
         children = node.children()
         for index in range(children.size()):
             yield from _streaming_nodes(children.apply(index))
+
+
+def reason_of(error: Exception) -> str:
+    r"""Why a query failed, in one sentence: of Python's errors the last line, of Java's the message.
+
+    Example:
+        >>> reason_of(ValueError("[X]\nTraceback (most recent call last):\n  File 1\nKeyError: 'k'\n"))
+        "KeyError: 'k'"
+        >>> reason_of(ValueError("calling o1.count.\n: a.LostException: It is gone.\nIt was 7.\n\tat a.B"))
+        'a.LostException: It is gone. It was 7'
+        >>> reason_of(ValueError("[NO_COLUMN] No column x;\n'Project ['x]\n+- Range"))
+        '[NO_COLUMN] No column x'
+    """
+    desc: str = getattr(error, "desc", None) or str(error) or type(error).__name__
+    text = str(desc).strip()
+    found = _TRACEBACK.search(text)
+    lines = [] if found is None else [line for line in found[1].splitlines() if line and line[0] not in " \t"]
+    if lines:
+        return lines[-1].strip()
+    java = _JAVA.match(text)
+    message = _SENTENCE_END.split(text if java is None else java[1], maxsplit=1)[0]
+    sentence = " ".join(message.split()).rstrip(".;")
+    return sentence if len(sentence) <= _REASON_MAX else sentence[: _REASON_MAX - 3] + "..."

@@ -1,7 +1,7 @@
-"""Where a source of a Structured Streaming query stands, as it goes into a checkpoint.
+"""Position of a source of a Structured Streaming query, as it is in a checkpoint.
 
-Numbers of epochs alone do not say: a query that was begun anew behind an older checkpoint counts on from
-there, and its epochs may hold other rows than the same numbers of the query before it.
+Numbers of epochs alone do not suffice: a query that was begun anew after an older checkpoint continues their
+count, and its epochs may hold other rows than those of the same numbers of the query before it.
 """
 
 from __future__ import annotations
@@ -12,77 +12,57 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from headgate.api.source import Plain
 from headgate.common.errors import StorageError, UsageError
+from headgate.common.plain_data import Plain, mapping_in, text_in
 from headgate.connectors.dataframe.stream_log import damage
 
 _KIND: Final = "spark-stream"
 VERSION: Final = 1
 _NAME: Final = re.compile(r"[0-9a-f]{1,64}")
-"""Of lines and queries: they are names of folders, too."""
+"""Of lineages and queries: they are names of folders, too."""
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
-    """An epoch of one query.
+class QueryEpoch:
+    """An epoch of one query."""
 
-    Attributes:
-        line: of queries, each of which goes on behind an epoch of another.
-        query: the one that made the epoch.
-        epoch: the last one, -1 before the first.
-    """
-
-    line: str
-    query: str
-    epoch: int
+    line: str  # the lineage: queries of which each resumes after an epoch of another
+    query: str  # the one that made the epoch
+    epoch: int  # the last one, -1 before the first
 
     @classmethod
-    def of_new_query(cls, begin: Position | None) -> Mark:
-        """Where a query stands that goes on behind `begin`."""
+    def of_new_query(cls, begin: Position | None) -> QueryEpoch:
+        """The epoch after which a new query resumes."""
         name = secrets.token_hex(6)
-        return cls(name, name, -1) if begin is None else cls(begin.mark.line, name, begin.mark.epoch)
+        return cls(name, name, -1) if begin is None else cls(begin.last.line, name, begin.last.epoch)
 
-    def at(self, epoch: int) -> Mark:
-        """The same query at another epoch."""
-        return Mark(self.line, self.query, epoch)
+    def at(self, epoch: int) -> QueryEpoch:
+        """Another epoch of this query."""
+        return QueryEpoch(self.line, self.query, epoch)
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """What a checkpoint holds of such a source.
+    """What a checkpoint holds of such a source."""
 
-    Attributes:
-        mark: the last epoch in it.
-        log: what Spark needs to go on behind it, see :mod:`stream_log`.
-    """
+    last: QueryEpoch  # the last epoch in it
+    log: Mapping[str, bytes]  # what Spark needs to resume after it, see :mod:`stream_log`
 
-    mark: Mark
-    log: Mapping[str, bytes]
-
-    def to_plain(self) -> Plain:
-        """As it is stored."""
-        mark = {"line": self.mark.line, "query": self.mark.query, "epoch": self.mark.epoch}
-        return {"kind": _KIND, "version": VERSION, **mark, "log": dict(self.log)}
+    def to_plain(self) -> Mapping[str, Plain]:
+        """The stored form."""
+        last: dict[str, Plain] = {"line": self.last.line, "query": self.last.query, "epoch": self.last.epoch}
+        return {"kind": _KIND, "version": VERSION, **last, "log": dict(self.log)}
 
     @classmethod
     def from_plain(cls, stored: Plain, name: str) -> Position:
         """The stored position.
 
-        Args:
-            stored: by :meth:`to_plain`.
-            name: of the source, for the message.
-
-        Raises:
-            UsageError: it is of another kind of source, or of a newer version.
-            StorageError: it is damaged, or names what is none of Spark's.
-
         Example:
-            >>> before = Position(Mark("3f9c", "a01b", 3), {})
+            >>> before = Position(QueryEpoch("3f9c", "a01b", 3), {})
             >>> Position.from_plain(before.to_plain(), "orders") == before
             True
         """
-        kind = stored.get("kind") if isinstance(stored, dict) else None
-        if kind != _KIND:
+        if not isinstance(stored, dict) or stored.get("kind") != _KIND:
             raise UsageError(
                 f"the checkpoint has a position of source {name!r} that is none of a streaming DataFrame; "
                 "give the source its old form back, or another uid to begin it anew"
@@ -97,7 +77,10 @@ class Position:
             raise StorageError(
                 f"the position of source {name!r} is damaged: {wrong}; begin from another checkpoint"
             )
-        return cls(Mark(stored["line"], stored["query"], stored["epoch"]), stored["log"])
+        epoch, log = stored["epoch"], mapping_in(stored, "log")
+        assert isinstance(epoch, int), "it is not damaged"
+        last = QueryEpoch(text_in(stored, "line"), text_in(stored, "query"), epoch)
+        return cls(last, {name: data for name, data in log.items() if isinstance(data, bytes)})
 
 
 def _damage(stored: Mapping[str, Plain]) -> str | None:

@@ -3,9 +3,9 @@
 Spark calls :meth:`StreamQuery.feed` for each epoch, in the query's own thread. It stages the rows, offers
 them, and does not return before they are acknowledged, so Spark never plans an epoch while an older one is in
 no checkpoint. Where the sources forget nothing (:func:`stream_plan.forgets_nothing`) it returns one epoch
-earlier: Spark stages the next epoch while readers are at this one. What Spark has committed by then is of no
-consequence, because a query that begins anew is given the log of the position and not that of the query
-before. The job master's loop looks at what is offered and acknowledges; it never waits here.
+earlier: Spark stages the next epoch while readers read this one. It does not matter what Spark has committed
+by then, because a query that begins anew is given the log of the position. The job master's loop looks at
+what is offered and acknowledges; it never waits here.
 """
 
 from __future__ import annotations
@@ -26,16 +26,15 @@ from headgate.common.files.permissions import make_folder, permissions_in_use, p
 from headgate.connectors.dataframe import stream_log as logs
 from headgate.connectors.dataframe.source import BYTES_PER_FILE
 from headgate.connectors.dataframe.staged_files import StagedFile, stage
-from headgate.connectors.dataframe.stream_plan import Trigger
-from headgate.connectors.dataframe.stream_position import Mark, Position
-from headgate.connectors.dataframe.stream_reasons import reason_of
+from headgate.connectors.dataframe.stream_plan import Trigger, reason_of
+from headgate.connectors.dataframe.stream_position import Position, QueryEpoch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
 POOL: Final = "headgate-feeders"
-"""FAIR pool of the feeding tasks, beside the gangs'."""
+"""FAIR pool of the feeding tasks, next to the gangs'."""
 
 _LOOK_MS: Final = 10
 _LEAVE_S: Final = 20.0
@@ -43,57 +42,38 @@ _LEAVE_S: Final = 20.0
 
 @dataclass(frozen=True, slots=True)
 class StreamInput:
-    """What is read, for as long as the job runs.
+    """What is read, for as long as the job runs."""
 
-    Attributes:
-        name: of the source, for people.
-        frame: the streaming DataFrame.
-        trigger: what ``DataStreamWriter.trigger`` takes; empty for as fast as possible.
-        staging: folder for rows, shared with the workers.
-        logs: folder for logs, shared with later drivers if they are to notice that data is gone.
-        ahead: how many epochs may be staged beyond the one that waits to be acknowledged.
-    """
-
-    name: str
-    frame: DataFrame
-    trigger: Trigger
-    staging: Path
-    logs: Path
-    ahead: int = 0
+    name: str  # of the source, for people
+    frame: DataFrame  # the streaming DataFrame
+    trigger: Trigger  # what ``DataStreamWriter.trigger`` takes; empty for as fast as possible
+    staging: Path  # folder for rows, shared with the workers
+    logs: Path  # folder for logs, shared with later drivers if they are to notice that data is gone
+    ahead: int = 0  # how many epochs may be staged beyond the one that waits to be acknowledged
 
 
 @dataclass(frozen=True, slots=True)
 class StagedEpoch:
-    """One epoch, ready to be read.
+    """One epoch, ready to be read."""
 
-    Attributes:
-        number: Spark's.
-        files: with its rows.
-        folder: where they are.
-        position: of a checkpoint that holds the epoch.
-        planned_ms: when Spark planned it (wall clock).
-        staging_ms: how long it took from there to the last staged row.
-    """
-
-    number: int
-    files: Sequence[StagedFile]
-    folder: str
-    position: Position
-    planned_ms: int
-    staging_ms: int
+    number: int  # Spark's
+    files: Sequence[StagedFile]  # with its rows
+    folder: str  # where they are
+    position: Position  # of a checkpoint that holds the epoch
+    planned_ms: int  # when Spark planned it (wall clock)
+    staging_ms: int  # how long it took from there to the last staged row
 
     @property
     def rows(self) -> int:
-        """Of all its files."""
+        """Rows of all its files."""
         return sum(file.rows for file in self.files)
 
 
 class StreamQuery:
-    """A query that goes on behind a position, in a folder of its own.
+    """A query that resumes after a position, in a folder of its own.
 
-    Args:
-        read: what is read.
-        begin: where it goes on; None at the source's own beginning.
+    Without `begin` it starts at the beginning of the source. It has `ended` once it came to its end in order,
+    with everything acknowledged.
 
     Attributes:
         ended: whether it has come to its end in order, with everything acknowledged.
@@ -104,32 +84,27 @@ class StreamQuery:
         self._staged: deque[StagedEpoch] = deque()
         self._read_through: deque[str] = deque()
         self._read, self._begin = read, begin
-        self._mark = Mark.of_new_query(begin)
-        self._folder = read.logs / self._mark.line / self._mark.query
-        self._acknowledged = self._newest = self._mark.epoch
+        self._before = QueryEpoch.of_new_query(begin)
+        self._folder = read.logs / self._before.line / self._before.query
+        self._acknowledged = self._newest = self._before.epoch
         self._failure: HeadgateError | None = None
         self._cause: str | None = None
         self._query: StreamingQuery | None = None
         self._after: StreamQuery | None = None
         self._stopped, self._interrupted = threading.Event(), False
-        self._permissions = permissions_in_use()  # of the job; Spark's threads know nothing of it
+        self._permissions = permissions_in_use()  # of the job; Spark's threads do not have them
         self._thread = threading.Thread(target=self._run, name=f"headgate-stream-{read.name}", daemon=True)
 
     def start(self, after: StreamQuery | None = None) -> None:
         """Have Spark run it; returns at once.
 
-        Args:
-            after: a query to be stopped first.
+        A query `after` which it comes is stopped first.
         """
         self._after = after
         self._thread.start()
 
     def check(self) -> None:
-        """Look whether it has failed.
-
-        Raises:
-            HeadgateError: why.
-        """
+        """Raise why it has failed, if it has."""
         if self._failure is not None:
             raise self._failure
 
@@ -153,34 +128,34 @@ class StreamQuery:
         """The position before the first epoch that this query makes."""
         if self._begin is not None:
             return self._begin
-        # The sources may have noted where they begin, such as the newest offsets when the query started.
-        return Position(self._mark, logs.picture(self._folder, -1))
+        # The sources may have stored where they begin, such as the newest offsets when the query started.
+        return Position(self._before, logs.picture(self._folder, -1))
 
-    def stands_behind(self, position: Position | None) -> bool:
-        """Whether what comes next is what comes next behind `position`."""
+    def continues(self, position: Position | None) -> bool:
+        """Whether its next epoch is the one after `position`."""
         if self.failed or self._stopped.is_set():
             return False
-        mark = None if position is None else position.mark
-        if self._acknowledged == self._mark.epoch and mark == (self._begin and self._begin.mark):
+        last = None if position is None else position.last
+        if self._acknowledged == self._before.epoch and last == (self._begin and self._begin.last):
             return True
-        return mark == self._mark.at(self._acknowledged)
+        return last == self._before.at(self._acknowledged)
 
     def holds_offered(self, position: Position | None) -> bool:
         """Whether the offered epoch is the last one in `position`: then it is not to be read again."""
         offered = self.offered
-        return offered is not None and position is not None and position.mark == offered.position.mark
+        return offered is not None and position is not None and position.last == offered.position.last
 
     def acknowledge(self, epoch: int) -> None:
-        """A completed checkpoint holds the epoch: Spark may go on, and its staged rows may go."""
+        """Let Spark continue after an epoch that a completed checkpoint holds, and remove its rows."""
         while self._staged and self._staged[0].number <= epoch:
             self._read_through.append(self._staged.popleft().folder)
         self._acknowledged = epoch
 
     def stop(self) -> None:
-        """End the query and wait for it; what was not acknowledged is as if it had never been planned."""
+        """End the query and wait for it; epochs that were not acknowledged count as never planned."""
         self._stopped.set()
         if self._query is not None:
-            with contextlib.suppress(Exception):  # a JVM that is gone runs no query
+            with contextlib.suppress(Exception):  # a JVM that has exited runs no query
                 self._query.stop()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(_LEAVE_S)
@@ -192,9 +167,9 @@ class StreamQuery:
         if epoch <= self._newest:
             return
         if epoch != self._newest + 1:
-            raise InternalError(f"Spark planned epoch {epoch} behind epoch {self._newest}")
+            raise InternalError(f"Spark planned epoch {epoch} after epoch {self._newest}")
         self._remove_read()
-        self._offer(frame, epoch, self._read.staging / f"{self._mark.query}-{epoch}")
+        self._offer(frame, epoch, self._read.staging / f"{self._before.query}-{epoch}")
         self._await_acknowledgement(frame, epoch - self._read.ahead)
 
     def _offer(self, frame: DataFrame, epoch: int, folder: Path) -> None:
@@ -215,7 +190,7 @@ class StreamQuery:
     def _described(self, epoch: int, files: Sequence[StagedFile], folder: Path) -> StagedEpoch:
         now_ms = int(clock.time() * 1000)
         planned_ms = logs.planned_ms(self._folder, epoch) or now_ms
-        position = Position(self._mark.at(epoch), logs.picture(self._folder, epoch))
+        position = Position(self._before.at(epoch), logs.picture(self._folder, epoch))
         return StagedEpoch(epoch, files, str(folder), position, planned_ms, max(0, now_ms - planned_ms))
 
     def _await_acknowledgement(self, frame: DataFrame, epoch: int) -> None:
@@ -258,7 +233,7 @@ class StreamQuery:
         except Exception as error:  # Spark and Py4J raise what they like
             reason = self._cause or reason_of(error)
             self._failure = OperatingError(
-                f"the Spark query of source {self._read.name!r} failed behind epoch {self._acknowledged}: "
+                f"the Spark query of source {self._read.name!r} failed after epoch {self._acknowledged}: "
                 f"{reason}; Spark's own log has more"
             )
         finally:
@@ -267,12 +242,12 @@ class StreamQuery:
             self._remove_read()
 
     def _check_end(self) -> None:
-        """Refuse an end that is none: somebody else may stop all queries of the session."""
+        """Refuse an end that is none: the program may stop all queries of the session."""
         planned = (self._folder / "offsets" / str(self._newest + 1)).exists()
         in_order = "availableNow" in self._read.trigger and not self._interrupted and not planned
         if not self._stopped.is_set() and not in_order:
             raise OperatingError(
-                f"the Spark query of source {self._read.name!r} was stopped behind epoch {self._acknowledged}"
+                f"the Spark query of source {self._read.name!r} was stopped after epoch {self._acknowledged}"
                 ", and not by its job; does the program stop the queries of its session?"
             )
 
@@ -283,30 +258,29 @@ class StreamQuery:
         if self._read.trigger:
             writer = writer.trigger(**self._read.trigger)
         # Its job group is Spark's own, because stopping the query cancels by it.
-        name = f"headgate {self._read.name} {self._mark.query}"
+        name = f"headgate {self._read.name} {self._before.query}"
         return writer.queryName(name).option("checkpointLocation", self._folder.absolute().as_uri()).start()
 
     def _lay_out(self) -> None:
         if self._begin is None:
             make_folder(self._folder)
             return
-        line = self._folder.parent
-        later = logs.files_of_later_epochs(line, self._begin.log)
-        gone = logs.missing_locally(later)
-        if gone:
-            shown = ", ".join(gone[:3]) + (f" and {len(gone) - 3} more" if len(gone) > 3 else "")
-            epoch = self._mark.epoch
+        lineage = self._folder.parent
+        missing = logs.missing_locally(logs.files_of_later_epochs(lineage, self._begin.log))
+        if missing:
+            shown = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
+            epoch = self._before.epoch
             raise UsageError(
-                f"source {self._read.name!r} cannot go on behind epoch {epoch} (offsets "
-                f"{logs.offsets_text(self._begin.log, epoch)}): Spark has read files behind it that are "
-                f"gone: {shown}; put them back, begin from a newer checkpoint, or delete {str(line)!r} to go "
-                "on without them"
+                f"source {self._read.name!r} cannot resume after epoch {epoch} (offsets "
+                f"{logs.offsets_text(self._begin.log, epoch)}): Spark has read files after it that are "
+                f"gone: {shown}; put them back, begin from a newer checkpoint, or delete {str(lineage)!r} to "
+                "go on without them"
             )
         logs.lay_out(self._folder, self._begin.log)
         make_folder(self._folder)
 
 
 def _not_of_interruptions(record: logging.LogRecord) -> bool:
-    """Py4J logs as an error whatever is raised to the JVM; a query that was stopped is none."""
+    # Py4J logs as an error whatever is raised to the JVM; a query that was stopped is none.
     raised = record.exc_info[1] if record.exc_info else None
     return "java.lang.InterruptedException" not in str(raised)

@@ -1,4 +1,4 @@
-"""A streaming DataFrame as source: Spark plans and reads epochs, the gang's readers take them in whole.
+"""A streaming DataFrame as source: Spark plans and reads epochs, the gang's readers read their staged rows.
 
 The protocol is :mod:`stream_epochs`; the running query :mod:`stream_query`; what a checkpoint holds
 :mod:`stream_position`.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -15,20 +16,21 @@ from typing_extensions import override
 
 from headgate.api.source import (
     Boundedness,
-    Plain,
     Source,
     SourceReader,
     SourceReaderContext,
     SourceReport,
     Split,
     SplitEnumerator,
+    T,
 )
 from headgate.common.errors import UsageError
 from headgate.common.files.durable import clock
 from headgate.common.files.permissions import make_folder
+from headgate.common.plain_data import Plain
 from headgate.connectors.dataframe.column_types import check_types
 from headgate.connectors.dataframe.connector import DataFrameConnector, shown_columns, unprepared
-from headgate.connectors.dataframe.source import DataFrameReader, dataframe_source, split_of
+from headgate.connectors.dataframe.source import DataFrameReader, RowPosition, dataframe_source, split_of
 from headgate.connectors.dataframe.staged_files import StagedFile
 from headgate.connectors.dataframe.stream_epochs import Epochs, Phase
 from headgate.connectors.dataframe.stream_plan import Trigger, check_stateless, forgets_nothing, trigger_of
@@ -45,13 +47,8 @@ _LOGS: Final = "logs"
 def spark_source(frame: DataFrame, name: str, trigger: str | None) -> Source:
     """A source of the rows of a DataFrame, bounded or streaming; they stay columnar as long as they can.
 
-    Args:
-        frame: of a classic session; a streaming one with stateless SQL only.
-        name: of the source, in logs and messages.
-        trigger: see :func:`stream_plan.trigger_of`; with "available-now" a streaming source ends.
-
-    Raises:
-        UsageError: it is something else, or the trigger is none.
+    A streaming DataFrame is of a classic session, with stateless SQL only; it ends with the trigger
+    "available-now".
     """
     classic = type(frame).__module__.startswith("pyspark.sql.classic")
     if not (classic and frame.isStreaming):
@@ -67,13 +64,8 @@ def spark_source(frame: DataFrame, name: str, trigger: str | None) -> Source:
     return StreamSource(frame, name, chosen)
 
 
-class StreamSource(Source, DataFrameConnector):
-    """See :func:`spark_source`.
-
-    Attributes:
-        columns: names of the DataFrame's columns.
-        name: for people.
-    """
+class StreamSource(Source[T, RowPosition, Mapping[str, Plain]], DataFrameConnector):
+    """See :func:`spark_source`."""
 
     produces_columns = True
     leaves_output = False
@@ -105,26 +97,29 @@ class StreamSource(Source, DataFrameConnector):
             query.stop()
 
     @override
-    def create_enumerator(self, restored: Plain | None) -> SplitEnumerator:
+    def create_enumerator(
+        self, restored: Mapping[str, Plain] | None
+    ) -> SplitEnumerator[RowPosition, Mapping[str, Plain]]:
         if self._input is None:
             raise unprepared("from_spark")
         position = None if restored is None else Position.from_plain(restored, self.name)
-        return StreamEnumerator(self._query_behind(position, self._input), position, self)
+        return StreamEnumerator(self._query_after(position, self._input), position, self)
 
-    def _query_behind(self, position: Position | None, read: StreamInput) -> StreamQuery:
-        """The living query if its next epoch is the one behind the position; else a new one."""
-        living = self._query
-        if living is not None and position is not None and living.holds_offered(position):
-            living.acknowledge(position.mark.epoch)
-        if living is not None and living.stands_behind(position):
-            return living
-        _LOG.info("source %r: the Spark query begins behind %s", self.name, _shown(position))
+    def _query_after(self, position: Position | None, read: StreamInput) -> StreamQuery:
+        """The running query if its next epoch is the one after the position; else a new one."""
+        running = self._query
+        if running is not None and position is not None and running.holds_offered(position):
+            running.acknowledge(position.last.epoch)
+        if running is not None and running.continues(position):
+            return running
+        after = "its beginning" if position is None else f"epoch {position.last.epoch}"
+        _LOG.info("source %r: the Spark query begins after %s", self.name, after)
         self._query = StreamQuery(read, position)
-        self._query.start(after=living)
+        self._query.start(after=running)
         return self._query
 
     @override
-    def create_reader(self, context: SourceReaderContext) -> SourceReader:
+    def create_reader(self, context: SourceReaderContext) -> SourceReader[T, RowPosition]:
         return DataFrameReader()
 
     @override
@@ -132,33 +127,28 @@ class StreamSource(Source, DataFrameConnector):
         return f"streaming DataFrame ({shown_columns(self.columns)})"
 
 
-class StreamEnumerator(SplitEnumerator):
-    """The border in one attempt: asks the query for epochs and hands out their rows.
+class StreamEnumerator(SplitEnumerator[RowPosition, Mapping[str, Plain]]):
+    """Asks the query for epochs in one attempt, and hands out their rows.
 
     Rows of one partition of Spark's go to one reader, in their order; the largest partitions go out first, so
     that readers end at about the same time.
-
-    Args:
-        query: stands behind `position`.
-        position: restored.
-        source: the description.
     """
 
-    def __init__(self, query: StreamQuery, position: Position | None, source: StreamSource) -> None:
+    def __init__(self, query: StreamQuery, position: Position | None, source: StreamSource[T]) -> None:
         self._query, self._position, self._name = query, position, source.name
         self._bounded = source.boundedness is Boundedness.BOUNDED
-        self._epochs = Epochs[list[Split]](-1 if position is None else position.mark.epoch)
+        self._epochs = Epochs[list[Split[RowPosition]]](-1 if position is None else position.last.epoch)
         self._newest: StagedEpoch | None = None
         self._latency_ms = 0.0
 
     @override
-    def next_splits(self, subtask: int) -> list[Split] | None:
+    def next_splits(self, subtask: int) -> list[Split[RowPosition]] | None:
         self._look()
         share = self._epochs.take(subtask)
         if share is not None:
             return share
-        over = self._bounded and self._query.ended and self._epochs.phase is Phase.BETWEEN
-        return None if over else []
+        ended = self._bounded and self._query.ended and self._epochs.phase is Phase.BETWEEN
+        return None if ended else []
 
     @override
     def ready_to_snapshot(self) -> bool:
@@ -170,15 +160,15 @@ class StreamEnumerator(SplitEnumerator):
         return self._epochs.wants_checkpoint
 
     @override
-    def snapshot(self) -> Plain:
+    def snapshot(self) -> Mapping[str, Plain]:
         if self._epochs.phase is Phase.READ:
             assert self._newest is not None, "an epoch was read"
             return self._newest.position.to_plain()
         return (self._query.beginning if self._position is None else self._position).to_plain()
 
     @override
-    def snapshot_for(self, checkpoint_id: int) -> Plain:
-        self._epochs.draw(checkpoint_id)
+    def snapshot_for(self, checkpoint_id: int) -> Mapping[str, Plain]:
+        self._epochs.snapshot(checkpoint_id)
         return self.snapshot()
 
     @override
@@ -192,7 +182,7 @@ class StreamEnumerator(SplitEnumerator):
         self._position = newest.position
         self._query.acknowledge(epoch)
         self._latency_ms = max(0.0, clock.time() * 1000 - newest.planned_ms)
-        _LOG.info("source %r: %s", self._name, told(newest, self._latency_ms))
+        _LOG.info("source %r: %s", self._name, epoch_text(newest, self._latency_ms))
 
     @override
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
@@ -223,13 +213,13 @@ class StreamEnumerator(SplitEnumerator):
         return "Spark's next epoch" if self._query.running else "Spark to start the query"
 
 
-def shares_of(epoch: StagedEpoch) -> list[list[Split]]:
+def shares_of(epoch: StagedEpoch) -> list[list[Split[RowPosition]]]:
     """The files of each partition with rows, as splits; the largest partition first.
 
     Example:
-        >>> from headgate.connectors.dataframe.stream_position import Mark
+        >>> from headgate.connectors.dataframe.stream_position import QueryEpoch
         >>> files = [StagedFile(f"f{n}", rows, 8, 0, n, 0) for n, rows in enumerate((3, 9))]
-        >>> begin = Position(Mark("l", "q", 0), {})
+        >>> begin = Position(QueryEpoch("l", "q", 0), {})
         >>> [[split.id for split in share] for share in shares_of(StagedEpoch(0, files, "/s", begin, 0, 1))]
         [['f1'], ['f0']]
     """
@@ -240,13 +230,14 @@ def shares_of(epoch: StagedEpoch) -> list[list[Split]]:
     return [[split_of(epoch.folder, file) for file in mine] for mine in ordered]
 
 
-def told(epoch: StagedEpoch, latency_ms: float) -> str:
-    """What the log says of an epoch.
+def epoch_text(epoch: StagedEpoch, latency_ms: float) -> str:
+    """The log line of an epoch.
 
     Example:
-        >>> from headgate.connectors.dataframe.stream_position import Mark
+        >>> from headgate.connectors.dataframe.stream_position import QueryEpoch
         >>> files = [StagedFile("f", 50_000, 8, 0, 0, 0)]
-        >>> told(StagedEpoch(12, files, "/folder", Position(Mark("l", "q", 12), {}), 0, 410), 912.0)
+        >>> position = Position(QueryEpoch("l", "q", 12), {})
+        >>> epoch_text(StagedEpoch(12, files, "/folder", position, 0, 410), 912.0)
         "epoch 12, 50,000 rows in 0.41 s (122.0 k/s), 0.9 s from Spark's plan to the checkpoint"
     """
     return (
@@ -257,7 +248,3 @@ def told(epoch: StagedEpoch, latency_ms: float) -> str:
 
 def _rate(epoch: StagedEpoch) -> float:
     return epoch.rows * 1000 / max(1, epoch.staging_ms)
-
-
-def _shown(position: Position | None) -> str:
-    return "its beginning" if position is None else f"epoch {position.mark.epoch}"

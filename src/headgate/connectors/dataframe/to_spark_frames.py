@@ -32,8 +32,7 @@ class Frames(Protocol):
     def columns(self, paths: Sequence[str]) -> Columns:
         """The columns of the rows.
 
-        Raises:
-            UsageError: the files do not agree.
+        Files that do not agree raise UsageError.
         """
         ...
 
@@ -51,9 +50,7 @@ class Frames(Protocol):
 class SparkFrames(Frames):
     """With a session.
 
-    Args:
-        spark: the job's.
-        schema: of the rows; None takes it from the files.
+    Without a schema the columns are those of the files.
     """
 
     def __init__(self, spark: SparkSession, schema: StructType | None) -> None:
@@ -127,8 +124,7 @@ def columns_of(schema: pa.Schema) -> Columns:
 def agreed(files: Sequence[Columns]) -> Columns:
     """The columns of several files together.
 
-    Raises:
-        UsageError: a column has two types.
+    A column of two types raises UsageError.
 
     Example:
         >>> agreed([[("a", "bigint")], [("b", "string"), ("a", "bigint")]])
@@ -147,8 +143,7 @@ def agreed(files: Sequence[Columns]) -> Columns:
 def same_columns(expected: Columns, found: Columns, epoch: str) -> Columns:
     """The columns in the order of earlier epochs.
 
-    Raises:
-        UsageError: one is missing, new, or of another type.
+    One that is missing, new or of another type raises UsageError.
 
     Example:
         >>> same_columns([("a", "int"), ("b", "int")], [("b", "int"), ("a", "int")], "epoch 7")

@@ -1,7 +1,7 @@
-"""What a sink's journal says: who goes on a line, and which epochs of it are begun, written, taken back.
+"""The journal of a sink in a lineage: which job owns it, and which epochs are begun, written, taken back.
 
-The journal is a list of entries; a `Line` is what they amount to. Everything that is decided about
-epochs is decided here, from a line and a job's lineage. Does no I/O; `to_spark_log.py` stores the entries.
+The journal is a list of entries; a `State` is what they amount to. All decisions about epochs are made here,
+from a state and a job's lineage. Does no I/O; `to_spark_log.py` stores the entries.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 from headgate.api.sink import Lineage
 
 _REMEMBERED_MAX: Final = 32
-"""Of how many of the latest epochs the files are known by name."""
+"""Of so many latest epochs the state has the names of the files."""
 
 
 class Origin(msgspec.Struct, frozen=True, array_like=True):
@@ -38,7 +38,7 @@ class Run(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def epochs(self) -> range:
-        """Numbers; some may never have been used."""
+        """Numbers of the epochs; some may never have been used."""
         return range(self.first + self.shift, self.last + self.shift + 1)
 
     def holds(self, origin: Origin) -> bool:
@@ -47,7 +47,7 @@ class Run(msgspec.Struct, frozen=True, array_like=True):
         return same and self.first <= origin.checkpoint <= self.last
 
     def parted(self, lineage: Lineage) -> tuple[Run | None, Run | None]:
-        """What of it is history of a lineage, and what is not."""
+        """The part that is history of a lineage, and the part that is not."""
         through = self.first - 1
         for fork in lineage.forks:
             if fork.job == self.job and (self.generation, self.attempt) <= (fork.generation, fork.attempt):
@@ -56,12 +56,7 @@ class Run(msgspec.Struct, frozen=True, array_like=True):
 
     def without(self, other: Run) -> list[Run]:
         """What is left when the epochs of `other` are taken out."""
-        if (self.job, self.generation, self.attempt, self.shift) != (
-            other.job,
-            other.generation,
-            other.attempt,
-            other.shift,
-        ):
+        if other != msgspec.structs.replace(self, first=other.first, last=other.last):
             return [self]
         left = self._between(self.first, min(other.first - 1, self.last))
         right = self._between(max(other.last + 1, self.first), self.last)
@@ -71,8 +66,8 @@ class Run(msgspec.Struct, frozen=True, array_like=True):
         return None if last < first else msgspec.structs.replace(self, first=first, last=last)
 
 
-class GoesOn(msgspec.Struct, frozen=True, tag="goes-on"):
-    """A driver of a job goes on the line; from here on no other one adds epochs."""
+class Owner(msgspec.Struct, frozen=True, tag="goes-on"):
+    """A driver of a job owns the lineage; from here on no other one adds epochs."""
 
     job: str
     generation: int
@@ -80,7 +75,7 @@ class GoesOn(msgspec.Struct, frozen=True, tag="goes-on"):
 
 
 class Begun(msgspec.Struct, frozen=True, tag="begun"):
-    """An epoch is about to be written; from here on its number and its rows are settled."""
+    """An epoch is about to be written; from here on its number and its rows are fixed."""
 
     epoch: int
     origin: Origin
@@ -107,82 +102,70 @@ class PutBack(msgspec.Struct, frozen=True, tag="put-back"):
     runs: list[Run]
 
 
-class Line(msgspec.Struct, frozen=True, tag="line"):
-    """What all entries up to here amount to; as an entry it stands for those before it.
+class State(msgspec.Struct, frozen=True, tag="line"):
+    """What all entries up to here amount to; as an entry it stands for those before it."""
 
-    Attributes:
-        jobs: which went on the line, in order.
-        generation: of the driver of the last of them.
-        last: the largest number of an epoch so far.
-        shift: what the next number is at least ahead of its checkpoint.
-        columns: names and types of the rows, from the first epoch on.
-        written: epochs that are visible.
-        taken: epochs that were taken back.
-        begun: the epoch that was begun and is not known to be written.
-        remembered: the latest epochs, with their files.
-    """
+    jobs: list[str] = []  # that owned the lineage, in order
+    generation: int = 0  # of the driver of the last of them
+    last: int = 0  # the largest number of an epoch so far
+    shift: int = 0  # what the next number is at least ahead of its checkpoint
+    columns: list[tuple[str, str]] = []  # names and types of the rows, from the first epoch on
+    written: list[Run] = []  # epochs that are visible
+    taken: list[Run] = []  # epochs that were taken back
+    begun: Begun | None = None  # the epoch that was begun and is not known to be written
+    remembered: list[Begun] = []  # the latest epochs, with their files
 
-    jobs: list[str] = []
-    generation: int = 0
-    last: int = 0
-    shift: int = 0
-    columns: list[tuple[str, str]] = []
-    written: list[Run] = []
-    taken: list[Run] = []
-    begun: Begun | None = None
-    remembered: list[Begun] = []
+    def is_owned(self, job: str, generation: int) -> bool:
+        """Whether this driver is the last owner."""
+        return self.jobs[-1:] == [job] and self.generation == generation
 
 
-Entry = GoesOn | Begun | Written | TakenBack | PutBack | Line
+Entry = Owner | Begun | Written | TakenBack | PutBack | State
 
 
-def after(line: Line, entry: Entry) -> Line:
-    """The line with one entry more.
+def after(state: State, entry: Entry) -> State:
+    """The state after one entry more.
 
     Example:
-        >>> line = after(Line(), GoesOn("a", 1))
-        >>> line = after(line, Begun(7, Origin("a", 1, 1, 7), ["f"], []))
-        >>> [list(run.epochs) for run in after(line, Written(7)).written]
+        >>> state = after(State(), Owner("a", 1))
+        >>> state = after(state, Begun(7, Origin("a", 1, 1, 7), ["f"], []))
+        >>> [list(run.epochs) for run in after(state, Written(7)).written]
         [[7]]
     """
     replace = msgspec.structs.replace
-    if isinstance(entry, Line):
-        return entry
-    if isinstance(entry, GoesOn):
-        jobs = line.jobs if line.jobs[-1:] == [entry.job] else [*line.jobs, entry.job]
-        return replace(line, jobs=jobs, generation=entry.generation)
-    if isinstance(entry, Begun):
-        ahead = entry.epoch - entry.origin.checkpoint
-        columns = line.columns or entry.columns
-        return replace(line, begun=entry, last=entry.epoch, shift=max(line.shift, ahead), columns=columns)
-    if isinstance(entry, Written):
-        return _written(line, entry.epoch)
-    if isinstance(entry, TakenBack):
-        begun = line.begun if line.begun is None or line.begun.epoch not in entry.unfinished else None
-        taken = [*_without(line.taken, entry.runs), *entry.runs]
-        return replace(line, written=_without(line.written, entry.runs), taken=taken, begun=begun)
-    written = [*_without(line.written, entry.runs), *entry.runs]
-    return replace(line, written=written, taken=_without(line.taken, entry.runs))
+    match entry:
+        case State():
+            return entry
+        case Owner(job, generation):
+            jobs = state.jobs if state.jobs[-1:] == [job] else [*state.jobs, job]
+            return replace(state, jobs=jobs, generation=generation)
+        case Begun(epoch, origin):
+            shift = max(state.shift, epoch - origin.checkpoint)
+            columns = state.columns or entry.columns
+            return replace(state, begun=entry, last=epoch, shift=shift, columns=columns)
+        case Written(epoch):
+            return _written(state, epoch)
+        case TakenBack(runs, unfinished):
+            begun = state.begun if state.begun is None or state.begun.epoch not in unfinished else None
+            taken = [*_without(state.taken, runs), *runs]
+            return replace(state, written=_without(state.written, runs), taken=taken, begun=begun)
+        case PutBack(runs):
+            written = [*_without(state.written, runs), *runs]
+            return replace(state, written=written, taken=_without(state.taken, runs))
 
 
-def _written(line: Line, epoch: int) -> Line:
-    begun = line.begun
+def _written(state: State, epoch: int) -> State:
+    replace, begun = msgspec.structs.replace, state.begun
     if begun is None or begun.epoch != epoch:
-        return line
-    origin, shift = begun.origin, epoch - begun.origin.checkpoint
-    new = Run(origin.job, origin.generation, origin.attempt, origin.checkpoint, origin.checkpoint, shift)
-    runs = list(line.written)
+        return state
+    new, runs = _run_of(begun), list(state.written)
     last = runs[-1] if runs else None
-    if (
-        last is not None
-        and msgspec.structs.replace(last, first=new.first, last=new.last) == new
-        and (last.last < new.first)
-    ):
-        runs[-1] = msgspec.structs.replace(last, last=new.last)
+    if last is not None and last.last < new.first and replace(last, first=new.first, last=new.last) == new:
+        runs[-1] = replace(last, last=new.last)
     else:
         runs.append(new)
-    remembered = [*line.remembered, begun][-_REMEMBERED_MAX:]
-    return msgspec.structs.replace(line, written=runs, begun=None, remembered=remembered)
+    remembered = [*state.remembered, begun][-_REMEMBERED_MAX:]
+    return replace(state, written=runs, begun=None, remembered=remembered)
 
 
 def _without(runs: Iterable[Run], taken: Iterable[Run]) -> list[Run]:
@@ -192,48 +175,43 @@ def _without(runs: Iterable[Run], taken: Iterable[Run]) -> list[Run]:
     return left
 
 
-def _any(runs: Iterable[Run], origin: Origin) -> bool:
-    return any(run.holds(origin) for run in runs)
-
-
-# -- what is decided
-
-
-def run_of(begun: Begun) -> Run:
-    """The run of one epoch that was begun."""
+def _run_of(begun: Begun) -> Run:
     o = begun.origin
     return Run(o.job, o.generation, o.attempt, o.checkpoint, o.checkpoint, begun.epoch - o.checkpoint)
 
 
-def beyond(line: Line, job: str, lineage: Lineage) -> list[Run]:
-    """Epochs that are written and not history of the job; its own only where it goes back behind them."""
-    others = job not in {fork.job for fork in lineage.forks}
-    runs = [run for run in line.written if run.job != job or not others]
+# -- decisions
+
+
+def newer(state: State, job: str, lineage: Lineage) -> list[Run]:
+    """Epochs that are written and not history of the job; its own only where it falls back before them."""
+    falls_back = any(fork.job == job for fork in lineage.forks)
+    runs = [run for run in state.written if run.job != job or falls_back]
     return [rest for run in runs if (rest := run.parted(lineage)[1]) is not None]
 
 
-def unfinished_beyond(line: Line, job: str, lineage: Lineage) -> list[Run]:
-    """The same of an epoch that may be written."""
-    return [] if line.begun is None else beyond(Line(written=[run_of(line.begun)]), job, lineage)
+def unfinished_newer(state: State, job: str, lineage: Lineage) -> list[Run]:
+    """The epoch that may be written, if it is not history of the job."""
+    return [] if state.begun is None else newer(State(written=[_run_of(state.begun)]), job, lineage)
 
 
-def missing(line: Line, lineage: Lineage) -> list[Run]:
+def missing(state: State, lineage: Lineage) -> list[Run]:
     """Epochs of the job's history that were taken back."""
-    return [kept for run in line.taken if (kept := run.parted(lineage)[0]) is not None]
+    return [kept for run in state.taken if (kept := run.parted(lineage)[0]) is not None]
 
 
-def why_fenced(line: Line, job: str, generation: int, lineage: Lineage) -> str | None:
-    """Why a driver must not go on the line; None when it may."""
-    last = line.jobs[-1] if line.jobs else None
+def why_fenced(state: State, job: str, generation: int, lineage: Lineage) -> str | None:
+    """Why a driver must not own the lineage; None when it may."""
+    last = state.jobs[-1] if state.jobs else None
     if last == job:
-        newer = line.generation > generation
-        return f"its driver of generation {line.generation} goes on" if newer else None
-    if job in line.jobs:
+        later = state.generation > generation
+        return f"its driver of generation {state.generation} goes on" if later else None
+    if job in state.jobs:
         return f"job {last!r} went on after this one"
-    if newer_runs := [*beyond(line, job, lineage), *unfinished_beyond(line, job, lineage)]:
+    if newer_runs := [*newer(state, job, lineage), *unfinished_newer(state, job, lineage)]:
         return described(newer_runs)
-    if gone := missing(line, lineage):
-        return f"{described(gone)}, which it descends from, was taken back"
+    if lost := missing(state, lineage):
+        return f"{described(lost)}, which it descends from, was taken back"
     return None
 
 
@@ -249,21 +227,21 @@ def described(runs: Sequence[Run]) -> str:
     return f"{numbers}, prepared by job {job!r}"
 
 
-def not_written(line: Line, origin: Origin, files: Sequence[str]) -> list[str]:
-    """Which files of one origin are in no written epoch of the line."""
-    remembered = [begun for begun in line.remembered if begun.origin == origin]
+def not_written(state: State, origin: Origin, files: Sequence[str]) -> list[str]:
+    """Which files of one origin are in no written epoch."""
+    remembered = [begun for begun in state.remembered if begun.origin == origin]
     known = {file for begun in remembered for file in begun.files}
-    if not _any(line.written, origin):
+    if not any(run.holds(origin) for run in state.written):
         return list(files)
-    # What is not remembered any more was written as a whole.
+    # Of an origin that is not remembered any more all was written.
     return [file for file in files if file not in known] if remembered else []
 
 
-def next_epoch(line: Line, checkpoint: int) -> int:
+def next_epoch(state: State, checkpoint: int) -> int:
     """The number of a new epoch: the checkpoint's where that is free, so that people find it again.
 
     Example:
-        >>> next_epoch(Line(last=6), 7), next_epoch(Line(last=9), 7), next_epoch(Line(last=9, shift=5), 7)
+        >>> next_epoch(State(last=6), 7), next_epoch(State(last=9), 7), next_epoch(State(last=9, shift=5), 7)
         (7, 10, 12)
     """
-    return max(checkpoint + line.shift, line.last + 1)
+    return max(checkpoint + state.shift, state.last + 1)

@@ -1,11 +1,11 @@
-"""The stored journal of a sink's line: numbered entries, each created whole and never two of one number.
+"""The stored journal of a sink in a lineage: numbered entries, created complete, never two of one number.
 
 ::
 
     <folder>/0000000001.json    a CRC-32 and one entry
 
-Whoever creates number n has seen all entries before it, so what an entry decides was decided on the whole
-line. Now and then an entry stands for all before it, and these are removed, lowest first.
+The driver that creates number n has read all entries before it, so an entry is a decision on the complete
+journal. Every 200 entries one stands for all before it, and these are removed, lowest first.
 """
 
 from __future__ import annotations
@@ -22,64 +22,52 @@ from headgate.common.errors import OperatingError, StorageError
 from headgate.common.files.durable import read_bytes, unlink
 from headgate.common.files.durable_file import create_new
 from headgate.common.files.envelope import open_line, seal_line
-from headgate.connectors.dataframe.to_spark_journal import Entry, Line, after
+from headgate.connectors.dataframe.to_spark_journal import Entry, State, after
 
 ENTRIES_MAX: Final = 200
 """More files than this make every reading of the folder slow."""
 
 _TRIES_MAX: Final = 20
 
-
 _encoder: Final = msgspec.json.Encoder()
 _entries: Final = json_decoder(Entry)
 
 
 class Log:
-    """The journal in one folder, on a disk with hard links that all drivers of the line share.
+    """The journal in one folder, on a disk with hard links that all drivers of the lineage share.
 
-    Args:
-        folder: made with the first entry.
-        entries_max: after so many entries one stands for all of them.
-
-    Attributes:
-        line: what the entries amounted to when they were read last.
+    After `entries_max` entries one stands for all of them. `state` is what they amounted to when last read.
     """
 
     def __init__(self, folder: Path, entries_max: int = ENTRIES_MAX) -> None:
-        self.line = Line()
+        self.state = State()
         self._folder, self._entries_max = folder, entries_max
         self._read_through = 0
 
-    def refresh(self) -> Line:
+    def refresh(self) -> State:
         """Read what was added.
 
-        Raises:
-            OperatingError: an entry is damaged.
-            StorageError: the folder cannot be read.
+        A damaged entry raises OperatingError, a folder that cannot be read StorageError.
         """
         for _ in range(_TRIES_MAX):
             # An entry may be removed between the listing and the reading: another stands for it then.
             with suppress(FileNotFoundError):
                 self._read_new()
-                return self.line
+                return self.state
         raise StorageError(f"{str(self._folder)!r} changes all the time; is it on a disk that is in order?")
 
     def append(self, entry: Entry) -> bool:
-        """Add an entry behind those that were read; False when there is one more, and nothing was added.
-
-        Raises:
-            StorageError: it cannot be written.
-        """
+        """Add an entry after those that were read; False when there is one more, and nothing was added."""
         number = self._read_through + 1
         try:
             if not create_new(self._path(number), [encoded(entry)], folders=3):
                 return False
             if number > 1 and not self._path(number - 1).exists():
-                # Somebody went on so far meanwhile that the numbers behind ours are removed already.
+                # Another driver added so many meanwhile that the entries up to this one are removed already.
                 unlink(self._path(number), missing_ok=True)
                 return False
-            self._read_through, self.line = number, after(self.line, entry)
-            if not isinstance(entry, Line) and number % self._entries_max == 0 and self.append(self.line):
+            self._read_through, self.state = number, after(self.state, entry)
+            if not isinstance(entry, State) and number % self._entries_max == 0 and self.append(self.state):
                 self._remove_before(self._read_through)
         except OSError as problem:
             raise _unusable(self._folder, problem) from problem
@@ -94,10 +82,10 @@ class Log:
         if not new:
             return
         entries = [self._entry(number) for number in new]
-        whole = new == list(range(self._read_through + 1, new[-1] + 1))
-        if not whole and not any(isinstance(entry, Line) for entry in entries):
+        complete = new == list(range(self._read_through + 1, new[-1] + 1))
+        if not complete and not any(isinstance(entry, State) for entry in entries):
             raise FileNotFoundError(f"entry {self._read_through + 1}")
-        self.line = functools.reduce(after, entries, self.line)
+        self.state = functools.reduce(after, entries, self.state)
         self._read_through = new[-1]
 
     def _entry(self, number: int) -> Entry:
@@ -111,7 +99,7 @@ class Log:
         return decoded(stored, str(path))
 
     def _remove_before(self, number: int) -> None:
-        """Lowest first, so that the last one before `number` is the last to go."""
+        # Lowest first, so that the last one before `number` is removed last.
         for path in sorted(self._folder.glob("[0-9]*.json")):
             if int(path.stem) < number:
                 unlink(path, missing_ok=True)
@@ -127,13 +115,6 @@ def encoded(entry: Entry) -> bytes:
 
 def decoded(stored: bytes, where: str) -> Entry:
     """The stored entry.
-
-    Args:
-        stored: by :func:`encoded`.
-        where: its file, for the message.
-
-    Raises:
-        OperatingError: it is damaged.
 
     Example:
         >>> from headgate.connectors.dataframe.to_spark_journal import Written

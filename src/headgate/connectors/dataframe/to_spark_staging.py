@@ -3,19 +3,19 @@
 ::
 
     _pending/<job>+<uid>/part-...    rows that a snapshot holds, or will
-    journal/<line>+<uid>/            which epochs were written; see to_spark_log.py
+    journal/<lineage>+<uid>/         which epochs were written; see to_spark_log.py
 """
 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypedDict
 from urllib.parse import quote
 
 from headgate.api.sink import Fork, Sink, SinkCommitter, SinkCommitterContext
-from headgate.api.source import Plain
 from headgate.common.errors import OperatingError, StorageError
 from headgate.common.files.durable import crc32, open_read, unlink
 from headgate.common.files.stored_paths import inside, made_folder
@@ -31,14 +31,26 @@ _PENDING: Final = re.compile(r"_pending/[^/]+/[^/]+", re.DOTALL)
 _ROWS: Final = "a file of staged rows"
 
 
+class StagedRows(TypedDict):
+    """A committable: a file of rows, where it was staged, and by which writer for which snapshot first."""
+
+    root: str
+    pending: str
+    size: int
+    crc32: int
+    job: str
+    generation: int
+    attempt: int
+    checkpoint: int
+
+
 class Staging:
-    """The driver's side of a staging folder.
+    """A staging folder, as the driver uses it.
 
-    A committable says where its rows were staged. So a savepoint can be restored with another
-    folder, and can be released where none is known.
+    A committable names the folder of its rows. So a savepoint can be restored with another folder, and can be
+    released where none is known.
 
-    Args:
-        folder: on a disk that the driver and all workers share; None where it is not known.
+    `folder` is on a disk that the driver and all workers share; None where it is not known.
     """
 
     def __init__(self, folder: str | None) -> None:
@@ -48,54 +60,50 @@ class Staging:
 
     @property
     def known(self) -> bool:
-        """Whether the folder is."""
+        """Whether the folder is known."""
         return self._folder is not None
 
     @property
     def root(self) -> str:
-        """The folder.
-
-        Raises:
-            UsageError: it is not known.
-        """
+        """The folder, which must be known."""
         if self._folder is None:
             raise unprepared("to_spark")
         return self._folder
 
     def begin(self, context: SinkCommitterContext) -> None:
-        """The job begins."""
+        """Begin for a job."""
         self._context = context
 
-    def journal(self, line: str, uid: str) -> Path:
-        """Where the journal of a line is."""
-        return Path(self.root, "journal", f"{quote(line, safe='')}+{quote(uid, safe='')}")
+    def journal(self, lineage: str, uid: str) -> Path:
+        """The folder of a lineage's journal."""
+        return Path(self.root, "journal", f"{quote(lineage, safe='')}+{quote(uid, safe='')}")
 
-    def hold(self, committables: Sequence[Plain], savepoint: Fork) -> None:
+    def hold(self, committables: Sequence[StagedRows], savepoint: Fork) -> None:
         """See `SinkCommitter.hold`."""
         for root, ready in self._by_root(committables).items():
             self._files(root).hold(ready, savepoint)
 
-    def release(self, committables: Sequence[Plain], savepoint: Fork) -> None:
+    def release(self, committables: Sequence[StagedRows], savepoint: Fork) -> None:
         """See `SinkCommitter.release`."""
         for root, ready in self._by_root(committables).items():
             self._files(root).release(ready, savepoint)
 
-    def abandon(self, committed_through: Sequence[Plain]) -> None:
+    def abandon(self, committed_through: Sequence[StagedRows]) -> None:
         """See `SinkCommitter.abandon`."""
         self._files(self.root).abandon(committed_through)
 
-    def remove(self, committables: Iterable[Plain]) -> None:
-        """Rows that were written go, unless a savepoint holds them."""
+    def remove(self, committables: Iterable[StagedRows]) -> None:
+        """Remove rows that were written, except those that a savepoint holds."""
         for ready in committables:
             path = _path(self.root, ready)
             if not any(path.parent.glob(f"{path.name}*.held")):
                 unlink(path, missing_ok=True)
 
-    def _by_root(self, committables: Sequence[Plain]) -> dict[str, list[Plain]]:
-        found: dict[str, list[Plain]] = {}
+    def _by_root(self, committables: Sequence[StagedRows]) -> dict[str, list[StagedRows]]:
+        found: dict[str, list[StagedRows]] = defaultdict(list)
         for ready in committables:
             root = ready["root"]
-            found.setdefault(root if root == self._folder else str(_elsewhere(root)), []).append(ready)
+            found[root if root == self._folder else str(_elsewhere(root))].append(ready)
         return found
 
     def _files(self, root: str) -> SinkCommitter:
@@ -116,11 +124,10 @@ def staged_parquet(root: str, schema: pa.Schema | None) -> Sink:
     return sink
 
 
-def verified_paths(root: str, committables: Sequence[Plain], checkpoint: int) -> list[str]:
-    """Where the rows are, after they were found to be what was staged.
+def verified_paths(root: str, committables: Sequence[StagedRows], checkpoint: int) -> list[str]:
+    """The files of the rows, verified to be what was staged.
 
-    Raises:
-        OperatingError: a file is gone, or is not byte for byte what a worker wrote.
+    A missing or changed file raises OperatingError.
     """
     paths = []
     for ready in committables:
@@ -145,7 +152,7 @@ def verified_paths(root: str, committables: Sequence[Plain], checkpoint: int) ->
     return paths
 
 
-def _path(root: str, ready: Plain) -> Path:
+def _path(root: str, ready: StagedRows) -> Path:
     """Where the rows of a committable are now: the folder may have been moved, or another was chosen."""
     here = inside(root, ready["pending"], _ROWS, _PENDING)
     if here.exists() or ready["root"] == root:
@@ -153,12 +160,8 @@ def _path(root: str, ready: Plain) -> Path:
     return inside(_elsewhere(ready["root"]), ready["pending"], _ROWS, _PENDING)
 
 
-def _elsewhere(root: Plain) -> Path:
-    """A staging folder that is not this program's, as a snapshot names it.
-
-    Raises:
-        StrayPathError: it is none.
-    """
+def _elsewhere(root: str) -> Path:
+    """A staging folder of another program, as a snapshot names it."""
     return made_folder(root, TO_SPARK, _ITSELF, "a folder of rows for Spark")
 
 

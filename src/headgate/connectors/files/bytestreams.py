@@ -22,15 +22,10 @@ _OUTPUT_TARGET: Final = 256 * 1024
 
 
 class Entry(NamedTuple):
-    """Where a file can be entered for an offset.
+    """Where a file can be entered for an offset."""
 
-    Attributes:
-        member: position in the file where the gzip member or zstd frame starts; 0 for plain files.
-        skip: uncompressed bytes between that point and the offset.
-    """
-
-    member: int
-    skip: int
+    member: int  # position in the file where the gzip member or zstd frame starts; 0 for plain files
+    skip: int  # uncompressed bytes between that point and the offset
 
 
 class ByteStream(ABC):
@@ -43,8 +38,7 @@ class ByteStream(ABC):
     def read(self, size: int) -> bytes:
         """Up to about `size` bytes, b"" only at the end.
 
-        Raises:
-            StorageError: the compressed data is damaged or ends too early.
+        Compressed data that is damaged or ends too early raises StorageError.
         """
 
     @abstractmethod
@@ -245,13 +239,8 @@ class ZstdStream(CompressedStream["zstandard.ZstdDecompressionObj"]):
 def open_stream(path: str, member: int = 0, offset: int = 0) -> ByteStream:
     """A stream that reads from the member's start on; plain files from their beginning.
 
-    Args:
-        path: the file; its compression is told by its first bytes, not by its name.
-        member: where to enter, as :meth:`ByteStream.locate` said.
-        offset: the uncompressed offset of the member's start.
-
-    Raises:
-        OSError: the file cannot be opened.
+    The compression is found by the first bytes, not by the name. `offset` is the uncompressed offset of
+    `member`, as :meth:`ByteStream.locate` gave them.
     """
     file = open(path, "rb")  # noqa: SIM115 - the stream owns it
     head = file.read(4)

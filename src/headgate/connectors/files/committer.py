@@ -1,23 +1,23 @@
-"""Publishes the prepared files of a sink by renaming them, and clears away what will never be."""
+"""Publishes the prepared files of a sink by renaming them, and removes what will never be published."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 from typing_extensions import override
 
 from headgate.api.sink import Fork, SinkCommitter, SinkCommitterContext
-from headgate.api.source import Plain
 from headgate.common.errors import OperatingError, UsageError
 from headgate.common.files.durable import rename, sync, touch, unlink
 from headgate.common.files.stored_paths import inside, unlinked
 from headgate.connectors.files.file_names import (
     PENDING,
     TAKEN_BACK,
+    Prepared,
     generation_of,
     held_by,
     held_mark,
@@ -25,14 +25,14 @@ from headgate.connectors.files.file_names import (
     pending_path,
     safe,
 )
-from headgate.connectors.files.line import Line
+from headgate.connectors.files.owner_log import OwnerLog
 from headgate.connectors.files.part_file import checksum, remove, storage_error
 
 _VISIBLE: Final = re.compile(r"[^/_.][^/]*", re.DOTALL)
-"""A name in the output directory itself that readers do not pass over."""
+"""A name in the output directory itself that readers do not skip."""
 
 
-class FilesCommitter(SinkCommitter):
+class FilesCommitter(SinkCommitter[Prepared]):
     """Renames pending files to their final names.
 
     A committable's names are relative to the output directory, so that the directory may be moved
@@ -52,31 +52,27 @@ class FilesCommitter(SinkCommitter):
         self._context = context
 
     @override
-    def commit(self, committables: Sequence[Plain]) -> None:
-        # What another job has prepared is history: whoever holds the snapshot may publish that.
-        own = [ready for ready in committables if self._is_own(ready)]
-        line = self._line() if own else None
+    def commit(self, committables: Sequence[Prepared]) -> None:
+        # What another job has prepared is history: the job that restored the snapshot may publish that.
+        own = any(map(self._is_own, committables))
+        owners = self._owners() if own else None
         first = False
-        try:
-            if line is not None:
-                first = line.require()
+        with self._storing():
+            if owners is not None:
+                first = owners.require()
             renamed = self._publish_all(committables)
-            if line is not None and renamed and not line.owned:
+            if owners is not None and renamed and not owners.owned:
                 self._undo(ready for ready in renamed if self._is_own(ready))
-                line.require()
+                owners.require()
             self._remove_marks(renamed)
-        except OSError as problem:
-            raise storage_error(self._root, problem) from problem
-        if line is not None and first:
-            self._clear(self._folders_of_ancestors(line), self._kept)
+        if owners is not None and first:
+            self._clear(self._folders_of_ancestors(owners), self._kept)
 
     @override
     def committed_after(self, context: SinkCommitterContext) -> str | None:
-        line = Line(self._root, context)
-        try:
-            missing, newer = line.describe_missing(), line.describe_newer()
-        except OSError as problem:
-            raise storage_error(self._root, problem) from problem
+        owners = OwnerLog(self._root, context)
+        with self._storing():
+            missing, newer = owners.describe_missing(), owners.describe_newer()
         if missing is not None:
             raise UsageError(
                 f"sink {context.uid!r} does not hold all that the snapshot builds on: {missing}; begin with "
@@ -86,13 +82,12 @@ class FilesCommitter(SinkCommitter):
         return newer
 
     @override
-    def check_restore(self, context: SinkCommitterContext, committables: Sequence[Plain], own: bool) -> None:
-        line = Line(self._root, context)
-        try:
-            fenced = line.fenced() if own else None
+    def check_restore(
+        self, context: SinkCommitterContext, committables: Sequence[Prepared], own: bool
+    ) -> None:
+        with self._storing():
+            fenced = OwnerLog(self._root, context).fenced() if own else None
             lost = None if fenced is not None else self._first_lost(committables, own)
-        except OSError as problem:
-            raise storage_error(self._root, problem) from problem
         if fenced is not None:
             raise UsageError(str(fenced))
         if lost is not None:
@@ -103,13 +98,13 @@ class FilesCommitter(SinkCommitter):
                 "snapshot that holds no such output"
             )
 
-    def _first_lost(self, committables: Sequence[Plain], own: bool) -> Plain | None:
+    def _first_lost(self, committables: Sequence[Prepared], own: bool) -> Prepared | None:
         """Prepared output that is neither published nor there to be published."""
         for ready in committables:
             final = self._final(ready)
             places = [final, self._pending(ready)]
             if not own:
-                # What was taken back is put back first, or refused before.
+                # What was taken back is restored first, or refused before.
                 places += (folder / final.name for folder in (self._root / TAKEN_BACK).glob("*/"))
             found = next((place for place in places if place.exists()), None)
             if found is None or found.stat().st_size != ready["size"]:
@@ -118,69 +113,65 @@ class FilesCommitter(SinkCommitter):
 
     @override
     def take_back(self, context: SinkCommitterContext) -> None:
-        line = Line(self._root, context)
-        try:
-            newer, missing = line.newer(), line.missing()
-            if not newer and not missing:
+        owners = OwnerLog(self._root, context)
+        with self._storing(TAKEN_BACK):
+            missing = owners.missing()
+            if not missing and not owners.newer():
                 return
             aside = unlinked(self._root, TAKEN_BACK, safe(context.job))
-            # From here on nobody else of the line publishes, so that looking again sees everything.
-            line.seize()
+            # From here on no other job of the lineage publishes, so that looking again sees everything.
+            owners.seize()
             aside.mkdir(parents=True, exist_ok=True)
-            for path in line.newer():
+            for path in owners.newer():
                 rename(path, aside / path.name)
-            for path in line.missing():
+            for path in owners.missing():
                 rename(path, self._root / path.name)
             for folder in {aside, aside.parent, self._root, *(path.parent for path in missing)}:
                 sync(folder)
-        except OSError as problem:
-            raise storage_error(self._root / TAKEN_BACK, problem) from problem
 
     @override
-    def hold(self, committables: Sequence[Plain], savepoint: Fork) -> None:
-        folders: set[Path] = set()
-        try:
-            for ready in committables:
-                pending = self._pending(ready)
-                if pending.exists():
-                    touch(_mark(pending, savepoint))
-                    folders.add(pending.parent)
-            for folder in folders:
+    def hold(self, committables: Sequence[Prepared], savepoint: Fork) -> None:
+        with self._storing(PENDING):
+            held = [pending for ready in committables if (pending := self._pending(ready)).exists()]
+            for pending in held:
+                touch(_mark(pending, savepoint))
+            for folder in {pending.parent for pending in held}:
                 sync(folder)
-        except OSError as problem:
-            raise storage_error(self._root / PENDING, problem) from problem
 
     @override
-    def release(self, committables: Sequence[Plain], savepoint: Fork) -> None:
-        try:
+    def release(self, committables: Sequence[Prepared], savepoint: Fork) -> None:
+        with self._storing(PENDING):
             for ready in committables:
                 unlink(_mark(self._pending(ready), savepoint), missing_ok=True)
-        except OSError as problem:
-            raise storage_error(self._root / PENDING, problem) from problem
 
     @override
-    def abandon(self, committed_through: Sequence[Plain]) -> None:
+    def abandon(self, committed_through: Sequence[Prepared]) -> None:
         keep = {self._pending(ready) for ready in committed_through}
         self._clear({self._own_folder()}, keep)
-        line = self._line()
-        try:
-            mine = line.owned
-        except OSError as problem:
-            raise storage_error(self._root, problem) from problem
+        owners = self._owners()
+        with self._storing():
+            mine = owners.owned
         if mine:
-            self._clear(self._folders_of_ancestors(line), keep)
+            self._clear(self._folders_of_ancestors(owners), keep)
+
+    @contextmanager
+    def _storing(self, folder: str = "") -> Iterator[None]:
+        try:
+            yield
+        except OSError as problem:
+            raise storage_error(self._root / folder, problem) from problem
 
     # -- publishing
 
-    def _publish_all(self, committables: Sequence[Plain]) -> list[Plain]:
-        """Publish durably; gives what was not published before."""
+    def _publish_all(self, committables: Sequence[Prepared]) -> list[Prepared]:
+        """Publish durably, and return what was not published before."""
         renamed = [ready for ready in committables if self._publish(ready)]
         folders = {self._pending(ready).parent for ready in renamed}
         for folder in [self._root, *sorted(folders)] if renamed else []:
             sync(folder)
         return renamed
 
-    def _publish(self, ready: Plain) -> bool:
+    def _publish(self, ready: Prepared) -> bool:
         """Rename one file; False when that was done before."""
         pending, final = self._pending(ready), self._final(ready)
         expected = (ready["size"], ready["crc32"])
@@ -201,14 +192,14 @@ class FilesCommitter(SinkCommitter):
         rename(pending, final)
         return True
 
-    def _check_published(self, pending: Path, final: Path, ready: Plain) -> None:
+    def _check_published(self, pending: Path, final: Path, ready: Prepared) -> None:
         size = final.stat().st_size
         if size != ready["size"]:
             raise OperatingError(
                 f"{str(final)!r} is published with {size} bytes; expected {ready['size']}; it was "
                 "changed or cut short after it was written"
             )
-        # A rename leaves nothing behind, so both are there only when the name was used before.
+        # A rename leaves no second name, so both are there only when the name was used before.
         if pending.exists() and checksum(final)[1] != ready["crc32"]:
             raise OperatingError(
                 f"{str(final)!r} is published already with other bytes than {str(pending)!r}; was another "
@@ -216,8 +207,8 @@ class FilesCommitter(SinkCommitter):
             )
         remove(pending)
 
-    def _remove_marks(self, renamed: Sequence[Plain]) -> None:
-        """What is published for good is held by nobody any more."""
+    def _remove_marks(self, renamed: Sequence[Prepared]) -> None:
+        """Remove the marks of savepoints on files that are published for good."""
         published = {self._pending(ready) for ready in renamed}
         for folder in {pending.parent for pending in published}:
             for path in folder.glob("*"):
@@ -225,30 +216,20 @@ class FilesCommitter(SinkCommitter):
                 if held is not None and folder / held in published:
                     remove(path)
 
-    def _undo(self, renamed: Iterator[Plain]) -> None:
-        """Another job went on meanwhile: what was just published is not."""
+    def _undo(self, renamed: Iterable[Prepared]) -> None:
+        """Unpublish what was just published, because another job took over the lineage meanwhile."""
         for ready in renamed:
-            # Who takes back may have been faster.
+            # The job that takes output back may have been faster.
             with suppress(FileNotFoundError):
                 rename(self._final(ready), self._pending(ready))
         sync(self._root)
 
     # -- whose files
 
-    def _pending(self, ready: Plain) -> Path:
-        """Where a prepared file lies.
-
-        Raises:
-            StrayPathError: somewhere else than prepared files do.
-        """
+    def _pending(self, ready: Prepared) -> Path:
         return pending_path(self._root, ready["pending"])
 
-    def _final(self, ready: Plain) -> Path:
-        """Where it is published.
-
-        Raises:
-            StrayPathError: not beside the other output.
-        """
+    def _final(self, ready: Prepared) -> Path:
         return inside(self._root, ready["final"], "an output file", _VISIBLE)
 
     def _begun(self) -> SinkCommitterContext:
@@ -256,22 +237,22 @@ class FilesCommitter(SinkCommitter):
             raise OperatingError(f"the committer of {str(self._root)!r} is used before it has begun")
         return self._context
 
-    def _line(self) -> Line:
-        return Line(self._root, self._begun())
+    def _owners(self) -> OwnerLog:
+        return OwnerLog(self._root, self._begun())
 
     def _own_folder(self) -> str:
         return f"{PENDING}/{pending_folder(self._begun().job, self._begun().uid)}"
 
-    def _is_own(self, ready: Plain) -> bool:
+    def _is_own(self, ready: Prepared) -> bool:
         return self._pending(ready).parent == self._root / self._own_folder()
 
-    def _folders_of_ancestors(self, line: Line) -> set[str]:
-        """Pending folders of jobs of the line; once this job is its last, they publish nothing any more."""
+    def _folders_of_ancestors(self, owners: OwnerLog) -> set[str]:
+        """Pending folders of jobs that this one descends from; once it is the owner, they publish nothing."""
         uid, own = self._begun().uid, self._own_folder()
-        return {f"{PENDING}/{pending_folder(fork.job, uid)}" for fork in line.ancestors} - {own}
+        return {f"{PENDING}/{pending_folder(fork.job, uid)}" for fork in owners.ancestors} - {own}
 
     def _clear(self, folders: set[str], keep: set[Path]) -> None:
-        """Remove what is pending in folders, but for what is held by savepoints or a later driver's."""
+        """Remove what is pending in folders, except what savepoints hold or a later driver has made."""
         own, generation = self._own_folder(), self._begun().generation
         for folder in sorted(folders):
             paths = self._pending_in(folder)
@@ -280,18 +261,13 @@ class FilesCommitter(SinkCommitter):
             for path in paths:
                 marked = held_by(path.name)
                 later = folder == own and generation_of(path.name) > generation
-                # A mark goes with its file, of which a crash may have left it behind.
+                # A mark is removed with its file; after a crash it may be there without the file.
                 stays = marked in names if marked is not None else path.name in held or path in keep
                 if not stays and not later:
                     remove(path)
 
     def _pending_in(self, folder: str) -> list[Path]:
-        """What lies there, in order. A folder that cannot be looked into is not an empty one.
-
-        Raises:
-            StorageError: it is there, and cannot be read.
-            StrayPathError: it is a link to files of others.
-        """
+        """The files there, in order; a folder that cannot be read raises, it is not an empty one."""
         place = unlinked(self._root, folder)
         try:
             return sorted(place.iterdir())

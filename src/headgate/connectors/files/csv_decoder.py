@@ -1,26 +1,27 @@
 """CSV: blocks of rows become dicts, typed records or Arrow record batches.
 
-A record ends at a line feed outside quotes. Quotes are balanced within a record, so a border is a
-line feed with an even number of quotes before it. A quote inside an unquoted field breaks that
-rule; such rows are bad records, named by the line where they begin.
+A record ends at a line feed outside quotes. Quotes are balanced within a record, so it ends at a line feed
+with an even number of quotes before it. A quote inside an unquoted field breaks that rule; such rows are bad
+records, named by the line where they begin.
 """
 
 from __future__ import annotations
 
 import csv
+import io
 import types
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from typing_extensions import TypedDict
 
-from headgate.api.source import BadRecord, Plain
+from headgate.api.source import BadRecord
 from headgate.common.decoders import converter
 from headgate.common.errors import UsageError
-from headgate.connectors.files.bad_records import OnError, bad_record_error
-from headgate.connectors.files.json_decoder import is_named_tuple, named_tuple_maker, struct_like
-from headgate.connectors.files.text_cursor import RECORD_BYTES_MAX, Decoded
+from headgate.common.hints import Hint
+from headgate.connectors.files.json_decoder import Records, is_named_tuple, named_tuple_maker, struct_like
+from headgate.connectors.files.text_cursor import RECORD_BYTES_MAX, Decoded, OnError, bad_record_error
 from headgate.connectors.pydantic_rows import check_decodable, is_model, model_hook
 
 if TYPE_CHECKING:
@@ -35,13 +36,9 @@ Rows = list[list[str]]
 
 
 class RowMaker(Protocol[R]):
-    """Makes records of rows of text.
+    """Makes records of rows of text."""
 
-    Attributes:
-        names: the fields of the schema, None without one.
-    """
-
-    names: list[str] | None
+    names: list[str] | None  # the fields of the schema, None without one
 
     def __call__(self, header: Sequence[str], rows: Rows) -> list[R] | pa.RecordBatch:
         """All records; ValueError when one of the rows does not fit."""
@@ -52,13 +49,19 @@ class CsvDecoder(Generic[T]):
     """Decodes blocks of CSV; see :class:`headgate.connectors.files.text_cursor.TextDecoder`."""
 
     def __init__(
-        self, name: str, make: RowMaker[T], on_error: OnError, delimiter: str, has_header: bool, saved: Plain
+        self,
+        name: str,
+        make: RowMaker[T],
+        on_error: OnError,
+        delimiter: str,
+        has_header: bool,
+        saved: Sequence[str] | None,
     ) -> None:
         if not has_header and make.names is None:
             raise UsageError(
                 "header=False leaves the fields of a CSV file without names; give a schema that names them"
             )
-        # The module's own limit of 128 KiB for a field is the process's, so it is only ever raised.
+        # The module's limit of 128 KiB for a field is the process's, so it is only ever raised.
         csv.field_size_limit(max(csv.field_size_limit(), RECORD_BYTES_MAX))
         self._name, self._make, self._on_error, self._delimiter = name, make, on_error, delimiter
         self._has_header = has_header
@@ -81,8 +84,8 @@ class CsvDecoder(Generic[T]):
         self._header = header
         return end
 
-    def saved(self) -> Plain:
-        """The header, so that going on in the middle of a file need not read its beginning."""
+    def saved(self) -> list[str]:
+        """The header, so that a reader that resumes in the middle of a file need not read its beginning."""
         return list(self._header)
 
     def border(self, data: bytes) -> int:
@@ -96,7 +99,7 @@ class CsvDecoder(Generic[T]):
         return end + 1
 
     def decode(self, data: bytes, first_line: int) -> Decoded[T]:
-        """Decode whole records: together when they are clean, one by one otherwise."""
+        """Decode complete records: together when they are clean, one by one otherwise."""
         if b'"' not in data:
             body = data[:-1] if data.endswith(b"\n") else data
             try:
@@ -123,13 +126,12 @@ class CsvDecoder(Generic[T]):
             raws.append((line, end, raw))
         kept, misfits = self._fitting(rows)
         lost = dict(misfits)
-        bad = list(failed)
         for index, reason in misfits:
             line, _, raw = raws[index]
-            bad.append((index, BadRecord(self._name, line, reason, raw)))
+            failed.append((index, BadRecord(self._name, line, reason, raw)))
         # From here on "records before it" counts only what is kept.
         bad = sorted(
-            ((before - sum(1 for gone in lost if gone < before), record) for before, record in bad),
+            ((before - sum(index < before for index in lost), record) for before, record in failed),
             key=lambda pair: pair[1].position,
         )
         if bad and self._on_error == "fail":
@@ -173,7 +175,7 @@ def _first_border(data: bytes) -> int:
 def _cut(data: bytes, first_line: int) -> list[tuple[int, int, bytes]]:
     """(line, offset of the end, bytes) of each record that is not an empty line."""
     records, start, line, end, quotes = [], 0, first_line, 0, 0
-    for piece in _lines(data):
+    for piece in io.BytesIO(data):
         end += len(piece)
         quotes += piece.count(b'"')
         if quotes % 2 and end < len(data):
@@ -184,23 +186,6 @@ def _cut(data: bytes, first_line: int) -> list[tuple[int, int, bytes]]:
         line += raw.count(b"\n")
         start = end
     return records
-
-
-def _lines(data: bytes) -> list[bytes]:
-    lines = [line + b"\n" for line in data.split(b"\n")]
-    lines[-1] = lines[-1][:-1]
-    return lines if lines[-1] else lines[:-1]
-
-
-def row_maker(schema: Any | None, arrow: bool) -> RowMaker[Any]:
-    """How rows become records of the schema.
-
-    Raises:
-        UsageError: the schema is of no known kind.
-    """
-    if schema is None:
-        return DictMaker()
-    return ArrowMaker(schema) if arrow else TypedMaker(schema)
 
 
 class DictMaker:
@@ -218,11 +203,11 @@ class TypedMaker:
 
     names: list[str] | None
 
-    def __init__(self, schema: Any) -> None:
-        self._finish: Callable[[list[Any]], list[Any]] | None = None
+    def __init__(self, schema: type[T] | Mapping[str, Hint]) -> None:
+        self._finish: Callable[[Records], Records] | None = None
         record: Any = schema
         try:
-            if isinstance(schema, dict):
+            if isinstance(schema, Mapping):
                 # Written as a call of the class's maker, since the fields are only known now.
                 record = types.new_class(
                     "Record", (TypedDict,), {}, lambda body: body.update(__annotations__=schema)
@@ -241,25 +226,25 @@ class TypedMaker:
         self.names = list(hints)
         self._nullable = {name for name, hint in hints.items() if _allows_none(hint)}
 
-    def __call__(self, header: Sequence[str], rows: Rows) -> list[Any]:
+    def __call__(self, header: Sequence[str], rows: Rows) -> Records:
         """See the protocol."""
         records: list[dict[str, str | None]] = [dict(zip(header, row)) for row in rows]
         for name in self._nullable.intersection(header):
             for record in records:
                 if not record[name]:
                     record[name] = None
-        made: list[Any] = self._convert(records)
+        made: Records = self._convert(records)
         return made if self._finish is None else self._finish(made)
 
 
-def _field_types(record: Any) -> dict[str, Any]:
+def _field_types(record: Any) -> dict[str, Hint]:
     if is_model(record):
         return {name: info.annotation for name, info in record.__pydantic_fields__.items()}
     hints = typing.get_type_hints(record)
     return {name: hint for name, hint in hints.items() if typing.get_origin(hint) is not typing.ClassVar}
 
 
-def _allows_none(hint: Any) -> bool:
+def _allows_none(hint: Hint) -> bool:
     return typing.get_origin(hint) in (typing.Union, types.UnionType) and type(None) in typing.get_args(hint)
 
 

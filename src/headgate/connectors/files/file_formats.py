@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias, TypeGuard
 
 from typing_extensions import override
 
-from headgate.api.source import Plain, T
+from headgate.api.source import T
 from headgate.common.errors import UsageError
-from headgate.connectors.files.bad_records import OnError
+from headgate.common.hints import Hint
 from headgate.connectors.files.paths import Paths, expand
 from headgate.connectors.files.source import FileCursor, FilesSource, TextFilesSource
-from headgate.connectors.files.text_cursor import TextDecoder
+from headgate.connectors.files.text_cursor import OnError, TextDecoder
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from headgate.connectors.files.parquet_cursor import ParquetPosition
+
+Schema: TypeAlias = "type | Mapping[str, Hint] | pa.Schema"
+"""A class of records, names and types of fields, or the columns of batches."""
 
 
-def json_source(paths: Paths, schema: Any | None = None, on_error: OnError = "fail") -> JsonSource:
-    """A bounded source of JSON lines; plain, gzip and zstd files, told by their content.
+def json_source(
+    paths: Paths, schema: type[T] | pa.Schema | None = None, on_error: OnError = "fail"
+) -> JsonSource[T]:
+    """A bounded source of JSON lines; plain, gzip and zstd files, distinguished by their content.
 
     Args:
         paths: a file, a directory (recursive; names beginning with ``_`` or ``.`` are skipped), a glob,
             or a list of these. A file that is named twice is read once.
-        schema: None for records as JSON has them (objects become dicts); a dataclass, TypedDict,
-            NamedTuple or msgspec.Struct for checked, typed records; a ``pyarrow.Schema`` for columnar
-            batches. Fields that the schema does not have are ignored.
+        schema: None for records as JSON has them (objects become dicts); a dataclass, TypedDict, NamedTuple
+            or msgspec.Struct for checked, typed records; a ``pyarrow.Schema`` for columnar batches. Fields
+            that the schema does not have are ignored.
         on_error: for lines that do not decode: "fail" names file and line, "skip" counts them,
             "side-output" sends them to the side output ``"bad-records"``.
 
@@ -36,7 +46,7 @@ def json_source(paths: Paths, schema: Any | None = None, on_error: OnError = "fa
 
 def csv_source(
     paths: Paths,
-    schema: Any | None = None,
+    schema: Schema | None = None,
     on_error: OnError = "fail",
     *,
     delimiter: str = ",",
@@ -66,8 +76,8 @@ def parquet_source(paths: Paths, columns: Sequence[str] | None = None) -> Parque
     return ParquetSource(paths, columns)
 
 
-def is_arrow_schema(schema: Any) -> bool:
-    """Whether it is a ``pyarrow.Schema``, without importing pyarrow for those who do not use it."""
+def is_arrow_schema(schema: Schema | None) -> TypeGuard[pa.Schema]:
+    """Whether it is a ``pyarrow.Schema``; pyarrow is not imported for it."""
     kind = type(schema)
     return kind.__module__.partition(".")[0] == "pyarrow" and kind.__name__ == "Schema"
 
@@ -75,12 +85,12 @@ def is_arrow_schema(schema: Any) -> bool:
 class JsonSource(TextFilesSource[T]):
     """See :func:`json_source`."""
 
-    def __init__(self, paths: Paths, schema: Any | None, on_error: OnError) -> None:
+    def __init__(self, paths: Paths, schema: type[T] | pa.Schema | None, on_error: OnError) -> None:
         super().__init__(paths, "JSON", on_error)
         self.schema = schema
 
     @override
-    def new_decoder(self, path: str, saved: Plain) -> TextDecoder[T]:
+    def new_decoder(self, path: str, saved: list[str] | None) -> TextDecoder[T]:
         from headgate.connectors.files import json_decoder as decoding
 
         arrow = is_arrow_schema(self.schema)
@@ -99,17 +109,23 @@ class CsvSource(TextFilesSource[T]):
     """See :func:`csv_source`."""
 
     def __init__(
-        self, paths: Paths, schema: Any | None, on_error: OnError, delimiter: str, header: bool
+        self, paths: Paths, schema: Schema | None, on_error: OnError, delimiter: str, header: bool
     ) -> None:
         super().__init__(paths, "CSV", on_error)
         self.schema, self.delimiter, self.header = schema, delimiter, header
 
     @override
-    def new_decoder(self, path: str, saved: Plain) -> TextDecoder[T]:
-        from headgate.connectors.files.csv_decoder import CsvDecoder, row_maker
+    def new_decoder(self, path: str, saved: list[str] | None) -> TextDecoder[T]:
+        from headgate.connectors.files import csv_decoder as decoding
 
-        maker = row_maker(self.schema, is_arrow_schema(self.schema))
-        return CsvDecoder(path, maker, self.on_error, self.delimiter, self.header, saved)
+        make: decoding.RowMaker[T]
+        if self.schema is None:
+            make = decoding.DictMaker()
+        elif is_arrow_schema(self.schema):
+            make = decoding.ArrowMaker(self.schema)
+        else:
+            make = decoding.TypedMaker(self.schema)
+        return decoding.CsvDecoder(path, make, self.on_error, self.delimiter, self.header, saved)
 
     @override
     def validate(self) -> None:
@@ -122,7 +138,7 @@ class CsvSource(TextFilesSource[T]):
         super().validate()
 
 
-class ParquetSource(FilesSource[T]):
+class ParquetSource(FilesSource[T, "ParquetPosition"]):
     """See :func:`parquet_source`."""
 
     def __init__(self, paths: Paths, columns: Sequence[str] | None) -> None:
@@ -130,7 +146,7 @@ class ParquetSource(FilesSource[T]):
         self.columns = None if columns is None else list(columns)
 
     @override
-    def open_cursor(self, path: str, position: Plain) -> FileCursor[T]:
+    def open_cursor(self, path: str, position: ParquetPosition | None) -> FileCursor[T, ParquetPosition]:
         from headgate.connectors.files.parquet_cursor import ParquetCursor
 
         return ParquetCursor(path, self.columns, position)

@@ -1,15 +1,13 @@
-"""What the files of a sink are called, before and after they are published. Opens none."""
+"""Names of a sink's files, before and after they are published. Opens none."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple, TypedDict
 
 from headgate.common.files.durable import crc32, sha256
 from headgate.common.files.stored_paths import inside
-from headgate.common.plain_data import Plain
 
 PENDING: Final = "_pending"
 """Below the output directory; readers of directories skip names that begin with ``_``."""
@@ -18,17 +16,24 @@ TAKEN_BACK: Final = "_taken_back"
 """Below the output directory: what was published and is not any more."""
 
 _HELD: Final = ".held"
-"""What the name of a mark ends in: a savepoint holds the pending file that the name begins with."""
+"""Ending of a mark's name: a savepoint holds the pending file that the name begins with."""
 
 _SHOWN_MAX: Final = 60
-_HOLDER: Final = re.compile(r"~[0-9a-f]{16}")
-
+_MARK: Final = re.compile(rf"(.*?)(~[0-9a-f]{{16}})?{re.escape(_HELD)}", re.DOTALL)
 _PREPARED: Final = re.compile(rf"{PENDING}/[^/]+/[^/]+", re.DOTALL)
-
 _PART: Final = re.compile(
     r"part-(?P<owner>[^+]+\+[^+]+)\+[0-9]+-(?P<generation>[0-9]+)\.(?P<attempt>[0-9]+)-[0-9]+"
     r"-c(?P<checkpoint>[0-9]+)\."
 )
+
+
+class Prepared(TypedDict):
+    """A complete file of a writer, as a checkpoint holds it; its names are relative to the output."""
+
+    pending: str
+    final: str
+    size: int
+    crc32: int
 
 
 def safe(name: str) -> str:
@@ -49,11 +54,8 @@ def pending_folder(job: str, uid: str) -> str:
     return f"{safe(job)}+{safe(uid)}"
 
 
-def pending_path(root: str | Path, stored: Plain) -> Path:
-    """Where a prepared file lies, of which a snapshot may say anything.
-
-    Raises:
-        StrayPathError: it is no file below the folder of prepared files.
+def pending_path(root: str | Path, stored: str) -> Path:
+    """Where a prepared file is; a snapshot that names another place is refused.
 
     Example:
         >>> pending_path("/out", "_pending/job+out/part-1").as_posix()
@@ -75,7 +77,7 @@ def part_name(
 
 
 def final_name(part: str, checkpoint: int, suffix: str) -> str:
-    """The name under which a part is published: it tells the first snapshot that the part belongs to.
+    """The name under which a part is published; it has the first snapshot that the part belongs to.
 
     Example:
         >>> final_name("part-job+out+00001-3.2-0.jsonl", 7, ".jsonl")
@@ -84,27 +86,19 @@ def final_name(part: str, checkpoint: int, suffix: str) -> str:
     return f"{part.removesuffix(suffix)}-c{checkpoint}{suffix}"
 
 
-@dataclass(frozen=True, slots=True)
-class PartOrigin:
-    """Where a published file comes from.
+class PartOrigin(NamedTuple):
+    """Where a published file comes from."""
 
-    Attributes:
-        owner: the pending folder of its job and sink.
-        generation: of the job's driver.
-        attempt: the deployment.
-        checkpoint: the first snapshot that it belongs to.
-    """
-
-    owner: str
-    generation: int
-    attempt: int
-    checkpoint: int
+    owner: str  # the pending folder of its job and sink
+    generation: int  # of the job's driver
+    attempt: int  # the deployment
+    checkpoint: int  # the first snapshot that it belongs to
 
 
 def origin_of(name: str) -> PartOrigin | None:
-    """Where a published file comes from; None when its name does not tell.
+    """Where a published file comes from; None when its name does not have it.
 
-    Names without a checkpoint were given before there were lines, and are nobody's.
+    Names without a checkpoint are older than lineages, and belong to no job.
 
     Example:
         >>> origin_of("part-job+out+00001-3.2-0-c7.jsonl")
@@ -120,11 +114,7 @@ def origin_of(name: str) -> PartOrigin | None:
 
 
 def held_mark(pending: str, holder: str) -> str:
-    """The mark that says of a pending file that a savepoint holds it.
-
-    Args:
-        pending: name of the file.
-        holder: what only this savepoint is called.
+    """The name of the mark that a savepoint, which alone has the name `holder`, holds a pending file.
 
     Example:
         >>> held_mark("part-a.jsonl", "job/1/1/7")
@@ -134,22 +124,20 @@ def held_mark(pending: str, holder: str) -> str:
 
 
 def held_by(mark: str) -> str | None:
-    """The pending file that a mark speaks of; None when the name is no mark's.
+    """The pending file that a mark is for; None when the name is no mark's.
 
-    Marks without a holder were made before savepoints had one each, and are nobody's to remove.
+    Marks without a holder are older than marks for each savepoint; no release removes them.
 
     Example:
         >>> held_by("a.jsonl~5dbbfb46b95bd9ee.held"), held_by("a.jsonl.held"), held_by("a.jsonl")
         ('a.jsonl', 'a.jsonl', None)
     """
-    if not mark.endswith(_HELD):
-        return None
-    pending, holder = mark[: -len(_HELD)][:-17], mark[: -len(_HELD)][-17:]
-    return pending if _HOLDER.fullmatch(holder) else mark[: -len(_HELD)]
+    match = _MARK.fullmatch(mark)
+    return None if match is None else match[1]
 
 
 def generation_of(pending: str) -> int:
-    """Of the driver whose writer made a pending file; 0 when the name does not tell.
+    """Generation of the driver whose writer made a pending file; 0 when the name does not have it.
 
     Example:
         >>> generation_of("part-job+out+00001-3.2-0.jsonl"), generation_of("01.part-job+out+00001-2-0.jsonl")

@@ -1,22 +1,21 @@
 """JSON lines: blocks of lines become Python objects or Arrow record batches.
 
-Integers of any size are kept by Python records; an Arrow column of 64 bits refuses what does not fit
-as a bad record. Numbers beyond a double's range and NaN are no JSON and bad records, too.
+Python records hold integers of any size; a line with one that does not fit into an Arrow column of 64 bits is
+a bad record. So are numbers beyond a double's range and NaN, which are no JSON.
 """
 
 from __future__ import annotations
 
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeAlias, TypeGuard, TypeVar
 
 import msgspec
 
-from headgate.api.source import BadRecord, Plain
+from headgate.api.source import BadRecord
 from headgate.common.decoders import json_decoder
 from headgate.common.errors import UsageError
-from headgate.connectors.files.bad_records import OnError, bad_record_error
-from headgate.connectors.files.text_cursor import Decoded
+from headgate.connectors.files.text_cursor import Decoded, OnError, bad_record_error
 from headgate.connectors.pydantic_rows import check_decodable, model_hook
 
 if TYPE_CHECKING:
@@ -24,17 +23,19 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 R = TypeVar("R", covariant=True)
+Records: TypeAlias = list[Any]
+"""Records of a schema that is known at run time only."""
 
 _BAD = (ValueError, RecursionError)
 _BORDERS = (b"}\n{", b"}\r\n{", b"]\n[")
 
 
 def one_record_per_line(data: bytes, records: int) -> bool:
-    """Whether the lines of a block that decoded as a whole are exactly its records.
+    """Whether the lines of a block that decoded at once are exactly its records.
 
-    JSON takes a line feed for white space, so a decoder also accepts records that span lines or share
-    one. Between a closing and an opening bracket there is no comma, so such a line feed can only
-    stand between two records; with as many records as lines each line is one.
+    JSON takes a line feed for white space, so a decoder also accepts records that span lines or share one. A
+    line feed between a closing and an opening bracket, without a comma, can only be between two records; with
+    as many records as lines each line is one.
     """
     body = data[:-1] if data.endswith(b"\n") else data
     inner = body.count(b"\n")
@@ -63,16 +64,15 @@ class JsonDecoder(Generic[T]):
         """JSON lines have no header."""
         return 0
 
-    def saved(self) -> Plain:
+    def saved(self) -> None:
         """Nothing."""
-        return None
 
     def border(self, data: bytes) -> int:
         """Right after the last line feed."""
         return data.rfind(b"\n") + 1
 
     def decode(self, data: bytes, first_line: int) -> Decoded[T]:
-        """Decode whole lines: together when they are clean, one by one otherwise."""
+        """Decode complete lines: together when they are clean, one by one otherwise."""
         records = self._parser.block(data)
         if records is not None:
             return Decoded(records)
@@ -124,12 +124,8 @@ class ObjectParser(Generic[T]):
 
 def object_decoder(
     schema: type[T] | None,
-) -> tuple[msgspec.json.Decoder[Any], Callable[[list[Any]], list[T]] | None]:
-    """A msgspec decoder for the schema, and what to do with its records, if anything.
-
-    Raises:
-        UsageError: msgspec cannot decode into this type.
-    """
+) -> tuple[msgspec.json.Decoder[Any], Callable[[Records], list[T]] | None]:
+    """A msgspec decoder for the schema, and what to do with its records, if anything."""
     try:
         if schema is None:
             return msgspec.json.Decoder(), None
@@ -161,7 +157,7 @@ def struct_like(schema: type[NamedTuple]) -> type[msgspec.Struct]:
     return msgspec.defstruct(schema.__name__, fields, gc=False)
 
 
-def named_tuple_maker(schema: type[NamedTuple]) -> Callable[[list[Any]], list[Any]]:
+def named_tuple_maker(schema: type[NamedTuple]) -> Callable[[Records], Records]:
     """Turns structs of :func:`struct_like` into the NamedTuples."""
     make, values = schema._make, msgspec.structs.astuple
     return lambda records: [make(values(record)) for record in records]

@@ -1,16 +1,16 @@
 """Reads one Parquet file batch by batch; its position is (row group, row in it).
 
-Memory stays flat: columns are read through small buffers, one row group at a time and by one
-thread; nothing is fetched ahead.
+Memory stays flat: columns are read through small buffers, one row group at a time and by one thread; nothing
+is fetched ahead.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypedDict
 
-from headgate.api.source import BadRecord, Plain
+from headgate.api.source import BadRecord
 from headgate.common.errors import OperatingError, StorageError, UsageError
 from headgate.common.files.durable import crc32
 
@@ -22,16 +22,22 @@ _BUFFER_BYTES: Final = 1024 * 1024
 _FOOTER_BYTES: Final = 64 * 1024
 
 
-class ParquetCursor:
-    """One open file: polls slices of record batches, tells the position after the last row polled."""
+class ParquetPosition(TypedDict):
+    """A position in a Parquet file."""
 
-    def __init__(self, path: str, columns: Sequence[str] | None, start: Plain) -> None:
+    row_group: int
+    row: int  # in the row group
+    seal: list[int]  # size and checksum that distinguish the file from another
+
+
+class ParquetCursor:
+    """One open file: polls slices of record batches, knows the position after the last row polled."""
+
+    def __init__(self, path: str, columns: Sequence[str] | None, start: ParquetPosition | None) -> None:
         import pyarrow.parquet as pq
 
         self._path, self._columns = path, None if columns is None else list(columns)
         self._seal = _seal(path)
-        self._group: int
-        self._row: int
         self._group, self._row = (0, 0) if start is None else (start["row_group"], start["row"])
         if start is not None and start["seal"] != self._seal:
             raise OperatingError(
@@ -60,8 +66,8 @@ class ParquetCursor:
         self._row += piece.num_rows
         return piece, []
 
-    def position(self) -> Plain:
-        """The row group, the row in it, and what tells this file from another."""
+    def position(self) -> ParquetPosition:
+        """Right after the last row polled."""
         return {"row_group": self._group, "row": self._row, "seal": self._seal}
 
     def close(self) -> None:
@@ -109,11 +115,7 @@ def _seal(path: str) -> list[int]:
 
 
 def missing_columns(path: str, columns: Sequence[str]) -> list[str]:
-    """Those of the columns that the file does not have.
-
-    Raises:
-        UsageError: the file's metadata cannot be read.
-    """
+    """Which of the columns the file does not have."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -103,11 +103,7 @@ def remove(path: Path) -> None:
 
 
 def checksum(path: Path) -> tuple[int, int]:
-    """Size and checksum of a file.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+    """Size and checksum of a file."""
     size = crc32 = 0
     with open_read(path) as file:
         while piece := file.read(1 << 20):

@@ -1,7 +1,7 @@
-"""Which files a source means: files, directories, globs and lists of these become one sorted list.
+"""Finds the files of a source: files, directories, globs and lists of these become one sorted list.
 
-Everything that can be wrong about paths is said here, before a job starts. Reads no content beyond
-the first bytes of a file.
+Everything that can be wrong about paths is refused here, before a job starts. Reads no more of a file than
+its first bytes.
 """
 
 from __future__ import annotations
@@ -37,15 +37,10 @@ _FORMATS: Final = {
 def expand(paths: Paths, file_format: str) -> list[str]:
     """The absolute paths of all files meant, sorted, each once.
 
-    Directories are searched recursively; names that begin with ``_`` or ``.`` are skipped there and
-    behind the wildcards of a glob, as Spark does, so that files under way are never read.
+    Directories are searched recursively; names that begin with ``_`` or ``.`` are skipped there and after the
+    wildcards of a glob, as Spark does, so that unfinished files are never read.
 
-    Args:
-        paths: a file, a directory, a glob, or a list of these; ``file:`` URIs are accepted.
-        file_format: "JSON", "CSV" or "Parquet".
-
-    Raises:
-        UsageError: nothing is there, cannot be read, or has another format.
+    ``file:`` URIs are accepted. Nothing there, an unreadable file or one of another format raises UsageError.
     """
     given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     if not given:
@@ -68,9 +63,6 @@ def expand(paths: Paths, file_format: str) -> list[str]:
 def local_path(path: str | os.PathLike[str]) -> str:
     """The absolute local path of a path or ``file:`` URI.
 
-    Raises:
-        UsageError: it is a URI of another kind, or empty.
-
     Example:
         >>> local_path("file:///data/in%20put")
         '/data/in put'
@@ -88,29 +80,23 @@ def local_path(path: str | os.PathLike[str]) -> str:
 
 
 def tops(paths: Paths) -> tuple[str, ...]:
-    """The files and folders below which all files that are meant lie, whenever they are looked for.
+    """The files and folders below which all files of a source are, at any time.
 
     Example:
         >>> tops(["/data/in/*.json", "/more/a.json"])
         ('/data/in', '/more/a.json')
     """
     given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    whole = [local_path(path) for path in given]
     return tuple(
-        _fixed_part(path) if glob.has_magic(path) and not os.path.lexists(path) else path for path in whole
+        _fixed_part(path) if glob.has_magic(path) and not os.path.lexists(path) else path
+        for path in map(local_path, given)
     )
 
 
 def check_meant(stored: Plain, below: Sequence[str], source: str) -> str:
     """A file that a snapshot names, once it is certain that the program names it, too.
 
-    Args:
-        stored: its path.
-        below: as :func:`tops` gives them.
-        source: describes the source, for the message.
-
-    Raises:
-        StrayPathError: it is no file that the source would read.
+    `below` is what :func:`tops` gives. Any other file raises StrayPathError.
 
     Example:
         >>> check_meant("/data/in/a.json", ["/data/in"], "JSON files /data/in")
@@ -150,7 +136,7 @@ def _files_of(path: str) -> Iterator[str]:
 
 
 def _fixed_part(pattern: str) -> str:
-    """The directories before the first wildcard; only what lies behind them can be hidden."""
+    """The directories before the first wildcard; only names after them can be hidden."""
     parts = Path(pattern).parts
     wild = next(i for i, part in enumerate(parts) if glob.has_magic(part))
     return str(Path(*parts[:wild]))
@@ -192,11 +178,7 @@ def _check_file(path: str, file_format: str) -> None:
 
 
 def head_of(path: str) -> bytes:
-    """The first four bytes of a file.
-
-    Raises:
-        UsageError: it is no file or cannot be read.
-    """
+    """The first four bytes of a file."""
     try:
         # A named pipe would block at open, so its kind is asked first.
         if not stat.S_ISREG(Path(path).stat().st_mode):

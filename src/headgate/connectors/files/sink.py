@@ -5,21 +5,23 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
 
 from typing_extensions import override
 
-from headgate.api.sink import Sink, SinkCommitter, SinkWriter, SinkWriterContext
-from headgate.api.source import Plain, T
+from headgate.api.sink import Sink, SinkCommitter, SinkWriter, SinkWriterContext, T
+from headgate.api.source import Plain
 from headgate.common.errors import UsageError
 from headgate.common.files.stored_paths import unlinked
 from headgate.connectors.files.committer import FilesCommitter
-from headgate.connectors.files.file_names import PENDING, final_name, part_name, pending_folder
+from headgate.connectors.files.file_names import PENDING, Prepared, final_name, part_name, pending_folder
 from headgate.connectors.files.part_file import PartFile
 from headgate.connectors.files.paths import local_path
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from headgate.connectors.files.part_writers import PartWriter
 
 ROLL_BYTES_DEFAULT: Final = 128 * 1024 * 1024
 
@@ -31,7 +33,7 @@ def json_sink(
     *,
     roll_bytes: int = ROLL_BYTES_DEFAULT,
     if_exists: IfExists = "append",
-) -> FilesSink:
+) -> FilesSink[T]:
     """A sink of JSON lines in files ``part-*.jsonl`` of a directory, exactly once.
 
     Dicts, rows, dataclasses, NamedTuples and msgspec structs become objects, tuples and lists arrays.
@@ -56,7 +58,7 @@ def parquet_sink(
     roll_bytes: int = ROLL_BYTES_DEFAULT,
     if_exists: IfExists = "append",
     dictionary: bool = True,
-) -> FilesSink:
+) -> FilesSink[T]:
     """A sink of Parquet files ``part-*.parquet`` in a directory, exactly once.
 
     Args:
@@ -74,31 +76,14 @@ def parquet_sink(
     return FilesSink(path, ParquetFormat(schema, dictionary), roll_bytes, if_exists)
 
 
-class PartWriter(Protocol):
-    """Encodes records into one open part file."""
-
-    def write(self, records: list[T] | pa.RecordBatch) -> None:
-        """Encode a list of records or a record batch."""
-        ...
-
-    def finish(self) -> None:
-        """Write what is buffered and whatever ends a file of the format."""
-        ...
-
-
 class FileFormat(Protocol):
-    """How records become bytes; picklable.
+    """How records become bytes; picklable."""
 
-    Attributes:
-        name: for messages.
-        suffix: of file names.
-    """
-
-    name: str
-    suffix: str
+    name: str  # for messages
+    suffix: str  # of file names
 
     def opener(self) -> Callable[[PartFile], PartWriter]:
-        """For one sink writer: what begins each of its files."""
+        """What begins each file of one sink writer."""
         ...
 
 
@@ -109,37 +94,29 @@ class JsonFormat:
 
     def opener(self) -> Callable[[PartFile], PartWriter]:
         """See the protocol."""
-        from headgate.connectors.files.json_writer import JsonPartWriter
+        from headgate.connectors.files.part_writers import JsonPartWriter
 
         return JsonPartWriter
 
 
 class ParquetFormat:
-    """Parquet.
-
-    Args:
-        schema: the columns; None takes those of each writer's first batch.
-        dictionary: see :func:`parquet_sink`.
-
-    Attributes:
-        verb: what the program called, for messages.
-    """
+    """Parquet; without a schema, of the columns of each writer's first batch."""
 
     name, suffix = "Parquet", ".parquet"
-    verb = "write_parquet"
+    verb = "write_parquet"  # what the program called, for messages
 
     def __init__(self, schema: pa.Schema | None, dictionary: bool = True) -> None:
         self.schema, self.dictionary = schema, dictionary
 
     def opener(self) -> Callable[[PartFile], PartWriter]:
         """See the protocol."""
-        from headgate.connectors.files.parquet_writer import Columns, ParquetPartWriter
+        from headgate.connectors.files.part_writers import Columns, ParquetPartWriter
 
         columns, dictionary = Columns(self.schema, self.verb), self.dictionary
         return lambda file: ParquetPartWriter(file, columns, dictionary)
 
 
-class FilesSink(Sink):
+class FilesSink(Sink[T, Prepared]):
     """See :func:`json_sink` and :func:`parquet_sink`."""
 
     def __init__(
@@ -155,11 +132,11 @@ class FilesSink(Sink):
         self.roll_bytes, self.if_exists = roll_bytes, if_exists
 
     @override
-    def create_writer(self, context: SinkWriterContext, restored: Sequence[Plain]) -> SinkWriter:
+    def create_writer(self, context: SinkWriterContext, restored: Sequence[Plain]) -> SinkWriter[T, Prepared]:
         return FilesWriter(self, context)
 
     @override
-    def create_committer(self) -> SinkCommitter:
+    def create_committer(self) -> SinkCommitter[Prepared]:
         return FilesCommitter(self.path)
 
     @override
@@ -187,25 +164,33 @@ class FilesSink(Sink):
 
 
 def _check_writable(folder: Path) -> None:
-    """The folder, or the nearest one above that exists, must let us create files."""
     while not os.path.lexists(folder):
         folder = folder.parent
     if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
         raise UsageError(f"cannot write in {str(folder)!r}; allow writing there or choose another directory")
 
 
-class FilesWriter(SinkWriter[T]):
+class _Part(NamedTuple):
+    """The file that is being written."""
+
+    file: PartFile
+    writer: PartWriter
+    pending: str
+    final: str
+
+
+class FilesWriter(SinkWriter[T, Prepared]):
     """Writes one pending file at a time; opens it with the first record, so none is ever empty."""
 
     accepts_columns = True
 
-    def __init__(self, sink: FilesSink, context: SinkWriterContext) -> None:
+    def __init__(self, sink: FilesSink[T], context: SinkWriterContext) -> None:
         self._root, self._suffix = Path(sink.path), sink.format.suffix
         self._roll_bytes, self._context = sink.roll_bytes, context
         self._open_part = sink.format.opener()
         self._sequence = 0
-        self._current: tuple[PartFile, PartWriter, dict[str, Plain]] | None = None
-        self._unprepared: list[tuple[PartFile, dict[str, Plain]]] = []
+        self._current: _Part | None = None
+        self._unprepared: list[tuple[PartFile, Prepared]] = []
 
     @override
     def write(self, records: list[T] | pa.RecordBatch) -> None:
@@ -213,46 +198,46 @@ class FilesWriter(SinkWriter[T]):
             return
         if self._current is None:
             self._current = self._begin()
-        file, writer, _ = self._current
+        file, writer, _, _ = self._current
         writer.write(records)
         if file.size >= self._roll_bytes:
             self._finish()
 
     @override
-    def prepare_commit_at(self, checkpoint: int) -> list[Plain]:
+    def prepare_commit_at(self, checkpoint: int) -> list[Prepared]:
         ready = self.prepare_commit()
         return [{**each, "final": final_name(each["final"], checkpoint, self._suffix)} for each in ready]
 
     @override
-    def prepare_commit(self) -> list[Plain]:
+    def prepare_commit(self) -> list[Prepared]:
         self._finish()
-        ready = [committable for _, committable in self._unprepared]
-        self._unprepared = []
-        return ready
+        finished, self._unprepared = self._unprepared, []
+        return [ready for _, ready in finished]
 
     @override
     def close(self) -> None:
         unfinished = [file for file, _ in self._unprepared]
         if self._current is not None:
-            unfinished.append(self._current[0])
+            unfinished.append(self._current.file)
         self._current, self._unprepared = None, []
         for file in unfinished:
             file.discard()
 
-    def _begin(self) -> tuple[PartFile, PartWriter, dict[str, Plain]]:
+    def _begin(self) -> _Part:
         where = self._context
         who = where.job, where.uid, where.subtask, where.generation, where.attempt
         final = part_name(*who, self._sequence, self._suffix)
         pending = f"{PENDING}/{pending_folder(where.job, where.uid)}/{final}"
         self._sequence += 1
         file = PartFile(unlinked(self._root, pending))
-        return file, self._open_part(file), {"pending": pending, "final": final}
+        return _Part(file, self._open_part(file), pending, final)
 
     def _finish(self) -> None:
         if self._current is None:
             return
-        file, writer, names = self._current
+        file, writer, pending, final = self._current
         writer.finish()
         file.make_durable()
-        self._unprepared.append((file, {**names, "size": file.size, "crc32": file.crc32}))
+        ready = Prepared(pending=pending, final=final, size=file.size, crc32=file.crc32)
+        self._unprepared.append((file, ready))
         self._current = None

@@ -16,7 +16,7 @@ from headgate.api.source import (
     END_OF_INPUT,
     NOTHING_AVAILABLE,
     BadRecord,
-    Plain,
+    P,
     PollStatus,
     Source,
     SourceReader,
@@ -26,30 +26,34 @@ from headgate.api.source import (
     T,
 )
 from headgate.common.errors import OperatingError, StorageError, UsageError
-from headgate.connectors.files.bad_records import OnError, check_on_error
 from headgate.connectors.files.bytestreams import open_stream
 from headgate.connectors.files.paths import Paths, check_meant, expand, tops
-from headgate.connectors.files.text_cursor import TextCursor, TextDecoder
+from headgate.connectors.files.text_cursor import (
+    OnError,
+    TextCursor,
+    TextDecoder,
+    TextPosition,
+    check_on_error,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-
 _EMPTY_FILES_PER_POLL: Final = 64
 
-
 R = TypeVar("R", covariant=True)
+Q = TypeVar("Q", covariant=True)
 
 
-class FileCursor(Protocol[R]):
+class FileCursor(Protocol[R, Q]):
     """One open file."""
 
     def poll(self, max_records: int) -> tuple[list[R] | pa.RecordBatch, list[BadRecord]] | None:
         """Records (perhaps none this time) and the bad ones met on the way; None at the end."""
         ...
 
-    def position(self) -> Plain:
-        """Right after the last record polled."""
+    def position(self) -> Q | None:
+        """Right after the last record polled; None: the beginning."""
         ...
 
     def close(self) -> None:
@@ -57,48 +61,41 @@ class FileCursor(Protocol[R]):
         ...
 
 
-class FilesSource(Source[T]):
-    """Reads files; the list of files is made once, when the job first starts.
-
-    Attributes:
-        paths: files, directories, globs.
-        file_format: "JSON", "CSV" or "Parquet".
-        on_error: what happens to records that do not decode.
-    """
+class FilesSource(Source[T, P, list[str]]):
+    """Reads files; the list of files is made once, when the job first starts."""
 
     def __init__(self, paths: Paths, file_format: str, on_error: OnError = "fail") -> None:
         self.paths = paths if isinstance(paths, str | os.PathLike) else list(paths)
         self.file_format, self.on_error = file_format, on_error
-        # Settled in the driver: workers have working folders of their own.
+        # Resolved in the driver: workers have working folders of their own.
         self._tops: tuple[str, ...] = ()
-        with suppress(UsageError):  # validate() says it
+        with suppress(UsageError):  # validate() raises it
             self._tops = tops(self.paths)
 
     @abstractmethod
-    def open_cursor(self, path: str, position: Plain) -> FileCursor[T]:
+    def open_cursor(self, path: str, position: P | None) -> FileCursor[T, P]:
         """Open a file at a position; called in a worker.
 
-        Raises:
-            OperatingError: the file is not the one in which the position was taken.
+        Another file than the one in which the position was taken raises OperatingError.
         """
 
     @override
-    def create_enumerator(self, restored: Plain | None) -> SplitEnumerator:
+    def create_enumerator(self, restored: list[str] | None) -> SplitEnumerator[P, list[str]]:
         if restored is None:
             return FilesEnumerator(expand(self.paths, self.file_format))
         return FilesEnumerator([self.check_meant(path) for path in restored])
 
     @override
-    def create_reader(self, context: SourceReaderContext) -> SourceReader[T]:
+    def create_reader(self, context: SourceReaderContext) -> SourceReader[T, P]:
         return FilesReader(self, self.on_error)
 
     @override
-    def check_restore(self, rest: Plain | None, splits: Sequence[Split]) -> None:
-        gone = [name for name in rest or () if not Path(name).is_file()]
-        if gone:
+    def check_restore(self, rest: list[str] | None, splits: Sequence[Split[P]]) -> None:
+        missing = [name for name in rest or () if not Path(name).is_file()]
+        if missing:
             raise UsageError(
-                f"{gone[0]!r}, which is still to be read, is not there; put it back (files are named as they "
-                "were when the job first began), or give the source another uid and start it anew"
+                f"{missing[0]!r}, which is still to be read, is not there; put it back (files are named as "
+                "they were when the job first began), or give the source another uid and start it anew"
             )
         for split in splits:
             try:
@@ -122,12 +119,8 @@ class FilesSource(Source[T]):
         expand(self.paths, self.file_format)
         self._tops = tops(self.paths)
 
-    def check_meant(self, path: Plain) -> str:
-        """A path that may come out of a snapshot, if it is one of the source's.
-
-        Raises:
-            StrayPathError: it is not.
-        """
+    def check_meant(self, path: str) -> str:
+        """A path out of a snapshot, if it is one of the source's."""
         return check_meant(path, self._tops, self.describe())
 
     @override
@@ -137,21 +130,21 @@ class FilesSource(Source[T]):
         return f"{self.file_format} files {names}{', ...' if len(shown) > 3 else ''}"
 
 
-class TextFilesSource(FilesSource[T]):
+class TextFilesSource(FilesSource[T, TextPosition]):
     """Files of lines, whatever the lines are."""
 
     @abstractmethod
-    def new_decoder(self, path: str, saved: Plain) -> TextDecoder[T]:
+    def new_decoder(self, path: str, saved: list[str] | None) -> TextDecoder[T]:
         """A decoder for one file; `saved` is what its `saved()` gave at the position, or None."""
 
     @override
-    def open_cursor(self, path: str, position: Plain) -> FileCursor[T]:
+    def open_cursor(self, path: str, position: TextPosition | None) -> FileCursor[T, TextPosition]:
         size = Path(path).stat().st_size
         if position is None:
             return TextCursor(path, size, open_stream(path), self.new_decoder(path, None), None)
         if size < position["size"]:
             raise OperatingError(
-                f"{path} has {size} bytes and had {position['size']} when the checkpoint was drawn at "
+                f"{path} has {size} bytes and had {position['size']} when the checkpoint was taken at "
                 f"uncompressed offset {position['offset']}; put the file back as it was, or start without "
                 "the checkpoint"
             )
@@ -159,33 +152,33 @@ class TextFilesSource(FilesSource[T]):
         return TextCursor(path, size, stream, self.new_decoder(path, position["saved"]), position)
 
 
-class FilesEnumerator(SplitEnumerator):
+class FilesEnumerator(SplitEnumerator[P, list[str]]):
     """Hands out one file at a time, in the order of their paths; its state is the list of the rest."""
 
     def __init__(self, remaining: Sequence[str]) -> None:
         self._remaining = deque(remaining)
 
     @override
-    def next_splits(self, subtask: int) -> list[Split] | None:
+    def next_splits(self, subtask: int) -> list[Split[P]] | None:
         return [Split(self._remaining.popleft())] if self._remaining else None
 
     @override
-    def snapshot(self) -> Plain:
+    def snapshot(self) -> list[str]:
         return list(self._remaining)
 
 
-class FilesReader(SourceReader[T]):
+class FilesReader(SourceReader[T, P]):
     """Reads its files one after the other."""
 
-    def __init__(self, source: FilesSource[T], on_error: OnError) -> None:
+    def __init__(self, source: FilesSource[T, P], on_error: OnError) -> None:
         self.bad_records, self.skipped = [], 0
         self._source, self._on_error = source, on_error
-        self._splits: deque[Split] = deque()
-        self._cursor: FileCursor[T] | None = None
+        self._splits: deque[Split[P]] = deque()
+        self._cursor: FileCursor[T, P] | None = None
         self._final = False
 
     @override
-    def add_splits(self, splits: Sequence[Split]) -> None:
+    def add_splits(self, splits: Sequence[Split[P]]) -> None:
         self._splits.extend(splits)
 
     @override
@@ -214,7 +207,7 @@ class FilesReader(SourceReader[T]):
         return NOTHING_AVAILABLE
 
     @override
-    def snapshot(self) -> list[Split]:
+    def snapshot(self) -> list[Split[P]]:
         splits = list(self._splits)
         if self._cursor is not None:
             splits[0] = Split(splits[0].id, self._cursor.position())
@@ -226,7 +219,7 @@ class FilesReader(SourceReader[T]):
         if cursor is not None:
             cursor.close()
 
-    def _opened(self) -> FileCursor[T]:
+    def _opened(self) -> FileCursor[T, P]:
         if self._cursor is None:
             split = self._splits[0]
             self._cursor = self._source.open_cursor(self._source.check_meant(split.id), split.position)

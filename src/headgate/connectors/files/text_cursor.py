@@ -1,18 +1,17 @@
-"""Reads one text file in blocks of whole records and knows the exact position of each record.
+"""Reads one text file in blocks of complete records and knows the exact position of each record.
 
-A block is decoded at once, which is what makes reading fast; where inside it the reader stands is
-computed only when a snapshot asks. Which bytes make a record, and what it becomes, is the
-decoder's business.
+A block is decoded at once, which is what makes reading fast; the reader's place in it is computed only for a
+snapshot. The decoder knows which bytes make a record, and what it becomes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, Literal, Protocol, TypedDict, TypeVar, get_args
 
-from headgate.api.source import BadRecord, Plain
-from headgate.common.errors import BadRecordError, OperatingError
+from headgate.api.source import BadRecord
+from headgate.common.errors import BadRecordError, OperatingError, UsageError
 from headgate.common.files.durable import crc32 as crc32_of
 from headgate.connectors.files.bytestreams import ByteStream
 
@@ -21,57 +20,88 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+OnError = Literal["fail", "skip", "side-output"]
+"""What happens to input that does not decode: fail, skip and count, or the side output."""
+
 BLOCK_BYTES: Final = 256 * 1024
 """Small enough for the processor's cache: larger blocks decoded a quarter slower."""
 SKIP_BYTES_PER_POLL: Final = 8 * 1024 * 1024
 RECORD_BYTES_MAX: Final = 32 * 1024 * 1024
 _TAIL_BYTES: Final = 64
 _BOM: Final = b"\xef\xbb\xbf"
+_SHOWN_MAX: Final = 120
+
+
+class TextPosition(TypedDict):
+    """A position in a text file; it is entered at `skip` bytes after the start of `member`."""
+
+    member: int
+    skip: int
+    offset: int  # of uncompressed bytes
+    line: int
+    size: int  # of the file, when the position was taken
+    tail: list[int]  # length and checksum of the bytes before the position
+    saved: list[str] | None  # see `TextDecoder.saved`
+
+
+def check_on_error(on_error: str) -> None:
+    """Refuse anything but the three policies."""
+    if on_error not in get_args(OnError):
+        raise UsageError(f'on_error is {on_error!r}; expected "fail", "skip" or "side-output"')
+
+
+def bad_record_error(bad: BadRecord) -> BadRecordError:
+    """The error that names file, line, reason and the first characters."""
+    shown = bad.raw[:_SHOWN_MAX].decode("utf-8", "backslashreplace")
+    more = "..." if len(bad.raw) > _SHOWN_MAX else ""
+    return BadRecordError(
+        f"{bad.source}, line {bad.position}: {bad.reason}: {shown!r}{more}; correct the line, or read with "
+        'on_error="skip" or on_error="side-output"'
+    )
 
 
 @dataclass(slots=True)
 class Decoded(Generic[T]):
-    """A decoded block.
+    """A decoded block."""
 
-    Attributes:
-        records: what decoded, in order.
-        ends: for every record the offset in the block right after it; None when each of the block's
-            lines is exactly one record.
-        bad: what did not decode, each with the number of good records before it.
-    """
-
-    records: list[T] | pa.RecordBatch
+    records: list[T] | pa.RecordBatch  # what decoded, in order
+    # For every record the offset in the block right after it; None when each of the block's lines is
+    # exactly one record
     ends: Sequence[int] | None = None
+    # What did not decode, each with the number of good records before it
     bad: list[tuple[int, BadRecord]] = field(default_factory=list)
 
 
 class TextDecoder(Protocol[T]):
-    """How a text format is cut and decoded; one per open file."""
+    """Divides and decodes the text of one open file."""
 
     def begin(self, data: bytes) -> int:
-        """How many bytes at the beginning of a file are no records (a header). Called once, with
-        whole records, when a file is read from its beginning.
-        """
+        """How many bytes at the beginning of a file, which consists of complete records, are its header."""
         ...
 
-    def saved(self) -> Plain:
-        """What a position must carry besides offsets, such as the header."""
+    def saved(self) -> list[str] | None:
+        """The names of the header, which a position must have besides offsets."""
         ...
 
     def border(self, data: bytes) -> int:
-        """How many bytes from the front are whole records; 0 when there is none."""
+        """How many bytes from the front are complete records; 0 when there is none."""
         ...
 
     def decode(self, data: bytes, first_line: int) -> Decoded[T]:
-        """Decode whole records; `first_line` counts from 1."""
+        """Decode complete records; `first_line` counts from 1."""
         ...
 
 
 class TextCursor(Generic[T]):
-    """One open file: polls records, tells the position right after the last one polled."""
+    """One open file: polls records, knows the position right after the last one polled."""
 
     def __init__(
-        self, name: str, size: int, stream: ByteStream, decoder: TextDecoder[T], start: Plain
+        self,
+        name: str,
+        size: int,
+        stream: ByteStream,
+        decoder: TextDecoder[T],
+        start: TextPosition | None,
     ) -> None:
         self._name, self._size, self._stream, self._decoder, self._start = name, size, stream, decoder, start
         self._offset = self._line = 0
@@ -97,8 +127,8 @@ class TextCursor(Generic[T]):
         records = self._decoded.records
         if first or upto < total:
             records = records[first:upto]
-        # A bad record belongs to the records that follow it; the last ones to the block's end. So
-        # whatever lies before the position was handed over, and nothing behind it.
+        # A bad record belongs to the records that follow it; the last ones to the block's end. So all that is
+        # before the position was handed over, and nothing after it.
         bad = [
             record
             for before, record in self._decoded.bad
@@ -106,8 +136,8 @@ class TextCursor(Generic[T]):
         ]
         return records, bad
 
-    def position(self) -> Plain:
-        """Where a reader must go on to get exactly what this one has not given yet."""
+    def position(self) -> TextPosition | None:
+        """Where a reader must resume to get exactly what this one has not returned yet."""
         if self._to_skip or self._fresh:
             return self._start
         used = self._used()
@@ -147,7 +177,7 @@ class TextCursor(Generic[T]):
         self._before = (self._before + self._data)[-_TAIL_BYTES:]
         self._data, self._decoded, self._at = b"", Decoded([]), 0
         self._stream.forget_before(self._offset)
-        data = self._whole_records()
+        data = self._complete_records()
         if not data:
             return False
         if self._fresh:
@@ -161,7 +191,7 @@ class TextCursor(Generic[T]):
             self._decoded = self._decoder.decode(data, self._line + 1)
         return True
 
-    def _whole_records(self) -> bytes:
+    def _complete_records(self) -> bytes:
         """The next bytes up to the border of a record; at the end of the file all that is left."""
         pieces, size = [self._rest], len(self._rest)
         while not self._ended:
@@ -186,7 +216,8 @@ class TextCursor(Generic[T]):
         return data
 
     def _skip(self) -> None:
-        """Read again, in steps, what lies between the entry point and the position."""
+        """Read again, in steps, what is between the entry point and the position."""
+        assert self._start is not None, "only a position that was restored is approached"
         budget = SKIP_BYTES_PER_POLL
         while self._to_skip and budget > 0:
             data = self._stream.read(min(BLOCK_BYTES, self._to_skip))

@@ -23,7 +23,7 @@ from headgate.common.files.job_files import JobFile, Occupancy, PublishedJob, th
 from headgate.common.files.permissions import Permissions, make_folder, own_folder, use_permissions
 from headgate.common.ids import JobId
 from headgate.common.settings.config import Config
-from headgate.connectors.dataframe.to_spark_journal import GoesOn
+from headgate.connectors.dataframe.to_spark_journal import Owner
 from headgate.connectors.dataframe.to_spark_log import Log
 from headgate.testing import PAUSE, MiniCluster, TestSource
 from headgate.usercode.bundle.cache import ArtifactCache
@@ -69,7 +69,7 @@ def test_folders_and_files_are_made_as_the_option_says(option: str | None, mask:
     disk.create("job/chk-1/x", [b"x"])
     assert disk.create_if_absent("job/log/1", b"x")
     use_storage_settings(settings)
-    assert Log(tmp_path / "a" / "journal" / "line").append(GoesOn("a", 1))
+    assert Log(tmp_path / "a" / "journal" / "line").append(Owner("a", 1))
     make_folder(tmp_path / "a" / "staged" / "rows")
     assert modes(tmp_path / "a") == expected(option, mask)
 

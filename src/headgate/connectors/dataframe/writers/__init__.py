@@ -3,9 +3,8 @@
 Which epochs there are, and their rows, is decided before a writer is called.
 """
 
-from headgate.connectors.dataframe.writers.delta import DeltaWriter, delta
-from headgate.connectors.dataframe.writers.iceberg import IcebergWriter, iceberg
 from headgate.connectors.dataframe.writers.jdbc import JdbcWriter, jdbc
+from headgate.connectors.dataframe.writers.lakes import DeltaWriter, IcebergWriter, delta, iceberg
 from headgate.connectors.dataframe.writers.parquet import ParquetWriter, parquet
 from headgate.connectors.dataframe.writers.writer_contract import EpochWriter, FunctionWriter, SparkEpoch
 

@@ -1,9 +1,9 @@
-"""Epochs into a table of a database: staged beside it, then moved in one transaction with a row that says so.
+"""Epochs into a table of a database: staged next to it, then moved in one transaction that records the epoch.
 
-The row's key is lineage, sink and epoch, so of two transactions about one epoch the second fails and
-moves nothing. The database must be transactional; PostgreSQL is what it is tested with.
+The record's key is lineage, sink and epoch, so of two transactions about one epoch the second fails and moves
+nothing. The database must be transactional; it is tested with PostgreSQL.
 
-Spark's tasks fill the staging table, each in a transaction of its own. One that is run again after it has
+Spark's tasks fill the staging table, each in a transaction of its own. A task that is run again after it has
 committed (its executor was lost, or it was speculative) adds its rows twice, so they are counted.
 """
 
@@ -34,7 +34,7 @@ _NAME: Final = re.compile(r"(?:[A-Za-z_][A-Za-z0-9_]*\.)*[A-Za-z_][A-Za-z0-9_]*"
 def jdbc(url: str, table: str, properties: Mapping[str, str] | None = None) -> JdbcWriter:
     """Epochs appended to a table of a database.
 
-    The table is made with the first epoch where it does not exist. Beside it, in its schema, are the table
+    The table is made with the first epoch where it does not exist. Next to it, in its schema, are the table
     ``headgate_epochs`` with a row for each epoch, and tables ``headgate_stage_...`` while epochs are written.
 
     Args:
@@ -104,7 +104,7 @@ class JdbcWriter(EpochWriter):
         frame.write.mode("overwrite").jdbc(self.url, stage, properties=self.properties)
 
     def _move(self, connection: JavaObject, epoch: SparkEpoch, stage: str, names: str, rows: int) -> None:
-        """All or nothing; nothing when another try was first."""
+        """Move all rows, or none where another try was first."""
         try:
             self._note(connection, epoch)
         except Exception:
@@ -113,7 +113,7 @@ class JdbcWriter(EpochWriter):
                 return
             raise
         _run(connection, f"insert into {self.table} ({names}) select {names} from {stage}")  # noqa: S608
-        # Counted behind the move: a task that still runs may have added to the table until then.
+        # Counted after the move: a task that still runs may have added to the table until then.
         self._require_each_once(connection, epoch, stage, rows)
         connection.commit()
 
@@ -128,27 +128,16 @@ class JdbcWriter(EpochWriter):
             )
 
     def _note(self, connection: JavaObject, epoch: SparkEpoch) -> None:
-        """Waits for a transaction that has noted the same epoch and is not at its end yet."""
-        statement = connection.prepareStatement(
-            f"insert into {self._epochs} (lineage, sink, epoch, job) values (?, ?, ?, ?)"  # noqa: S608
-        )
-        statement.setString(1, epoch.lineage)
-        statement.setString(2, epoch.sink)
-        statement.setLong(3, epoch.epoch)
-        statement.setString(4, epoch.job)
-        statement.executeUpdate()
-        statement.close()
+        """Record the epoch, after the end of a transaction that has recorded the same one."""
+        insert = f"insert into {self._epochs} (lineage, sink, epoch, job) values (?, ?, ?, ?)"  # noqa: S608
+        with _prepared(connection, insert, epoch) as statement:
+            statement.setString(4, epoch.job)
+            statement.executeUpdate()
 
     def _is_written(self, connection: JavaObject, epoch: SparkEpoch) -> bool:
-        statement = connection.prepareStatement(
-            f"select 1 from {self._epochs} where lineage = ? and sink = ? and epoch = ?"  # noqa: S608
-        )
-        statement.setString(1, epoch.lineage)
-        statement.setString(2, epoch.sink)
-        statement.setLong(3, epoch.epoch)
-        found = bool(statement.executeQuery().next())
-        statement.close()
-        return found
+        select = f"select 1 from {self._epochs} where lineage = ? and sink = ? and epoch = ?"  # noqa: S608
+        with _prepared(connection, select, epoch) as statement:
+            return bool(statement.executeQuery().next())
 
     def _stale(self, connection: JavaObject, epoch: SparkEpoch) -> list[str]:
         """Staging tables of this sink that drivers up to this one have left."""
@@ -186,8 +175,18 @@ class JdbcWriter(EpochWriter):
             connection.close()
 
 
+@contextmanager
+def _prepared(connection: JavaObject, text: str, epoch: SparkEpoch) -> Iterator[JavaObject]:
+    """A statement whose first parameters are the key of an epoch."""
+    with contextlib.closing(connection.prepareStatement(text)) as statement:
+        statement.setString(1, epoch.lineage)
+        statement.setString(2, epoch.sink)
+        statement.setLong(3, epoch.epoch)
+        yield statement
+
+
 def _prefix(epoch: SparkEpoch) -> str:
-    """What the staging tables of a sink on a line begin with."""
+    """The beginning of the names of a sink's staging tables in a lineage."""
     return f"headgate_stage_{crc32(f'{epoch.lineage}/{epoch.sink}'.encode()):08x}_"
 
 
@@ -202,18 +201,12 @@ def staging_table(epoch: SparkEpoch) -> str:
 
 
 def _run(connection: JavaObject, text: str) -> None:
-    statement = connection.createStatement()
-    try:
+    with contextlib.closing(connection.createStatement()) as statement:
         statement.execute(text)
-    finally:
-        statement.close()
 
 
 def _counted(connection: JavaObject, table: str) -> int:
-    statement = connection.createStatement()
-    try:
+    with contextlib.closing(connection.createStatement()) as statement:
         rows = statement.executeQuery(f"select count(*) from {table}")  # noqa: S608
         rows.next()
         return int(rows.getLong(1))
-    finally:
-        statement.close()

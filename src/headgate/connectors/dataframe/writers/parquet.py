@@ -1,13 +1,13 @@
-"""Epochs as Parquet directories: written apart, then published by one rename.
+"""Epochs as Parquet directories: written elsewhere, then published by one rename.
 
 ::
 
-    _lineage=<line>/_sink=<uid>/_epoch=<n>/...   published; readers see lineage, sink and epoch as columns
-    _attempts/<line>+<uid>/<n>-<generation>-<token>/   what tries write; readers pass over such names
-    _taken_back/<line>+<uid>/<n>/                what was published and is not any more
+    _lineage=<id>/_sink=<uid>/_epoch=<n>/...   published; readers see lineage, sink and epoch as columns
+    _attempts/<lineage>+<uid>/<n>-<generation>-<token>/   unpublished tries; readers skip such names
+    _taken_back/<lineage>+<uid>/<n>/           what was published and is not any more
 
-A directory cannot be renamed onto one that has files, so of two tries of an epoch one is published. An
-epoch that was taken back leaves a directory with a mark, so that no late try can come after it.
+A directory cannot be renamed onto one that has files, so of two tries of an epoch one is published. Where an
+epoch was taken back, there is a directory with a mark, so that no late try can be published.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 COLUMNS: Final = ("_lineage", "_sink", "_epoch")
-"""What readers get beside the rows' own columns."""
+"""Columns that readers get in addition to those of the rows."""
 
 _ATTEMPTS: Final = "_attempts"
 _TAKEN_BACK: Final = "_taken_back"
@@ -126,7 +126,7 @@ class ParquetWriter(EpochWriter):
             mark = final / _TAKEN_BACK
             if mark.exists():
                 unlink(mark)
-                # What was not known to be written may have nothing aside; its job writes it again.
+                # An epoch that was not known to be written may not be there; its job writes it again.
                 rename(aside, final) if aside.exists() else final.rmdir()
             elif aside.exists():
                 rename(aside, final)
@@ -137,7 +137,7 @@ class ParquetWriter(EpochWriter):
         return f"Parquet {self.path}"
 
     def _make_way(self, final: Path, aside: Path) -> None:
-        """Put a mark where an epoch's directory is or would be; what is there goes aside."""
+        """Put a mark where an epoch's directory is or would be; the directory there is moved aside."""
         if final.exists():
             aside.parent.mkdir(parents=True, exist_ok=True)
             remove_folder(aside)
@@ -146,7 +146,7 @@ class ParquetWriter(EpochWriter):
         empty = aside.with_name(f"{aside.name}.mark")
         empty.mkdir(parents=True, exist_ok=True)
         touch(empty / _TAKEN_BACK)
-        # Somebody may have published in between; the caller looks again.
+        # A driver may have published in between; the caller looks again.
         _renamed(empty, final)
 
     def _published(self, final: Path) -> bool:
@@ -195,7 +195,7 @@ def _renamed(source: Path, target: Path) -> bool:
 
 
 def _sync_names(path: Path, folders: int) -> None:
-    """Make a name durable, and those of so many folders above; what is not there has none."""
+    """Make a name durable, and the names of so many folders above, as far as they exist."""
     for folder in list(path.parents)[:folders]:
         with suppress(FileNotFoundError):
             sync(folder)

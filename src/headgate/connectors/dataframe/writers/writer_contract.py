@@ -1,4 +1,4 @@
-"""What a writer of epochs is, and what it is told of each."""
+"""The contract of writers of epochs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 R = TypeVar("R")
-"""What a user's function returns, which is ignored."""
+"""Result of a user's function, which is ignored."""
 
 AT_LEAST_ONCE: Final = "at-least-once"
 IDEMPOTENT: Final = "exactly-once (idempotent writes)"
@@ -23,15 +23,15 @@ IDEMPOTENT: Final = "exactly-once (idempotent writes)"
 
 @dataclass(frozen=True, slots=True)
 class SparkEpoch:
-    """Which rows a write is about: what the sink got between two checkpoints.
+    """Identity of the rows of a write, which the sink got between two checkpoints.
 
-    A write is repeated with the same lineage, sink and epoch, and with the same rows, until it was
-    recorded; so these three are what an idempotent write goes by.
+    A write is repeated with the same lineage, sink and epoch, and with the same rows, until it was recorded;
+    so an idempotent write goes by these three.
 
     Attributes:
-        lineage: the line that the job's output goes on; jobs that begin from each other's snapshots share it.
+        lineage: of the job's output; jobs that begin from each other's snapshots share it.
         sink: the sink's uid.
-        epoch: grows along a line; some numbers are left out.
+        epoch: grows along a lineage; some numbers are left out.
         job: id of the job that writes.
         generation: of the job's driver.
         checkpoint: the first snapshot of the job that prepared the rows which they are part of.
@@ -59,14 +59,14 @@ class SparkEpoch:
 class EpochWriter(ABC):
     """Writes epochs so that a repeated write does nothing; lives in the driver, called from one thread.
 
-    Two drivers may be about the same epoch at the same time: one that was replaced may not have noticed. So
-    what a try makes lies apart, by its token, until one step publishes all of it, and of two such
-    steps for one epoch only the first succeeds.
+    Two drivers may write the same epoch at the same time: one that was replaced may not have noticed. So the
+    files of a try are separate, by its token, until one step publishes all of them, and of two such steps for
+    one epoch only the first succeeds.
 
     Attributes:
-        guarantee: what `explain()` says.
+        guarantee: shown by `explain()`.
         takes_back: whether :meth:`take_back` and :meth:`put_back` do anything.
-        own_session: whether frames come in a session of their own, whose settings and views nobody else has.
+        own_session: whether frames come in a session of their own, with settings and views of its own.
     """
 
     guarantee: str = IDEMPOTENT
@@ -85,7 +85,7 @@ class EpochWriter(ABC):
         """
 
     def begin(self, spark: SparkSession, epoch: SparkEpoch) -> None:  # noqa: B027 - optional hook
-        """The first epoch of this driver comes: what earlier tries have left on their way may go."""
+        """Prepare for this driver's first epoch: remove unpublished files of earlier tries."""
 
     @abstractmethod
     def write(self, frame: DataFrame, epoch: SparkEpoch) -> None:
@@ -101,13 +101,13 @@ class EpochWriter(ABC):
         Args:
             lineage: of the epochs.
             sink: uid.
-            epochs: what to take back, in any order; those that were never written are passed over.
+            epochs: what to take back, in any order; those that were never written are skipped.
             unfinished: epochs of which it is not known whether they were written.
         """
         raise OperatingError(f"{self.describe()} cannot take back what was written")
 
     def put_back(self, lineage: str, sink: str, epochs: Iterable[int]) -> None:
-        """Make visible again what :meth:`take_back` took; epochs that it did not take are passed over."""
+        """Make visible again what :meth:`take_back` took; other epochs are skipped."""
         raise OperatingError(f"{self.describe()} cannot put back what was written")
 
     def describe(self) -> str:

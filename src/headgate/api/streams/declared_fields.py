@@ -1,28 +1,59 @@
-"""Refuses keys that can be none by what is declared: by a key function's annotation, or a field's."""
+"""Refuses names of fields, and keys, that the declared types of records and functions rule out."""
 
 from __future__ import annotations
 
 import datetime as dt
+import difflib
 import types
-from collections.abc import Callable, Iterable
-from typing import Annotated, Any, Final, Union, get_args, get_origin, is_typeddict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Annotated, Any, Final, Union, get_args, get_origin, get_type_hints, is_typeddict
 from uuid import UUID
 
 from headgate.api.checking.inference import field_hint, map_output
+from headgate.api.program import Program
 from headgate.api.site import user_site
 from headgate.common.errors import PlanError
 from headgate.common.hints import Hint
 from headgate.common.keys.keygroups import ALLOWED_KEYS
+from headgate.graph.logical import FilterNode, PartitionNode, SourceNode, TimestampsNode
 
+_UNCHANGED: Final = (FilterNode, PartitionNode, TimestampsNode)
+_MARKS: Final = (
+    "__dataclass_fields__",
+    "__attrs_attrs__",
+    "__struct_fields__",
+    "_fields",
+    "__pydantic_fields__",
+)
 _KEYS: Final = (int, str, bytes, bool, float, dt.datetime, dt.date, UUID)
 
 
-def refuse_impossible_key(function: Callable[..., object]) -> None:
-    """Refuse a function of a key that is annotated to give something else than a key; others pass.
+def refuse_unknown_fields(verb: str, names: Sequence[object], program: Program, number: int) -> None:
+    """Refuse names that the records of a stream certainly do not have.
 
-    Raises:
-        PlanError: naming the type.
+    Only a source with a schema is certain; annotations of functions may be wrong.
     """
+    node = program.node(number)
+    while isinstance(node, _UNCHANGED):
+        node = program.node(node.inputs[0].id)
+    cls: Any = node.record_type if isinstance(node, SourceNode) else None
+    if not isinstance(cls, type) or not any(hasattr(cls, mark) for mark in _MARKS):
+        return
+    try:
+        fields = get_type_hints(cls)
+    except Exception:  # an annotation is arbitrary code of the user's
+        return
+    for name in names:
+        if isinstance(name, str) and name not in fields and not hasattr(cls, name):
+            nearest = difflib.get_close_matches(name, fields, 1, 0.0)
+            raise PlanError(
+                f"{verb}() ({user_site()}) names {name!r}, which {cls.__qualname__} does not have; "
+                f"did you mean {nearest[0]!r}? It has: {', '.join(fields)}"
+            )
+
+
+def refuse_impossible_key(function: Callable[..., object]) -> None:
+    """Refuse a function of a key that is annotated to give something else than a key; others pass."""
     hint = map_output(function)
     if hint is not None and not can_be_key(hint):
         raise PlanError(
@@ -32,11 +63,7 @@ def refuse_impossible_key(function: Callable[..., object]) -> None:
 
 
 def refuse_impossible_fields(names: Iterable[str], record_type: Hint | None) -> None:
-    """Refuse fields that the records' class declares to hold something else than a key; others pass.
-
-    Raises:
-        PlanError: naming the field and its type.
-    """
+    """Refuse fields that the records' class declares to hold something else than a key; others pass."""
     of = getattr(record_type, "__qualname__", "the records")
     for name in names:
         hint = field_hint(record_type, name)
@@ -49,7 +76,7 @@ def refuse_impossible_fields(names: Iterable[str], record_type: Hint | None) -> 
 
 
 def can_be_key(hint: Hint) -> bool:
-    """Whether something of this type may be a key; a type that says nothing may.
+    """Whether something of this type may be a key; a type that leaves it open may.
 
     Example:
         >>> import enum
@@ -80,7 +107,7 @@ def can_be_key(hint: Hint) -> bool:
 
 
 def _named(hint: Hint) -> str:
-    """As one writes it, without modules."""
+    # As a program writes it, without modules.
     name = getattr(get_origin(hint) or hint, "__qualname__", None)
     if not isinstance(name, str) or not (get_origin(hint) is None or isinstance(get_origin(hint), type)):
         return str(hint)

@@ -1,12 +1,18 @@
-"""Encodes records as Parquet row groups into a part file."""
+"""Formats of output files: records become JSON lines or the row groups of Parquet."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import msgspec
+from typing_extensions import override
 
 from headgate.common.errors import UsageError
 from headgate.connectors.fields import fields_of
+from headgate.connectors.files.json_decoder import is_named_tuple
 from headgate.connectors.files.part_file import PartFile
+from headgate.connectors.pydantic_rows import is_model
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -18,23 +24,59 @@ ROW_GROUP_ROWS: Final = 131_072
 ROW_GROUP_BYTES: Final = 16 * 1024 * 1024
 
 
-class Columns:
-    """The schema of one writer's files: given, or taken from the first batch.
+class PartWriter(ABC):
+    """Encodes records into one open part file."""
 
-    Args:
-        schema: the given one; None takes the first batch's.
-        verb: what the program called, for messages.
-    """
+    @abstractmethod
+    def write(self, records: list[T] | pa.RecordBatch) -> None:
+        """Encode a list of records or a record batch."""
+
+    def finish(self) -> None:  # noqa: B027 - optional hook
+        """Write what is buffered and whatever ends a file of the format."""
+
+
+def _other(value: Any) -> Any:
+    """What msgspec does not know: models, and rows and values with fields."""
+    if is_model(type(value)):
+        return value.model_dump(mode="json")
+    as_dict = getattr(type(value), "as_dict", None)
+    if as_dict is None:
+        raise TypeError(f"a value of type {type(value).__name__} has no JSON form")
+    return as_dict(value)
+
+
+class JsonPartWriter(PartWriter):
+    """One record per line; every line ends with a line feed."""
+
+    def __init__(self, file: PartFile) -> None:
+        self._file = file
+        self._encoder = msgspec.json.Encoder(enc_hook=_other)
+
+    @override
+    def write(self, records: list[Any] | pa.RecordBatch) -> None:
+        if hasattr(records, "to_pylist"):
+            records = records.to_pylist()
+        elif any(map(is_named_tuple, set(map(type, records)))):
+            # msgspec writes NamedTuples as arrays; a record with named fields is an object here.
+            records = [record._asdict() if is_named_tuple(type(record)) else record for record in records]
+        try:
+            data = self._encoder.encode_lines(records)
+        except (TypeError, ValueError) as problem:
+            raise UsageError(
+                f"a record for {str(self._file.path)!r} cannot be written as JSON ({problem}); map it to "
+                "dicts, lists, strings and numbers first"
+            ) from problem
+        self._file.write(data)
+
+
+class Columns:
+    """The schema of one writer's files: given, or taken from the first batch."""
 
     def __init__(self, schema: pa.Schema | None, verb: str = "write_parquet") -> None:
         self.schema, self._verb = schema, verb
 
     def batch_of(self, records: list[T] | pa.RecordBatch) -> pa.RecordBatch:
-        """The records as a batch of the schema.
-
-        Raises:
-            UsageError: a record does not fit.
-        """
+        """The records as a batch of the schema."""
         import pyarrow as pa
 
         if not isinstance(records, pa.RecordBatch):
@@ -82,7 +124,7 @@ def _shown(schema: pa.Schema) -> str:
     return ", ".join(f"{field.name}: {field.type}" for field in schema)
 
 
-class ParquetPartWriter:
+class ParquetPartWriter(PartWriter):
     """One Parquet file; rows are buffered until they make a row group of a good size."""
 
     def __init__(self, file: PartFile, columns: Columns, dictionary: bool = True) -> None:
@@ -91,8 +133,8 @@ class ParquetPartWriter:
         self._buffered: list[pa.RecordBatch] = []
         self._rows = self._bytes = 0
 
+    @override
     def write(self, records: list[T] | pa.RecordBatch) -> None:
-        """Buffer a list of records or a record batch."""
         batch = self._columns.batch_of(records)
         self._buffered.append(batch)
         self._rows += batch.num_rows
@@ -100,8 +142,8 @@ class ParquetPartWriter:
         if self._rows >= ROW_GROUP_ROWS or self._bytes >= ROW_GROUP_BYTES:
             self._flush()
 
+    @override
     def finish(self) -> None:
-        """Write the last rows and the footer."""
         self._flush().close()
 
     def _flush(self) -> pq.ParquetWriter:

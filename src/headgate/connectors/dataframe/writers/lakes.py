@@ -1,7 +1,8 @@
-"""Epochs into an Iceberg table: staged as a snapshot with the epoch's id, of which the table publishes one.
+"""Epochs into tables of lake formats, each epoch once.
 
-Iceberg refuses to publish a staged snapshot whose id is in the table's history already, and checks that
-in the commit itself; so of two drivers that are about one epoch only one adds its rows.
+Delta's log has the last epoch of each lineage, and skips repeats. Into Iceberg an epoch is staged as a
+snapshot with the epoch's id: Iceberg refuses to publish a staged snapshot whose id is in the table's history
+already, and checks that in the commit itself, so of two drivers that write one epoch only one adds its rows.
 """
 
 from __future__ import annotations
@@ -19,6 +20,46 @@ if TYPE_CHECKING:
 _WAP_ID: Final = "spark.wap.id"
 _WAP_ENABLED: Final = "write.wap.enabled"
 _DUPLICATE: Final = "DuplicateWAPCommitException"
+
+
+def delta(path: str | None = None, *, table: str | None = None) -> DeltaWriter:
+    """Epochs appended to a Delta table, each in one transaction that carries its number.
+
+    The session needs Delta's package and its extension; see Delta's own guide.
+
+    Args:
+        path: of the table; or
+        table: its name in the catalog.
+
+    Raises:
+        UsageError: neither is given, or both.
+    """
+    if (path is None) == (table is None):
+        raise UsageError(f"delta() got path={path!r} and table={table!r}; expected one of the two")
+    return DeltaWriter(path, table)
+
+
+class DeltaWriter(EpochWriter):
+    """See :func:`delta`."""
+
+    def __init__(self, path: str | None, table: str | None) -> None:
+        self.path, self.table = path, table
+
+    @override
+    def write(self, frame: DataFrame, epoch: SparkEpoch) -> None:
+        # Delta skips a transaction whose number is not above the last one of its application.
+        writer = frame.write.format("delta").mode("append")
+        writer = writer.option("txnAppId", f"headgate/{epoch.lineage}/{epoch.sink}")
+        writer = writer.option("txnVersion", epoch.epoch)
+        if self.path is not None:
+            writer.save(self.path)
+        else:
+            assert self.table is not None
+            writer.saveAsTable(self.table)
+
+    @override
+    def describe(self) -> str:
+        return f"Delta {self.path or self.table}"
 
 
 def iceberg(table: str) -> IcebergWriter:
@@ -60,10 +101,8 @@ class IcebergWriter(EpochWriter):
         catalog, _, name = self.table.partition(".")
         try:
             arguments = {"table": name, "wap_id": ident}
-            spark.sql(
-                f"call {catalog}.system.publish_changes(table => :table, wap_id => :wap_id)",
-                arguments,
-            ).collect()
+            publish = f"call {catalog}.system.publish_changes(table => :table, wap_id => :wap_id)"
+            spark.sql(publish, arguments).collect()
         except Exception as error:
             if _DUPLICATE not in f"{error}":
                 raise

@@ -1,12 +1,12 @@
-"""Who goes on a line of output in a directory: a small log beside the files, and what it says of them.
+"""Ownership log of an output directory: which job of a lineage may publish to it.
 
 ::
 
-    _headgate/<line>+<sink>/<number>.json    one entry for each job that went on the line, in order
+    _headgate/<lineage>+<sink>/<number>.json    one entry for each job that published, in order
 
-A job adds its entry before it publishes its first file; the job of the last entry is the only one that
-may publish. So of two jobs that begin from the same snapshot one goes on, and what belongs to the line
-is known by the entries' jobs and the files' names. Entries are created whole, and never two of one number.
+A job adds its entry before it publishes its first file; the job of the last entry is the only one that may
+publish. So of two jobs that begin from the same snapshot one continues, and the files of the lineage are
+known by the entries' jobs and the files' names. Entries are created complete, and never two of one number.
 """
 
 from __future__ import annotations
@@ -27,32 +27,24 @@ from headgate.common.files.stored_paths import unlinked
 from headgate.connectors.files.file_names import TAKEN_BACK, origin_of, pending_folder, safe
 from headgate.connectors.files.part_file import storage_error
 
-_encoder: Final = msgspec.json.Encoder()
-
-
-class _Entry(msgspec.Struct):
-    """What is read of an entry."""
-
-    job: str
-
-
-_decoder: Final = json_decoder(_Entry)
-
-LINES: Final = "_headgate"
+LOGS: Final = "_headgate"
 """Below the output directory; readers of directories skip names that begin with ``_``."""
 
 
-class Line:
-    """The line of one sink of one job in one directory.
+class _Entry(msgspec.Struct):
+    job: str
 
-    Args:
-        root: the output directory.
-        context: whose sink.
-    """
+
+_encoder: Final = msgspec.json.Encoder()
+_decoder: Final = json_decoder(_Entry)
+
+
+class OwnerLog:
+    """The log of one sink of one job in one directory."""
 
     def __init__(self, root: Path, context: SinkCommitterContext) -> None:
         self._root, self._context = root, context
-        self._folder = root / LINES / f"{safe(context.lineage.id)}+{safe(context.uid)}"
+        self._folder = root / LOGS / f"{safe(context.lineage.id)}+{safe(context.uid)}"
 
     # -- who may publish
 
@@ -63,15 +55,10 @@ class Line:
         return bool(entries) and self._job_of(entries[-1]) == self._context.job
 
     def require(self) -> bool:
-        """Make sure that this job may publish; the first time that makes it the last of the line.
+        """Make this job the owner; whether it was not before.
 
-        Returns:
-            whether it is the first time.
-
-        Raises:
-            FencedError: another job of the line has published what is not this job's history, or went on
-                after this one.
-            OSError: the directory cannot be read or written.
+        Raises FencedError where another job of the lineage has published what is not history of this one, or
+        has become the owner after it.
         """
         first = False
         while not self.owned:
@@ -79,16 +66,14 @@ class Line:
             if (fenced := self.fenced()) is not None:
                 raise fenced
             if self._append(len(jobs) + 1):
-                # Whoever was the last may have published between the look and the entry.
-                self._refuse_newer()
+                # The owner until now may have published between the look and the entry.
+                newer = self.describe_newer() or self.describe_missing()
+                if newer is not None:
+                    raise self._fenced(newer)
         return first
 
     def fenced(self) -> FencedError | None:
-        """Why this job may not publish now, if it may not; nothing is changed by asking.
-
-        Raises:
-            OSError: the directory cannot be read.
-        """
+        """Why this job may not publish now, if it may not; nothing is changed by asking."""
         jobs = self._jobs()
         if jobs[-1:] == [self._context.job]:
             return None
@@ -98,25 +83,16 @@ class Line:
         return None if newer is None else self._fenced(newer)
 
     def seize(self) -> None:
-        """Make this job the last of the line, whatever the others have published.
-
-        Raises:
-            OSError: the directory cannot be read or written.
-        """
+        """Make this job the owner, whatever the others have published."""
         while not self.owned:
             self._append(len(self._jobs()) + 1)
 
     @property
     def ancestors(self) -> list[Fork]:
-        """The snapshots on this line that the job descends from; those of a line that it left are not."""
+        """The snapshots of this lineage, not of one that it left, from which the job descends."""
         lineage = self._context.lineage
         jobs = [fork.job for fork in lineage.forks]
         return list(lineage.forks[jobs.index(lineage.id) :]) if lineage.id in jobs else []
-
-    def _refuse_newer(self) -> None:
-        newer = self.describe_newer() or self.describe_missing()
-        if newer is not None:
-            raise self._fenced(newer)
 
     def _fenced(self, why: str) -> FencedError:
         return FencedError(
@@ -128,11 +104,11 @@ class Line:
     # -- what is published
 
     def newer(self) -> list[Path]:
-        """Published files of the line that are neither this job's nor its history."""
+        """Published files of the lineage that are neither this job's nor its history."""
         return [path for path, is_history in self._files(self._root) if not is_history]
 
     def missing(self) -> list[Path]:
-        """Files of this job's history that are published no more, where they are now."""
+        """Files of this job's history that were taken back, where they are now."""
         return [
             path
             for folder in sorted((self._root / TAKEN_BACK).glob("*/"))
@@ -141,7 +117,7 @@ class Line:
         ]
 
     def describe_newer(self) -> str | None:
-        """What is published beyond this job's history, in words."""
+        """What is published and not history of this job, in words."""
         newer = self.newer()
         if not newer:
             return None
@@ -162,9 +138,9 @@ class Line:
         )
 
     def _files(self, folder: Path) -> Iterator[tuple[Path, bool]]:
-        """The files of the line in a folder, and whether each is history.
+        """The files of the lineage in a folder, and whether each is history.
 
-        Those of this job are left out, unless it goes back to an older snapshot of its own.
+        Files of this job are left out, unless it falls back to an older snapshot of its own.
         """
         uid, lineage = self._context.uid, self._context.lineage
         forked = {fork.job for fork in self.ancestors}
@@ -184,11 +160,10 @@ class Line:
     # -- entries
 
     def _jobs(self) -> list[str]:
-        """The jobs that went on the line, in order."""
         return [self._job_of(entry) for entry in self._entries()]
 
     def _entries(self) -> list[Path]:
-        return sorted(unlinked(self._root, LINES, self._folder.name).glob("*.json"))
+        return sorted(unlinked(self._root, LOGS, self._folder.name).glob("*.json"))
 
     def _job_of(self, entry: Path) -> str:
         try:
@@ -200,7 +175,7 @@ class Line:
             ) from problem
 
     def _append(self, number: int) -> bool:
-        """Add this job's entry; False when another job took the number."""
+        """Add this job's entry; False when another job has the number."""
         target, context = self._folder / f"{number:06d}.json", self._context
         forks = [[fork.job, fork.generation, fork.attempt, fork.checkpoint] for fork in context.lineage.forks]
         body = {"job": context.job, "uid": context.uid, "lineage": context.lineage.id, "forks": forks}
