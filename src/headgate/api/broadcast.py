@@ -1,7 +1,6 @@
-"""The contracts of functions with a broadcast side: records of a second stream reach every subtask.
-
-The broadcast side changes broadcast state, the main side only reads it. So each subtask changes its copy by
-the same records, and all copies are the same.
+"""The contracts of functions with a broadcast side: records of a second stream reach every subtask. The
+broadcast side changes broadcast state, the main side only reads it. So each subtask changes its copy by the
+same records, and all copies are the same.
 """
 
 from __future__ import annotations

@@ -11,8 +11,13 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 from typing_extensions import override
 
 from headgate.api.checking.arguments import check_job_name
-from headgate.api.checking.program_checks import check_connectors, check_program, committing_sinks, states_of
-from headgate.api.checking.state_types import check_state_types
+from headgate.api.checking.program_checks import (
+    check_connectors,
+    check_program,
+    check_state_types,
+    committing_sinks,
+    states_of,
+)
 from headgate.api.jobs import launch_settings as launch
 from headgate.api.jobs.executor_contract import Executor, JobControl, JobResult, JobSpec
 from headgate.api.jobs.job_handle import JobHandle
@@ -21,8 +26,8 @@ from headgate.api.showing import cell, html_facts, html_table
 from headgate.api.site import user_site
 from headgate.api.source import Source
 from headgate.api.streams.other_names import no_such_call
-from headgate.api.streams.program_context import CollectingSink
 from headgate.api.streams.reading_inputs import Readers
+from headgate.api.streams.steps import CollectingSink
 from headgate.api.streams.stream_classes import DataStream
 from headgate.common.errors import ConfigError, PlanError, UsageError
 from headgate.common.hints import Hint

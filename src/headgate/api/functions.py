@@ -1,7 +1,5 @@
-"""The contracts of user functions, and what the framework hands to them.
-
-All methods of one function instance are called by one thread; an instance belongs to one subtask.
-:func:`blocking` gives it a thread of its own.
+"""The contracts of user functions, and what the framework hands to them. All methods of one function instance
+are called by one thread; an instance belongs to one subtask. :func:`blocking` gives it a thread of its own.
 """
 
 from __future__ import annotations
@@ -73,7 +71,7 @@ class TimerService(Protocol):
     def register_event_time(self, timestamp: int) -> None:
         """Call `on_timer` for this key once the watermark reaches `timestamp` (ms).
 
-        One timer per key and timestamp. A timer at or behind the current watermark fires right
+        One timer per key and timestamp. A timer at or before the current watermark fires right
         after the present call returns. At the end of a bounded input all timers fire; an
         `on_timer` that registers the next one for ever is refused there. Where the stream has no event
         time, nothing else fires them, which a warning says once.
@@ -125,10 +123,8 @@ class RichFunction:
     """A function with a life: `open` before the first record, `close` after the last."""
 
     def open(self, context: RuntimeContext) -> None:
-        """Set up what cannot be shipped (connections, models).
-
-        Operator state is restored and can be read and changed. Keyed state is refused: there is no current
-        key yet.
+        """Set up what cannot be shipped (connections, models). Operator state is restored and can be read and
+        changed. Keyed state is refused: there is no current key yet.
         """
 
     def close(self) -> None:

@@ -1,8 +1,6 @@
-"""The nodes a program has written so far, by number, and which of them have run.
-
-Streams hold a number, not a node: a later ``uid()`` replaces the node, and whoever was built on it
-sees the new one. Numbers are never given twice, so that what a program adds later changes no name that
-was made of one.
+"""The nodes a program has written so far, by number, and which of them have run. Streams hold a number, not a
+node: a later ``uid()`` replaces the node, and whoever was built on it sees the new one. Numbers are never
+given twice, so that what a program adds later changes no name that was made of one.
 """
 
 from __future__ import annotations
@@ -59,7 +57,7 @@ class Program:
         return self._nodes[number]
 
     def nodes(self) -> tuple[Node, ...]:
-        """The whole program, every input replaced by the node as it is now."""
+        """The complete program, every input replaced by the node as it is now."""
         fresh: dict[int, Node] = {}
         for number, node in self._nodes.items():
             fresh[number] = replace(node, inputs=tuple(fresh[source.id] for source in node.inputs))
@@ -78,10 +76,9 @@ class Program:
         return closure(fresh, left) if left else fresh
 
     def pending(self) -> tuple[Node, ...]:
-        """What the next execution runs: sinks that no job has run, with what feeds them.
-
-        A stream that leads nowhere is among them, for the check that refuses it, unless somebody has looked
-        at it, or writes the program step by step and may have left it for another.
+        """What the next execution runs: sinks that no job has run, with what feeds them. A stream that leads
+        nowhere is among them, for the check that refuses it, unless somebody has looked at it, or writes the
+        program step by step and may have left it for another.
         """
         fresh = self.nodes()
         fed = {source.id for node in fresh for source in node.inputs}

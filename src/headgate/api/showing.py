@@ -1,6 +1,5 @@
-"""What objects of a program look like to who types their name: one line as text, a small table as HTML.
-
-No package is needed for it, and nothing is loaded from anywhere. Text of records is cut and escaped.
+"""What objects of a program look like to who types their name: one line as text, a small table as HTML. No
+package is needed for it, and nothing is loaded from anywhere. Text of records is cut and escaped.
 """
 
 from __future__ import annotations
@@ -148,9 +147,11 @@ def html_facts(title: str, facts: Mapping[str, str | int]) -> str:
     return f"<div><b>{escape(title)}</b><table><tbody>{body}</tbody></table></div>"
 
 
-def html_line(text: str) -> str:
-    """One line of text, which is escaped."""
-    return f"<code>{escape(text)}</code>"
+class ShownAsLine:
+    """Shows its `repr` in a notebook, too."""
+
+    def _repr_html_(self) -> str:
+        return f"<code>{escape(repr(self))}</code>"
 
 
 def _fields(record: object) -> dict[str, Cell]:

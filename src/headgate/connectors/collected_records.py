@@ -1,7 +1,6 @@
-"""Records on their way into a list of the driver: plain values, and records of classes by field.
-
-They lie in checkpoints until they are committed, so nothing here is pickled. A record of a class is stored
-as the class's name and the bytes of its serializer, and becomes a record of that class again in the driver.
+"""Records on their way into a list of the driver: plain values, and records of classes by field. They lie in
+checkpoints until they are committed, so nothing here is pickled. A record of a class is stored as the class's
+name and the bytes of its serializer, and becomes a record of that class again in the driver.
 """
 
 from __future__ import annotations

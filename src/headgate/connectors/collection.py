@@ -1,7 +1,6 @@
-"""Records of the program itself: a source over a collection, and sinks that collect in the driver.
-
-All are for small data, examples and tests: the collection travels to every worker with the plan, and
-collected records travel through the checkpoint.
+"""Records of the program itself: a source over a collection, and sinks that collect in the driver. All are
+for small data, examples and tests: the collection travels to every worker with the plan, and collected
+records travel through the checkpoint.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ from headgate.common.decoders import converter
 from headgate.common.errors import OperatingError, UsageError
 from headgate.connectors.collected_records import DriverRecords, Packed, RecordPacker, packed_bytes, unpacked
 from headgate.connectors.committed import writer_name
+from headgate.connectors.fields import model_hook
 from headgate.connectors.generator import RangeReader, foreign_positions
-from headgate.connectors.pydantic_rows import model_hook
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -279,10 +278,9 @@ def _over_limit(limit: int) -> UsageError:
 
 
 def sample_sink(count: int, record_type: type[T] | None = None, verb: str = "take") -> SampleSink[T]:
-    """A sink for the first `count` records that come, from any subtask; all others it ignores.
-
-    Records are as those of `collect_sink`, and reach the driver as they come. Nothing of them is in a
-    checkpoint: after a failure some may be there twice. `verb` is what the program called, for messages.
+    """A sink for the first `count` records that come, from any subtask; all others it ignores. Records are as
+    those of `collect_sink`, and reach the driver as they come. Nothing of them is in a checkpoint: after a
+    failure some may be there twice. `verb` is what the program called, for messages.
     """
     return SampleSink(count, record_type, verb)
 

@@ -1,4 +1,7 @@
-"""A record's fields by name, whatever kind of record it is: what sinks of columns begin with."""
+"""Kinds of records: their fields by name, with which sinks of columns begin, and models of pydantic. A model
+is recognised by its marks, and pydantic is never imported: msgspec decodes the text of a file, pydantic makes
+and validates the models.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import uuid
 import weakref
 from typing import Any, Final
 
+from headgate.common.decoders import is_custom
 from headgate.common.errors import UsageError
 
 _LEAVES: Final = frozenset(
@@ -89,3 +93,23 @@ def _names_of(kind: type) -> tuple[str, ...]:
     if found:
         _names[kind] = found
     return found
+
+
+def is_model(kind: Any) -> bool:
+    """Whether a type is a model of pydantic 2."""
+    return isinstance(kind, type) and isinstance(vars(kind).get("__pydantic_fields__"), dict)
+
+
+def model_hook(kind: Any, value: Any) -> Any:
+    """Make a model of decoded plain values; the `dec_hook` of msgspec's decoders. ValueError: the values do
+    not fit the model. TypeError, of which msgspec makes a refused record: it is no model.
+    """
+    if not is_model(kind):
+        raise TypeError(f"{kind!r} is none of the types that records can have")
+    return kind.model_validate(value)
+
+
+def check_decodable(kind: Any) -> None:
+    """Refuse a class that msgspec takes for a type of its user's own and that is no model."""
+    if not is_model(kind) and is_custom(kind):
+        raise TypeError("it declares no fields")

@@ -29,11 +29,9 @@ from headgate.graph.rewrites import TWO_SIDED
 from headgate.graph.type_text import COLUMNS, MIXED, ROWS, StateFact, States, type_text
 from headgate.records.selectors import KeySelector
 
-Facts: TypeAlias = dict[str, Json]
-"""What is known of a part of a graph, as plain values."""
+Facts: TypeAlias = dict[str, Json]  # what is known of a part of a graph, as plain values
 
-Guarantees = Mapping[int, str]
-"""Sink's node id -> what it may promise, in words."""
+Guarantees = Mapping[int, str]  # sink's node id -> what it may promise, in words
 
 
 def describe(

@@ -5,22 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from headgate.common.hints import Hint
 from headgate.common.keys.key_types import DeclaredKeys
+from headgate.graph.partitioners import Forward, Partitioner
 from headgate.records.selectors import KeySelector
 
-NEW: Final = -1
-"""Id of a node that is not in a program yet."""
+NEW: Final = -1  # id of a node that is not in a program yet
+
+RecordFunction: TypeAlias = Callable[[Any], Any]  # A function of one record; only the program knows the types
 
 
 class Side(StrEnum):
     """The inputs of an operator that has two; an operator with one has the main one only."""
 
     MAIN = "main"
-    BROADCAST = "broadcast"
-    """Every subtask gets every record of it."""
+    BROADCAST = "broadcast"  # every subtask gets every record of it
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,21 +50,21 @@ class SourceNode(Node):
 class MapNode(Node):
     """One record out per record in."""
 
-    function: Callable[[Any], Any] = field(default=lambda record: record)
+    function: RecordFunction = field(default=lambda record: record)
 
 
 @dataclass(frozen=True, eq=False)
 class FlatMapNode(Node):
     """Any number of records out per record in."""
 
-    function: Callable[[Any], Any] = field(default=lambda record: (record,))
+    function: RecordFunction = field(default=lambda record: (record,))
 
 
 @dataclass(frozen=True, eq=False)
 class FilterNode(Node):
     """The records for which the function is true."""
 
-    function: Callable[[Any], object] = field(default=lambda _record: True)
+    function: RecordFunction = field(default=lambda _record: True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,9 +115,9 @@ class UnionNode(Node):
 
 @dataclass(frozen=True, eq=False)
 class PartitionNode(Node):
-    """How records travel to the next operator. `partitioner` is from `graph.partitioners`."""
+    """How records travel to the next operator."""
 
-    partitioner: Any = None
+    partitioner: Partitioner = field(default_factory=Forward)
 
 
 @dataclass(frozen=True, eq=False)

@@ -30,11 +30,9 @@ Pass = Callable[[Flow], Flow]
 
 
 def passes(default_parallelism: int) -> tuple[Pass, ...]:
-    """The passes in their order.
-
-    Side outputs go first, while the node they were taken from still stands before them; then unions
-    and partitions, so that what follows sees operators only; chaining last, when every link knows its
-    partitioner.
+    """The passes in their order. Side outputs go first, while the node they were taken from still stands
+    before them; then unions and partitions, so that what follows sees operators only; chaining last, when
+    every link knows its partitioner.
     """
     return (
         assign_uids,
@@ -50,9 +48,8 @@ def passes(default_parallelism: int) -> tuple[Pass, ...]:
 def physical_plan(
     nodes: Iterable[Node], default_parallelism: int = 1, max_parallelism: int | None = None
 ) -> PhysicalPlan:
-    """The job as it runs.
-
-    Without `max_parallelism`, the number of key groups follows from the widest operator.
+    """The job as it runs. Without `max_parallelism`, the number of key groups follows from the widest
+    operator.
     """
     flow = flow_of(nodes)
     check_unique_uids(flow.nodes.values())
@@ -66,9 +63,8 @@ def physical_plan(
 
 
 def edge_record_types(nodes: Iterable[Node], plan: PhysicalPlan) -> dict[EdgeId, Hint]:
-    """Edge -> type of the records that travel over it, for the edges where the program tells it.
-
-    Those of side outputs are in `nodes` only, the program that was planned.
+    """Edge -> type of the records that travel over it, for the edges where the program tells it. Those of
+    side outputs are in `nodes` only, the program that was planned.
     """
     tagged: dict[tuple[int, str], list[Hint | None]] = {}
     for node in nodes:
@@ -77,9 +73,9 @@ def edge_record_types(nodes: Iterable[Node], plan: PhysicalPlan) -> dict[EdgeId,
     found: dict[EdgeId, Hint] = {}
     for edge in plan.edges:
         sender = plan.vertices[edge.source].chain[edge.operator]
-        told = [sender.record_type] if edge.tag is None else tagged[sender.id, edge.tag]
-        if told[0] is not None and all(kind == told[0] for kind in told):
-            found[edge.id] = told[0]
+        kinds = [sender.record_type] if edge.tag is None else tagged[sender.id, edge.tag]
+        if kinds[0] is not None and all(kind == kinds[0] for kind in kinds):
+            found[edge.id] = kinds[0]
     return found
 
 

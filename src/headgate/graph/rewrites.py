@@ -1,8 +1,6 @@
-"""The passes between the program's graph and the graph that runs, one function each.
-
-A pass takes a :class:`Flow` and returns a new one. Passes decide and refuse; they look at nothing
-but nodes and links, so what a function or a connector is stays outside. The list that puts them in
-order is in ``graph.plan``.
+"""The passes between the program's graph and the graph that runs, one function each. A pass takes a
+:class:`Flow` and returns a new one. Passes decide and refuse; they look at nothing but nodes and links, so
+what a function or a connector is stays outside. The list that puts them in order is in ``graph.plan``.
 """
 
 from __future__ import annotations
@@ -84,11 +82,9 @@ def flow_of(nodes: Iterable[Node]) -> Flow:
 
 
 def assign_uids(flow: Flow) -> Flow:
-    """Give every operator without a uid one made of its kind and position.
-
-    Such a uid names the operator in logs and messages. It changes when the program changes, so the
-    API refuses it beforehand where state depends on it. Event time keeps its clock under the name of
-    what it reads.
+    """Give every operator without a uid one made of its kind and position. Such a uid names the operator in
+    logs and messages. It changes when the program changes, so the API refuses it beforehand where state
+    depends on it. Event time keeps its clock under the name of what it reads.
     """
     taken = {node.uid for node in flow.nodes.values() if node.uid is not None}
     nodes: dict[int, Node] = {}
@@ -177,10 +173,8 @@ def chain_operators(flow: Flow) -> Flow:
 
 
 def number_vertices(flow: Flow) -> tuple[tuple[Vertex, ...], tuple[Edge, ...]]:
-    """The chains as vertices and the links between chains as edges.
-
-    A chain's number follows the position of its first node. Nodes are written after their inputs,
-    so this order is topological.
+    """The chains as vertices and the links between chains as edges. A chain's number follows the position of
+    its first node. Nodes are written after their inputs, so this order is topological.
     """
     vertices = []
     seat: dict[int, tuple[VertexId, int]] = {}

@@ -1,4 +1,4 @@
-"""What is known of the types of a job's streams and states: who tells them, and which serializer follows.
+"""Types of a job's streams and states: where each is declared, and which serializer follows.
 
 The rules are those by which the runtime chooses: a state has the serializer of its annotation; records
 have one only where the type of their stream is a class with fields. All other records travel by the
@@ -37,43 +37,23 @@ from headgate.serde.resolve import composite_serializer, record_serializer, seri
 from headgate.serde.serializer import TypeSerializer
 from headgate.serde.snapshots.snapshot_rules import part_serializers
 
-Row: TypeAlias = dict[str, Json]
-"""What is known of one stream, state or kind of keys."""
+Row: TypeAlias = dict[str, Json]  # what is known of one stream, state or kind of keys
 
 SELF_DESCRIBING: Final = "self-describing"
 ARROW: Final = "Arrow"
 YES, NO, PLAIN_ONLY = "yes", "no", "plain values only"
-NEVER: Final = "never there"
-"""Of records that no barrier overtakes."""
+NEVER: Final = "never there"  # of records that no barrier overtakes
 NOBODY: Final = "nobody tells it"
 PICKLED: Final = (
     "pickled, so it cannot change its type, runs code when it is read, and is bound to this version of Python"
 )
 
 _PLAIN_KINDS: Final = frozenset(
-    {
-        "none",
-        "bool",
-        "int",
-        "float",
-        "str",
-        "bytes",
-        "datetime",
-        "date",
-        "time",
-        "timedelta",
-        "decimal",
-        "uuid",
-        "list",
-        "set",
-        "frozenset",
-        "tuple",
-        "tuple_of",
-        "dict",
-        "union",
-        "literal",
-        "typeddict",
-    }
+    (
+        *("none", "bool", "int", "float", "str", "bytes", "decimal", "uuid", "literal", "union"),
+        *("datetime", "date", "time", "timedelta"),
+        *("list", "set", "frozenset", "tuple", "tuple_of", "dict", "typeddict"),
+    )
 )
 """Kinds whose values the self-describing codec holds, if what is inside is plain, too."""
 
@@ -82,8 +62,8 @@ def type_rows(
     nodes: Iterable[Node], plan: PhysicalPlan, states: States, shape_of: Callable[[Edge], str]
 ) -> dict[str, list[Row]]:
     """A row for each stream, each declared state and the keys of each keyed operator, as plain values."""
-    told = edge_record_types(nodes, plan)
-    streams = [row for vertex in plan.vertices for row in _stream_rows(vertex, plan, told, shape_of)]
+    types = edge_record_types(nodes, plan)
+    streams = [row for vertex in plan.vertices for row in _stream_rows(vertex, plan, types, shape_of)]
     operators = [node for vertex in plan.vertices for node in vertex.chain]
     found = [_state_row(node, fact) for node in operators for fact in states.get(node.id, ())]
     keys = [_key_row(node) for node in operators if isinstance(node, KeyedProcessNode)]
@@ -94,7 +74,7 @@ def storable(hint: Hint | None) -> str:
     """Whether records of a type can be stored in flight, without pickle.
 
     Returns:
-        ``YES``, ``NO``, or ``PLAIN_ONLY`` where the type does not tell.
+        ``YES``, ``NO``, or ``PLAIN_ONLY`` where the type leaves it open.
 
     Example:
         >>> storable(dict[str, int]), storable(dict[str, object]), storable(None)
@@ -112,16 +92,16 @@ def storable(hint: Hint | None) -> str:
 
 
 def _stream_rows(
-    vertex: Vertex, plan: PhysicalPlan, told: Mapping[EdgeId, Hint], shape_of: Callable[[Edge], str]
+    vertex: Vertex, plan: PhysicalPlan, types: Mapping[EdgeId, Hint], shape_of: Callable[[Edge], str]
 ) -> Iterable[Row]:
     edges = plan.outputs(vertex.id)
     for place, node in enumerate(vertex.chain):
         leaving = [edge for edge in edges if edge.operator == place]
         if not isinstance(node, SinkNode) and all(edge.tag is not None for edge in leaving):
-            # Handed over within the chain, or to nobody: nothing is encoded here.
+            # Handed over within the chain, or without a consumer: nothing is encoded here.
             yield _stream_row(node, None, None, node.record_type, None)
         for edge in leaving:
-            row = _stream_row(node, edge.tag, int(edge.target), told.get(edge.id), shape_of(edge))
+            row = _stream_row(node, edge.tag, int(edge.target), types.get(edge.id), shape_of(edge))
             row["side"] = edge.side.value
             yield row | {"in_flight": NEVER} if always_aligned(edge) else row
 
@@ -134,7 +114,7 @@ def _stream_row(node: Node, tag: str | None, target: int | None, hint: Hint | No
         "to": target,
         "side": None,
         "type": type_text(hint),
-        "why": NOBODY if hint is None else _teller(node, tag),
+        "why": NOBODY if hint is None else _origin(node, tag),
     }
     if shape == COLUMNS:
         return row | {"serializer": ARROW, "immutable": True, "in_flight": YES}
@@ -155,8 +135,7 @@ def _key_row(node: KeyedProcessNode) -> Row:
     return row | {"type": hint_words(node.keys.hint), "why": node.keys.teller}
 
 
-def _teller(node: Node, tag: str | None) -> str:
-    """Who says what type the records have."""
+def _origin(node: Node, tag: str | None) -> str:
     if tag is not None:
         return "type argument of the tag"
     match node:
@@ -182,7 +161,7 @@ def _state_row(node: Node, fact: StateFact) -> Row:
         "state": fact.name,
         "kind": fact.kind,
         "types": [str(text) for text in fact.types],
-        "why": _state_teller(hints, fact.serializers),
+        "why": _state_origin(hints, fact.serializers),
     }
     try:
         found = part_serializers(hints, fact.serializers, f"state {fact.name!r}")
@@ -198,8 +177,7 @@ def _state_row(node: Node, fact: StateFact) -> Row:
     return row | judged
 
 
-def _state_teller(hints: Sequence[Any], given: Sequence[Any]) -> str:
-    """Who says how a state is stored."""
+def _state_origin(hints: Sequence[Hint | None], given: Sequence[TypeSerializer[Any] | None]) -> str:
     if any(serializer is not None for serializer in given):
         return "serializer in the declaration"
     return NOBODY if all(hint is Any for hint in hints) else "annotation"
@@ -213,7 +191,7 @@ def _serializer_text(serializer: TypeSerializer[Any]) -> str:
 
 
 def _immutable(hint: Hint | None) -> bool | None:
-    """Whether a value can never be changed in place; None where nobody knows."""
+    """Whether a value can never be changed in place; None where that is unknown."""
     if hint is None or hint is Any:
         return None
     try:

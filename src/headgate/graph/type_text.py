@@ -30,8 +30,7 @@ class StateFact:
         return f"{self.name}: {self.kind}[{', '.join(self.types)}]"
 
 
-States = Mapping[int, Sequence[StateFact]]
-"""Node id -> the states its function declares."""
+States = Mapping[int, Sequence[StateFact]]  # node id -> the states its function declares
 
 
 class TypeText(str):

@@ -12,8 +12,7 @@ from typing import Final, TypedDict, TypeVar
 
 import msgspec
 
-from headgate.api.checking.program_checks import check_connectors, stateful_part
-from headgate.api.checking.state_types import check_state_types
+from headgate.api.checking.program_checks import check_connectors, check_state_types, stateful_part
 from headgate.api.declared.keyed_states import declared_state
 from headgate.api.declared.operator_state import OperatorStateDescriptor, declared_operator_state
 from headgate.checkpoint.opening import open_checkpoint

@@ -13,7 +13,7 @@ import pytest
 from api_fakes import Numbers, Shelf
 
 import headgate as hg
-from headgate.api.checking import state_types
+from headgate.api.checking import program_checks
 from headgate.api.declared.keyed_states import declared_state
 
 
@@ -115,7 +115,7 @@ def test_marks_reach_the_serializer() -> None:
 @pytest.fixture
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """No job has warned yet."""
-    monkeypatch.setattr(state_types, "_WARNED", {})
+    monkeypatch.setattr(program_checks, "_WARNED", {})
 
 
 class Held(Base):

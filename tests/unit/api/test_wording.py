@@ -194,7 +194,10 @@ def test_a_method_that_a_program_does_not_have() -> None:
 
 def test_the_names_of_others_lead_to_methods_that_exist() -> None:
     """Of streams and of programs."""
-    for cls, calls in ((hg.Environment, other_names._PROGRAM_CALLS), (hg.DataStream, other_names._STREAM_CALLS)):
+    for cls, calls in (
+        (hg.Environment, other_names._PROGRAM_CALLS),
+        (hg.DataStream, other_names._STREAM_CALLS),
+    ):
         for here, others in calls.items():
             assert callable(getattr(cls, here)), here
             assert not [other for other in others.split() if hasattr(cls, other)]

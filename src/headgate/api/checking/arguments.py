@@ -1,6 +1,5 @@
-"""Refuses wrong arguments of the stream calls at the line that gives them, and makes uids of paths.
-
-The parameters are typed for type checkers; these checks are for programs that run without one.
+"""Refuses wrong arguments of the stream calls at the line that gives them, and makes uids of paths. The
+parameters are typed for type checkers; these checks are for programs that run without one.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ def _refusal(verb: str, got: str) -> PlanError:
 def refuse_arity(what: str, function: Callable[..., object], *arguments: str) -> None:
     """Refuse a function that cannot be called with what it is going to get.
 
-    What the arguments are is told in words, by place. A function without a signature, as a builtin, passes.
+    The arguments are described in words, by place. A function without a signature, as a builtin, passes.
 
     Example:
         >>> refuse_arity("map()", lambda: 5, "one record")

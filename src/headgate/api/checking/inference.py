@@ -1,7 +1,6 @@
-"""What records a function gives, told by its annotations; for the serializers, never for checking.
-
-Nothing here fails: where an annotation is missing or cannot be resolved the answer is None, and the
-records travel by the self-describing codec.
+"""Types of the records that functions give, by their annotations; for serializers, never for checking.
+Nothing here fails: where an annotation is missing or cannot be resolved the answer is None, and the records
+travel by the self-describing codec.
 """
 
 from __future__ import annotations
@@ -74,9 +73,8 @@ def flat_map_output(function: Callable[..., Iterable[object]]) -> Hint | None:
 
 
 def process_output(function: ProcessingFunction) -> Hint | None:
-    """The output type of a process function: its class's type argument, else what `process` yields.
-
-    Where there is a broadcast side, too, it has to yield the same or nothing.
+    """The output type of a process function: its class's type argument, else what `process` yields. Where
+    there is a broadcast side, too, it has to yield the same or nothing.
     """
     for base in _PROCESS_FUNCTIONS:
         if isinstance(function, base):
@@ -91,10 +89,9 @@ def process_output(function: ProcessingFunction) -> Hint | None:
 
 
 def declared_keys(function: ProcessingFunction, selector: KeySelector, records: Node) -> DeclaredKeys | None:
-    """The type of keys that a program declares for a keyed function; None where it leaves that open.
-
-    The first that says something counts: the type argument of the function's class, what the key function
-    is annotated to return, the fields of the records' type that the key is made of.
+    """The type of keys that a program declares for a keyed function; None where it leaves that open. The
+    first that says something counts: the type argument of the function's class, what the key function is
+    annotated to return, the fields of the records' type that the key is made of.
     """
     if (found := keys_of_function(type(function))) is not None:
         return found

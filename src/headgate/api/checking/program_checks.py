@@ -1,30 +1,34 @@
-"""Checks of a program before anything starts. Each refusal names the user's file and line.
-
-The executor checks what a program does not show: enough slots, storage that workers reach.
+"""Checks of a program before anything starts. Each refusal names the user's file and line. The executor
+checks what a program does not show: enough slots, storage that workers reach.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import inspect
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from types import FunctionType
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from headgate.api.broadcast import BroadcastProcessFunction, KeyedBroadcastProcessFunction
 from headgate.api.checking.arguments import under_verb
 from headgate.api.declared.declarations import Declaration, declarations
-from headgate.api.declared.keyed_states import StateDescriptor, declared_state
+from headgate.api.declared.keyed_states import StateDescriptor, StateKind, declared_state
 from headgate.api.declared.operator_state import BROADCAST, OperatorStateDescriptor, declared_operator_state
 from headgate.api.functions import KeyedProcessFunction, ProcessFunction, RichFunction
 from headgate.api.sink import Sink
 from headgate.api.source import Source
 from headgate.common.errors import ConfigError, PlanError, UsageError
+from headgate.common.hints import Hint
 from headgate.common.settings import options as o
 from headgate.common.settings.config import Config
 from headgate.graph.logical import KeyedProcessNode, Node, SinkNode, SourceNode
 from headgate.graph.rewrites import check_unique_uids, place
 from headgate.graph.type_text import StateFact, type_text
+
+_WARNED: Final[dict[Any, Any]] = {}
+"""What Python's filter of warnings remembers, so that a job that is planned twice warns once."""
 
 
 def check_program(nodes: Sequence[Node], config: Config) -> None:
@@ -228,13 +232,15 @@ def _declared(node: KeyedProcessNode) -> dict[str, StateDescriptor]:
         raise PlanError(f"operator {place(node)}: {error}") from None
 
 
-def _given_serializers(node: Node) -> Iterable[tuple[StateDescriptor | OperatorStateDescriptor, Any]]:
+def _descriptors(node: Node) -> list[StateDescriptor | OperatorStateDescriptor]:
     function = getattr(node, "function", None)
-    declared: list[StateDescriptor | OperatorStateDescriptor] = [
-        *declared_state(function).values(),
-        *declared_operator_state(function).values(),
+    return [*declared_state(function).values(), *declared_operator_state(function).values()]
+
+
+def _given_serializers(node: Node) -> Iterable[tuple[StateDescriptor | OperatorStateDescriptor, Any]]:
+    return [
+        (d, serializer) for d in _descriptors(node) for serializer in d.serializers if serializer is not None
     ]
-    return [(d, serializer) for d in declared for serializer in d.serializers if serializer is not None]
 
 
 def _commits(node: SinkNode) -> bool:
@@ -244,3 +250,77 @@ def _commits(node: SinkNode) -> bool:
 def _has_timers(function: object) -> bool:
     inherited = (KeyedProcessFunction.on_timer, KeyedBroadcastProcessFunction.on_timer)
     return type(function).on_timer not in inherited  # type: ignore[attr-defined]
+
+
+class _Part(NamedTuple):
+    """One type of a declared state: its values, or the keys of a map."""
+
+    node: Node
+    where: str
+    site: str
+    hint: Hint
+    is_key: bool
+
+
+def check_state_types(nodes: Iterable[Node], config: Config) -> None:
+    """Refuse state whose values have no serializer, and warn of state that is stored as pickle."""
+    parts = [part for node in nodes for part in _parts(node)]
+    if not parts:
+        return
+    from headgate.serde.codecs.pickled import (
+        holds_pickle,  # these load msgspec, which a program need not
+    )
+    from headgate.serde.resolve import serializer_for
+
+    pickled = []
+    for part in parts:
+        try:
+            description = serializer_for(part.hint, part.where).describe()
+        except UsageError as error:
+            raise PlanError(f"operator {place(part.node)}: {error}") from None
+        if holds_pickle(description):
+            pickled.append(part)
+    _judge_pickled(pickled, config)
+
+
+def _judge_pickled(parts: list[_Part], config: Config) -> None:
+    for part in parts:
+        if part.is_key:
+            raise PlanError(
+                f"operator {place(part.node)}: the keys of {part.where} are marked hg.pickled, but equal "
+                "keys need equal bytes; use plain values or a record as key"
+            )
+        if not config.get(o.GENERIC_TYPES):
+            raise PlanError(
+                f"operator {place(part.node)}: {part.where} is stored as pickle, which "
+                f"{o.GENERIC_TYPES.key} = false ({config.origin(o.GENERIC_TYPES).text}) forbids; give it a "
+                "type that has a serializer, such as a dataclass"
+            )
+    if parts:
+        _warn(parts)
+
+
+def _warn(parts: list[_Part]) -> None:
+    names = ", ".join(f"{part.where} of operator {part.node.name}" for part in parts)
+    file, _, line = parts[0].site.rpartition(":")
+    warnings.warn_explicit(
+        f"stored as pickle: {names}. Pickled state cannot change its type, runs code when a checkpoint is "
+        f"read, and is bound to this version of Python; {o.GENERIC_TYPES.key}=false forbids it",
+        UserWarning,
+        file or parts[0].node.site or "headgate",
+        int(line) if line.isdigit() else 0,
+        registry=_WARNED,
+    )
+
+
+def _parts(node: Node) -> Iterable[_Part]:
+    for descriptor in _descriptors(node):
+        kind = descriptor.kind if isinstance(descriptor, StateDescriptor) else descriptor.mode
+        keyed = kind in (StateKind.MAP, BROADCAST)
+        given = descriptor.serializers or (None,) * len(descriptor.types)
+        site: str = getattr(descriptor, "site", "")
+        what = "state" if isinstance(descriptor, StateDescriptor) else "operator state"
+        where = f"{what} {descriptor.name!r}{f' ({site})' if site else ''}"
+        for at, (hint, serializer) in enumerate(zip(descriptor.types, given, strict=True)):
+            if serializer is None:
+                yield _Part(node, where, site, hint, is_key=keyed and at == 0)

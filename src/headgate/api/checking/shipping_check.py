@@ -12,8 +12,7 @@ import inspect
 import io
 import types
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from headgate.common.errors import NotShippableError
 from headgate.common.process.interruptions import let_pass
@@ -23,13 +22,15 @@ from headgate.serde.shipping.shipping_pickler import shipping_pickler
 
 _FIELDS = ("function", "key", "source", "sink")
 _DEPTH_MAX = 12
+_CREATE = "create it in open(), which runs in the worker"
+_NO_SPARK = "Spark is reachable in the driver only; pass the plain values that the function needs"
 _ADVICE = {
-    "lock": "create it in open(), which runs in the worker",
-    "RLock": "create it in open(), which runs in the worker",
+    "lock": _CREATE,
+    "RLock": _CREATE,
     "socket": "connect in open(), which runs in the worker",
     "generator": "ship what makes the generator, or a list of its elements",
-    "SparkSession": "Spark is reachable in the driver only; pass the plain values that the function needs",
-    "SparkContext": "Spark is reachable in the driver only; pass the plain values that the function needs",
+    "SparkSession": _NO_SPARK,
+    "SparkContext": _NO_SPARK,
     "DataFrame": "collect what the function needs before and pass the plain values",
     "module": "import it inside the function",
 }
@@ -41,24 +42,19 @@ Parts: TypeAlias = Iterator[tuple[str, Any]]
 """What a thing is made of, as the pickler would walk it: how it is reached, in words, and the part."""
 
 
-@dataclass(frozen=True, slots=True)
-class Culprit:
-    """What cannot be shipped."""
+class Culprit(NamedTuple):
+    """What cannot be shipped, and how it is reached from the function; empty: the function itself."""
 
-    # How it is reached from the function, in words; empty when it is the function itself
     path: tuple[str, ...]
-    value: Any  # the thing
-    reason: str  # what the pickler said
+    value: object
+    reason: str  # the pickler's message
 
 
 def check_shippable(nodes: Iterable[Node]) -> None:
     """Try to ship every function, key, source and sink of the program."""
     for node in nodes:
-        strategy = getattr(node, "strategy", None)
-        for thing in (
-            *(getattr(node, field, None) for field in _FIELDS),
-            getattr(strategy, "timestamp", None),
-        ):
+        timestamp = getattr(getattr(node, "strategy", None), "timestamp", None)
+        for thing in (*(getattr(node, field, None) for field in _FIELDS), timestamp):
             if thing is None or isinstance(thing, (str, tuple)):
                 continue
             error = shipping_error(thing)

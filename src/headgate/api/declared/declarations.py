@@ -90,10 +90,9 @@ D = TypeVar("D", bound=Declaration)
 
 
 def noted(declaration: D) -> D:
-    """The declaration, noted in the class body that calls whoever calls this.
-
-    A second declaration of the same name replaces the first in the class body without a trace, so each
-    one is also kept in the namespace of the class that is just being made.
+    """The declaration, noted in the class body that calls whoever calls this. A second declaration of the
+    same name replaces the first in the class body without a trace, so each one is also kept in the namespace
+    of the class that is just being made.
     """
     declaration.site = user_site()
     frame: FrameType | None = sys._getframe(2)

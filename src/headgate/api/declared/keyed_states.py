@@ -1,7 +1,5 @@
-"""Declarations of keyed state, and the protocols of its live handles.
-
-State is declared as a typed class attribute of a function, so a program's state is known before a record is
-processed. Nothing is stored here.
+"""Declarations of keyed state, and the protocols of its live handles. State is declared as a typed class
+attribute of a function, so a program's state is known before a record is processed. Nothing is stored here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
 """From a program to its job and back: running program files, capturing their plan, handles of jobs that run.
-
 How a job is run stands below `deploy` and `runtime`.
 """

@@ -1,8 +1,6 @@
-"""What the API hands to whoever runs a job, and what comes back.
-
-The API finds an executor by its registered name and never imports one. An executor is made without
-arguments; its one call blocks until the job has ended. While it runs, :class:`JobControl` is how other
-threads ask it for something.
+"""What the API hands to whoever runs a job, and what comes back. The API finds an executor by its registered
+name and never imports one. An executor is made without arguments; its one call blocks until the job has
+ended. While it runs, :class:`JobControl` is how other threads ask it for something.
 """
 
 from __future__ import annotations
@@ -39,8 +37,7 @@ __all__ = [
     "VertexStatus",
 ]
 
-Then = Callable[[Any, HeadgateError | None], None]
-"""Takes the answer and None, or None and why there is none."""
+Then = Callable[[Any, HeadgateError | None], None]  # takes the answer and None, or None and why there is none
 
 
 class VertexStatus(msgspec.Struct, frozen=True):
@@ -122,7 +119,7 @@ class JobStatus(msgspec.Struct, frozen=True):
         checkpoints_completed: checkpoints that completed.
         checkpoints_failed: checkpoints and savepoints that came to nothing.
         savepoints_completed: savepoints stored.
-        pending: ids of those under way.
+        pending: ids of those in progress.
         latest_checkpoint: id of the newest complete one, or None.
         latest_duration_ms: how long that took from trigger to commit; None when it is not known.
         last_failure: of the latest failed attempt, in words, or None.
@@ -186,11 +183,11 @@ class JobControl(Protocol):
     """A running job, for other threads; nothing here blocks but :meth:`status`.
 
     Each `then` is called once, in the job's own loop, where it must not wait; or at once, in the caller's
-    thread, where the job is over.
+    thread, where the job has ended.
     """
 
     def status(self) -> JobStatus:
-        """The job as it is now; as it ended, once it is over. Not to be called in the job's loop.
+        """The job as it is now, or as it ended. Not to be called in the job's loop.
 
         Raises:
             OperatingError: the job's loop did not answer in time.
@@ -202,7 +199,7 @@ class JobControl(Protocol):
         ...
 
     def savepoint(self, target: str | None, format: str, then: Then) -> None:  # noqa: A002
-        """Take a savepoint; the answer is its URI, once it is whole."""
+        """Take a savepoint; the answer is its URI, once it is complete."""
         ...
 
     def stop(
@@ -219,7 +216,7 @@ class JobControl(Protocol):
         """End the job now; what is not committed is not committed any more.
 
         Args:
-            handed_over: with high availability, end this driver only: the next one goes on with the job.
+            handed_over: with high availability, end this driver only: the next one takes over the job.
         """
         ...
 
@@ -237,7 +234,7 @@ class JobSpec:
         nodes: the program as written, with the user's uids only.
         plan: what runs; every operator in it has a uid.
         config: all settings, validated.
-        record_types: edge -> type of its records, for the edges where annotations tell it.
+        record_types: edge -> type of its records, for the edges where annotations have it.
         collected: uids of the sinks whose committers keep the records in this process, for
             :attr:`JobResult.collected`.
         restore_from: a checkpoint to begin from, as path or URI; None begins empty.
@@ -328,6 +325,6 @@ class Executor(Protocol):
             UsageError: the job cannot run here (too few slots, storage out of reach); nothing started.
             UserFunctionError: the user's code failed and the restart strategy gave up.
             JobFailedError: anything else failed and the restart strategy gave up.
-            KeyboardInterrupt: the user cancelled; everything that was started is gone.
+            KeyboardInterrupt: the user cancelled; everything that was started has ended.
         """
         ...

@@ -18,8 +18,7 @@ from headgate.common.errors import PlanError, TerminatedError, UsageError
 from headgate.common.ports import IsolatedCode
 from headgate.common.settings.config import Config
 
-_begun: Final = itertools.count()
-"""How many programs have begun in this process."""
+_begun: Final = itertools.count()  # how many programs have begun in this process
 
 
 def run_program(

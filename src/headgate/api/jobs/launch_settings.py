@@ -28,8 +28,7 @@ from headgate.graph.physical import PhysicalPlan
 OPTIONS_VARIABLE = "HEADGATE_OPTIONS"
 RESTORE_VARIABLE = "HEADGATE_RESTORE_FROM"
 CAPTURE_VARIABLE = "HEADGATE_CAPTURE"
-CAPTURE_FORMAT: Final = 1
-"""Version of the captured structure."""
+CAPTURE_FORMAT: Final = 1  # version of the captured structure
 
 INSPECTION_VARIABLE: Final = "HEADGATE_INSPECTION"
 """Environment variable that holds an inspector and its request as JSON."""
@@ -120,10 +119,9 @@ def note_started(job: Started) -> None:
 
 @contextmanager
 def running(options: list[str] | None, code: IsolatedCode | None) -> Iterator[RunningProgram]:
-    """Make a program the running one: of the threads of its code, or of all that are not isolated.
-
-    `options` replace the settings of the process's environment, unless None. `code`, the modules of an
-    isolated program, is closed at the end.
+    """Make a program the running one: of the threads of its code, or of all that are not isolated. `options`
+    replace the settings of the process's environment, unless None. `code`, the modules of an isolated
+    program, is closed at the end.
     """
     global _of_process
     program = RunningProgram(options, code)
@@ -174,10 +172,8 @@ def inspected(nodes: Sequence[Node], plan: PhysicalPlan, config: Config) -> dict
 
 
 def write_captured(file: Path, facts: Mapping[str, Any], *, ends: bool = True) -> None:
-    """Write the plan; called in the child.
-
-    With `ends`, as in `execute()`, it raises `CaptureComplete`, which ends the program. A plan of a look at a
-    stream counts only where the program reaches no `execute()`.
+    """Write the plan; called in the child. With `ends`, as in `execute()`, it raises `CaptureComplete`, which
+    ends the program. A plan of a look at a stream counts only where the program reaches no `execute()`.
     """
     file.write_text(json.dumps({"format": CAPTURE_FORMAT, **facts}), encoding="utf-8")
     if ends:

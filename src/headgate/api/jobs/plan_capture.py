@@ -1,6 +1,5 @@
-"""The plan of a program without running it: a child process writes the plan at ``execute()`` and ends.
-
-The child starts nothing: no executor, no Spark, no look at files. The result is plain values, as
+"""The plan of a program without running it: a child process writes the plan at ``execute()`` and ends. The
+child starts nothing: no executor, no Spark, no look at files. The result is plain values, as
 ``explain(format="json")`` gives them, with the settings.
 """
 
@@ -52,20 +51,12 @@ def capture(
 ) -> dict[str, Any]:
     """The captured plan of a program file: a script, or a module with ``def build(env)``.
 
-    Args:
-        path: the Python file.
-        arguments: its ``sys.argv`` behind the file name.
-        options: ``key=value`` settings, as behind ``-D``.
-        timeout_s: how long the program may take to reach ``execute()``, and the inspection; None: for ever.
-        inspection: what else to find out.
+    The time limit is for reaching ``execute()``, and for the inspection. Raises the UsageError that the
+    program itself raised, and PlanError where it failed otherwise, ended without a job, or took too long.
 
     Returns:
         ``format``, ``job``, ``logical``, ``vertices``, ``edges``, ``slots``, ``max_parallelism`` and
-        ``config``, as plain values; ``inspection`` where one was asked for.
-
-    Raises:
-        UsageError: what the program itself raised, if it was one.
-        PlanError: it failed otherwise, ended without a job, or took too long.
+        ``config``, as plain values; ``inspection`` where one is requested.
     """
     with tempfile.TemporaryDirectory(prefix="headgate-capture-") as folder:
         file = Path(folder) / "plan.json"
@@ -109,7 +100,7 @@ def _run_child(
     ours = str(Path(__file__).resolve().parents[3])
     search = os.pathsep.join(part for part in (ours, os.environ.get("PYTHONPATH", "")) if part)
     try:
-        ended = subprocess.run(  # noqa: S603 - the user's own program, run at the user's wish
+        ended = subprocess.run(  # noqa: S603 - the user's own program, run at the user's request
             [sys.executable, "-c", _CHILD, str(path), *arguments],
             env={**os.environ, **variables, "PYTHONPATH": search},
             stdin=subprocess.DEVNULL,

@@ -1,6 +1,5 @@
-"""A job of another process: found by its name, and asked for the same things as one of our own.
-
-It talks to the endpoint of the job's driver; `docs/control.md` describes what goes over the wire.
+"""A job of another process: found by its name, and asked for the same things as one of our own. It talks to
+the endpoint of the job's driver; `docs/control.md` describes what goes over the wire.
 """
 
 from __future__ import annotations
@@ -25,15 +24,12 @@ from headgate.common.files.job_files import JobFile, KnownJob, known_jobs
 from headgate.common.keys.key_text import key_text
 from headgate.common.plain_data import Json
 
-ANSWER_WAIT_S: Final = 20.0
-"""How long the driver may take for an answer that it gives at once."""
-POLL_S: Final = 10.0
-"""How long one request waits for an outcome."""
+ANSWER_WAIT_S: Final = 20.0  # how long the driver may take for an answer that it gives at once
+POLL_S: Final = 10.0  # how long one request waits for an outcome
 NAMED_MAX: Final = 10
 TERMINAL: Final = frozenset({"finished", "failed", "cancelled"})
 
-Answer: TypeAlias = dict[str, Any]
-"""Plain values, as the endpoint's pages in `docs/control.md` describe them."""
+Answer: TypeAlias = dict[str, Any]  # plain values, as the endpoint's pages in `docs/control.md` describe them
 
 _job_status: Final = converter(JobStatus)
 
@@ -218,9 +214,8 @@ def connect(job: str) -> RemoteJob:
 
 
 def find_job(job: str, known: Sequence[KnownJob]) -> KnownJob:
-    """The job of an id, of a name, or whose id begins so; jobs that run come first.
-
-    Where none or several are meant, the UsageError names those there are.
+    """The job of an id, of a name, or whose id begins so; jobs that run come first. Where none or several are
+    meant, the UsageError names those there are.
     """
     running = [each for each in known if not each.exited]
     for group in (running, [each for each in known if each.exited]):

@@ -1,4 +1,3 @@
-"""Streams: reading inputs, and the calls that say how records are transformed, keyed and written.
-
-Each call adds a node to the graph; no record is touched.
+"""Streams: reading inputs, and the calls that say how records are transformed, keyed and written. Each call
+adds a node to the graph; no record is touched.
 """

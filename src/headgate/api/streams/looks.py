@@ -1,7 +1,6 @@
-"""Looking at one stream: a job of only what feeds it, outside the program, which stays open.
-
-Such a job has none of the program's sinks, takes no checkpoints, begins from nothing, and leaves no trace in
-the program: its own end of the stream is no node of it, so uids made of positions stay as they are.
+"""Looking at one stream: a job of only what feeds it, outside the program, which stays open. Such a job has
+none of the program's sinks, takes no checkpoints, begins from nothing, and leaves no trace in the program:
+its own end of the stream is no node of it, so uids made of positions stay as they are.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from headgate.api.jobs.executor_contract import JobControl
 from headgate.api.sink import Sink
 from headgate.api.site import user_site
 from headgate.api.source import Boundedness
-from headgate.api.streams.program_context import ProgramContext
+from headgate.api.streams.steps import ProgramContext
 from headgate.common.errors import JobCancelledError, PlanError
 from headgate.common.registry import Kind, load
 from headgate.common.settings import options as o
@@ -101,9 +100,8 @@ def _refuse_endless(verb: str, above: Sequence[Node]) -> None:
 
 
 def query_settings(config: Config, short: bool) -> Config:
-    """The settings of a look: without checkpoints and all that needs them.
-
-    A `short` look is not shown while it runs, and never tried again.
+    """The settings of a look: without checkpoints and all that needs them. A `short` look is not shown while
+    it runs, and never tried again.
     """
     # DataFrames are staged below that directory where driver and workers share no other.
     config = config.without(*_OF_LASTING_JOBS, but=o.CHECKPOINTING_DIR)

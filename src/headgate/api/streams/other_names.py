@@ -1,6 +1,5 @@
-"""Names that other systems have for the calls of programs and streams: refused with the name here.
-
-Python itself names the nearest name of a misspelt one.
+"""Names that other systems have for the calls of programs and streams: refused with the name here. Python
+itself names the nearest name of a misspelt one.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class Readers(ABC):
             source: the description of the input.
             uid: names the source's position; needed when checkpoints are on.
             name: for people; by default what the source says of itself.
-            watermarks: event time, as ``with_watermarks`` right behind the source.
+            watermarks: event time, as ``with_watermarks`` right after the source.
             parallelism: of the source; the job's default when None.
 
         Raises:
@@ -88,9 +88,8 @@ class Readers(ABC):
 
         Args:
             path: a file, a directory, a glob, or several of these.
-            schema: a record type (dataclass, TypedDict, NamedTuple, msgspec.Struct, attrs
-                class, pydantic model), or a
-                ``pyarrow.Schema`` for columnar records; None gives dicts.
+            schema: a record type (dataclass, TypedDict, NamedTuple, msgspec.Struct, attrs class, pydantic
+                model), or a ``pyarrow.Schema`` for columnar records; None gives dicts.
             on_error: what happens to a line that does not decode: "fail" the job, naming file and
                 line; "skip" and count it; or send a BadRecord to the ``side_output`` "bad-records".
             uid: names the position; made from the path when omitted.
@@ -137,12 +136,8 @@ class Readers(ABC):
             uid: names the position; made from the path when omitted.
             options: of the files source.
         """
-        paths = fspath(path) if isinstance(path, (str, PathLike)) else [fspath(each) for each in path]
         chosen = None if columns is None else list(columns)
-        with made_by("read_parquet"):
-            source = called("read_parquet", load(Kind.CONNECTOR, "parquet_source"))(
-                paths, columns=chosen, **options
-            )
+        source, paths = _made("parquet_source", "read_parquet", path, {"columns": chosen, **options})
         source.produces_columns = True
         return self._begin(source, "read_parquet", uid or path_uid("read_parquet", paths), None)
 
@@ -228,11 +223,8 @@ class Readers(ABC):
                 f"on_error of {verb}() ({user_site()}) is {on_error!r}; "
                 "expected 'fail', 'skip' or 'side-output'"
             )
-        paths = fspath(path) if isinstance(path, (str, PathLike)) else [fspath(each) for each in path]
-        with made_by(verb):
-            source = called(verb, load(Kind.CONNECTOR, connector))(
-                paths, schema=schema, on_error=on_error, **options
-            )
+        given = {"schema": schema, "on_error": on_error, **options}
+        source, paths = _made(connector, verb, path, given)
         kind = schema if isinstance(schema, type) else None
         source.produces_columns = type(schema).__module__.startswith("pyarrow")
         return self._begin(source, verb, uid or path_uid(verb, paths), kind)
@@ -242,3 +234,9 @@ class Readers(ABC):
         self, source: Source[T], name: str, uid: str | None, record_type: Hint | None
     ) -> DataStream[T]:
         """Add the source's node and give its stream."""
+
+
+def _made(connector: str, verb: str, path: Paths, options: dict[str, Any]) -> tuple[Source, str | list[str]]:
+    paths = fspath(path) if isinstance(path, (str, PathLike)) else [fspath(each) for each in path]
+    with made_by(verb):
+        return called(verb, load(Kind.CONNECTOR, connector))(paths, **options), paths

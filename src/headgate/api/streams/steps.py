@@ -1,21 +1,56 @@
-"""Shared by the classes of streams: steps that run a user's function, and keys."""
+"""The program that a stream adds its steps to; steps that run a user's function; keys."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any, Protocol
 
 from headgate.api.checking import inference
 from headgate.api.checking.arguments import check_columns, refuse_arity, refuse_blocking, refuse_unawaited
 from headgate.api.functions import is_blocking
+from headgate.api.jobs.executor_contract import JobResult, JobSpec
+from headgate.api.program import Program
 from headgate.api.site import user_site
 from headgate.api.streams.declared_fields import (
     refuse_impossible_fields,
     refuse_impossible_key,
     refuse_unknown_fields,
 )
-from headgate.api.streams.program_context import ProgramContext
-from headgate.graph.logical import KeyedProcessNode, ProcessNode
+from headgate.common.settings.config import Config
+from headgate.graph.logical import KeyedProcessNode, Node, ProcessNode
 from headgate.records.selectors import KeySelector
+
+
+class CollectingSink(Protocol):
+    """A sink whose records its committer keeps in the driver."""
+
+    @property
+    def results(self) -> list[Any]:
+        """The committed records."""
+        ...
+
+
+class ProgramContext(Protocol):
+    """The program that a stream adds its steps to, and that runs what feeds the stream."""
+
+    program: Program  # the steps written so far
+    collecting: dict[str, CollectingSink]  # uid -> sink whose records :meth:`execute` brings to the driver
+    collected: dict[str, list[Any]]  # uid -> records that the last job brought
+
+    def free_uid(self, stem: str) -> str:
+        """Return `stem`, or `stem` with the first number that no operator has as its uid."""
+        ...
+
+    def _query(
+        self, name: str, nodes: tuple[Node, ...], settings: Callable[[Config], Config]
+    ) -> JobSpec | None:
+        """Check a job that runs in addition to the program's own; None where only the plan was asked for."""
+        ...
+
+    def _run(self, job: JobSpec) -> JobResult:
+        """Run a job of :meth:`_query` to its end."""
+        ...
 
 
 def add_function(

@@ -20,13 +20,12 @@ from headgate.api.checking.arguments import (
     refuse_blocking,
 )
 from headgate.api.functions import KeyedProcessFunction, OutputTag, ProcessFunction, is_blocking
-from headgate.api.showing import html_line
+from headgate.api.showing import ShownAsLine
 from headgate.api.site import user_site
 from headgate.api.streams.declared_fields import refuse_unknown_fields
 from headgate.api.streams.event_time import WatermarkStrategy, refuse_negative_times
 from headgate.api.streams.other_names import no_such_member
-from headgate.api.streams.program_context import ProgramContext
-from headgate.api.streams.steps import add_function, checked_key
+from headgate.api.streams.steps import ProgramContext, add_function, checked_key
 from headgate.api.streams.stream_outputs import Looks, Outputs
 from headgate.common.errors import PlanError
 from headgate.graph import logical
@@ -252,7 +251,7 @@ class DataStream(Outputs[T]):
         return self._environment.program.add(node, (self._number,))
 
 
-class KeyedStream(Looks[T], Generic[K, T]):
+class KeyedStream(ShownAsLine, Looks[T], Generic[K, T]):
     """Records of type `T`, all records of one key of type `K` in one subtask.
 
     It can be looked at and printed as any stream. All other calls of a :class:`DataStream` come before
@@ -270,9 +269,6 @@ class KeyedStream(Looks[T], Generic[K, T]):
     def __repr__(self) -> str:
         key = getattr(self._key, "__qualname__", None) or repr(self._key)
         return f"<KeyedStream by {key}, written at {self._environment.program.node(self._number).site}>"
-
-    def _repr_html_(self) -> str:
-        return html_line(repr(self))
 
     if not TYPE_CHECKING:  # a type checker is to find what does not exist
 
@@ -322,7 +318,7 @@ class BroadcastStream(DataStream[B]):
     """
 
 
-class _Connected:
+class _Connected(ShownAsLine):
     """A stream and the broadcast one that goes with it."""
 
     def __init__(
@@ -344,9 +340,6 @@ class _Connected:
         main, broadcast = map(self._environment.program.node, self._inputs)
         both = f"{main.name!r} ({main.site}) with {broadcast.name!r} ({broadcast.site})"
         return f"<{type(self).__name__} of {both}, to be followed by process()>"
-
-    def _repr_html_(self) -> str:
-        return html_line(repr(self))
 
     def _added(self, node: logical.ProcessNode | logical.KeyedProcessNode, uid: str | None) -> int:
         return add_function(self._environment, node, uid, *self._inputs)

@@ -1,5 +1,4 @@
 """What every step of a program has, and the ways out of a stream: sinks, DataFrames, looks at its records.
-
 Only :meth:`Looks.preview`, `take`, `collect` and `to_dataframe` run something: what feeds the stream. They
 leave the program as it is.
 """
@@ -11,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
 from headgate.api.checking import inference
 from headgate.api.checking.arguments import made_by, path_uid
-from headgate.api.showing import Preview, counted, html_facts, html_line
+from headgate.api.showing import Preview, ShownAsLine, counted, html_facts
 from headgate.api.sink import Sink
 from headgate.api.site import user_site
 from headgate.api.streams import looks as queries
-from headgate.api.streams.program_context import ProgramContext
+from headgate.api.streams.steps import ProgramContext
 from headgate.common.errors import PlanError
 from headgate.common.refusals.calls import called
 from headgate.common.registry import Kind, load
@@ -127,9 +126,9 @@ class Looks(Generic[T]):
     def collect(self, job_name: str = "collect") -> list[T]:
         """All records of this stream. Runs only what feeds it, and leaves the program open.
 
-        The program's sinks are not run, nothing is restored, and no checkpoints are drawn. The stream must
+        The program's sinks are not run, nothing is restored, and no checkpoints are taken. The stream must
         be bounded and its records must fit into the driver's memory. To collect several streams of one job,
-        or beside its sinks, use :meth:`collect_later`.
+        or together with its sinks, use :meth:`collect_later`.
 
         Args:
             job_name: of the job.
@@ -251,7 +250,7 @@ class Outputs(Operator, Looks[T]):
         """This stream's records as a Spark DataFrame. Runs only what feeds it, as :meth:`collect` does.
 
         The stream must be bounded. The rows are staged as files that live as long as this process.
-        To get several streams of one job, or beside its sinks, use :meth:`to_dataframe_later`.
+        To get several streams of one job, or together with its sinks, use :meth:`to_dataframe_later`.
 
         Args:
             schema: a ``StructType`` or its text, such as ``"author string, commits long"``; None
@@ -305,7 +304,7 @@ class Outputs(Operator, Looks[T]):
         return self.sink_to(sink, uid=uid or path_uid(verb, path), name=verb)
 
 
-class Collected(Generic[T]):
+class Collected(ShownAsLine, Generic[T]):
     """Records that ``execute()`` will have brought to the driver."""
 
     def __init__(self, environment: ProgramContext, uid: str) -> None:
@@ -314,9 +313,6 @@ class Collected(Generic[T]):
     def __repr__(self) -> str:
         found = self._environment.collected.get(self._uid)
         return f"<Collected {self._uid!r}: {'not executed yet' if found is None else counted(len(found))}>"
-
-    def _repr_html_(self) -> str:
-        return html_line(repr(self))
 
     @property
     def records(self) -> list[T]:
@@ -342,7 +338,7 @@ class HasDataFrame(Protocol):
         ...
 
 
-class DataFrameLater:
+class DataFrameLater(ShownAsLine):
     """A DataFrame that ``execute()`` will have made."""
 
     def __init__(self, environment: ProgramContext, sink: HasDataFrame, number: int) -> None:
@@ -351,9 +347,6 @@ class DataFrameLater:
     def __repr__(self) -> str:
         ready = self._environment.program.has_run(self._number)
         return f"<DataFrameLater: {'see its dataframe' if ready else 'not executed yet'}>"
-
-    def _repr_html_(self) -> str:
-        return html_line(repr(self))
 
     @property
     def dataframe(self) -> DataFrame:

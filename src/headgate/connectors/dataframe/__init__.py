@@ -1,6 +1,5 @@
-"""DataFrames of Spark as input, bounded or streaming, and as output of a dataflow.
-
-How Spark is started and stages rows stands in `deploy/spark`.
+"""DataFrames of Spark as input, bounded or streaming, and as output of a dataflow. How Spark is started and
+stages rows stands in `deploy/spark`.
 """
 
 from headgate.connectors.dataframe.connector import DataFrameConnector

@@ -1,5 +1,4 @@
 """Records as Arrow columns of a given schema: nothing is rounded or guessed; errors name column and value.
-
 Arrow alone would turn 1.5 into 1, a time into a date, and a time without a zone into an instant.
 """
 
@@ -57,10 +56,8 @@ def typed_rows(schema: StructType, verb: str) -> TypedRows:
 
 
 class TypedRows:
-    """Makes record batches of one schema; picklable.
-
-    `shown` has each column's type as the user wrote it, `required` the columns that may not be null, `verb`
-    what the user called.
+    """Makes record batches of one schema; picklable. `shown` has each column's type as the user wrote it,
+    `required` the columns that may not be null, `verb` what the user called.
     """
 
     def __init__(
@@ -157,12 +154,7 @@ class TypedRows:
 
 
 class ValueMisfitError(Exception):
-    """A value is not of its column's kind.
-
-    Attributes:
-        value: the one, perhaps inside a list, map or struct.
-        why: in words.
-    """
+    """A value, perhaps inside a list, map or struct, is not of its column's kind."""
 
     def __init__(self, value: Any, why: str) -> None:
         super().__init__(why)

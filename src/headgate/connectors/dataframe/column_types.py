@@ -1,6 +1,5 @@
-"""Which column types of Spark go through the dataflow unchanged, and how each lies in Arrow.
-
-What would come back as something else, or not at all, is refused before anything runs.
+"""Which column types of Spark go through the dataflow unchanged, and how each lies in Arrow. What would come
+back as something else, or not at all, is refused before anything runs.
 """
 
 from __future__ import annotations

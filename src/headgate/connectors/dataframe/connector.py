@@ -12,10 +12,8 @@ if TYPE_CHECKING:
 
 
 class DataFrameConnector(ABC):
-    """Goes between Spark and the dataflow through files in a staging folder.
-
-    An executor that has a session calls :meth:`prepare` in the driver, before workers start, and
-    :meth:`finish` behind the job.
+    """Goes between Spark and the dataflow through files in a staging folder. An executor that has a session
+    calls :meth:`prepare` in the driver, before workers start, and :meth:`finish` after the job.
     """
 
     # Set before :meth:`prepare`: a folder that outlives the run and may not exist yet; None where nothing
@@ -31,13 +29,12 @@ class DataFrameConnector(ABC):
 
     @abstractmethod
     def prepare(self, spark: SparkSession, folder: str) -> None:
-        """Make everything ready that needs Spark.
-
-        The folder does not exist yet; its parent is shared by all workers.
+        """Make everything ready that needs Spark. The folder does not exist yet; its parent is shared by all
+        workers.
         """
 
     def finish(self) -> None:  # noqa: B027 - optional hook
-        """The job is over, well or not; what runs in Spark for it is to end."""
+        """End what runs in Spark for the job, which has ended, well or not."""
 
 
 def unprepared(verb: str) -> UsageError:

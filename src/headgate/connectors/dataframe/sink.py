@@ -27,10 +27,9 @@ _READ_AS_WRITTEN: Final = {"datetimeRebaseMode": "CORRECTED", "int96RebaseMode":
 
 
 def dataframe_sink(schema: StructType | str | None = None, verb: str = "to_dataframe") -> DataFrameSink:
-    """A sink whose committed records are a DataFrame after the job, exactly once.
-
-    Without a schema the columns are those of the first records. Tuples without names are taken by position;
-    without a schema their columns are ``_1``, ``_2``, ... `verb` is what the program called, for messages.
+    """A sink whose committed records are a DataFrame after the job, exactly once. Without a schema the
+    columns are those of the first records. Tuples without names are taken by position; without a schema their
+    columns are ``_1``, ``_2``, ... `verb` is what the program called, for messages.
     """
     check_schema(schema, verb)
     if schema is not None and not isinstance(schema, str):

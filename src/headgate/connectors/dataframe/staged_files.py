@@ -64,14 +64,10 @@ def stage(
 ) -> list[StagedFile]:
     """Compute a DataFrame once and write its rows; partitions without rows have no file.
 
-    It runs one Spark job in the calling thread, with that thread's pool and job group.
-
-    The folder is made when it is absent; the driver and all executors share it. A partition with more rows,
-    or more bytes in Arrow's memory, than a file may have becomes several files. What is staged anew after a
-    power failure need not be `durable`.
-
-    Returns:
-        The files of winning attempts, by partition, each partition's rows in order.
+    Runs one Spark job in the calling thread, with that thread's pool and job group, and returns the files of
+    winning attempts, by partition, each partition's rows in order. The driver and all executors share the
+    folder. A partition with more rows, or more bytes in Arrow's memory, than a file may have becomes several
+    files. What is staged anew after a power failure need not be `durable`.
     """
     make_folder(folder)
     columns = arrow_schema(frame.schema).serialize().to_pybytes()

@@ -22,20 +22,16 @@ from headgate.common.files.permissions import make_folder
 from headgate.common.files.stored_paths import inside
 from headgate.common.plain_data import Plain
 
-Log = dict[str, bytes]
-"""Path below the query's folder -> the file's bytes, compressed."""
+Log = dict[str, bytes]  # path below the query's folder -> the file's bytes, compressed
 
 _METADATA, _OFFSETS, _COMMITS, _SOURCES = "metadata", "offsets", "commits", "sources"
 _COMPACT: Final = ".compact"
-_FIRST_COMMIT: Final = b'v1\n{"nextBatchWatermarkMs":0}'
-"""What Spark writes for a query without event time."""
+_FIRST_COMMIT: Final = b'v1\n{"nextBatchWatermarkMs":0}'  # what Spark writes for a query without event time
 _NAME: Final = re.compile(
     r"metadata|(?:offsets|commits)/[0-9]{1,19}|sources/[0-9]{1,9}/[0-9A-Za-z_-][0-9A-Za-z._-]{0,200}"
 )
-_ENTRY_MAX: Final = 1 << 28
-"""Bytes of one entry: the names of a million files."""
-_LOG_MAX: Final = 1 << 30
-"""Bytes of all entries of a log."""
+_ENTRY_MAX: Final = 1 << 28  # bytes of one entry: the names of a million files
+_LOG_MAX: Final = 1 << 30  # bytes of all entries of a log
 _PIECE: Final = 1 << 20
 
 

@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
     from pyspark.sql import DataFrame
 
-Trigger = dict[str, Any]
-"""Keyword arguments of ``DataStreamWriter.trigger``."""
+Trigger = dict[str, Any]  # keyword arguments of ``DataStreamWriter.trigger``
 
 AVAILABLE_NOW: Final = "available-now"
 PROCESSING_TIME: Final = "processing-time"
@@ -86,10 +85,9 @@ def check_stateless(frame: DataFrame) -> None:
 
 
 def forgets_nothing(frame: DataFrame) -> bool:
-    """Whether all sources of a streaming DataFrame can be read again however much Spark has committed.
-
-    Files can, unless Spark removes them after a batch; so can Kafka, and the rate sources. Of others it is
-    not known.
+    """Whether all sources of a streaming DataFrame can be read again however much Spark has committed. Files
+    can, unless Spark removes them after a batch; so can Kafka, and the rate sources. Of others it is not
+    known.
     """
     leaves = [
         node

@@ -1,7 +1,6 @@
-"""Position of a source of a Structured Streaming query, as it is in a checkpoint.
-
-Numbers of epochs alone do not suffice: a query that was begun anew after an older checkpoint continues their
-count, and its epochs may hold other rows than those of the same numbers of the query before it.
+"""Position of a source of a Structured Streaming query, as it is in a checkpoint. Numbers of epochs alone do
+not suffice: a query that was begun anew after an older checkpoint continues their count, and its epochs may
+hold other rows than those of the same numbers of the query before it.
 """
 
 from __future__ import annotations
@@ -18,8 +17,7 @@ from headgate.connectors.dataframe.stream_log import damage
 
 _KIND: Final = "spark-stream"
 VERSION: Final = 1
-_NAME: Final = re.compile(r"[0-9a-f]{1,64}")
-"""Of lineages and queries: they are names of folders, too."""
+_NAME: Final = re.compile(r"[0-9a-f]{1,64}")  # of lineages and queries: they are names of folders, too
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
-POOL: Final = "headgate-feeders"
-"""FAIR pool of the feeding tasks, next to the gangs'."""
+POOL: Final = "headgate-feeders"  # FAIR pool of the feeding tasks, next to the gangs'
 
 _LOOK_MS: Final = 10
 _LEAVE_S: Final = 20.0
@@ -74,9 +73,6 @@ class StreamQuery:
 
     Without `begin` it starts at the beginning of the source. It has `ended` once it came to its end in order,
     with everything acknowledged.
-
-    Attributes:
-        ended: whether it has come to its end in order, with everything acknowledged.
     """
 
     def __init__(self, read: StreamInput, begin: Position | None) -> None:
@@ -96,10 +92,7 @@ class StreamQuery:
         self._thread = threading.Thread(target=self._run, name=f"headgate-stream-{read.name}", daemon=True)
 
     def start(self, after: StreamQuery | None = None) -> None:
-        """Have Spark run it; returns at once.
-
-        A query `after` which it comes is stopped first.
-        """
+        """Have Spark run it; returns at once. A query `after` which it comes is stopped first."""
         self._after = after
         self._thread.start()
 

@@ -1,5 +1,4 @@
 """A streaming DataFrame as source: Spark plans and reads epochs, the gang's readers read their staged rows.
-
 The protocol is :mod:`stream_epochs`; the running query :mod:`stream_query`; what a checkpoint holds
 :mod:`stream_position`.
 """
@@ -45,9 +44,8 @@ _LOGS: Final = "logs"
 
 
 def spark_source(frame: DataFrame, name: str, trigger: str | None) -> Source:
-    """A source of the rows of a DataFrame, bounded or streaming; they stay columnar as long as they can.
-
-    A streaming DataFrame is of a classic session, with stateless SQL only; it ends with the trigger
+    """A source of the rows of a DataFrame, bounded or streaming; they stay columnar as long as they can. A
+    streaming DataFrame is of a classic session, with stateless SQL only; it ends with the trigger
     "available-now".
     """
     classic = type(frame).__module__.startswith("pyspark.sql.classic")
@@ -128,10 +126,9 @@ class StreamSource(Source[T, RowPosition, Mapping[str, Plain]], DataFrameConnect
 
 
 class StreamEnumerator(SplitEnumerator[RowPosition, Mapping[str, Plain]]):
-    """Asks the query for epochs in one attempt, and hands out their rows.
-
-    Rows of one partition of Spark's go to one reader, in their order; the largest partitions go out first, so
-    that readers end at about the same time.
+    """Asks the query for epochs in one attempt, and hands out their rows. Rows of one partition of Spark's go
+    to one reader, in their order; the largest partitions go out first, so that readers end at about the same
+    time.
     """
 
     def __init__(self, query: StreamQuery, position: Position | None, source: StreamSource[T]) -> None:

@@ -27,9 +27,8 @@ _CHOICE: Final = "execution.sinks.older-snapshot"
 
 
 class SparkCommitter(SinkCommitter[StagedRows]):
-    """The committer of `to_spark()`.
-
-    Without `frames`, where the sink was not prepared, it only releases what a savepoint holds.
+    """The committer of `to_spark()`. Without `frames`, where the sink was not prepared, it only releases what
+    a savepoint holds.
     """
 
     tells_commits = True

@@ -22,18 +22,14 @@ if TYPE_CHECKING:
 POOL: Final = "headgate-writers"
 """FAIR pool of these jobs, so that the gang's and the program's own do not starve them."""
 
-Columns = list[tuple[str, str]]
-"""Names and types, in order."""
+Columns = list[tuple[str, str]]  # names and types, in order
 
 
 class Frames(Protocol):
     """Makes what a writer gets of staged Parquet files."""
 
     def columns(self, paths: Sequence[str]) -> Columns:
-        """The columns of the rows.
-
-        Files that do not agree raise UsageError.
-        """
+        """The columns of the rows. Files that do not agree raise UsageError."""
         ...
 
     def opened(
@@ -48,10 +44,7 @@ class Frames(Protocol):
 
 
 class SparkFrames(Frames):
-    """With a session.
-
-    Without a schema the columns are those of the files.
-    """
+    """With a session. Without a schema the columns are those of the files."""
 
     def __init__(self, spark: SparkSession, schema: StructType | None) -> None:
         self._spark, self._schema = spark, schema
@@ -83,7 +76,7 @@ class SparkFrames(Frames):
     def cancel(self) -> None:
         self._cancelled = True
         if self._group:
-            with contextlib.suppress(Exception):  # a JVM that is gone writes nothing
+            with contextlib.suppress(Exception):  # a JVM that has exited writes nothing
                 self._spark.sparkContext._jsc.sc().cancelJobGroupAndFutureJobs(self._group)
 
     @contextmanager

@@ -1,7 +1,6 @@
-"""The journal of a sink in a lineage: which job owns it, and which epochs are begun, written, taken back.
-
-The journal is a list of entries; a `State` is what they amount to. All decisions about epochs are made here,
-from a state and a job's lineage. Does no I/O; `to_spark_log.py` stores the entries.
+"""The journal of a sink in a lineage: which job owns it, and which epochs are begun, written, taken back. The
+journal is a list of entries; a `State` is what they amount to. All decisions about epochs are made here, from
+a state and a job's lineage. Does no I/O; `to_spark_log.py` stores the entries.
 """
 
 from __future__ import annotations
@@ -13,8 +12,7 @@ import msgspec
 
 from headgate.api.sink import Lineage
 
-_REMEMBERED_MAX: Final = 32
-"""Of so many latest epochs the state has the names of the files."""
+_REMEMBERED_MAX: Final = 32  # of so many latest epochs the state has the names of the files
 
 
 class Origin(msgspec.Struct, frozen=True, array_like=True):

@@ -24,8 +24,7 @@ from headgate.common.files.durable_file import create_new
 from headgate.common.files.envelope import open_line, seal_line
 from headgate.connectors.dataframe.to_spark_journal import Entry, State, after
 
-ENTRIES_MAX: Final = 200
-"""More files than this make every reading of the folder slow."""
+ENTRIES_MAX: Final = 200  # more files than this make every reading of the folder slow
 
 _TRIES_MAX: Final = 20
 
@@ -34,9 +33,8 @@ _entries: Final = json_decoder(Entry)
 
 
 class Log:
-    """The journal in one folder, on a disk with hard links that all drivers of the lineage share.
-
-    After `entries_max` entries one stands for all of them. `state` is what they amounted to when last read.
+    """The journal in one folder, on a disk with hard links that all drivers of the lineage share. After
+    `entries_max` entries one stands for all of them. `state` is what they amounted to when last read.
     """
 
     def __init__(self, folder: Path, entries_max: int = ENTRIES_MAX) -> None:
@@ -45,9 +43,8 @@ class Log:
         self._read_through = 0
 
     def refresh(self) -> State:
-        """Read what was added.
-
-        A damaged entry raises OperatingError, a folder that cannot be read StorageError.
+        """Read what was added. A damaged entry raises OperatingError, a folder that cannot be read
+        StorageError.
         """
         for _ in range(_TRIES_MAX):
             # An entry may be removed between the listing and the reading: another stands for it then.

@@ -125,10 +125,7 @@ def staged_parquet(root: str, schema: pa.Schema | None) -> Sink:
 
 
 def verified_paths(root: str, committables: Sequence[StagedRows], checkpoint: int) -> list[str]:
-    """The files of the rows, verified to be what was staged.
-
-    A missing or changed file raises OperatingError.
-    """
+    """The files of the rows, verified; a missing or changed one raises OperatingError."""
     paths = []
     for ready in committables:
         path = _path(root, ready)

@@ -1,7 +1,5 @@
-"""Files as input and output: JSON lines, CSV and Parquet; plain, gzip and zstd.
-
-Sources are exact to the record and sinks publish exactly once; docs/decisions/0040 and following
-tell how.
+"""Files as input and output: JSON lines, CSV and Parquet; plain, gzip and zstd. Sources are exact to the
+record and sinks publish exactly once; docs/decisions/0040 and following tell how.
 """
 
 from headgate.connectors.files.file_formats import csv_source, json_source, parquet_source

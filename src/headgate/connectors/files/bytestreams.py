@@ -1,8 +1,6 @@
-"""Bytes of plain, gzip and zstd files, in pieces, with offsets that one can come back to.
-
-An offset counts uncompressed bytes from the beginning of the file. A compressed file can only be
-entered at the start of a gzip member or zstd frame; :meth:`ByteStream.locate` says where that is
-for an offset, so that coming back reads at most one member again.
+"""Bytes of plain, gzip and zstd files, in pieces, with offsets at which a later reader can resume. An offset
+counts uncompressed bytes from the beginning of the file. A compressed file can only be entered at the start
+of a gzip member or zstd frame; :meth:`ByteStream.locate` finds it, so that at most one member is read again.
 """
 
 from __future__ import annotations
@@ -36,10 +34,7 @@ class ByteStream(ABC):
 
     @abstractmethod
     def read(self, size: int) -> bytes:
-        """Up to about `size` bytes, b"" only at the end.
-
-        Compressed data that is damaged or ends too early raises StorageError.
-        """
+        """Up to about `size` bytes, b"" only at the end. Damaged compressed data raises StorageError."""
 
     @abstractmethod
     def locate(self, offset: int) -> Entry:
@@ -47,9 +42,7 @@ class ByteStream(ABC):
 
     @abstractmethod
     def approach(self, skip: int, tail: int) -> int:
-        """Go on from the entry point towards the offset `skip` bytes behind it; how many bytes are
-        left to read before it is reached, at least `tail` of them.
-        """
+        """Move towards the offset `skip` bytes after the entry; how many bytes, at least `tail`, are left."""
 
     @abstractmethod
     def forget_before(self, offset: int) -> None:
@@ -98,13 +91,9 @@ D = TypeVar("D", bound=MemberDecoder)
 
 
 class CompressedStream(ByteStream, Generic[D]):
-    """Bytes of concatenated gzip members or zstd frames.
+    """Bytes of concatenated gzip members or zstd frames."""
 
-    Attributes:
-        kind: "gzip" or "zstd", for messages.
-    """
-
-    kind = ""
+    kind = ""  # for messages
 
     def __init__(self, file: BinaryIO, path: str, member: int, offset: int) -> None:
         super().__init__(file, path)
@@ -119,9 +108,7 @@ class CompressedStream(ByteStream, Generic[D]):
 
     @abstractmethod
     def _decode(self, decoder: D, size: int) -> bytes:
-        """Feed the decoder from `_input` and keep there what was not fed; at the end of a member,
-        what follows it is in the decoder's `unused_data` and precedes `_input`.
-        """
+        """Feed from `_input` and keep there what was not fed, after the decoder's `unused_data`."""
 
     def read(self, size: int) -> bytes:
         """See the base."""
@@ -202,9 +189,8 @@ class GzipStream(CompressedStream["zlib._Decompress"]):
 
 
 class ZstdStream(CompressedStream["zstandard.ZstdDecompressionObj"]):
-    """Concatenated zstd frames.
-
-    The decoder has no bound for its output, so the size of the input pieces follows the ratio seen.
+    """Concatenated zstd frames. The decoder has no bound for its output, so the size of the input pieces
+    follows the ratio seen.
     """
 
     kind = "zstd"
@@ -237,10 +223,9 @@ class ZstdStream(CompressedStream["zstandard.ZstdDecompressionObj"]):
 
 
 def open_stream(path: str, member: int = 0, offset: int = 0) -> ByteStream:
-    """A stream that reads from the member's start on; plain files from their beginning.
-
-    The compression is found by the first bytes, not by the name. `offset` is the uncompressed offset of
-    `member`, as :meth:`ByteStream.locate` gave them.
+    """A stream that reads from the member's start on; plain files from their beginning. The compression is
+    found by the first bytes, not by the name. `offset` is the uncompressed offset of `member`, as
+    :meth:`ByteStream.locate` gave them.
     """
     file = open(path, "rb")  # noqa: SIM115 - the stream owns it
     head = file.read(4)

@@ -33,10 +33,8 @@ _VISIBLE: Final = re.compile(r"[^/_.][^/]*", re.DOTALL)
 
 
 class FilesCommitter(SinkCommitter[Prepared]):
-    """Renames pending files to their final names.
-
-    A committable's names are relative to the output directory, so that the directory may be moved
-    between a savepoint and its restore.
+    """Renames pending files to their final names. A committable's names are relative to the output directory,
+    so that the directory may be moved between a savepoint and its restore.
     """
 
     tells_commits = True

@@ -20,9 +20,9 @@ from headgate.api.source import BadRecord
 from headgate.common.decoders import converter
 from headgate.common.errors import UsageError
 from headgate.common.hints import Hint
+from headgate.connectors.fields import check_decodable, is_model, model_hook
 from headgate.connectors.files.json_decoder import Records, is_named_tuple, named_tuple_maker, struct_like
 from headgate.connectors.files.text_cursor import RECORD_BYTES_MAX, Decoded, OnError, bad_record_error
-from headgate.connectors.pydantic_rows import check_decodable, is_model, model_hook
 
 if TYPE_CHECKING:
     import pyarrow as pa

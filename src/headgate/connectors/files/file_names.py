@@ -12,8 +12,7 @@ from headgate.common.files.stored_paths import inside
 PENDING: Final = "_pending"
 """Below the output directory; readers of directories skip names that begin with ``_``."""
 
-TAKEN_BACK: Final = "_taken_back"
-"""Below the output directory: what was published and is not any more."""
+TAKEN_BACK: Final = "_taken_back"  # below the output directory: what was published and is not any more
 
 _HELD: Final = ".held"
 """Ending of a mark's name: a savepoint holds the pending file that the name begins with."""

@@ -1,7 +1,6 @@
-"""JSON lines: blocks of lines become Python objects or Arrow record batches.
-
-Python records hold integers of any size; a line with one that does not fit into an Arrow column of 64 bits is
-a bad record. So are numbers beyond a double's range and NaN, which are no JSON.
+"""JSON lines: blocks of lines become Python objects or Arrow record batches. Python records hold integers of
+any size; a line with one that does not fit into an Arrow column of 64 bits is a bad record. So are numbers
+beyond a double's range and NaN, which are no JSON.
 """
 
 from __future__ import annotations
@@ -15,16 +14,15 @@ import msgspec
 from headgate.api.source import BadRecord
 from headgate.common.decoders import json_decoder
 from headgate.common.errors import UsageError
+from headgate.connectors.fields import check_decodable, model_hook
 from headgate.connectors.files.text_cursor import Decoded, OnError, bad_record_error
-from headgate.connectors.pydantic_rows import check_decodable, model_hook
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 T = TypeVar("T")
 R = TypeVar("R", covariant=True)
-Records: TypeAlias = list[Any]
-"""Records of a schema that is known at run time only."""
+Records: TypeAlias = list[Any]  # records of a schema that is known at run time only
 
 _BAD = (ValueError, RecursionError)
 _BORDERS = (b"}\n{", b"}\r\n{", b"]\n[")

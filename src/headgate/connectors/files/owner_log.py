@@ -55,10 +55,8 @@ class OwnerLog:
         return bool(entries) and self._job_of(entries[-1]) == self._context.job
 
     def require(self) -> bool:
-        """Make this job the owner; whether it was not before.
-
-        Raises FencedError where another job of the lineage has published what is not history of this one, or
-        has become the owner after it.
+        """Make this job the owner; whether it was not before. Raises FencedError where another job of the
+        lineage has published what is not history of this one, or has become the owner after it.
         """
         first = False
         while not self.owned:
@@ -138,9 +136,8 @@ class OwnerLog:
         )
 
     def _files(self, folder: Path) -> Iterator[tuple[Path, bool]]:
-        """The files of the lineage in a folder, and whether each is history.
-
-        Files of this job are left out, unless it falls back to an older snapshot of its own.
+        """The files of the lineage in a folder, and whether each is history. Files of this job are left out,
+        unless it falls back to an older snapshot of its own.
         """
         uid, lineage = self._context.uid, self._context.lineage
         forked = {fork.job for fork in self.ancestors}

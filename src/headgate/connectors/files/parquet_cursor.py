@@ -1,7 +1,5 @@
-"""Reads one Parquet file batch by batch; its position is (row group, row in it).
-
-Memory stays flat: columns are read through small buffers, one row group at a time and by one thread; nothing
-is fetched ahead.
+"""Reads one Parquet file batch by batch; its position is (row group, row in it). Memory stays flat: columns
+are read through small buffers, one row group at a time and by one thread; nothing is fetched ahead.
 """
 
 from __future__ import annotations

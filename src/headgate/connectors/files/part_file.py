@@ -1,4 +1,4 @@
-"""One output file under way: counts and checksums its bytes, and makes them durable."""
+"""One unfinished output file: counts and checksums its bytes, and makes them durable."""
 
 from __future__ import annotations
 
@@ -20,13 +20,7 @@ if TYPE_CHECKING:
 
 
 class PartFile(io.RawIOBase):
-    """A new file that is written from front to end.
-
-    Attributes:
-        path: where it is.
-        size: bytes written so far.
-        crc32: their checksum.
-    """
+    """A new file that is written from front to end."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -34,7 +28,7 @@ class PartFile(io.RawIOBase):
         self._discarded, self._process = False, OwnProcess()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            # Exclusive: two writers of one name would be a broken rule, never to be papered over.
+            # Exclusive: two writers of one name are a bug, which must not go unnoticed.
             self._file = hide(NewFile(path, Permissions.UMASK))
             self._measured = Measured(self._file)
         except OSError as problem:
@@ -42,12 +36,12 @@ class PartFile(io.RawIOBase):
 
     @property
     def size(self) -> int:
-        """See the class."""
+        """Bytes written so far."""
         return self._measured.size
 
     @property
     def crc32(self) -> int:
-        """See the class."""
+        """Checksum of the bytes written so far."""
         return self._measured.crc32
 
     def writable(self) -> bool:
@@ -77,9 +71,8 @@ class PartFile(io.RawIOBase):
             raise storage_error(self.path, problem) from problem
 
     def discard(self) -> None:
-        """Close and remove the file; failures to do so leave it to the committer's cleaning.
-
-        In a child of the process that made it, it stays.
+        """Close and remove the file; failures to do so leave it to the committer's cleaning. In a child of
+        the process that made it, it stays.
         """
         self._discarded = True
         with suppress(OSError):

@@ -9,10 +9,9 @@ import msgspec
 from typing_extensions import override
 
 from headgate.common.errors import UsageError
-from headgate.connectors.fields import fields_of
+from headgate.connectors.fields import fields_of, is_model
 from headgate.connectors.files.json_decoder import is_named_tuple
 from headgate.connectors.files.part_file import PartFile
-from headgate.connectors.pydantic_rows import is_model
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,5 +1,4 @@
 """Finds the files of a source: files, directories, globs and lists of these become one sorted list.
-
 Everything that can be wrong about paths is refused here, before a job starts. Reads no more of a file than
 its first bytes.
 """

@@ -74,9 +74,8 @@ class FilesSource(Source[T, P, list[str]]):
 
     @abstractmethod
     def open_cursor(self, path: str, position: P | None) -> FileCursor[T, P]:
-        """Open a file at a position; called in a worker.
-
-        Another file than the one in which the position was taken raises OperatingError.
+        """Open a file at a position; called in a worker. Another file than the one in which the position was
+        taken raises OperatingError.
         """
 
     @override

@@ -1,7 +1,6 @@
-"""Reads one text file in blocks of complete records and knows the exact position of each record.
-
-A block is decoded at once, which is what makes reading fast; the reader's place in it is computed only for a
-snapshot. The decoder knows which bytes make a record, and what it becomes.
+"""Reads one text file in blocks of complete records and knows the exact position of each record. A block is
+decoded at once, which is what makes reading fast; the reader's place in it is computed only for a snapshot.
+The decoder knows which bytes make a record, and what it becomes.
 """
 
 from __future__ import annotations

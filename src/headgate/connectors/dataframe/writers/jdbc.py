@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
     from pyspark.sql import DataFrame, SparkSession
 
-EPOCHS: Final = "headgate_epochs"
-"""The table of written epochs, in the schema of the output."""
+EPOCHS: Final = "headgate_epochs"  # the table of written epochs, in the schema of the output
 
 _NAME: Final = re.compile(r"(?:[A-Za-z_][A-Za-z0-9_]*\.)*[A-Za-z_][A-Za-z0-9_]*")
 

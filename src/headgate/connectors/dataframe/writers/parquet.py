@@ -30,8 +30,7 @@ from headgate.connectors.dataframe.writers.writer_contract import EpochWriter, S
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-COLUMNS: Final = ("_lineage", "_sink", "_epoch")
-"""Columns that readers get in addition to those of the rows."""
+COLUMNS: Final = ("_lineage", "_sink", "_epoch")  # columns that readers get in addition to those of the rows
 
 _ATTEMPTS: Final = "_attempts"
 _TAKEN_BACK: Final = "_taken_back"

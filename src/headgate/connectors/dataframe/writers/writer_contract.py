@@ -14,8 +14,7 @@ from headgate.common.errors import OperatingError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-R = TypeVar("R")
-"""Result of a user's function, which is ignored."""
+R = TypeVar("R")  # result of a user's function, which is ignored
 
 AT_LEAST_ONCE: Final = "at-least-once"
 IDEMPOTENT: Final = "exactly-once (idempotent writes)"
