@@ -39,7 +39,7 @@ from headgate.serde.resolve import serializer_for
 from headgate.state.backends import HeapBackends, RocksBackends, StateBackends
 from headgate.state.canonical.table_layout import VERSION, TableInfo
 from headgate.state.canonical.writer import TableWriter
-from headgate.state.heap.snapshot import KEY_SERIALIZER
+from headgate.state.stored.blob_format import KEY_SERIALIZER
 from headgate.state.snapshots import (
     CheckpointMetadata,
     Inline,

@@ -49,7 +49,7 @@ from headgate.serde.resolve import serializer_for
 from headgate.state.canonical.table_layout import METADATA_KEY, table_info
 from headgate.state.canonical.writer import write_tables
 from headgate.state.heap.backend import HeapKeyedBackend
-from headgate.state.heap.heap_blob import BytesBlob, Chunk, Header, preamble_and_header
+from headgate.state.stored.blob_format import BytesBlob, Chunk, Header, preamble_and_header
 from headgate.state.operator_state import OperatorStateBackend
 from headgate.state.rocksdb.key_bytes import key_of, storage_key
 from headgate.state.rocksdb.native_files import ROCKSDB, details_of

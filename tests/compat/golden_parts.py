@@ -22,7 +22,7 @@ FORMATS = {
     "metadata": ("headgate.checkpoint.metadata.metadata_bytes", "OF_CHECKPOINTS"),
     "metadata of savepoints": ("headgate.checkpoint.metadata.metadata_bytes", "OF_SAVEPOINTS"),
     "log": ("headgate.checkpoint.store.entries", "VERSION"),
-    "keyed state": ("headgate.state.heap.heap_blob", "VERSION"),
+    "keyed state": ("headgate.state.stored.blob_format", "VERSION"),
     "operator state": ("headgate.state.operator_blob", "VERSION"),
     "records in flight": ("headgate.runtime.worker.in_flight.stored_parts", "VERSION"),
     "values in RocksDB": ("headgate.state.rocksdb.value_layout", "VERSIONED_VALUES"),

@@ -23,7 +23,7 @@ from headgate.api.declared.keyed_states import declared_state
 from headgate.serde.resolve import serializer_for
 from headgate.state.canonical.writer import WrittenTable, write_tables
 from headgate.state.heap.backend import HeapKeyedBackend
-from headgate.state.heap.heap_blob import BytesBlob
+from headgate.state.stored.blob_format import BytesBlob
 from headgate.state.targets import Target, target_of
 from tests.stored_tables import SubtaskTables, Table, restored_tables
 

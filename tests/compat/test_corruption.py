@@ -29,9 +29,9 @@ from headgate.runtime.worker.in_flight.stored_parts import decode_elements
 from headgate.serde.codecs.dynamic import DynamicSerializer
 from headgate.serde.codecs.type_codec import FormSerializer
 from headgate.state.canonical.table_layout import table_info
-from headgate.state.heap import heap_blob
+from headgate.state.stored import blob_format
 from headgate.state.heap.backend import HeapKeyedBackend
-from headgate.state.heap.heap_blob import BytesBlob
+from headgate.state.stored.blob_format import BytesBlob
 from headgate.state.snapshots import FileRange, Inline, OperatorStateHandle
 from proof import fuzz_files
 from proof.fuzz_samples import Celsius, Point
@@ -82,7 +82,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
             "msgpack", (), {**vars(msgspec.msgpack), "decode": seen.around(msgspec.msgpack.decode)}
         )
 
-    monkeypatch.setattr(heap_blob, "msgspec", Packed)
+    monkeypatch.setattr(blob_format, "msgspec", Packed)
     decoder = type("Decoder", (), {"decode": staticmethod(seen.around(entries._decoder.decode))})
     monkeypatch.setattr(entries, "_decoder", decoder)
     monkeypatch.setattr(pq, "ParquetFile", lambda *_, **__: pytest.fail("Arrow was given a damaged file"))

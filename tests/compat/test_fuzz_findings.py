@@ -16,7 +16,7 @@ from headgate.serde.arrow.stored_values import open_batch
 from headgate.serde.codecs.dynamic import DynamicSerializer
 from headgate.serde.evolution.judging_types import judge, reader_for
 from headgate.serde.resolve import serializer_for
-from headgate.state.heap.heap_blob import split_chunk
+from headgate.state.stored.blob_format import split_chunk
 from headgate.state.operator_state import OperatorStateBackend
 from headgate.state.rocksdb.key_bytes import key_of
 from proof import fuzz, fuzz_files

@@ -16,7 +16,7 @@ from headgate.common.keys.keygroups import key_groups_of_keys
 from headgate.common.ports import Disk
 from headgate.state.backend import Entries
 from headgate.state.canonical.writer import write_tables
-from headgate.state.rocksdb.local_files import FileParts, Spool
+from headgate.state.stored.local_files import FileParts, Spool
 from headgate.state.snapshots import Inline, KeyedStateHandle, StateTable
 from headgate.state.stored.blob_writer import SpooledBlob
 from headgate.state.stored.regroup import Sorter

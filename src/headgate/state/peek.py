@@ -7,8 +7,8 @@ from typing import Any
 from headgate.common.errors import UsageError
 from headgate.common.layered import MISSING
 from headgate.state.backend import StoredValue
-from headgate.state.heap.heap_blob import Section
-from headgate.state.heap.restore import value_reader
+from headgate.state.stored.blob_format import Section
+from headgate.state.stored.value_readers import value_reader
 from headgate.state.targets import Target
 
 

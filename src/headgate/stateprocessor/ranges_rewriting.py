@@ -36,8 +36,8 @@ from headgate.offline.migrating import MigrationRequest, inspector
 from headgate.offline.rewriting import KeyedWork, KeyedWritten, keyed_handles
 from headgate.offline.writing import StateWriter, count_entries
 from headgate.state.canonical.table_layout import TIMER_SECTIONS
-from headgate.state.heap.heap_blob import Section
-from headgate.state.heap.snapshot import KEY_SERIALIZER
+from headgate.state.stored.blob_format import Section
+from headgate.state.stored.blob_format import KEY_SERIALIZER
 from headgate.state.snapshots import CheckpointMetadata, FileRange, KeyedStateHandle
 from headgate.state.stored.contract import TIMER_CODEC, Chunk, SectionCodec, ValueCodec, described
 from headgate.state.stored.regroup import Sorter

@@ -13,7 +13,7 @@ from headgate.checkpoint.opening import open_checkpoint, open_logged
 from headgate.checkpoint.service import CheckpointService
 from headgate.checkpoint.storage.local import LocalDisk
 from headgate.common.errors import DamagedFileError, StorageError
-from headgate.state.heap.heap_blob import Header, place_in, preamble_and_header, read_header
+from headgate.state.stored.blob_format import Header, place_in, preamble_and_header, read_header
 
 
 @pytest.fixture

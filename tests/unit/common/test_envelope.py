@@ -16,7 +16,7 @@ from headgate.checkpoint.store import entries
 from headgate.common.errors import DamagedFileError
 from headgate.common.files.envelope import Envelope, open_line, seal_line
 from headgate.state import operator_blob
-from headgate.state.heap import heap_blob as blob
+from headgate.state.stored import blob_format as blob
 
 BODY = b"what is stored"
 

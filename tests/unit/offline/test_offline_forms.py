@@ -11,7 +11,7 @@ import headgate as hg
 from headgate.common.errors import UsageError
 from headgate.serde.resolve import serializer_for
 from headgate.state.canonical.table_layout import stored_type
-from headgate.state.heap.heap_blob import Chunk, Section
+from headgate.state.stored.blob_format import Chunk, Section
 from headgate.state.stored.values import PlainMaps, PlainSerializer, PlainValues
 
 HUGE = 2**70

@@ -12,7 +12,7 @@ import pytest
 from headgate.common.errors import StorageError
 from headgate.common.keys.keygroups import key_group
 from headgate.state.heap.backend import HeapKeyedBackend
-from headgate.state.heap.heap_blob import BytesBlob, read_header
+from headgate.state.stored.blob_format import BytesBlob, read_header
 from headgate.testing.suites.backend.states import GROUPS, STATES, touch
 
 

@@ -20,7 +20,7 @@ from headgate.api.declared.keyed_states import (
 )
 from headgate.common.errors import UsageError
 from headgate.state.heap.backend import HeapKeyedBackend
-from headgate.state.heap.heap_blob import BytesBlob, read_header
+from headgate.state.stored.blob_format import BytesBlob, read_header
 
 GROUPS = 8
 VALUES = {1: ("foo", 1456), 2: ("bar", 478), 3: ("hello", 189)}

@@ -16,7 +16,7 @@ from headgate.runtime.protocol import messages as m
 from headgate.runtime.protocol.error_messages import describe_error
 from headgate.runtime.worker.operators.operator_contract import Operator
 from headgate.runtime.worker.task.task import Task
-from headgate.state.heap.snapshot import KEY_SERIALIZER
+from headgate.state.stored.blob_format import KEY_SERIALIZER
 
 VALUE_BYTES_MAX: Final = 16 << 20
 """A larger value would hold up heartbeats and messages about barriers on the same connection."""

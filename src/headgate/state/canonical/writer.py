@@ -34,7 +34,7 @@ from headgate.state.canonical.table_layout import (
     stored_type,
 )
 from headgate.state.canonical.table_rows import TableRows
-from headgate.state.heap.heap_blob import Header, Section
+from headgate.state.stored.blob_format import Header, Section
 from headgate.state.stored.blob import StoredBlob
 from headgate.state.stored.contract import OpenSection, SectionCodec
 from headgate.state.stored.values import OpaqueValues

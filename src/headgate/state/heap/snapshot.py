@@ -20,7 +20,7 @@ from headgate.common.plain_data import Description
 from headgate.core.timers import TimersAtCut
 from headgate.serde.serializer import TypeSerializer
 from headgate.state.backend import Columns, Entries, EntryFilter, StateFiles, store_blob
-from headgate.state.heap.heap_blob import KEY_SERIALIZER as KEY_SERIALIZER
+from headgate.state.stored.blob_format import KEY_SERIALIZER as KEY_SERIALIZER
 from headgate.state.snapshots import KeyedStateHandle
 from headgate.state.stored.blob_writer import BlobWriter
 

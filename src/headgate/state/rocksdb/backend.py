@@ -34,7 +34,7 @@ from headgate.state.rocksdb.map_layout import MapEntries
 from headgate.state.rocksdb.map_table import RocksMapTable
 from headgate.state.rocksdb.migration import Migration
 from headgate.state.rocksdb.native_files import Uploads
-from headgate.state.rocksdb.native_restore import NamedStates, NativeRestore, sources_of
+from headgate.state.stored.native_restore import NamedStates, NativeRestore, sources_of
 from headgate.state.rocksdb.native_snapshot import PendingNativeSnapshot
 from headgate.state.rocksdb.rocksdb_memory import RocksMemory
 from headgate.state.rocksdb.snapshot import Cut, FailedSnapshot, PendingRocksSnapshot, check_nothing_outside

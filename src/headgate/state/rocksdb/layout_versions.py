@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from headgate.state.heap.restore import Target
+from headgate.state.stored.value_readers import Target
 from headgate.state.rocksdb.database import ColumnStore
 from headgate.state.rocksdb.key_bytes import groups_range
 from headgate.state.rocksdb.map_layout import MAP_ENTRIES, MapEntries, has_entries_apart

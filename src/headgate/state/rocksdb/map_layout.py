@@ -21,7 +21,7 @@ from headgate.serde.codecs.dynamic import encode_tagged
 from headgate.serde.codecs.type_codec import FormSerializer
 from headgate.serde.composites import MapSerializer
 from headgate.serde.serializer import TypeSerializer
-from headgate.state.heap.restore import Target
+from headgate.state.stored.value_readers import Target
 from headgate.state.rocksdb.database import ColumnStore
 from headgate.state.rocksdb.key_bytes import groups_range, one_form, prefix_length, whole_number
 from headgate.state.rocksdb.value_layout import Row, Stored, VersionedValues, where

@@ -8,7 +8,7 @@ from typing import Final
 
 from headgate.common.errors import StorageError
 from headgate.state.backend import Part, StateFiles, size_of
-from headgate.state.rocksdb.local_files import FileParts, local_error
+from headgate.state.stored.local_files import FileParts, local_error
 from headgate.state.rocksdb.native_files import Uploads, native_files, tables_and_small
 from headgate.state.rocksdb.snapshot import Cut, PendingRocksSnapshot
 from headgate.state.snapshots import KeyedStateHandle, StateHandle

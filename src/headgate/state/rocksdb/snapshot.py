@@ -12,7 +12,7 @@ from headgate.state.backend import EntryFilter, StateFiles, store_blob
 from headgate.state.heap.snapshot import FrozenTimers, PendingHeapSnapshot
 from headgate.state.rocksdb.database import Access, ColumnStore, Database, remove_tree
 from headgate.state.rocksdb.key_bytes import groups_range, key_of
-from headgate.state.rocksdb.local_files import Spool
+from headgate.state.stored.local_files import Spool
 from headgate.state.rocksdb.rocksdb_memory import RocksMemory
 from headgate.state.rocksdb.timer_sections import timer_chunks
 from headgate.state.rocksdb.value_layout import Layout, entries_of

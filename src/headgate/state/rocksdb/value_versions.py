@@ -17,8 +17,8 @@ from headgate.common.plain_data import Description
 from headgate.serde.codecs.singles import Singles
 from headgate.serde.compatibility import AfterMigration, AsIs, Compatibility, Reconfigured, compare
 from headgate.serde.evolution.older_shapes import Reader
-from headgate.state.heap.heap_blob import Section
-from headgate.state.heap.restore import Target, value_reader, value_verdict
+from headgate.state.stored.blob_format import Section
+from headgate.state.stored.value_readers import Target, value_reader, value_verdict
 
 NUMBERS: Final = 256
 """What one byte tells apart."""

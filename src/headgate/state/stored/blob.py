@@ -10,8 +10,8 @@ from headgate.common.errors import StorageError, UsageError
 from headgate.state.backend import BlobReader, Entries
 from headgate.state.canonical.table_layout import TIMER_SECTIONS
 from headgate.state.changelog.sections import changed_name
-from headgate.state.heap.heap_blob import Chunk, Section, place_in, read_chunks, read_header, split_chunk
-from headgate.state.heap.snapshot import KEY_SERIALIZER
+from headgate.state.stored.blob_format import Chunk, Section, place_in, read_chunks, read_header, split_chunk
+from headgate.state.stored.blob_format import KEY_SERIALIZER
 from headgate.state.stored.contract import TIMER_CODEC, OpenSection, SectionCodec, ValueCodec
 
 _SPAN_BYTES: Final = 4 << 20

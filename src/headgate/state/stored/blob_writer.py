@@ -9,7 +9,7 @@ from typing import Any
 from headgate.common.files.durable import crc32
 from headgate.common.plain_data import Description
 from headgate.state.backend import Entries, EntryFilter
-from headgate.state.heap.heap_blob import (
+from headgate.state.stored.blob_format import (
     KEY_SERIALIZER,
     Chunk,
     Header,
@@ -17,7 +17,7 @@ from headgate.state.heap.heap_blob import (
     chunk_bytes,
     preamble_and_header,
 )
-from headgate.state.rocksdb.local_files import Spool
+from headgate.state.stored.local_files import Spool
 
 
 class BlobWriter:

@@ -8,8 +8,8 @@ from typing import Any, Final, NamedTuple, Protocol
 from headgate.common.plain_data import Description
 from headgate.serde.evolution.older_shapes import Reader
 from headgate.state.backend import Entries
-from headgate.state.heap.heap_blob import Chunk as BlobChunk
-from headgate.state.heap.heap_blob import Header, Section
+from headgate.state.stored.blob_format import Chunk as BlobChunk
+from headgate.state.stored.blob_format import Header, Section
 from headgate.state.targets import Target, timers_target
 
 

@@ -21,7 +21,7 @@ from headgate.state.targets import Target, timers_target
 
 if TYPE_CHECKING:
     from headgate.state.rocksdb.database import Database
-    from headgate.state.rocksdb.native_restore import Source
+    from headgate.state.stored.native_restore import Source
     from headgate.state.rocksdb.value_layout import Row
     from headgate.state.rocksdb.value_versions import StoredVersions
 
@@ -52,7 +52,7 @@ class Families:
 
     def sections(self, values: ValueCodec, names: Collection[str] | None) -> list[OpenSection]:
         """See :class:`state.stored.contract.StoredForm`."""
-        from headgate.state.rocksdb.native_restore import readable, readable_timers, sources_of
+        from headgate.state.stored.native_restore import readable, readable_timers, sources_of
         from headgate.state.rocksdb.timer_sections import timer_chunks
 
         (source,) = sources_of([(self._state, names)], self._groups)

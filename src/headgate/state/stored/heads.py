@@ -27,8 +27,8 @@ from headgate.state.canonical.reader import BlobFile
 from headgate.state.canonical.table_layout import TIMER, TIMER_SECTIONS, TIMERS, TableInfo, table_info
 from headgate.state.canonical.value_columns import TIME_DOMAIN
 from headgate.state.changelog.sections import changed_name
-from headgate.state.heap.heap_blob import Section, read_chunks, read_header, split_chunk
-from headgate.state.heap.snapshot import KEY_SERIALIZER
+from headgate.state.stored.blob_format import Section, read_chunks, read_header, split_chunk
+from headgate.state.stored.blob_format import KEY_SERIALIZER
 from headgate.state.snapshots import FileRange, KeyedStateHandle, NativeFiles
 from headgate.state.stored.families import opened_database, own_prefix
 
@@ -91,7 +91,7 @@ def filled_natively(files: StoredFiles, keyed: KeyedStateHandle) -> frozenset[st
 def _database(files: StoredFiles, keyed: KeyedStateHandle, native: NativeFiles) -> Iterator[Database]:
     """The backend's own files, fetched and opened for reading."""
     from headgate.state.rocksdb.native_files import details_of
-    from headgate.state.rocksdb.native_restore import sources_of
+    from headgate.state.stored.native_restore import sources_of
 
     details_of(native)  # refuses what is no file of a database
     (source,) = sources_of([(files.native(keyed), None)], (keyed.first_group, keyed.last_group))

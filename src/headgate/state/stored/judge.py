@@ -1,6 +1,6 @@
 """What becomes of stored values under the type that a program declares: the judge of a restore.
 
-Whoever asks before a restore gets the restore's own answer, from the same readers: `state.heap.restore`, and
+Whoever asks before a restore gets the restore's own answer, from the same readers: `state.stored.value_readers`, and
 for values in RocksDB's own files `state.rocksdb.value_versions`.
 """
 
@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from headgate.common.errors import UsageError
 from headgate.common.plain_data import Description
 from headgate.serde.compatibility import Compatibility, Incompatible
-from headgate.state.heap.heap_blob import Section
-from headgate.state.heap.restore import value_reader, value_verdict
+from headgate.state.stored.blob_format import Section
+from headgate.state.stored.value_readers import value_reader, value_verdict
 from headgate.state.snapshots import KeyedStateHandle, NativeFiles
 from headgate.state.targets import Target
 

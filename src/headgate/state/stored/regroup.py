@@ -25,8 +25,8 @@ from headgate.common.errors import UsageError
 from headgate.common.keys.keygroups import key_group_range, key_groups_of_keys, shortened
 from headgate.state.backend import Entries
 from headgate.state.canonical.table_layout import TIMER_SECTIONS
-from headgate.state.heap.snapshot import KEY_SERIALIZER
-from headgate.state.rocksdb.local_files import Spool
+from headgate.state.stored.blob_format import KEY_SERIALIZER
+from headgate.state.stored.local_files import Spool
 from headgate.state.stored.contract import Chunk, SectionCodec
 from headgate.state.stored.subtask_state import Part, merged
 from headgate.state.stored.values import spilled, unspilled

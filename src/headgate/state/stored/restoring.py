@@ -18,8 +18,8 @@ from headgate.core.timers import TimerQueue
 from headgate.serde.evolution.older_shapes import Reader
 from headgate.state.backend import EarlierState, NativeState, StateSelection, StateTable, Stored
 from headgate.state.changelog.sections import changed_name
-from headgate.state.heap.heap_blob import BytesBlob, Header, Section
-from headgate.state.heap.restore import readers_of
+from headgate.state.stored.blob_format import BytesBlob, Header, Section
+from headgate.state.stored.value_readers import readers_of
 from headgate.state.stored.blob import StoredBlob
 from headgate.state.stored.contract import Chunk, OpenSection, SectionCodec, StoredForm
 from headgate.state.stored.families import Families

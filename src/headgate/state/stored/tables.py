@@ -20,8 +20,8 @@ from headgate.state.canonical.table_layout import (
     section_names,
     stored_type,
 )
-from headgate.state.heap.heap_blob import BytesBlob, Header
-from headgate.state.heap.snapshot import KEY_SERIALIZER
+from headgate.state.stored.blob_format import BytesBlob, Header
+from headgate.state.stored.blob_format import KEY_SERIALIZER
 from headgate.state.snapshots import KeyedStateHandle, StateTable
 from headgate.state.stored.contract import (
     TIMER_CODEC,

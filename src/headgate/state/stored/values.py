@@ -33,8 +33,8 @@ from headgate.serde.serializer import (
 )
 from headgate.serde.simple_snapshot import SimpleTypeSerializerSnapshot
 from headgate.state.canonical.table_layout import BYTES, ENTRY, TIMER_SECTIONS, row_of, stored_type
-from headgate.state.heap.heap_blob import Section
-from headgate.state.heap.restore import value_reader
+from headgate.state.stored.blob_format import Section
+from headgate.state.stored.value_readers import value_reader
 from headgate.state.state_names import is_stamps
 from headgate.state.stored.contract import SectionCodec
 from headgate.state.targets import Target

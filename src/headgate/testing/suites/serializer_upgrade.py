@@ -23,8 +23,8 @@ from headgate.serde.resolve import serializer_for
 from headgate.serde.serializer import Buffer, TypeSerializer, TypeSerializerSnapshot
 from headgate.state.backend import KeyedBackend
 from headgate.state.backends import HASHMAP, ROCKSDB, backends_for
-from headgate.state.heap import heap_blob as blobs
-from headgate.state.heap.snapshot import KEY_SERIALIZER
+from headgate.state.stored import blob_format as blobs
+from headgate.state.stored.blob_format import KEY_SERIALIZER
 from headgate.testing.suites.stored_values import StoredValues, Verdict
 from headgate.testing.suites.value_checks import check_same, same
 

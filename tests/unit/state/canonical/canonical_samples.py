@@ -19,7 +19,7 @@ from headgate.serde.resolve import serializer_for
 from headgate.state.canonical.table_layout import TableInfo
 from headgate.state.canonical.writer import write_tables
 from headgate.state.heap.backend import HeapKeyedBackend
-from headgate.state.heap.heap_blob import BytesBlob, read_header
+from headgate.state.stored.blob_format import BytesBlob, read_header
 from headgate.state.targets import Target, target_of
 from tests.stored_tables import SubtaskTables, Table, restored_tables
 

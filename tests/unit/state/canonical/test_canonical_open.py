@@ -31,7 +31,7 @@ from canonical_samples import (
 from headgate.common.errors import StorageError, UsageError
 from headgate.common.keys.keygroups import key_group
 from headgate.state.canonical.writer import write_tables
-from headgate.state.heap.heap_blob import BytesBlob
+from headgate.state.stored.blob_format import BytesBlob
 from tests.stored_tables import SubtaskTables, Table, restored_tables
 
 ENTRIES: list[Entry] = [

@@ -33,7 +33,7 @@ from headgate.checkpoint.stored_files import DiskFiles
 from headgate.common.errors import InternalError, UsageError
 from headgate.common.keys.keygroups import key_group, key_group_range
 from headgate.state.backend import BlobReader
-from headgate.state.heap.heap_blob import BytesBlob
+from headgate.state.stored.blob_format import BytesBlob
 from headgate.state.rocksdb.backend import RocksKeyedBackend
 from headgate.state.rocksdb.rocksdb_memory import LIMIT_MIN, RocksMemory
 from headgate.state.snapshots import StateHandle

@@ -22,7 +22,7 @@ from headgate.common.keys.keygroups import key_group
 from headgate.state.rocksdb import migration
 from headgate.state.rocksdb.migration import Migration
 from headgate.state.rocksdb.native_files import details_of
-from headgate.state.rocksdb.native_restore import Source
+from headgate.state.stored.native_restore import Source
 from headgate.state.rocksdb.value_layout import PLAIN_VALUES
 
 NAME = "shop.Visit"

@@ -17,7 +17,7 @@ from headgate.api.declared.keyed_states import StateDescriptor
 from headgate.common.errors import StorageError, UsageError
 from headgate.common.keys.keygroups import key_group
 from headgate.state.rocksdb import native_snapshot
-from headgate.state.rocksdb.native_restore import Progress
+from headgate.state.stored.native_restore import Progress
 from headgate.state.snapshots import FileRange, Inline
 
 
@@ -280,7 +280,7 @@ def test_a_long_restore_says_how_far_it_is(caplog: pytest.LogCaptureFixture) -> 
     """Every five seconds, with counts."""
     now = [0.0]
     progress = Progress("v", 5000, lambda: now[0])
-    with caplog.at_level("INFO", "headgate.state.rocksdb.native_restore"):
+    with caplog.at_level("INFO", "headgate.state.stored.native_restore"):
         for _ in range(12):
             now[0] += 1
             progress.advance(100)

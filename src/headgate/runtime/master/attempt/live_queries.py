@@ -16,7 +16,7 @@ from headgate.runtime.master.attempt.waiting_requests import ReplyTo
 from headgate.runtime.protocol import messages as m
 from headgate.runtime.protocol.error_messages import rebuild_error
 from headgate.state.backend import StoredValue
-from headgate.state.heap.snapshot import KEY_SERIALIZER
+from headgate.state.stored.blob_format import KEY_SERIALIZER
 from headgate.state.peek import value_of
 from headgate.state.targets import target_of
 

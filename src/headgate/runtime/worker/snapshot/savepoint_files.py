@@ -21,7 +21,7 @@ from headgate.common.ports import Disk
 from headgate.core.alignment.barriers import SavepointOrder
 from headgate.state.backend import Part, PendingSnapshot
 from headgate.state.canonical.writer import write_tables
-from headgate.state.rocksdb.local_files import Spool
+from headgate.state.stored.local_files import Spool
 from headgate.state.snapshots import Inline, KeyedStateHandle, StateHandle, StateTable
 from headgate.state.targets import Target
 

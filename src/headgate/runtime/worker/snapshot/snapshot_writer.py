@@ -24,7 +24,7 @@ from headgate.runtime.worker.snapshot.savepoint_files import (
     savepoint_files,
 )
 from headgate.state.backend import Part
-from headgate.state.rocksdb.local_files import FileParts
+from headgate.state.stored.local_files import FileParts
 from headgate.state.snapshots import FileRange, Inline, StateHandle, SubtaskSnapshot
 
 

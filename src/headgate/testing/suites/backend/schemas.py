@@ -11,7 +11,7 @@ from headgate.common.errors import UsageError
 from headgate.common.plain_data import mappings_in
 from headgate.serde.snapshots.snapshot_wire import snapshot_from_bytes
 from headgate.state.backend import KeyedBackend
-from headgate.state.heap.heap_blob import BytesBlob, read_header
+from headgate.state.stored.blob_format import BytesBlob, read_header
 from headgate.state.snapshots import KeyedStateHandle
 from headgate.testing.suites.backend.bench import Bench
 from headgate.testing.suites.backend.formats import (

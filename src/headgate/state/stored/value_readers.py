@@ -16,11 +16,11 @@ from headgate.serde.evolution.judging_types import judge
 from headgate.serde.evolution.older_shapes import Reader
 from headgate.serde.evolution.undecodable import stored_description
 from headgate.serde.serializer import TypeSerializer
-from headgate.state.heap.heap_blob import (
+from headgate.state.stored.blob_format import (
     Header,
     Section,
 )
-from headgate.state.heap.snapshot import KEY_SERIALIZER
+from headgate.state.stored.blob_format import KEY_SERIALIZER
 from headgate.state.state_names import is_stamps
 from headgate.state.targets import DeclaredSerializer, map_key_serializer, stored_reader
 from headgate.state.targets import Target as Target

@@ -23,12 +23,12 @@ from headgate.common.errors import StorageError, UsageError
 from headgate.common.files.durable import clock, rename
 from headgate.common.files.stored_paths import inside
 from headgate.state.backend import NativeState
-from headgate.state.heap.heap_blob import Header, Section, read_header
-from headgate.state.heap.restore import Target, readers_of
+from headgate.state.stored.blob_format import Header, Section, read_header
+from headgate.state.stored.value_readers import Target, readers_of
 from headgate.state.rocksdb.database import BEYOND_ALL_KEYS, Access, ColumnStore, Database, remove_tree
 from headgate.state.rocksdb.key_bytes import groups_range
 from headgate.state.rocksdb.layout_versions import LAYOUTS, transferred
-from headgate.state.rocksdb.local_files import local_error
+from headgate.state.stored.local_files import local_error
 from headgate.state.rocksdb.migration import BATCH_BYTES, BATCH_ENTRIES, REPORT_EVERY_S
 from headgate.state.rocksdb.native_files import Details, details_of
 from headgate.state.rocksdb.rocksdb_memory import RocksMemory
