@@ -39,7 +39,6 @@ from headgate.serde.resolve import serializer_for
 from headgate.state.backends import HeapBackends, RocksBackends, StateBackends
 from headgate.state.canonical.table_layout import VERSION, TableInfo
 from headgate.state.canonical.writer import TableWriter
-from headgate.state.stored.blob_format import KEY_SERIALIZER
 from headgate.state.snapshots import (
     CheckpointMetadata,
     Inline,
@@ -47,6 +46,7 @@ from headgate.state.snapshots import (
     OperatorSubtaskState,
     StateTable,
 )
+from headgate.state.stored.blob_format import KEY_SERIALIZER
 from headgate.state.targets import target_of
 from headgate.stateprocessor.reading.reading_shape import converter, spark_schema
 from headgate.stateprocessor.source import NAME, register

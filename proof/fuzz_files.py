@@ -47,9 +47,7 @@ from headgate.runtime.worker.in_flight.stored_parts import (
 )
 from headgate.serde.resolve import serializer_for
 from headgate.state.canonical.table_layout import METADATA_KEY, table_info
-from headgate.state.canonical.writer import write_tables
 from headgate.state.heap.backend import HeapKeyedBackend
-from headgate.state.stored.blob_format import BytesBlob, Chunk, Header, preamble_and_header
 from headgate.state.operator_state import OperatorStateBackend
 from headgate.state.rocksdb.key_bytes import key_of, storage_key
 from headgate.state.rocksdb.native_files import ROCKSDB, details_of
@@ -64,11 +62,13 @@ from headgate.state.snapshots import (
     OperatorSubtaskState,
     StateHandle,
 )
+from headgate.state.stored.blob_format import BytesBlob, Chunk, Header, preamble_and_header
 from headgate.state.targets import Target as StateTarget
 from headgate.state.targets import target_of
+from headgate.testing.suites.value_checks import snapshot_blob
 from proof.fuzz_samples import NOON, PLAIN, VISIT, Celsius, Point, Visit
 from proof.fuzz_target import Target
-from tests.stored_tables import SubtaskTables, restored, restored_tables, table_of
+from tests.stored_tables import SubtaskTables, restored, restored_tables, table_of, write_tables
 
 GROUPS = 8
 WHERE = "fuzzed bytes"
@@ -174,7 +174,7 @@ def state_blob() -> bytes:
             made._tables[name].put(key, value)
     made.event_timers.register(1000, "a")
     made.processing_timers.register(2**40, ("b", 1))
-    return b"".join(made.snapshot_sync().write())
+    return snapshot_blob(made.snapshot_sync())
 
 
 @lru_cache(maxsize=1)
@@ -225,7 +225,7 @@ def _read_blob(data: bytes) -> Any:
 def state_tables() -> list[bytes]:
     """The contents as Parquet files."""
     streams: dict[str, io.BytesIO] = {}
-    write_tables(BytesBlob(state_blob()), lambda name: streams.setdefault(name, io.BytesIO()), declared())
+    write_tables(state_blob(), lambda name: streams.setdefault(name, io.BytesIO()), declared())
     return [stream.getvalue() for stream in streams.values()]
 
 

@@ -14,8 +14,8 @@ from headgate.offline import keyed_verdicts as keyed
 from headgate.offline.upgrade import Item, UpgradeReport, Verdict
 from headgate.runtime.master.checkpoints.committers import Committers
 from headgate.serde.compatibility import AsIs, Incompatible
-from headgate.state.heap import restore as heap_restore
 from headgate.state.operator_state import OperatorStateBackend
+from headgate.state.stored import value_readers
 
 Patch = tuple[Any, str, Any]
 
@@ -90,7 +90,7 @@ _NOT_NEW: Final[Patch] = (judging, "judged", _parts(_turned(Verdict.ONLY_IN_PROG
 _NOT_CONVERTED: Final[Patch] = (judging, "judged", _parts(_turned(Verdict.AFTER_MIGRATION, _BAD)))
 _FITS: Final[Patch] = (OperatorStateBackend, "verdict", lambda *_: AsIs())
 _NO_CLAIM: Final[Patch] = (judging.Judgement, "_claimed", _nothing)
-_FREE_KEYS: Final[Patch] = (heap_restore, "_check_map_keys", lambda *_: None)
+_FREE_KEYS: Final[Patch] = (value_readers, "_check_map_keys", lambda *_: None)
 
 PLANTS: Final = (
     Plant("sinks are not asked", "sink elsewhere", (_UNASKED,)),

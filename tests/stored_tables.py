@@ -2,21 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import io
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
+from pathlib import Path
 from typing import Any, NamedTuple
 from zlib import crc32
+
+import pyarrow.parquet as pq
 
 from headgate.checkpoint.storage.memory import MemoryDisk
 from headgate.checkpoint.stored_files import DiskFiles
 from headgate.core.timers import TimerQueue
-from headgate.state.backend import EarlierState
-from headgate.state.heap.live_tables import HeapTable
+from headgate.state.backend import EarlierState, NewSection, StateWriter
+from headgate.state.canonical.table_layout import table_info
+from headgate.state.canonical.writer import ROWS, TablesWriter, WrittenTable
+from headgate.state.heap.handles import HeapTable
 from headgate.state.snapshots import Inline, KeyedStateHandle, StateTable
-from headgate.state.stored.restoring import Restore
+from headgate.state.stored.blob import StoredBlob
+from headgate.state.stored.blob_format import BytesBlob
+from headgate.state.stored.contract import written
+from headgate.state.stored.local_files import Spool
+from headgate.state.stored.restoring import open_restore
+from headgate.state.stored.values import DeclaredValues, PlainValues
 from headgate.state.targets import Target
 
 _NUMBERS = count()
+
+Create = Callable[[str], io.BytesIO]
+"""Name of a state, or of the table of timers, to where its file goes."""
+
+
+def write_tables(
+    blob: bytes, create: Create, targets: Mapping[str, Target] | None = None, *, rows: int = ROWS
+) -> list[WrittenTable]:
+    """Write a blob as tables: read with one form, written with the other; with the program or without."""
+    stored = StoredBlob(BytesBlob(blob))
+    header, found = stored.header, {}
+
+    def store(state: str, table: Spool) -> str:
+        stream = create(state)
+        for part in table:
+            stream.write(part)
+        found[state] = table_info(pq.read_metadata(io.BytesIO(stream.getvalue())).metadata)
+        return state
+
+    def add_sections(writer: StateWriter) -> None:
+        values = PlainValues() if targets is None else DeclaredValues(targets)
+        for section in stored.sections(values, None):
+            codec = section.codec
+            assert codec is not None
+            new = NewSection(section.state, codec.target.schema, codec.target.serializer.encode_many)
+            writer.add(new, section.entries(range(header.max_parallelism)))
+
+    groups = header.first_group, header.last_group
+    writer = TablesWriter(groups, header.max_parallelism, store, Path(tempfile.gettempdir()), rows)
+    tables = written(writer, add_sections).tables or []
+    return [WrittenTable(found[table.name], table.length, table.crc32) for table in tables]
 
 
 class Table(NamedTuple):
@@ -47,9 +90,7 @@ def earlier(disk: Any, subtask: SubtaskTables, files: type[DiskFiles] = DiskFile
         file = f"{next(_NUMBERS)}.parquet"
         disk.create(file, [table.data])
         tables.append(StateTable(table.name, file, table.length, table.crc32))
-    return EarlierState(
-        None, tables=(files(disk), KeyedStateHandle(*subtask.groups, Inline(b""), 0, tables=tables))
-    )
+    return EarlierState(files(disk), KeyedStateHandle(*subtask.groups, Inline(b""), 0, tables=tables))
 
 
 def restored_tables(
@@ -76,7 +117,7 @@ def restored(
     tables = {
         name: HeapTable(target.serializer.copy) for name, target in targets.items() if name not in queues
     }
-    with Restore(stored, targets, groups, max_parallelism) as restore:
+    with open_restore(stored, targets, groups, max_parallelism) as restore:
         restore.fill(tables, queues)
     for name, table in tables.items():
         yield name, list(table.entries), list(table.entries.values())

@@ -23,11 +23,11 @@ FORMATS = {
     "metadata of savepoints": ("headgate.checkpoint.metadata.metadata_bytes", "OF_SAVEPOINTS"),
     "log": ("headgate.checkpoint.store.entries", "VERSION"),
     "keyed state": ("headgate.state.stored.blob_format", "VERSION"),
-    "operator state": ("headgate.state.operator_blob", "VERSION"),
+    "operator state": ("headgate.state.operator_state", "VERSION"),
     "records in flight": ("headgate.runtime.worker.in_flight.stored_parts", "VERSION"),
     "values in RocksDB": ("headgate.state.rocksdb.value_layout", "VERSIONED_VALUES"),
     "maps in RocksDB": ("headgate.state.rocksdb.map_layout", "MAP_ENTRIES"),
-    "timers in RocksDB": ("headgate.state.rocksdb.timer_sections", "TIMERS"),
+    "timers in RocksDB": ("headgate.state.rocksdb.timer_queue", "TIMERS"),
     "serializers' snapshots": ("headgate.serde.snapshots.snapshot_views", "FORM_VERSION"),
     "tables of state": ("headgate.state.canonical.table_layout", "VERSION"),
 }
@@ -36,6 +36,9 @@ FORMATS = {
 FORMERLY = {
     "metadata": ("headgate.checkpoint.metadata.v1", "VERSION"),
     "metadata of savepoints": ("headgate.checkpoint.metadata.v2", "VERSION"),
+    "keyed state": ("headgate.state.stored.blob_format", "VERSION"),
+    "operator state": ("headgate.state.operator_blob", "VERSION"),
+    "timers in RocksDB": ("headgate.state.rocksdb.timer_sections", "TIMERS"),
     "serializers' snapshots": ("headgate.serde.snapshots.snapshot_writing", "FORM_VERSION"),
     "values in RocksDB": ("headgate.state.rocksdb.native_files", "VALUE_FORMAT"),
 }

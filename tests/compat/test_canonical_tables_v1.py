@@ -21,11 +21,11 @@ import pytest
 import headgate as hg
 from headgate.api.declared.keyed_states import declared_state
 from headgate.serde.resolve import serializer_for
-from headgate.state.canonical.writer import WrittenTable, write_tables
+from headgate.state.canonical.writer import WrittenTable
 from headgate.state.heap.backend import HeapKeyedBackend
-from headgate.state.stored.blob_format import BytesBlob
 from headgate.state.targets import Target, target_of
-from tests.stored_tables import SubtaskTables, Table, restored_tables
+from headgate.testing.suites.value_checks import snapshot_blob
+from tests.stored_tables import SubtaskTables, Table, restored_tables, write_tables
 
 FOLDER = Path(__file__).with_name("data") / "canonical" / "v1"
 GROUPS = 8
@@ -93,13 +93,13 @@ def state() -> bytes:
                 timers[name].register(value, key)
             else:
                 made._tables[name].put(key, value)
-    return b"".join(made.snapshot_sync().write())
+    return snapshot_blob(made.snapshot_sync())
 
 
 def written() -> tuple[list[WrittenTable], dict[str, io.BytesIO]]:
     """The contents as tables of today."""
     streams: dict[str, io.BytesIO] = {}
-    tables = write_tables(BytesBlob(state()), lambda name: streams.setdefault(name, io.BytesIO()))
+    tables = write_tables(state(), lambda name: streams.setdefault(name, io.BytesIO()))
     return tables, streams
 
 

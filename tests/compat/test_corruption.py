@@ -29,10 +29,11 @@ from headgate.runtime.worker.in_flight.stored_parts import decode_elements
 from headgate.serde.codecs.dynamic import DynamicSerializer
 from headgate.serde.codecs.type_codec import FormSerializer
 from headgate.state.canonical.table_layout import table_info
-from headgate.state.stored import blob_format
 from headgate.state.heap.backend import HeapKeyedBackend
-from headgate.state.stored.blob_format import BytesBlob
 from headgate.state.snapshots import FileRange, Inline, OperatorStateHandle
+from headgate.state.stored import blob_format
+from headgate.state.stored.blob_format import BytesBlob
+from headgate.testing.suites.value_checks import snapshot_blob
 from proof import fuzz_files
 from proof.fuzz_samples import Celsius, Point
 from tests.stored_tables import SubtaskTables, Table, restored_tables
@@ -157,7 +158,7 @@ def small_blob() -> bytes:
     made = HeapKeyedBackend(declared_state(Small()), *ALL_GROUPS, fuzz_files.GROUPS)
     made._tables["count"].put("a", 2**70)
     made._tables["warm"].put("a", 21.5)
-    return b"".join(made.snapshot_sync().write())
+    return snapshot_blob(made.snapshot_sync())
 
 
 def restored(program: object, data: bytes) -> None:

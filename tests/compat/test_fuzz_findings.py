@@ -16,9 +16,9 @@ from headgate.serde.arrow.stored_values import open_batch
 from headgate.serde.codecs.dynamic import DynamicSerializer
 from headgate.serde.evolution.judging_types import judge, reader_for
 from headgate.serde.resolve import serializer_for
-from headgate.state.stored.blob_format import split_chunk
 from headgate.state.operator_state import OperatorStateBackend
 from headgate.state.rocksdb.key_bytes import key_of
+from headgate.state.stored.blob_format import split_chunk
 from proof import fuzz, fuzz_files
 from proof.fuzz_child import Fuzzing, Ledger
 from proof.fuzz_mutate import mutations

@@ -1,4 +1,4 @@
-"""What a program makes of the keyed state of one operator, as `state.stored.judge` judges it.
+"""What a program makes of the keyed state of one operator, as `state.stored.heads` judges it.
 
 The types in the metadata are compared first. The heads of files are read only where the metadata is not
 enough: something does not fit, so it counts whether anything is stored of it, or there is a log of changes,
@@ -42,12 +42,10 @@ from headgate.state.snapshots import (
     OperatorSubtaskState,
     size_of,
 )
-from headgate.state.state_names import is_stamps
-from headgate.state.stored.heads import filled_natively, key_shapes, sections_of, too_large
-from headgate.state.stored.judge import judge
+from headgate.state.state_names import Claims, is_stamps
+from headgate.state.stored.heads import filled_natively, judge, key_shapes, sections_of, too_large
 from headgate.state.targets import Target, target_of, timers_target
 from headgate.state.ttl.declared import with_stamps
-from headgate.state.unclaimed import Claims
 
 CONVERTED: Final = (Verdict.RECONFIGURED, Verdict.AFTER_MIGRATION)
 NOTHING_STORED: Final = "nothing is stored of it"

@@ -25,7 +25,7 @@ from headgate.common.errors import InternalError, StorageError, UsageError
 from headgate.common.keys.keygroups import MAX_PARALLELISM_LIMIT
 from headgate.common.plain_data import Description
 from headgate.common.ports import Disk
-from headgate.offline.writing import FORMATS, NATIVE, StateWriter, count_entries
+from headgate.offline.writing import FORMATS, NATIVE, SubtaskWriter, count_entries
 from headgate.restore.in_flight_shares import records_of
 from headgate.state.snapshots import (
     CheckpointMetadata,
@@ -202,7 +202,7 @@ class _Rewriting:
         self._disk, self._metadata, self._to = disk, metadata, to
         self._change, self._groups, self._folder, self._progress = change, groups, folder, progress
         self._format = metadata.format or NATIVE
-        self._keyed = StateWriter(to, self._format, folder)
+        self._keyed = SubtaskWriter(to, self._format, folder)
         self._data, self._names = DataFileWriter(to), list[str]()
         self._kept = [uid for uid in metadata.operators if change.keeps(uid)]
         self._total = sum(k.size for uid in self._kept for k in keyed_handles(metadata.operators[uid]))

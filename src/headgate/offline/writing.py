@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO
+
+import msgspec
 
 from headgate.checkpoint.data_files import DataFileWriter
 from headgate.checkpoint.layout import table_name
@@ -14,11 +14,11 @@ from headgate.common.errors import InternalError
 from headgate.common.keys.key_types import Shape, shapes_of, stored_shapes
 from headgate.common.keys.keygroups import key_groups_of_keys
 from headgate.common.ports import Disk
-from headgate.state.backend import Entries
-from headgate.state.canonical.writer import write_tables
-from headgate.state.stored.local_files import FileParts, Spool
-from headgate.state.snapshots import Inline, KeyedStateHandle, StateTable
-from headgate.state.stored.blob_writer import SpooledBlob
+from headgate.state.backend import Entries, NewSection, Part, StateWriter
+from headgate.state.canonical.writer import TablesWriter
+from headgate.state.snapshots import FileRange, KeyedStateHandle
+from headgate.state.stored.blob import SpooledBlob
+from headgate.state.stored.contract import written
 from headgate.state.stored.regroup import Sorter
 from headgate.state.stored.subtask_state import stored_chunks
 from headgate.state.stored.values import KeysOnly
@@ -26,7 +26,7 @@ from headgate.state.stored.values import KeysOnly
 CANONICAL, NATIVE = FORMATS = ("canonical", "native")
 
 
-class StateWriter:
+class SubtaskWriter:
     """Writes the keyed state of a savepoint in the format "canonical" or "native".
 
     `folder` is for scratch files; `mark` makes names unique where several tasks may write the same subtask.
@@ -41,24 +41,32 @@ class StateWriter:
         self, sorter: Sorter, uid: str, number: str, index: int, max_parallelism: int
     ) -> KeyedStateHandle:
         """Write the state of one new subtask of an operator; `number` is in names of files."""
-        first, last = sorter.ranges[index]
         shapes: set[Shape] = set()
-        writer = SpooledBlob(self._folder, (first, last), max_parallelism)
-        try:
+
+        def add_sections(writer: StateWriter) -> None:
             for state, codec in sorter.codecs.items():
-                entries = self._counted(sorter.chunks(index, state), shapes)
-                writer.add(state, codec.target.schema, entries, codec.target.serializer.encode_many)
-            blob, key_types = writer.finish(), stored_shapes(shapes)
-            if self._form == CANONICAL:
-                tables = self._tables(blob, sorter, uid, index)
-                size = sum(table.length for table in tables)
-                return KeyedStateHandle(first, last, Inline(b""), size, tables=tables, key_types=key_types)
-            name = f"data/{number}-s{index}{self._mark}"
+                target, entries = codec.target, self._counted(sorter.chunks(index, state), shapes)
+                writer.add(NewSection(state, target.schema, target.serializer.encode_many), entries)
+
+        keyed = written(self._writer(uid, number, index, sorter.ranges[index], max_parallelism), add_sections)
+        return msgspec.structs.replace(keyed, key_types=stored_shapes(shapes))
+
+    def _writer(
+        self, uid: str, number: str, index: int, groups: tuple[int, int], max_parallelism: int
+    ) -> StateWriter:
+        def table(state: str, parts: Iterable[bytes]) -> str:
+            name = f"{table_name(uid, state, index).removesuffix('.parquet')}{self._mark}.parquet"
             self.names.append(name)
-            handle = DataFileWriter(self._disk).write(name, blob)
-            return KeyedStateHandle(first, last, handle, blob.size, key_types=key_types)
-        finally:
-            writer.close()
+            self._disk.create(name, parts)
+            return name
+
+        def blob(parts: Iterable[Part]) -> FileRange:
+            self.names.append(f"data/{number}-s{index}{self._mark}")
+            return DataFileWriter(self._disk).write(self.names[-1], parts)
+
+        if self._form == CANONICAL:
+            return TablesWriter(groups, max_parallelism, table, self._folder)
+        return SpooledBlob(groups, max_parallelism, self._folder, blob)
 
     def _counted(self, entries: Iterator[Entries], shapes: set[Shape]) -> Iterator[Entries]:
         """The same; also adds the types of all keys, those of timers included, to `shapes`."""
@@ -66,26 +74,6 @@ class StateWriter:
             self.entries += len(each.keys)
             shapes |= shapes_of(each.keys)
             yield each
-
-    def _tables(self, blob: Spool, sorter: Sorter, uid: str, index: int) -> list[StateTable]:
-        files: dict[str, Path] = {}
-        with ExitStack() as stack:
-
-            def create(state: str) -> BinaryIO:
-                files[state] = self._folder / f"table-{len(files)}"
-                return stack.enter_context(files[state].open("wb"))
-
-            targets = {name: codec.target for name, codec in sorter.codecs.items()}
-            written = write_tables(blob, create, targets)
-        tables = []
-        for table in written:
-            whole, path = table_name(uid, table.info.name, index), files[table.info.name]
-            name = f"{whole.removesuffix('.parquet')}{self._mark}.parquet"
-            self.names.append(name)
-            self._disk.create(name, FileParts(path))
-            path.unlink()
-            tables.append(StateTable(table.info.name, name, table.length, table.crc32))
-        return tables
 
 
 def count_entries(disk: Disk, keyed: KeyedStateHandle, max_parallelism: int) -> int:

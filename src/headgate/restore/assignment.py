@@ -28,7 +28,7 @@ from headgate.restore.in_flight_shares import check_receivers, old_parallelism
 from headgate.restore.restored_keys import check_keys
 from headgate.restore.split_watermarks import MARKS
 from headgate.state.snapshots import CheckpointMetadata, OperatorStateHandle, OperatorSubtaskState
-from headgate.state.unclaimed import unclaimed
+from headgate.state.state_names import unclaimed
 
 _LOG: Final = logging.getLogger(__name__)
 

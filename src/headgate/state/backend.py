@@ -1,47 +1,51 @@
-"""What a backend of keyed state offers to the operator that owns it; implementations store.
+"""What a backend of keyed state offers to the operator that owns it, and what stored state is written with.
 
-One backend serves one operator subtask: its declared states and its timers, for a range of key
-groups. All methods are called by the operator's loop, except those of a pending snapshot.
+One backend serves one operator subtask: its declared states and its timers, for a range of key groups. The
+operator's loop calls all methods, except those of a pending snapshot.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from headgate.common.plain_data import Description
 from headgate.core.timers import TimerQueue
-from headgate.state.snapshots import Inline, KeyedStateHandle, NativeFiles
+from headgate.state.snapshots import KeyedStateHandle, NativeFiles
 from headgate.state.snapshots import StateHandle as StoredHandle
+from headgate.state.state_names import Claims
 
 if TYPE_CHECKING:
     from headgate.state.targets import Target
 
 Part = bytes | memoryview
 
+Columns = tuple[list[Hashable], list[Any]]
+"""Some keys of one state, and a value for each."""
+
+Items = Iterator[tuple[Hashable, Any]]
+"""A walk over keys and their values."""
+
 
 class StateHandle(Protocol):
-    """A live state, bound to one key at a time; what the user's attribute holds.
-
-    Attributes:
-        immutable: whether the handle keeps its key's value outside the table between `bind` and
-            `store`, as values of its type cannot be changed in place.
-    """
+    """A live state, bound to one key at a time; what the user's attribute holds."""
 
     @property
     def immutable(self) -> bool:
-        """See the class."""
-        ...
+        """Whether the handle keeps its key's value outside the table between `bind` and `store`, as values
+        of its type cannot be changed in place.
+        """
 
     def bind(self, key: Hashable) -> None:
         """Make `key` the current key."""
-        ...
 
     def store(self) -> None:
         """Put what was changed since :meth:`bind` into the table."""
-        ...
+
+
+# -- files
 
 
 class BlobReader(Protocol):
@@ -51,138 +55,54 @@ class BlobReader(Protocol):
 
     def read(self, offset: int, length: int) -> bytes:
         """`length` bytes from `offset`; fewer only where the blob ends."""
-        ...
 
 
 class StateFiles(Protocol):
-    """Where the asynchronous part of a snapshot puts its bytes."""
+    """Where the asynchronous part of a snapshot puts its bytes. The storage may raise StorageError."""
 
     def write(self, uid: str, parts: Iterable[Part]) -> StoredHandle:
-        """Store bytes durably.
-
-        `parts`: the bytes in order; asked for once.
-
-        Raises:
-            StorageError: the storage refused.
-        """
-        ...
+        """Store bytes durably; `parts` are taken once and in order."""
 
     def write_sections(
         self, uid: str, sections: Sequence[Iterable[Part]], *, inline: bool
     ) -> list[StoredHandle]:
         """Store several things durably in one file, each with a handle of its own.
 
-        `sections`: the bytes of each, in parts; asked for once and in order.
+        `sections`: the bytes of each, in parts; taken once and in order.
         `inline`: whether all of it may be kept in the metadata when it is little.
-
-        Raises:
-            StorageError: the storage refused.
         """
-        ...
 
     def share(self, handle: StoredHandle, root: str | None) -> bool:
-        """Refer to what an earlier checkpoint stored; False when that may go while this one stays.
+        """Refer to what an earlier checkpoint stored; False when that may be removed while this one stays.
 
-        `root`: the storage that it was restored from; None: it was written by this attempt.
+        `root`: the storage that it was restored from; None: this attempt wrote it.
         """
-        ...
 
 
 class StoredFiles(Protocol):
-    """Where stored state lies."""
+    """The files that stored state is in."""
 
     def read(self, handle: StoredHandle) -> bytes:
         """All bytes, verified."""
-        ...
 
     def verify(self, handle: StoredHandle) -> None:
         """Compare the bytes with their checksum."""
-        ...
 
     def verified(self, handle: StoredHandle) -> BlobReader:
-        """The bytes, verified as a whole, then read in parts."""
-        ...
+        """Verify all bytes, then give them in parts."""
 
     def ranges(self, handle: StoredHandle) -> BlobReader:
         """The bytes, read where they are asked for and not verified: for what has checksums of its own."""
-        ...
 
     def native(self, keyed: KeyedStateHandle) -> NativeState:
-        """Native files, and the blob beside them."""
-        ...
+        """Native files, and the blob next to them."""
 
     def where(self, handle: StoredHandle) -> str:
         """What errors call the file."""
-        ...
 
 
-class Entries(NamedTuple):
-    """Keys of one state in one key group, and a value for each.
-
-    Attributes:
-        size: about how many bytes they take, or took, where they are stored; 0: nobody asks.
-    """
-
-    group: int
-    keys: list[Hashable]
-    values: list[Any]
-    size: int = 0
-
-
-Columns = tuple[list[Hashable], list[Any]]
-"""Some keys of one state, and a value for each."""
-
-Items = Iterator[tuple[Hashable, Any]]
-"""A walk over keys and their values."""
-
-
-class EntryFilter(Protocol):
-    """Leaves entries out of a snapshot that is written whole."""
-
-    def __call__(self, name: str, keys: list[Hashable], values: list[Any]) -> Columns:
-        """The entries of a state that are to be written, out of some of them; it changes none in place.
-
-        Portions come state by state, in the order of the declarations.
-        """
-        ...
-
-
-class PendingSnapshot(Protocol):
-    """State as it was at the cut, not yet bytes. Used by one thread beside the loop.
-
-    Attributes:
-        keep: decides which entries are written, unless the state is stored as the backend's own files;
-            None: all.
-    """
-
-    keep: EntryFilter | None
-
-    def write(self) -> Iterable[bytes]:
-        """The whole state as one blob, in parts to be laid end to end; then the snapshot is released.
-
-        Raises:
-            UsageError: a value is not of its state's declared type.
-            StorageError: what is kept on the local disk cannot be read or written.
-        """
-        ...
-
-    def store(self, uid: str, files: StateFiles) -> KeyedStateHandle:
-        """Store the state as this backend does; then the snapshot is released.
-
-        Raises:
-            UsageError: a value is not of its state's declared type.
-            StorageError: a disk refused.
-        """
-        ...
-
-    def release(self) -> None:
-        """Let go of the state; safe at any time, more than once, and instead of :meth:`write`."""
-        ...
-
-
-@runtime_checkable
 class NativeState(BlobReader, Protocol):
-    """What one earlier subtask stored as its backend's own files, beside the blob that this is."""
+    """What one earlier subtask stored as its backend's own files, next to the blob that this is."""
 
     native: NativeFiles
     root: str
@@ -193,67 +113,100 @@ class NativeState(BlobReader, Protocol):
         Raises:
             StorageError: it is missing or damaged, or the local disk does not take it.
         """
-        ...
 
 
-class StateSelection(Protocol):
-    """Decides which stored states a restore takes.
+# -- what is stored
 
-    Attributes:
-        skipped: names of the states that were left out so far.
+
+class Entries(NamedTuple):
+    """Keys of one state in one key group, and a value for each.
+
+    `size` is about how many bytes they take, or took, where they are stored; 0: not known.
     """
 
-    skipped: set[str]
+    group: int
+    keys: list[Hashable]
+    values: list[Any]
+    size: int = 0
 
-    def claims(self, name: str) -> bool:
-        """Whether a stored state, or a section of removed entries, is to be restored; notes it where not."""
-        ...
+
+class NewSection(NamedTuple):
+    """One state, or one kind of timers, to be written; `encode` makes a batch of some of its values."""
+
+    name: str
+    schema: Description
+    encode: Callable[[list[Any]], bytes]
+
+
+class StateWriter(Protocol):
+    """Writes the keyed state of one subtask in one stored form: its sections, one after the other, then the
+    end.
+
+    Either :meth:`finish` or :meth:`abandon` ends it. Only one thread uses it. Errors of values are
+    UsageErrors that name the state, those of disks StorageErrors.
+    """
+
+    def add(self, section: NewSection, entries: Iterable[Entries]) -> None:
+        """Write a section. Its entries ascend by key group and are consumed before this returns."""
+
+    def finish(self) -> KeyedStateHandle:
+        """Make everything durable."""
+
+    def abandon(self) -> None:
+        """Give up what was written so far, and the space that it takes; safe at any time."""
+
+
+NewWriter = Callable[[tuple[int, int], int], StateWriter]
+"""Makes a writer for a range of key groups, and the number of all key groups."""
+
+
+EntryFilter = Callable[[str, list[Hashable], list[Any]], Columns]
+"""Returns the entries to be written out of some entries of the named state, of which it changes none in
+place. Batches of entries come state by state, in the order of the declarations."""
+
+
+class PendingSnapshot(Protocol):
+    """State as it was at the snapshot point, not yet bytes. One background thread uses it.
+
+    A value that is not of its state's declared type is a UsageError; what a disk refuses a StorageError.
+    """
+
+    keep: EntryFilter | None
+    """Decides which entries are written, unless the state is stored as the backend's own files; None: all."""
+
+    def store(self, uid: str, files: StateFiles) -> KeyedStateHandle:
+        """Store the state as this backend does; then the snapshot is released."""
+
+    def store_with(self, new_writer: NewWriter) -> KeyedStateHandle:
+        """Store the complete state in the form of the writer; then the snapshot is released."""
+
+    def release(self) -> None:
+        """Release the state; safe at any time, more than once, and instead of storing it."""
 
 
 @dataclass(frozen=True)
 class EarlierState:
-    """What one earlier subtask stored.
+    """What one earlier subtask stored, for a restore.
 
-    Attributes:
-        base: everything at some time: a blob, or a backend's own files beside one; None: tables.
-        log: what changed since, oldest first; each a blob.
-        tables: where the tables are, and what refers to them.
-        handle: what it was stored as, for a backend whose log goes on from there; None: unknown.
-        root: the storage that it is in.
-        claims: the states that are to be restored; None: all.
+    `root` is the storage that it is in; None: all of it is in the metadata. `claims` decides which states are
+    restored; None: all.
     """
 
-    base: BlobReader | None
-    log: Sequence[BlobReader] = ()
-    tables: tuple[StoredFiles, KeyedStateHandle] | None = None
-    handle: KeyedStateHandle | None = None
+    files: StoredFiles
+    handle: KeyedStateHandle
     root: str | None = None
-    claims: StateSelection | None = None
+    claims: Claims | None = None
 
 
 Stored = EarlierState | BlobReader | bytes
+"""What a backend restores from; a blob may be given as it is."""
 
 
-def store_blob(
-    uid: str, files: StateFiles, groups: tuple[int, int], parts: Iterable[Part]
-) -> KeyedStateHandle:
-    """Store state that is one blob and nothing else."""
-    handle = files.write(uid, parts)
-    return KeyedStateHandle(*groups, handle, size_of(handle))
-
-
-def size_of(handle: StoredHandle) -> int:
-    """How many bytes are stored."""
-    return len(handle.data) if isinstance(handle, Inline) else handle.length
+# -- a backend
 
 
 class StoredValue(NamedTuple):
-    """What a state holds under one key, as bytes of its own: changes do not pass either way.
-
-    Attributes:
-        schema: kind and description of the state's serializers.
-        data: the value, as a batch of one.
-    """
+    """What a state holds under one key, as bytes of its own: a batch of one, described by `schema`."""
 
     schema: Description
     data: bytes
@@ -262,11 +215,8 @@ class StoredValue(NamedTuple):
 class MigrationProgress(NamedTuple):
     """How far the rewriting of a state's values to its declared type is.
 
-    Attributes:
-        done: stored entries that were looked at.
-        about: how many there are, as the backend estimates it; at least `done`.
-        rewritten: those that were of an older type.
-        per_second: entries looked at, since the restore.
+    `done` entries of `about` (an estimate, at least `done`) were looked at, `per_second` since the restore;
+    `rewritten` of them were of an older type.
     """
 
     state: str
@@ -277,60 +227,43 @@ class MigrationProgress(NamedTuple):
 
 
 class KeyedBackend(Protocol):
-    """Keyed state and timers of one operator subtask.
-
-    Attributes:
-        handles: one live handle per declared state, by name.
-        targets: description and serializer, by state and kind of timers; a restore may reconfigure them.
-    """
-
-    @property
-    def groups(self) -> tuple[int, int]:
-        """See the class."""
-        ...
-
-    @property
-    def handles(self) -> Mapping[str, Any]:
-        """See the class."""
-        ...
-
-    @property
-    def targets(self) -> Mapping[str, Target]:
-        """See the class."""
-        ...
+    """Keyed state and timers of one operator subtask."""
 
     event_timers: TimerQueue[Hashable]
     processing_timers: TimerQueue[Hashable]
 
+    @property
+    def groups(self) -> tuple[int, int]:
+        """First and last key group (inclusive)."""
+
+    @property
+    def handles(self) -> Mapping[str, Any]:
+        """One live handle for each declared state, by name."""
+
+    @property
+    def targets(self) -> Mapping[str, Target]:
+        """Description and serializer, by state and kind of timers; a restore may reconfigure them."""
+
     def bind(self, key: Hashable) -> None:
         """Make `key` the current key of every handle."""
-        ...
 
     def store(self) -> None:
         """Store what was changed for the current key."""
-        ...
 
     def prefetch(self, keys: Iterable[Hashable]) -> None:
-        """Make ready what the next records need, with one access for all; changes nothing that is stored.
-
-        Args:
-            keys: of the records, also more than once.
-        """
-        ...
+        """Read what the next records need with one access; `keys` are theirs, also more than once."""
 
     def keys(self, name: str) -> Iterable[Hashable]:
         """The keys that have an entry in a state now, in no particular order; it may change meanwhile.
 
         Call it between records, with everything stored.
         """
-        ...
 
     def scan(self, name: str) -> Items:
-        """A walk over the keys and values of one state, taken up and put aside at will between records.
+        """A walk over the keys and values of one state, continued at will between records.
 
         What changes meanwhile may be seen or not, and values are not to be changed.
         """
-        ...
 
     def peek(self, name: str, key: Hashable) -> StoredValue | None:
         """What one state holds under a key now, without the effects of a read; None: nothing.
@@ -341,72 +274,55 @@ class KeyedBackend(Protocol):
             UsageError: the value is not of its state's declared type.
             StorageError: what is kept on the local disk cannot be read.
         """
-        ...
 
     def state_types(self) -> dict[str, Description]:
         """State name -> kind and description of its serializers, for the checkpoint's metadata."""
-        ...
 
     def snapshot_sync(self, checkpoint: int = 0, completed: int | None = 0) -> PendingSnapshot:
         """Fix the state at this moment; changes made afterwards do not reach the snapshot.
 
-        `completed`: newest checkpoint that is complete, whose files the snapshot may refer to; 0: it
-        must be whole by itself; None: it is a savepoint's, whole by itself, and no later
-        snapshot may refer to its files or take it for an earlier one.
+        `completed`: newest complete checkpoint, whose files the snapshot may refer to; 0: the snapshot must
+        be complete by itself; None: it is a savepoint's, complete by itself, and no later snapshot may refer
+        to its files or take it for an earlier one.
         """
-        ...
 
     def settle(self) -> None:
-        """Do a part of what snapshots that are released, or a restore, left to be done: about a millisecond.
+        """Do a part of what released snapshots, or a restore, left to be done: about a millisecond of work.
 
         Call it often, between records; where nothing is left it costs next to nothing.
         """
-        ...
 
     def migration_progress(self) -> list[MigrationProgress]:
         """The states of which :meth:`settle` still rewrites values that an earlier program stored."""
-        ...
 
     def restore(self, stored: Iterable[Stored]) -> None:
         """Fill the empty backend with its own key groups out of what any number of subtasks stored.
 
-        Blobs and the native files of any backend may be among it, with and without a log, and tables.
+        Every stored form of any backend may be among it.
         """
-        ...
 
     def close(self) -> None:
         """Release what the backend holds outside Python; more than once does no harm."""
-        ...
 
 
 class StateTable(Protocol):
-    """Where a backend keeps one state: key -> value, in Python or behind a face like it.
-
-    Attributes:
-        entries: of a dict the methods `get` and `pop`, and item assignment; another object may take its
-            place between two batches.
-    """
+    """Where a backend keeps one state: key -> value, in Python or in an object that looks like it."""
 
     @property
     def entries(self) -> Any:
-        """See the class."""
-        ...
+        """Has of a dict `get`, `pop` and item assignment; may be another object after a batch."""
 
     def own(self, key: Hashable) -> Any:
         """The value of `key` for changing in place, or MISSING."""
-        ...
 
     def put(self, key: Hashable, value: Any) -> None:
         """Set the value of `key`."""
-        ...
 
     def remove(self, key: Hashable) -> None:
         """Remove the entry of `key`, if there is one."""
-        ...
 
     def load(self, keys: Sequence[Hashable], values: Sequence[Any]) -> None:
         """Put restored entries, before there was any snapshot."""
-        ...
 
 
 class TableBackend(KeyedBackend, Protocol):
@@ -419,5 +335,4 @@ class TableBackend(KeyedBackend, Protocol):
 
     @property
     def tables(self) -> Mapping[str, StateTable]:
-        """See the class."""
-        ...
+        """The table of each declared state."""

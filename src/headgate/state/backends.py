@@ -1,13 +1,13 @@
-"""Where the keyed state of a worker's subtasks lives: in Python dicts, or in RocksDB on the local disk."""
+"""Where the keyed state of a worker's subtasks is: in Python dicts, or in RocksDB on the local disk."""
 
 from __future__ import annotations
 
-import copy
 import platform
 import re
 import shutil
 import tempfile
 from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -35,7 +35,6 @@ class StateBackends(Protocol):
         self, descriptors: Mapping[str, StateDescriptor], groups: tuple[int, int], max_parallelism: int
     ) -> KeyedBackend:
         """An empty backend."""
-        ...
 
 
 class HeapBackends:
@@ -48,71 +47,60 @@ class HeapBackends:
         return HeapKeyedBackend(descriptors, *groups, max_parallelism)
 
     def to_build_on(self) -> HeapBackends:
-        """The same for a backend that is built around the tables."""
+        """The backends for a backend that is built around the tables."""
         return self
 
 
+@dataclass
 class RocksBackends:
     """State in RocksDB on the local disk; one bound for what it holds in memory for all states of the worker.
 
-    Beyond that bound: live values of the keys in use, and the next timers.
-
-    Args:
-        local: folder on a disk of this machine; None: the one for temporary files.
-        eager_migration: whether values of older types are rewritten before processing begins.
+    Not counted are live values of the keys in use, and the next timers.
     """
 
-    def __init__(
-        self,
-        memory_bytes: int,
-        local: str | None,
-        incremental: bool = False,
-        *,
-        timers_on_disk: bool = False,
-        eager_migration: bool = False,
-    ) -> None:
-        self._bytes, self._incremental, self._map_entries = memory_bytes, incremental, True
-        self._timers_on_disk, self._eager = timers_on_disk, eager_migration
-        self._local = Path(local or tempfile.gettempdir())
-        self._memory: RocksMemory | None = None
+    memory_bytes: int
+    local: str | None  # folder on a disk of this machine; None: the one for temporary files
+    incremental: bool = False
+    timers_on_disk: bool = False
+    eager_migration: bool = False  # rewrite values of older types before processing begins
+    map_entries: bool = True
+    _memory: RocksMemory | None = field(default=None, init=False)
 
     def open(
         self, descriptors: Mapping[str, StateDescriptor], groups: tuple[int, int], max_parallelism: int
     ) -> TableBackend:
         """See :class:`StateBackends`."""
-        # Optional packages are loaded by those who use them.
+        # Optional packages are loaded when they are used.
         from headgate.state.rocksdb.backend import RocksKeyedBackend
         from headgate.state.rocksdb.rocksdb_memory import RocksMemory
 
+        local = Path(self.local or tempfile.gettempdir())
         if self._memory is None:
-            self._local.mkdir(parents=True, exist_ok=True)
-            remove_abandoned(self._local)
-            self._memory = RocksMemory(self._bytes)
+            local.mkdir(parents=True, exist_ok=True)
+            remove_abandoned(local)
+            self._memory = RocksMemory(self.memory_bytes)
         return RocksKeyedBackend(
             descriptors,
             *groups,
             max_parallelism,
-            directory=Path(tempfile.mkdtemp(prefix=own_prefix(), dir=self._local)),
+            directory=Path(tempfile.mkdtemp(prefix=own_prefix(), dir=local)),
             memory=self._memory,
-            incremental=self._incremental,
-            timers_on_disk=self._timers_on_disk,
-            eager_migration=self._eager,
-            map_entries=self._map_entries,
+            incremental=self.incremental,
+            timers_on_disk=self.timers_on_disk,
+            eager_migration=self.eager_migration,
+            map_entries=self.map_entries,
         )
 
     def to_build_on(self) -> RocksBackends:
-        """The same for a backend that is built around the tables: whole maps, and timers in memory."""
-        same = copy.copy(self)
-        same._map_entries = same._timers_on_disk = False
-        return same
+        """The backends for a backend that is built around the tables: maps in one entry, timers in memory."""
+        return replace(self, timers_on_disk=False, map_entries=False)
 
 
 class ChangelogBackends:
-    """Others with a log of changes, for short checkpoints.
+    """Backends with a log of changes, for short checkpoints.
 
-    Args:
-        materialize_ms: how often a snapshot is whole.
-        restored: the checkpoint that the attempt begins with, 0 for none.
+    `materialize_ms`: how often a snapshot is complete by itself.
+    `restored`: the checkpoint that the attempt begins with, 0 for none.
     """
 
     def __init__(
@@ -153,7 +141,7 @@ def backends_for(
 
 
 def remove_abandoned(folder: Path) -> list[Path]:
-    """Remove what killed workers of this machine left behind; gives what was found."""
+    """Remove the folders that killed workers of this machine left, and return them."""
     found: list[Path] = []
     for path in folder.glob("headgate-state-*"):
         match = _FOLDER.fullmatch(path.name)

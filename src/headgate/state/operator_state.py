@@ -1,30 +1,39 @@
 """Operator state of one subtask: its live lists and broadcast maps, their snapshots, and their way back.
 
-It is held in memory and is meant to be small. At the cut a list of values that cannot be changed in place is
-copied; others are encoded right there, which costs less than copying each of them.
+It is held in memory and is meant to be small. At the snapshot point a list of values that cannot be changed
+in place is copied; others are encoded right there, which costs less than copying each of them.
+
+Stored form of one state: magic, version, length of the body, checksum of all that and of the body; the body.
+That is, for each column (elements; or keys, then values), the length of the encoded batch and the batch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from headgate.api.declared.operator_state import BROADCAST, OperatorStateDescriptor
 from headgate.common.errors import HeadgateError, InternalError, StorageError, UsageError
+from headgate.common.files.envelope import Envelope
 from headgate.common.plain_data import Description
 from headgate.serde.compatibility import Compatibility, combined
 from headgate.serde.evolution.judging_types import judge
 from headgate.serde.evolution.older_shapes import Reader
 from headgate.serde.evolution.undecodable import stored_description
 from headgate.serde.serializer import TypeSerializer
-from headgate.state.operator_blob import blob_parts, read_columns
 from headgate.state.snapshots import OperatorStateHandle, StateHandle, place_of
 from headgate.state.subscripts import Subscripts
 from headgate.state.targets import DeclaredSerializer, part_serializers, stored_reader
 
 V = TypeVar("V")
 K = TypeVar("K")
+
+MAGIC: Final = b"HGOPSTA\n"
+VERSION: Final = 1
+_ENVELOPE: Final = Envelope("operator state", MAGIC, "<IQ", covers_head=True)
+_LENGTH: Final = struct.Struct("<Q")
 
 
 class LiveListState(Generic[V]):
@@ -63,7 +72,7 @@ class LiveListState(Generic[V]):
         return (self._elements,)
 
     def refill(self, elements: list[V]) -> None:
-        """Take over elements of one old subtask, behind those of the ones before."""
+        """Add the elements of one old subtask."""
         self._elements.extend(elements)
 
 
@@ -119,14 +128,13 @@ class LiveBroadcastState(Subscripts[K, V]):
 
 
 class _Column(Generic[V]):
-    """Some values at the cut: a copy of their list, or their bytes."""
+    """Some values at the snapshot point: a copy of their list, or their bytes."""
 
     def __init__(self, serializer: TypeSerializer[V], values: list[V]) -> None:
         self._serializer, self._count = serializer, len(values)
         self._held: list[V] | bytes = values.copy() if serializer.immutable else _encoded(serializer, values)
 
     def encoded(self) -> bytes:
-        """The batch; it can be read back."""
         if isinstance(self._held, list):
             return self._serializer.encode_checked(self._held)
         try:
@@ -149,8 +157,8 @@ def _encoded(serializer: TypeSerializer[V], values: list[V]) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class _Frozen:
-    """One state at the cut."""
+class _StateCopy:
+    """One state at the snapshot point."""
 
     name: str
     mode: str
@@ -170,21 +178,21 @@ def _not_storable(name: str, why: UsageError) -> UsageError:
 
 
 class PendingOperatorState:
-    """Operator state as it was at the cut, not yet bytes. Used by one thread beside the loop."""
+    """Operator state as it was at the snapshot point, not yet bytes; one background thread uses it."""
 
-    def __init__(self, frozen: list[_Frozen]) -> None:
-        self._frozen = frozen
+    def __init__(self, states: list[_StateCopy]) -> None:
+        self._states = states
 
     def store(self, write: Callable[[list[bytes]], StateHandle]) -> list[OperatorStateHandle]:
         """Encode and store each state; a list without elements leaves nothing behind."""
         return [
             OperatorStateHandle(one.name, one.mode, one.schema, write(one.parts()), one.count)
-            for one in self._frozen
+            for one in self._states
         ]
 
     def release(self) -> None:
-        """Let go of the copy; safe at any time and more than once."""
-        self._frozen = []
+        """Release the copy; safe at any time and more than once."""
+        self._states = []
 
 
 class _Target:
@@ -204,7 +212,7 @@ class _Target:
         current = [s.current if isinstance(s, DeclaredSerializer) else s for s in self.serializers]
         return {"kind": self.mode, "of": [serializer.describe() for serializer in current]}
 
-    def freeze(self) -> _Frozen | None:
+    def at_snapshot(self) -> _StateCopy | None:
         """A copy that later changes do not reach; None where an empty list would be stored.
 
         A broadcast map is stored also when it is empty: that it was reported counts at the restore.
@@ -213,13 +221,12 @@ class _Target:
         if not columns[0] and self.mode != BROADCAST:
             return None
         try:
-            frozen = tuple(_Column(s, values) for s, values in zip(self.serializers, columns, strict=True))
+            copied = tuple(_Column(s, values) for s, values in zip(self.serializers, columns, strict=True))
         except UsageError as error:
             raise _not_storable(self.name, error) from None
-        return _Frozen(self.name, self.mode, self.schema(), len(columns[0]), frozen)
+        return _StateCopy(self.name, self.mode, self.schema(), len(columns[0]), copied)
 
     def restore(self, stored: OperatorStateHandle, blob: bytes) -> None:
-        """Take over what one old subtask held."""
         columns = self._decoded(stored, blob)
         try:
             self.handle.refill(*(column[stored.first : stored.stop] for column in columns))
@@ -227,7 +234,6 @@ class _Target:
             raise self._unreadable(error) from None
 
     def readers(self, stored: OperatorStateHandle) -> list[Reader]:
-        """What reads the columns of a stored state, once it was found to fit."""
         if stored.mode != self.mode:
             raise UsageError(
                 f"operator state {self.name!r} of the checkpoint is distributed by {stored.mode} and is now "
@@ -299,8 +305,8 @@ class OperatorStateBackend:
 
     def snapshot_sync(self) -> PendingOperatorState:
         """Fix the states at this moment; changes made afterwards, also in place, do not reach the copy."""
-        frozen = (target.freeze() for target in self._targets.values())
-        return PendingOperatorState([one for one in frozen if one is not None])
+        copies = (target.at_snapshot() for target in self._targets.values())
+        return PendingOperatorState([one for one in copies if one is not None])
 
     def state_types(self) -> dict[str, Description]:
         """State name -> mode and description of its serializers, for the checkpoint's metadata."""
@@ -315,3 +321,26 @@ class OperatorStateBackend:
                 f"declares {declares}); declare it, or start without the checkpoint"
             )
         return target
+
+
+# -- the stored form
+
+
+def blob_parts(columns: Sequence[bytes]) -> list[bytes]:
+    """The blob of encoded batches, in parts to be laid end to end."""
+    body = [part for column in columns for part in (_LENGTH.pack(len(column)), column)]
+    return _ENVELOPE.seal(VERSION, body)
+
+
+def read_columns(blob: bytes, count: int) -> list[memoryview]:
+    """The `count` encoded batches of a blob, verified."""
+    _, body = _ENVELOPE.open(blob, "it", (VERSION,))
+    columns: list[memoryview] = []
+    while len(body) >= _LENGTH.size:
+        (length,) = _LENGTH.unpack_from(body)
+        stop = _LENGTH.size + length
+        columns.append(body[_LENGTH.size : stop])
+        body = body[stop:]
+    if len(columns) != count or body:
+        raise StorageError(f"it has {len(columns)} columns, expected {count}")
+    return columns

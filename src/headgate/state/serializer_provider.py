@@ -10,7 +10,7 @@ A provider begins with one of the two and gets the other one once::
     WAITING  the one that it began with; lazily, the    lazily the restored one; eagerly refused
              restored one
     JUDGED   the new or the reconfigured one            the restored one
-    REFUSED  refused, says why                          the restored one
+    REFUSED  refused, with reason                        the restored one
 
 The previous serializer is made when it is asked for, not before: a snapshot that cannot make it does no
 harm where nothing has to be read with it.
@@ -40,18 +40,10 @@ class _Phase(enum.Enum):
 
 
 class StateSerializerProvider(Generic[T]):
-    """Which serializer reads a state, and which one writes it.
-
-    Args:
-        previous: the stored snapshot; None when it comes later.
-        registered: the program's serializer; None when it comes later.
-    """
+    """Which serializer reads a state, and which one writes it."""
 
     def __init__(
-        self,
-        state: str,
-        previous: TypeSerializerSnapshot[T] | None,
-        registered: TypeSerializer[T] | None,
+        self, state: str, previous: TypeSerializerSnapshot[T] | None, registered: TypeSerializer[T] | None
     ) -> None:
         self._state = state
         self._previous, self._registered = previous, registered

@@ -19,17 +19,12 @@ class Inline(msgspec.Struct, frozen=True, tag="inline"):
 
 
 class FileRange(msgspec.Struct, frozen=True, tag="file"):
-    """Bytes in a checkpoint's data file.
+    """Bytes in a checkpoint's data file."""
 
-    Attributes:
-        file: name relative to the storage root.
-        crc32: their checksum; verified before anything decodes them.
-    """
-
-    file: str
+    file: str  # name relative to the storage root
     offset: int
     length: int
-    crc32: int
+    crc32: int  # verified before anything decodes the bytes
 
 
 StateHandle = Inline | FileRange
@@ -41,76 +36,49 @@ def size_of(handle: StateHandle) -> int:
 
 
 def place_of(handle: StateHandle) -> str:
-    """What errors call its bytes: by file and offset.
-
-    Example:
-        >>> place_of(FileRange("job/chk-1/a", 8, 4, 0)), place_of(Inline(b"abc"))
-        ('bytes 8 to 12 of job/chk-1/a', '3 bytes in the metadata')
-    """
+    """What errors call its bytes: by file and offset."""
     if isinstance(handle, Inline):
         return f"{len(handle.data)} bytes in the metadata"
     return f"bytes {handle.offset} to {handle.offset + handle.length} of {handle.file}"
 
 
 class NativeFiles(msgspec.Struct, frozen=True):
-    """Keyed state in the files of its backend, as they are.
+    """Keyed state in the files of its backend, as they are; some may be those of an earlier checkpoint."""
 
-    Attributes:
-        backend: whose files: the name of the backend in the configuration.
-        files: name in the backend's own folder -> where the bytes are. Files may be those of an
-            earlier checkpoint.
-        details: what the backend has to know besides, as plain data.
-    """
-
-    backend: str
-    files: dict[str, StateHandle]
-    details: dict[str, Any] = {}
+    backend: str  # name of the backend in the configuration
+    files: dict[str, StateHandle]  # by name in the backend's own folder
+    details: dict[str, Any] = {}  # what the backend has to know besides, as plain data
 
 
 class StateTable(msgspec.Struct, frozen=True):
-    """One state of one operator subtask, or all its timers, as a Parquet file of the canonical format.
+    """One state of one operator subtask, or all its timers, as a Parquet file of the canonical format."""
 
-    Attributes:
-        name: of the state; "timers:all" for the timers.
-        file: its name relative to the folder of the savepoint's `_metadata`.
-        crc32: their checksum; verified before anything decodes them.
-    """
-
-    name: str
-    file: str
+    name: str  # of the state; "timers:all" for the timers
+    file: str  # its name relative to the folder of the savepoint's `_metadata`
     length: int
-    crc32: int
+    crc32: int  # verified before anything decodes the bytes
 
     def range(self) -> FileRange:
-        """The whole file, as other bytes in files are referred to."""
+        """The complete file, as other bytes in files are referred to."""
         return FileRange(self.file, 0, self.length, self.crc32)
 
 
 class KeyedStateHandle(msgspec.Struct, frozen=True):
     """All keyed state and timers of one operator subtask.
 
-    It is what the blob holds; beside it what native files hold; then what the log changed, in order. In a
+    It is what the blob and the native files next to it hold; then what the log changed, in order. In a
     savepoint of the canonical format it is what the tables hold, and nothing else.
-
-    Attributes:
-        last_group: last key group inside (inclusive).
-        handle: where the blob is, which can be read by key group.
-        size: bytes that all of it takes, those of earlier checkpoints' files included.
-        native: the states that are kept in the backend's own files, and not in the blob.
-        log: changes since the blob was written, oldest first; some may be of earlier checkpoints.
-        tables: of a savepoint in the canonical format, each state that holds something as a file, in place
-            of the blob, which is empty; None otherwise.
-        key_types: the types of all keys that were seen, as `common.key_types.stored_shapes` gives them; empty
-            where the operator has neither state nor timers; None: not known, the stored keys themselves tell.
     """
 
     first_group: int
-    last_group: int
-    handle: StateHandle
-    size: int
-    native: NativeFiles | None = None
-    log: list[StateHandle] = []
-    tables: list[StateTable] | None = None
+    last_group: int  # inclusive
+    handle: StateHandle  # the blob, which can be read by key group
+    size: int  # bytes that all of it takes, those of earlier checkpoints' files included
+    native: NativeFiles | None = None  # the states that are kept in the backend's own files, not in the blob
+    log: list[StateHandle] = []  # changes since the blob, oldest first; some may be of earlier checkpoints
+    tables: list[StateTable] | None = None  # of the canonical format, in place of the blob, which is empty
+    # The types of all keys that were seen, as `common.key_types.stored_shapes` gives them; empty where the
+    # operator has neither state nor timers; None: not known, the stored keys themselves have to be read.
     key_types: list[Any] | None = None
 
     def handles(self) -> list[StateHandle]:
@@ -122,46 +90,31 @@ class KeyedStateHandle(msgspec.Struct, frozen=True):
 
 
 class OperatorStateHandle(msgspec.Struct, frozen=True):
-    """One operator state of one subtask: a list of elements, or of a broadcast state's entries.
-
-    Attributes:
-        mode: how it is dealt out when the parallelism changes: "split", "union" or "broadcast".
-        schema: description of the elements' serializers.
-        handle: where all elements are, as one blob.
-        count: how many they are.
-        first: the first one that is meant.
-        stop: behind the last one that is meant; None: all from `first` on.
-    """
+    """One operator state of one subtask: a list of elements, or of a broadcast state's entries."""
 
     name: str
-    mode: str
-    schema: Any
-    handle: StateHandle
-    count: int
-    first: int = 0
-    stop: int | None = None
+    mode: str  # how it is redistributed when the parallelism changes: "split", "union" or "broadcast"
+    schema: Any  # description of the elements' serializers
+    handle: StateHandle  # all elements, as one blob
+    count: int  # number of all elements
+    first: int = 0  # the first element that is meant
+    stop: int | None = None  # after the last element that is meant; None: all from `first` on
 
 
 class OperatorSubtaskState(msgspec.Struct, frozen=True):
-    """What one subtask of one operator contributes to a checkpoint.
-
-    Attributes:
-        keyed: its keyed state and timers, if it has any.
-        list_state: named lists of plain values, shared out round-robin when the parallelism changes
-            (a source's splits under ``"splits"``, a sink writer's state under ``"writer"``).
-        committables: what a sink writer prepared; published once the checkpoint is in the log.
-        watermark: the operator's event-time clock at the cut, in ms; None when it has none.
-        firing_to: event time up to which timers were about to fire, in ms; None when none was due.
-        operator_state: the states of the subtask that belong to no key.
-    """
+    """What one subtask of one operator contributes to a checkpoint."""
 
     uid: str
-    keyed: KeyedStateHandle | None = None
+    keyed: KeyedStateHandle | None = None  # its keyed state and timers
+    # Named lists of plain values, shared out round-robin when the parallelism changes (a source's splits
+    # under "splits", a sink writer's state under "writer").
     list_state: dict[str, list[Any]] = {}
-    committables: list[Any] = []
-    watermark: int | None = None
-    firing_to: int | None = None
-    operator_state: list[OperatorStateHandle] = []
+    committables: list[Any] = []  # what a sink writer prepared; published once the checkpoint is in the log
+    watermark: int | None = None  # the operator's event-time clock at the snapshot point, in ms
+    firing_to: int | None = (
+        None  # event time up to which timers were about to fire, in ms; None: none was due
+    )
+    operator_state: list[OperatorStateHandle] = []  # the states of the subtask that belong to no key
 
     def handles(self) -> list[StateHandle]:
         """Everything that it refers to."""
@@ -175,11 +128,7 @@ class OperatorSubtaskState(msgspec.Struct, frozen=True):
 
 
 class InFlightPart(msgspec.Struct, frozen=True):
-    """Some elements of a stream, in order, as one blob.
-
-    Attributes:
-        records: how many records it holds; watermarks are not counted.
-    """
+    """Some elements of a stream, in order, as one blob; `records` does not count watermarks."""
 
     handle: StateHandle
     size: int
@@ -187,101 +136,73 @@ class InFlightPart(msgspec.Struct, frozen=True):
 
 
 class InFlightStream(msgspec.Struct, frozen=True):
-    """What was under way on one channel when an unaligned checkpoint was drawn.
+    """What was in flight on one channel when an unaligned checkpoint was taken.
 
-    The records between two subtasks are told by their ends and kept as records, so that another
+    The records between two subtasks are identified by their ends and kept as records, so that another
     parallelism or another number of exchanges only means another way for them.
 
-    Attributes:
-        receiver: uid of the operator that would have taken the records in.
-        sender: uid of the operator that emitted them.
-        tag: the side output they came from, or None.
-        level: those of a lower level come first: records that were in flight in the restored
-            checkpoint already, and still are, precede what was emitted since.
-        from_output: found on the sender's side; follows what the same channel had on the receiver's.
-        keyed: whether each record has its key group beside it.
-        watermark: the channel's event time where the stream begins, in ms; None when that is
-            wherever the level below ends.
-        idle: whether the channel was idle there.
-        record_type: description of the serializer of typed records, or None.
-        lineage: tells streams apart that have the same ends: those of several old receivers that one
-            subtask took over and could not finish keep their own order and their own event time.
-        former: whether `sender_subtask` counts the sender's copies at an earlier parallelism, so that
-            no running copy continues this stream; it is negative where the stream stands for several.
+    Streams of a lower `level` come first: records that were in flight in the restored checkpoint already, and
+    still are, precede what was emitted since. A stream `from_output` was found on the sender's side and
+    follows what the same channel had on the receiver's. `lineage` distinguishes streams that have the same
+    ends: those of several old receivers that one subtask took over and could not finish keep their own order
+    and event time.
     """
 
-    receiver: str
-    sender: str
-    tag: str | None
+    receiver: str  # uid of the operator that would have taken the records in
+    sender: str  # uid of the operator that emitted them
+    tag: str | None  # the side output they came from
     sender_subtask: int
     receiver_subtask: int
     level: int = 0
     from_output: bool = False
-    keyed: bool = False
+    keyed: bool = False  # whether each record is stored with its key group
     parts: list[InFlightPart] = []
-    watermark: int | None = None
-    idle: bool = False
-    record_type: Any = None
+    watermark: int | None = (
+        None  # event time where the stream begins, in ms; None: where the level below ends
+    )
+    idle: bool = False  # whether the channel was idle there
+    record_type: Any = None  # description of the serializer of typed records
     lineage: int = 0
+    # Whether `sender_subtask` counts the sender's copies at an earlier parallelism, so that no running copy
+    # continues this stream; it is negative where the stream stands for several.
     former: bool = False
 
 
 class InFlightShare(msgspec.Struct, frozen=True):
-    """The part of a stream that one subtask of the restored job takes over.
-
-    Attributes:
-        turn: of a stream that is dealt out, the first batch that it takes.
-        of: how many subtasks take turns; 1: everything is taken.
-    """
+    """The part of a stream that one subtask of the restored job takes over."""
 
     stream: InFlightStream
     first_group: int | None = None
     last_group: int | None = None
-    turn: int = 0
-    of: int = 1
+    turn: int = 0  # of a stream that is dealt out, the first batch that it takes
+    of: int = 1  # how many subtasks take turns; 1: everything is taken
 
 
 class SubtaskSnapshot(msgspec.Struct, frozen=True):
-    """The acknowledgement of one subtask: its chained operators and how long the cut took.
+    """The acknowledgement of one subtask: its chained operators and how long the snapshot took.
 
-    Attributes:
-        vertex: the chain's number in the physical graph.
-        operators: one entry for each operator of the chain that has something to say.
-        state_types: operator uid -> state name -> description of its serializer.
-        start_delay_ms: from the trigger to the first barrier.
-        alignment_ms: from the first to the last barrier.
-        async_ms: writing beside the loop.
-        bytes_shared: bytes of completed checkpoints' files that this one refers to.
-        files_shared: how many files of completed checkpoints it refers to.
-        records_in: records taken in up to the cut, since the attempt began.
-        records_out: records emitted up to the cut, since the attempt began.
-        in_flight: records that an unaligned checkpoint took along.
-        finished: whether the subtask had processed all its input.
-        unaligned: whether the barrier overtook records here.
-        bytes_processed: bytes of records read between the first barrier and the last.
-        bytes_persisted: bytes of records in flight that were stored.
-        slowest_channel: "uid[subtask]" of the sender whose barrier came last, or None.
+    Records are counted from the begin of the attempt to the snapshot point.
     """
 
-    vertex: int
+    vertex: int  # the chain's number in the physical graph
     subtask: int
-    operators: list[OperatorSubtaskState]
-    state_types: dict[str, dict[str, Any]] = {}
-    start_delay_ms: float = 0.0
-    alignment_ms: float = 0.0
+    operators: list[OperatorSubtaskState]  # one for each operator of the chain that stores something
+    state_types: dict[str, dict[str, Any]] = {}  # operator uid -> state name -> description of its serializer
+    start_delay_ms: float = 0.0  # from the trigger to the first barrier
+    alignment_ms: float = 0.0  # from the first to the last barrier
     sync_ms: float = 0.0
-    async_ms: float = 0.0
+    async_ms: float = 0.0  # writing in the background
     bytes_written: int = 0
     records_in: int = 0
     records_out: int = 0
-    in_flight: list[InFlightStream] = []
-    finished: bool = False
-    unaligned: bool = False
-    bytes_processed: int = 0
-    bytes_persisted: int = 0
-    slowest_channel: str | None = None
+    in_flight: list[InFlightStream] = []  # records that an unaligned checkpoint took along
+    finished: bool = False  # whether the subtask had processed all its input
+    unaligned: bool = False  # whether the barrier overtook records here
+    bytes_processed: int = 0  # of records read between the first barrier and the last
+    bytes_persisted: int = 0  # of records in flight that were stored
+    slowest_channel: str | None = None  # "uid[subtask]" of the sender whose barrier came last
     files_written: int = 0
-    bytes_shared: int = 0
+    bytes_shared: int = 0  # of files of completed checkpoints that this one refers to
     files_shared: int = 0
 
 
@@ -295,47 +216,29 @@ class SnapshotFork(msgspec.Struct, frozen=True):
 
 
 class CheckpointMetadata(msgspec.Struct, frozen=True):
-    """A completed checkpoint, whole: what `_metadata` holds.
+    """A completed checkpoint: all that `_metadata` holds.
 
-    Attributes:
-        generation: of the job master that completed it.
-        attempt: the deployment it was drawn in.
-        trigger_ms: wall clock at the trigger.
-        max_parallelism: number of key groups; baked into the stored bytes.
-        format_fingerprint: of everything else that is baked in (`common/format_config.py`).
-        parallelism: operator uid -> number of subtasks at the time.
-        operators: operator uid -> states of its subtasks, ordered by subtask.
-        enumerators: source uid -> state of its split enumerator.
-        totals: "vertex's operators, joined" -> records in and out since the job first began.
-        state_types: operator uid -> state name -> description of its serializer.
-        in_flight: records that were under way; empty unless barriers overtook some.
-        finished: operator uid -> subtasks that had processed all their input.
-        kind: "checkpoint", whose file names are relative to the storage root, or "savepoint", whose file
-            names are relative to the folder of its `_metadata`.
-        format: of a savepoint, "canonical" or "native"; None for a checkpoint.
-        origin: URI of the snapshot that this one was made from while no job ran; None: a job drew it.
-        lineage: id of the line that the job's output goes on; None in what was written before there were
-            lines.
-        forks: the snapshots that the job descends from, oldest first.
+    Its `kind` is "checkpoint", whose file names are relative to the storage root, or "savepoint", whose file
+    names are relative to the folder of its `_metadata`; a savepoint has a `format`, "canonical" or "native".
     """
 
     job: str
     job_name: str
     checkpoint: int
-    generation: int
-    attempt: int
-    trigger_ms: int
-    max_parallelism: int
-    format_fingerprint: str
-    parallelism: dict[str, int]
-    operators: dict[str, list[OperatorSubtaskState]]
-    enumerators: dict[str, Any]
-    state_types: dict[str, dict[str, Any]]
-    totals: dict[str, tuple[int, int]] = {}
-    in_flight: list[InFlightStream] = []
-    finished: dict[str, list[int]] = {}
+    generation: int  # of the job master that completed it
+    attempt: int  # the deployment that it was taken in
+    trigger_ms: int  # wall clock at the trigger
+    max_parallelism: int  # number of key groups; baked into the stored bytes
+    format_fingerprint: str  # of everything else that is baked in (`common/format_config.py`)
+    parallelism: dict[str, int]  # operator uid -> number of subtasks at the time
+    operators: dict[str, list[OperatorSubtaskState]]  # operator uid -> states of its subtasks, in their order
+    enumerators: dict[str, Any]  # source uid -> state of its split enumerator
+    state_types: dict[str, dict[str, Any]]  # operator uid -> state name -> description of its serializer
+    totals: dict[str, tuple[int, int]] = {}  # "vertex's operators, joined" -> records in and out of the job
+    in_flight: list[InFlightStream] = []  # empty unless barriers overtook records
+    finished: dict[str, list[int]] = {}  # operator uid -> subtasks that had processed all their input
     kind: str = "checkpoint"
     format: str | None = None
-    origin: str | None = None
-    lineage: str | None = None
-    forks: list[SnapshotFork] = []
+    origin: str | None = None  # URI of the snapshot that this one was made from while no job ran
+    lineage: str | None = None  # id of the lineage of the job's output; None in what older versions wrote
+    forks: list[SnapshotFork] = []  # the snapshots that the job descends from, oldest first

@@ -25,12 +25,11 @@ V = TypeVar("V")
 
 
 class Target(NamedTuple):
-    """What the program declares under a section's name.
+    """What the program declares under a section's name: kind and descriptions of the serializers, and the
+    serializer of what the state holds under one key of the stream.
 
-    Attributes:
-        schema: kind and descriptions of the serializers. Always the same dict: where a restore
-            reconfigures a declared serializer, before anything is written, its content changes.
-        serializer: of what the state holds under one key of the stream.
+    `schema` is always the same dict: where a restore reconfigures a declared serializer, before anything is
+    written, its content changes.
     """
 
     schema: Description
@@ -40,16 +39,14 @@ class Target(NamedTuple):
 class DeclaredSerializer(TypeSerializer[V]):
     """A serializer that the program declares, and at a restore the reconfigured one in its place.
 
-    Backends hold it from their first moment, before anything of a checkpoint is known.
-
-    Attributes:
-        current: what writes the state from now on.
+    Backends hold it from their first moment, before anything of a checkpoint is known. `current` writes the
+    state from now on.
     """
 
     def __init__(self, state: str, serializer: TypeSerializer[V]) -> None:
         self._state = state
         self._readers: list[tuple[Description, Reader]] = []
-        self.on_change: Callable[[], None] = _nothing
+        self.on_change: Callable[[], None] = lambda: None
         self._use(serializer)
 
     def _use(self, serializer: TypeSerializer[V]) -> None:
@@ -87,9 +84,7 @@ class DeclaredSerializer(TypeSerializer[V]):
     def reader_of(self, stored: Description) -> Reader:
         """What reads batches of a stored description; the verdict on it may reconfigure the serializer.
 
-        Raises:
-            UsageError: they are incompatible; names both serializers and says why.
-            StorageError: the stored snapshot is damaged.
+        Incompatible ones are a UsageError that names both serializers and the reason.
         """
         for known, reader in self._readers:
             if known == stored:
@@ -109,11 +104,7 @@ class DeclaredSerializer(TypeSerializer[V]):
 
 
 def target_of(descriptor: StateDescriptor) -> Target:
-    """What a checkpoint calls a declared state, and the serializer of its values; for every backend.
-
-    Raises:
-        UsageError: a type has no serializer, or what is given is none; names the state.
-    """
+    """What a checkpoint calls a declared state, and the serializer of its values; for every backend."""
     what = f"state {descriptor.name!r}"
     if descriptor.kind not in _HINTS:
         raise UsageError(f"{what} has kind {descriptor.kind!r}; expected one of {', '.join(_HINTS)}")
@@ -139,12 +130,7 @@ def timers_target() -> Target:
 
 
 def stored_reader(stored: Description, serializer: TypeSerializer[Any]) -> Reader:
-    """What reads batches of a stored description as values of a state's serializer.
-
-    Raises:
-        UsageError: they are incompatible; says why.
-        StorageError: a stored snapshot is damaged.
-    """
+    """What reads batches of a stored description as values of a state's serializer."""
     if isinstance(serializer, DeclaredSerializer):
         return serializer.reader_of(stored)
     return reader_for(stored, serializer)
@@ -163,7 +149,7 @@ def _over(kind: str, parts: Sequence[TypeSerializer[Any]]) -> TypeSerializer[Any
 
 
 def _built_in(kind: str, parts: Sequence[TypeSerializer[Any]]) -> TypeSerializer[Any]:
-    """As the annotation of the same types would give it: the description cannot tell who chose them."""
+    """As the annotation of the same types would give it: the description is the same for both."""
     forms = [form_of(part) for part in parts]
     if kind == StateKind.LIST:
         return FormSerializer(sequence_form(list, forms[0]))
@@ -176,10 +162,6 @@ def _parts_of(kind: str, serializer: TypeSerializer[Any]) -> Sequence[TypeSerial
     if isinstance(serializer, MapSerializer) and kind == StateKind.MAP:
         return serializer.key, serializer.value
     return (serializer,)
-
-
-def _nothing() -> None:
-    """Nobody has asked to be told."""
 
 
 _HINTS: Final[dict[str, Callable[[tuple[Any, ...]], Any]]] = {

@@ -30,9 +30,9 @@ from headgate.serde.arrow.arrow_columns import ArrowColumn
 from headgate.serde.arrow.arrow_types import codec_of
 from headgate.serde.arrow.stored_values import Beyond
 from headgate.state.canonical.table_layout import BYTES, TIMER, TIMER_SECTIONS, row_of, stored_type
-from headgate.state.stored.blob_format import Section
 from headgate.state.snapshots import CheckpointMetadata
 from headgate.state.state_names import is_stamps
+from headgate.state.stored.blob_format import Section
 from headgate.state.stored.contract import SectionCodec
 from headgate.state.stored.regroup import Sorter
 from headgate.state.stored.subtask_state import stored_chunks

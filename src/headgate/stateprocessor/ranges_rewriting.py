@@ -34,11 +34,10 @@ from headgate.common.settings import options as o
 from headgate.common.settings.config import Config
 from headgate.offline.migrating import MigrationRequest, inspector
 from headgate.offline.rewriting import KeyedWork, KeyedWritten, keyed_handles
-from headgate.offline.writing import StateWriter, count_entries
+from headgate.offline.writing import SubtaskWriter, count_entries
 from headgate.state.canonical.table_layout import TIMER_SECTIONS
-from headgate.state.stored.blob_format import Section
-from headgate.state.stored.blob_format import KEY_SERIALIZER
 from headgate.state.snapshots import CheckpointMetadata, FileRange, KeyedStateHandle
+from headgate.state.stored.blob_format import KEY_SERIALIZER, Section
 from headgate.state.stored.contract import TIMER_CODEC, Chunk, SectionCodec, ValueCodec, described
 from headgate.state.stored.regroup import Sorter
 from headgate.state.stored.subtask_state import stored_chunks
@@ -243,7 +242,7 @@ class _Shipped:
                     for row in batch.to_pylist():
                         sorter.add(self._chunk(row, codecs))
                 sorter.check_apart()
-                writer = StateWriter(disk, work.format, folder, f"{self.mark}-{secrets.token_hex(4)}")
+                writer = SubtaskWriter(disk, work.format, folder, f"{self.mark}-{secrets.token_hex(4)}")
                 keyed = writer.subtask(sorter, work.uid, work.number, index, work.groups)
             finally:
                 sorter.close()

@@ -77,7 +77,7 @@ def savepoint_folder(tmp_path: Path) -> Path:
         files = CanonicalFiles(
             LocalDisk(tmp_path / "savepoint-1"), SubtaskId(VertexId(0), SubtaskIndex(subtask)), 0
         )
-        files.write_tables("_odd/naïve name=1", backend.snapshot_sync(), groups, backend.targets)
+        backend.snapshot_sync().store_with(files.new_tables("_odd/naïve name=1"))
     (folder,) = (tmp_path / "savepoint-1" / "state").glob("*/count")
     return folder
 

@@ -96,7 +96,7 @@ def written(folder: Path) -> Path:
             if groups[0] <= key_group(key, GROUPS) <= groups[1]:
                 _fill(backend, key)
         files = CanonicalFiles(LocalDisk(folder), SubtaskId(VertexId(0), SubtaskIndex(subtask)), 0)
-        handle = files.write_tables("op", backend.snapshot_sync(), groups, backend.targets)
+        handle = backend.snapshot_sync().store_with(files.new_tables("op"))
         told.append(OperatorSubtaskState("op", handle))
     metadata = CheckpointMetadata(
         "job", "job", 1, 1, 1, 0, GROUPS, fingerprint(), {"op": 2}, {"op": told}, {}, {}, kind="savepoint",

@@ -15,7 +15,7 @@ from headgate.checkpoint.metadata import metadata_bytes as registry
 from headgate.checkpoint.store import entries
 from headgate.common.errors import DamagedFileError
 from headgate.common.files.envelope import Envelope, open_line, seal_line
-from headgate.state import operator_blob
+from headgate.state import operator_state as operator_blob
 from headgate.state.stored import blob_format as blob
 
 BODY = b"what is stored"

@@ -16,7 +16,7 @@ from headgate.checkpoint.metadata.metadata_bytes import encode_metadata
 from headgate.checkpoint.storage.local import LocalDisk
 from headgate.common.format_config import fingerprint
 from headgate.offline.migrating import reslice
-from headgate.offline.writing import StateWriter
+from headgate.offline.writing import SubtaskWriter
 from headgate.serde.resolve import serializer_for
 from headgate.state.snapshots import CheckpointMetadata, OperatorSubtaskState
 from headgate.state.stored.contract import Chunk, SectionCodec
@@ -37,7 +37,7 @@ def write(folder: Path, keys: int, written: str) -> None:
         for begin in range(0, keys, PORTION):
             mine = list(range(begin, min(keys, begin + PORTION)))
             sorter.add(Chunk("text", form, False, mine, [f"{key:0100d}" for key in mine], 0))
-        writer = StateWriter(disk, written, Path(scratch))
+        writer = SubtaskWriter(disk, written, Path(scratch))
         states = [
             OperatorSubtaskState("all", writer.subtask(sorter, "all", "o0", index, GROUPS))
             for index in range(PARALLELISM)

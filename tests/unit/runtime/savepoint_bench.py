@@ -131,7 +131,7 @@ class SavepointBench:
         drawn = []
         for index, subtask in enumerate(self.subtasks):
             pending = subtask.snapshot_sync(checkpoint, completed if order is None else None)
-            state = PendingKeyedState("op", subtask.groups, pending, 0, None, subtask.targets)
+            state = PendingKeyedState("op", pending, 0)
             counters = Counters(0, index, 0, 0, 0, None, 0, 0, 0.0)
             at = SubtaskId(VertexId(0), SubtaskIndex(index))
             metrics = BarrierMetrics(0.0, 0.0, False)

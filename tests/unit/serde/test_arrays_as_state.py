@@ -17,6 +17,7 @@ from headgate.api.declared.keyed_states import (
     value_state,
 )
 from headgate.state.heap.backend import HeapKeyedBackend
+from headgate.testing.suites.value_checks import snapshot_blob
 
 pydantic = pytest.importorskip("pydantic")
 GROUPS = 8
@@ -62,7 +63,7 @@ def test_a_snapshot_holds_what_was_there_at_the_cut() -> None:
     running.store()
 
     restored = backend()
-    restored.restore([b"".join(pending.write())])
+    restored.restore([snapshot_blob(pending)])
     for number, key in enumerate(KEYS):
         restored.bind(key)
         level = restored.handles["level"].value
@@ -83,4 +84,4 @@ def test_what_was_restored_can_be_changed_and_stored_again() -> None:
         running.handles["sums"].value[1] += 1
         running.store()
         assert running.handles["sums"].value[1] == step + 1
-        blobs = [b"".join(running.snapshot_sync().write())]
+        blobs = [snapshot_blob(running.snapshot_sync())]

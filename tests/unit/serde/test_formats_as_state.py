@@ -15,6 +15,7 @@ from headgate.api.declared.keyed_states import declared_state
 from headgate.state.heap.backend import HeapKeyedBackend
 from headgate.state.rocksdb.backend import RocksKeyedBackend
 from headgate.state.rocksdb.rocksdb_memory import LIMIT_MIN, RocksMemory
+from headgate.testing.suites.value_checks import snapshot_blob
 
 GROUPS = 8
 KEYS = [f"key{number}" for number in range(10)]
@@ -97,7 +98,7 @@ def filled(make: Make) -> bytes:
     running.handles["model"].value.weight = 99
     running.handles["extra"].value["late"] = 1
     running.store()
-    return b"".join(pending.write())
+    return snapshot_blob(pending)
 
 
 def held(backend: Any, key: str) -> list[Any]:
@@ -133,7 +134,7 @@ def test_a_program_of_another_shape_goes_on(make: Make) -> None:
             found = held(restored, key)
             assert found == [visit, [first], {"k": {"n": n, "tags": []}}, {"a": float(n)}, n]
             assert (type(found[0]), type(found[1][0])) == (NewVisit, NewVisit)
-        blob = b"".join(restored.snapshot_sync().write())
+        blob = snapshot_blob(restored.snapshot_sync())
 
 
 WrongVisit = message(page="double 1")

@@ -20,6 +20,7 @@ from headgate.state.heap.backend import HeapKeyedBackend
 from headgate.state.rocksdb.backend import RocksKeyedBackend
 from headgate.state.rocksdb.rocksdb_memory import LIMIT_MIN, RocksMemory
 from headgate.testing.suites.backend.formats import VersionedSerializer, held, put, versioned
+from headgate.testing.suites.value_checks import snapshot_blob
 
 GROUPS = 8
 VALUE = ("foo", 1456)
@@ -57,7 +58,7 @@ def written(make: Make, kind: str, serializer: Any, value: Any = VALUE) -> bytes
 
 def blob_of(backend: Any) -> bytes:
     """The canonical blob of a snapshot."""
-    return b"".join(bytes(part) for part in backend.snapshot_sync().write())
+    return snapshot_blob(backend.snapshot_sync())
 
 
 @pytest.mark.parametrize("kind", ["one", "many", "named"])

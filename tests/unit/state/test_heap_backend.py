@@ -14,6 +14,7 @@ from headgate.common.keys.keygroups import key_group
 from headgate.state.heap.backend import HeapKeyedBackend
 from headgate.state.stored.blob_format import BytesBlob, read_header
 from headgate.testing.suites.backend.states import GROUPS, STATES, touch
+from headgate.testing.suites.value_checks import snapshot_blob
 
 
 def backend(first: int = 0, last: int = GROUPS - 1) -> HeapKeyedBackend:
@@ -23,7 +24,7 @@ def backend(first: int = 0, last: int = GROUPS - 1) -> HeapKeyedBackend:
 
 def blob_of(made: HeapKeyedBackend) -> bytes:
     """The bytes of a snapshot."""
-    return b"".join(made.snapshot_sync().write())
+    return snapshot_blob(made.snapshot_sync())
 
 
 def test_immutable_handle_fits_the_generated_loop() -> None:
@@ -61,7 +62,7 @@ def test_values_are_copied_once_per_snapshot_and_not_without() -> None:
     pending.release()
     pending.release()
     assert copied is basket.value
-    made.snapshot_sync().write()
+    snapshot_blob(made.snapshot_sync())
     assert copied is basket.value
 
 

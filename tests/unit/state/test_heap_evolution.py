@@ -21,6 +21,7 @@ from headgate.api.declared.keyed_states import (
 from headgate.common.errors import UsageError
 from headgate.state.heap.backend import HeapKeyedBackend
 from headgate.state.stored.blob_format import BytesBlob, read_header
+from headgate.testing.suites.value_checks import snapshot_blob
 
 GROUPS = 8
 VALUES = {1: ("foo", 1456), 2: ("bar", 478), 3: ("hello", 189)}
@@ -116,7 +117,7 @@ def written(only: str = "") -> bytes:
             made.handles["colour"].value = Colour.RED
         made.store()
         made.event_timers.register(number, key)
-    return b"".join(made.snapshot_sync().write())
+    return snapshot_blob(made.snapshot_sync())
 
 
 def test_ss7_changed_types_are_migrated() -> None:
@@ -135,7 +136,7 @@ def test_ss7_changed_types_are_migrated() -> None:
             made.handles["one"].value = Second(text, float(number), "new")
             made.store()
         assert made.event_timers.snapshot()
-        blob = b"".join(made.snapshot_sync().write())
+        blob = snapshot_blob(made.snapshot_sync())
         (header, _) = read_header(BytesBlob(blob))
         schemas = {section.name: section.schema for section in header.sections}
         assert {name: schemas[name] for name in made.state_types()} == made.state_types()
@@ -155,7 +156,7 @@ def test_ss7_reconfigured_types_go_on() -> None:
     assert made.handles["colour"].value is Colours.RED
     made.handles["colour"].value = Colours.BLUE
     made.store()
-    b"".join(made.snapshot_sync().write())
+    snapshot_blob(made.snapshot_sync())
 
 
 @pytest.mark.parametrize(
@@ -212,10 +213,10 @@ def test_elements_that_become_equal_end_the_restore() -> None:
     old.handles["seen"].value = {Point(1, 1), Point(1, 2)}
     old.store()
     with pytest.raises(UsageError, match=r"state 'seen' .*2 stored elements .* became 1"):
-        backend(Flats()).restore([b"".join(old.snapshot_sync().write())])
+        backend(Flats()).restore([snapshot_blob(old.snapshot_sync())])
 
 
 def test_state_that_never_held_anything_may_change_at_will() -> None:
     """Only what is stored is judged."""
-    empty = b"".join(backend(FirstStates()).snapshot_sync().write())
+    empty = snapshot_blob(backend(FirstStates()).snapshot_sync())
     backend(WrongValue()).restore([empty])

@@ -21,6 +21,7 @@ from headgate.state.heap.handles import (
     MutableAggregatingState,
     MutableReducingState,
 )
+from headgate.testing.suites.value_checks import snapshot_blob
 
 GROUPS = 16
 
@@ -142,7 +143,7 @@ def test_falsy_results_are_no_empty_state() -> None:
     made.handles["total"].add(0)
     made.handles["log"].add([])
     made.store()
-    restored = spread([b"".join(made.snapshot_sync().write())], 1)[0]
+    restored = spread([snapshot_blob(made.snapshot_sync())], 1)[0]
     assert got(restored, "a") == [0, [], None, None]
     maximum = backend(program=AsMaximum())
     maximum.bind("a")
@@ -173,7 +174,7 @@ def test_changes_in_place_do_not_reach_a_snapshot_under_way(change: Any) -> None
     change(made)
     add(made, "b", 3)
     assert held == [[1], {1: 1}]
-    restored = spread([b"".join(cut.write())], 1)[0]
+    restored = spread([snapshot_blob(cut)], 1)[0]
     assert (got(restored, "a"), got(restored, "b")) == (expected([1]), expected([]))
 
 
@@ -196,7 +197,7 @@ def test_accumulators_are_copied_once_per_snapshot_and_not_without() -> None:
     add(made, "a", 3)
     add(made, "b", 3)
     assert same(before) == [True] * 4
-    cut.write()
+    snapshot_blob(cut)
     add(made, "a", 4)
     assert same(before) == [True] * 4
 
@@ -248,7 +249,7 @@ class Run:
         self.cut()
         position = max(0, len(self.cuts) - 1 - back)
         self.model, pending = self.cuts[position]
-        blobs = [b"".join(one.write()) for one in pending]
+        blobs = [snapshot_blob(one) for one in pending]
         self.cuts.clear()
         self.subtasks = spread(blobs, parallelism)
 
@@ -317,7 +318,7 @@ def moved(old: object, new: object) -> Any:
         handle.add(5)
     made.store()
     restored = backend(program=new)
-    restored.restore([b"".join(made.snapshot_sync().write())])
+    restored.restore([snapshot_blob(made.snapshot_sync())])
     restored.bind("a")
     return restored.handles["total"]
 
@@ -371,7 +372,7 @@ def test_only_the_accumulator_needs_a_serializer() -> None:
     made.handles["total"].add(object())
     made.store()
     restored = backend(program=Counting())
-    restored.restore([b"".join(made.snapshot_sync().write())])
+    restored.restore([snapshot_blob(made.snapshot_sync())])
     restored.bind("a")
     assert restored.handles["total"].get() == 1 + 0j
 

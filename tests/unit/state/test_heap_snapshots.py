@@ -29,6 +29,7 @@ from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperato
 from headgate.state.heap import backend as heap
 from headgate.state.heap.backend import HeapKeyedBackend
 from headgate.testing.manual_clock import ManualClock
+from headgate.testing.suites.value_checks import snapshot_blob
 
 GROUPS = 4
 KEYS = st.sampled_from(["a", "b", 3, ("d", 4), b"e"])
@@ -138,7 +139,7 @@ class Backend(RuleBasedStateMachine):
     def end_a_snapshot(self, which: int, whole: bool) -> None:
         pending, expected = self.cuts.pop(which % len(self.cuts))
         if whole:
-            assert in_any_order(expected) == restored(b"".join(pending.write()))
+            assert in_any_order(expected) == restored(snapshot_blob(pending))
         pending.release()
 
     @rule()
@@ -153,7 +154,7 @@ class Backend(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         for pending, expected in self.cuts:
-            assert in_any_order(expected) == restored(b"".join(pending.write()))
+            assert in_any_order(expected) == restored(snapshot_blob(pending))
         while not self.backend.settled:
             self.backend.settle()
         assert all(type(table.entries) is dict for table in self.backend._tables.values())
@@ -206,7 +207,7 @@ def test_a_thread_writes_while_the_loop_goes_on() -> None:
 
     def write(pending: Any, expected: Contents) -> None:
         backend_of_blob = HeapKeyedBackend(declared_state(Everything()), 0, GROUPS - 1, GROUPS)
-        backend_of_blob.restore([b"".join(pending.write())])
+        backend_of_blob.restore([snapshot_blob(pending)])
         if in_any_order(contents(backend_of_blob)) != expected:
             failures.append(pending)
 
@@ -241,7 +242,7 @@ def test_generated_loops_see_the_table_of_the_moment() -> None:
     made.process(RowBatch([1, 7, 11]))
     assert table == {key: 1 for key in range(1, 10) if key != 7}
     assert state.handles["count"].table.get(1) == 3
-    b"".join(pending.write())
+    snapshot_blob(pending)
     while not state.settled:
         made.process(RowBatch([]))
     assert state.handles["count"].table is table
@@ -265,7 +266,7 @@ def test_what_cannot_be_changed_in_place_is_let_go_before_it_is_encoded() -> Non
         return keys, values
 
     pending.keep = keep
-    pending.write()
+    snapshot_blob(pending)
     assert {("count", True, False), ("bag", True, False)} == {
         entry for entry in seen if entry[0] != "timers:event"
     }

@@ -14,8 +14,7 @@ import headgate as hg
 from headgate.api.declared.operator_state import OperatorStateDescriptor
 from headgate.common.errors import InternalError, StorageError, UsageError
 from headgate.serde.resolve import serializer_for
-from headgate.state.operator_blob import blob_parts, read_columns
-from headgate.state.operator_state import OperatorStateBackend
+from headgate.state.operator_state import OperatorStateBackend, blob_parts, read_columns
 from headgate.state.snapshots import Inline, OperatorStateHandle
 
 Stored = list[tuple[OperatorStateHandle, bytes]]

@@ -48,8 +48,8 @@ class DrawsLate(HeapKeyedBackend):
         class Late:
             keep = None
 
-            def write(self) -> Any:
-                return draw().write()
+            def store_with(self, new_writer: Any) -> KeyedStateHandle:
+                return draw().store_with(new_writer)
 
             def store(self, uid: str, files: Any) -> KeyedStateHandle:
                 return draw().store(uid, files)

@@ -115,6 +115,5 @@ class _TypedKeys:
         return self._column.arrays([next(plain) if one else _ANOTHER for one in alike])[0]
 
     def keys(self, typed: pa.Array) -> list[Hashable]:
-        """The keys of an array without nulls."""
         plain = self._column.values({KEY: typed})
         return self._serializer.decode_many(close_batch(self._column.stored, plain), len(plain))

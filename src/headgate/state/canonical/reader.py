@@ -1,4 +1,4 @@
-"""Reading one table back, some row groups at a time, as entries or as columns."""
+"""Reads one table, some row groups at a time, as entries or as columns."""
 
 from __future__ import annotations
 
@@ -15,18 +15,16 @@ from headgate.common.errors import StorageError, UsageError
 from headgate.common.keys.keygroups import key_groups_of_keys, shortened
 from headgate.serde.evolution.undecodable import stored_description
 from headgate.state.backend import BlobReader
-from headgate.state.canonical.table_layout import (
-    table_info,
-)
-from headgate.state.canonical.table_rows import TableRows
+from headgate.state.canonical.table_layout import table_info
+from headgate.state.canonical.value_columns import TableRows
 
 
 class OpenTable:
-    """One file, whose checksum was compared by whoever gives its bytes, or of which no row is read."""
+    """One file, whose checksum the caller has compared, unless it reads no row."""
 
     def __init__(self, blob: BlobReader) -> None:
         try:
-            self._file = pq.ParquetFile(BlobFile(blob), page_checksum_verification=True)
+            self._file = pq.ParquetFile(_BlobFile(blob), page_checksum_verification=True)
         except (pa.ArrowException, OSError, ValueError) as error:  # a name in it may be no UTF-8
             raise StorageError(
                 f"a table of state is no Parquet file in its bytes 0 to {blob.size} ({error})"
@@ -40,49 +38,40 @@ class OpenTable:
         """Columns, number of rows, and the order of the row groups."""
         schema = self._file.schema_arrow
         if schema.names != self._rows.schema.names or schema.types != self._rows.schema.types:
-            raise StorageError(
-                f"the table of state {self.info.name!r} has the columns {_shown(schema)}; expected "
-                f"{_shown(self._rows.schema)}"
-            )
+            raise self._error(f" has the columns {_shown(schema)}; expected {_shown(self._rows.schema)}")
         if self._file.metadata.num_rows != self.info.rows:
-            raise StorageError(
-                f"the table of state {self.info.name!r} has {self._file.metadata.num_rows} rows; its "
-                f"metadata says {self.info.rows}"
-            )
+            found = self._file.metadata.num_rows
+            raise self._error(f" has {found} rows; its metadata says {self.info.rows}")
         self._borders = [self._border(number) for number in range(self._file.metadata.num_row_groups)]
         borders = [self.info.first_group, *chain.from_iterable(self._borders), self.info.last_group]
         if borders != sorted(borders):
-            raise self._disordered()
+            raise self._error()
 
     def check_groups(self, first: int, last: int) -> None:
         """Refuse a table of another subtask than the one with these key groups."""
         info = self.info
         if (info.first_group, info.last_group) != (first, last):
-            raise StorageError(
-                f"the table of state {info.name!r} is of key groups {info.first_group} to {info.last_group}; "
-                f"expected {first} to {last}: it belongs to another subtask"
+            raise self._error(
+                f" is of key groups {info.first_group} to {info.last_group}; expected {first} to {last}: it "
+                "belongs to another subtask"
             )
 
     def _border(self, number: int) -> tuple[int, int]:
-        """First and last key group of a row group."""
         statistics = self._file.metadata.row_group(number).column(0).statistics
         if statistics is None or not statistics.has_min_max:
-            raise StorageError(
-                f"the table of state {self.info.name!r} does not tell which key groups are in row group "
-                f"{number}; restore from the files of a savepoint as they were written"
+            raise self._error(
+                f" does not tell which key groups are in row group {number}; restore from the files of a "
+                "savepoint as they were written"
             )
         return statistics.min, statistics.max
 
-    def _disordered(self) -> StorageError:
-        return StorageError(f"the table of state {self.info.name!r} is not in the order of its key groups")
+    def _error(self, why: str = " is not in the order of its key groups") -> StorageError:
+        return StorageError(f"the table of state {self.info.name!r}{why}")
 
     def record_batches(
         self, groups: Container[int], columns: Sequence[str], row_groups: Iterable[int]
     ) -> Iterator[pa.RecordBatch]:
-        """Columns of the row groups that hold rows of some key groups, as they are: nothing is looked into.
-
-        `groups`: the wanted key groups; a row group with one of them comes as a whole.
-        """
+        """Columns of all row groups that hold rows of some key groups, as they are stored."""
         for number in row_groups:
             if self.holds(groups, [number]):
                 yield from self._table(number, columns).to_batches()
@@ -107,15 +96,14 @@ class OpenTable:
                 found, keys, values = self._rows.entries(batch)
                 _check_groups(found, keys, self.info.max_parallelism)
             except (StorageError, UsageError) as error:
-                raise StorageError(f"the table of state {self.info.name!r}: {error}") from None
+                raise self._error(f": {error}") from None
             yield found, keys, values
 
     def _read(self, number: int, groups: tuple[int, int]) -> pa.RecordBatch:
-        """The rows of the wanted key groups."""
         table = self._table(number)
         stored = table.column("key_group").to_numpy()
         if (np.diff(stored) < 0).any():
-            raise self._disordered()
+            raise self._error()
         start, stop = np.searchsorted(stored, groups[0]), np.searchsorted(stored, groups[1], side="right")
         (batch,) = table.slice(start, stop - start).to_batches() or [
             pa.RecordBatch.from_pylist([], table.schema)
@@ -123,26 +111,23 @@ class OpenTable:
         return batch
 
     def _table(self, number: int, columns: Sequence[str] | None = None) -> pa.Table:
-        """A row group."""
         names = None if columns is None else list(columns)
         try:
             return self._file.read_row_group(number, names, use_threads=False).combine_chunks()
         except (pa.ArrowException, OSError) as error:
             group = self._file.metadata.row_group(number)
             starts = [_start(group.column(place)) for place in range(group.num_columns)]
-            raise StorageError(
-                f"the table of state {self.info.name!r} cannot be read in row group {number}, which "
-                f"begins at byte {min(starts)} ({error})"
+            raise self._error(
+                f" cannot be read in row group {number}, which begins at byte {min(starts)} ({error})"
             ) from None
 
 
 def _start(column: pq.ColumnChunkMetaData) -> int:
-    """Where the pages of one column of a row group begin."""
     return int(column.dictionary_page_offset or column.data_page_offset)
 
 
 def _check_groups(groups: list[int], keys: list[Hashable], max_parallelism: int) -> None:
-    """A key in another group than its own would be state that nobody finds."""
+    """Refuse a key in another group than its own, where no restore would find it."""
     own = key_groups_of_keys(keys, max_parallelism).tolist() if keys else []
     for group, right, key in zip(groups, own, keys, strict=True):
         if group != right:
@@ -153,32 +138,27 @@ def _shown(schema: pa.Description) -> str:
     return ", ".join(f"{field.name}: {field.type}" for field in schema)
 
 
-class BlobFile(io.RawIOBase):
+class _BlobFile(io.RawIOBase):
     """A blob as a file, for Arrow."""
 
     def __init__(self, blob: BlobReader) -> None:
         self._blob, self._at = blob, 0
 
     def readable(self) -> bool:
-        """It is."""
         return True
 
     def seekable(self) -> bool:
-        """It is."""
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Go to a place."""
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._blob.size}[whence]
         self._at = base + offset
         return self._at
 
     def tell(self) -> int:
-        """The place."""
         return self._at
 
     def read(self, size: int | None = -1) -> bytes:
-        """The next bytes."""
         left = max(0, self._blob.size - self._at)
         data = self._blob.read(self._at, left if size is None or size < 0 else min(size, left))
         self._at += len(data)

@@ -1,4 +1,4 @@
-"""What a table of the canonical format looks like: its columns, and what its file says of itself.
+"""What a table of the canonical format looks like: its columns, and how its file describes itself.
 
 A table is one state of one subtask, or all its timers, as a Parquet file. Rows are in the order of key
 groups. All entries of a key stand together, in their order; row groups begin and end between keys.
@@ -36,31 +36,26 @@ TIMER: Final = "timer"
 
 
 class TableInfo(msgspec.Struct, frozen=True):
-    """What a file says of itself.
+    """How a file describes itself.
 
-    Attributes:
-        name: of the state, or :data:`TIMERS`.
-        rows_are: what a row is: the "value" of a key; an "element" of its list; an "entry" of its map; a
-            "timer"; or, where a serializer of the user's own wrote it, the "bytes" of what a key has.
-        schema: kind and description of the serializers, as in every checkpoint.
-        key_schema: description of the serializer of keys that are in no typed column.
-        key: description of the keys in the typed column; None when there is no such column.
+    A row is the "value" of a key; an "element" of its list; an "entry" of its map; a "timer"; or, where a
+    serializer of the user's own wrote it, the "bytes" of what a key has.
     """
 
     format: int
-    name: str
+    name: str  # of the state, or TIMERS
     kind: str
     rows_are: str
-    schema: Description
-    key_schema: Description
-    key: Description | None
+    schema: Description  # kind and description of the serializers, as in every checkpoint
+    key_schema: Description  # of the serializer of keys that are in no typed column
+    key: Description | None  # of the keys in the typed column; None when there is no such column
     max_parallelism: int
     first_group: int
     last_group: int
     rows: int = 0
 
     def text(self) -> str:
-        """As JSON, so that anybody can read it."""
+        """The description as JSON, so that it can be read with any tool."""
         return json_dumps(msgspec.to_builtins(self, builtin_types=(bytes,)), default=_bytes_to_json)
 
 
@@ -76,7 +71,7 @@ def _bytes_from_json(value: dict[str, Plain]) -> Plain:
 
 
 def table_info(metadata: Mapping[bytes, bytes] | None) -> TableInfo:
-    """What a Parquet file's key-value metadata says of it."""
+    """The description in a Parquet file's key-value metadata."""
     text = (metadata or {}).get(METADATA_KEY.encode())
     if text is None:
         raise StorageError(

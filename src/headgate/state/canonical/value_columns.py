@@ -1,4 +1,4 @@
-"""What the keys of a state have, as columns, for each way in which it is laid out.
+"""Entries of a table as columns and record batches, for each way in which values are laid out.
 
 A list is one row for each element, a map one for each entry, with its place in the order; one that is empty
 is a row without a place. Values are plain ones, or marked as beyond what msgpack holds; see
@@ -7,9 +7,9 @@ is a row without a place. Values are plain ones, or marked as beyond what msgpac
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import accumulate, chain, pairwise
-from typing import Any, Final, Protocol
+from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -20,8 +20,11 @@ from headgate.serde.arrow.arrow_columns import RAW, ArrowColumn
 from headgate.serde.arrow.stored_values import Beyond, settling, within
 from headgate.serde.codecs.containers import DIRECT_KEYS
 from headgate.serde.codecs.type_codec import Convert
-from headgate.state.canonical.table_layout import BYTES, ELEMENT, ENTRY, TIMER
+from headgate.state.canonical.key_columns import KeyColumns
+from headgate.state.canonical.table_layout import BYTES, ELEMENT, ENTRY, TIMER, TableInfo
 
+V = TypeVar("V")
+K = TypeVar("K", bound=Hashable)
 Columns = Mapping[str, pa.Array]
 
 TIME_DOMAIN: Final = "time_domain"
@@ -31,108 +34,96 @@ MAP_KEY: Final = "map_key"
 VALUE: Final = "value"
 
 
-class Values(Protocol):
-    """One layout."""
+class ValueColumns(Generic[V]):
+    """One layout: `fields` are its columns. Here each value takes one row."""
 
-    @property
-    def fields(self) -> list[pa.Field]:
-        """See the class."""
-        ...
+    fields: Sequence[pa.Field]
 
-    def sizes(self, values: Sequence[Any]) -> list[int] | None:
+    def sizes(self, values: Sequence[V]) -> list[int] | None:
         """How many rows each value takes; None: one."""
-        ...
+        return None
 
-    def arrays(self, values: Sequence[Any]) -> list[pa.Array]:
+    def arrays(self, values: Sequence[V]) -> list[pa.Array]:
         """Values as one array for each field."""
-        ...
+        raise NotImplementedError
 
     def starts(self, columns: Columns) -> list[int] | None:
         """The rows in which a value begins; None: each."""
-        ...
+        return None
 
-    def values(self, columns: Columns) -> list[Any]:
+    def values(self, columns: Columns) -> list[V]:
         """The values of arrays by name."""
-        ...
+        raise NotImplementedError
 
 
-def values_of(rows_are: str, schema: Description) -> Values:
+def values_of(rows_are: str, schema: Description) -> ValueColumns[Any]:
     """The layout of a table."""
     if rows_are == TIMER:
-        return Timers()
+        return _Timers()
     if rows_are == BYTES:
-        return Cells()
+        return _Cells()
     of = mappings_in(schema, "of")
     if rows_are == ELEMENT:
-        return Elements(of[0])
-    return Entries(*of) if rows_are == ENTRY else Single(of[0])
+        return _Elements(of[0])
+    return _MapEntries(*of) if rows_are == ENTRY else _Single(of[0])
 
 
-class _OneRow:
-    """A value is one row."""
-
-    def sizes(self, values: Sequence[Any]) -> None:
-        """Each one."""
-
-    def starts(self, columns: Columns) -> None:
-        """Each row."""
-
-
-class Single(_OneRow):
+class _Single(ValueColumns[V]):
     """A value in typed column and bytes."""
 
     def __init__(self, stored: Description) -> None:
         self._column = ArrowColumn(VALUE, stored)
-        self.fields, self.arrays, self.values = self._column.fields, self._column.arrays, self._column.values
+        self.fields = self._column.fields
+
+    def arrays(self, values: Sequence[V]) -> list[pa.Array]:
+        return self._column.arrays(values)
+
+    def values(self, columns: Columns) -> list[V]:
+        return self._column.values(columns)
 
 
-class Cells(_OneRow):
+class _Cells(ValueColumns[bytes]):
     """A value as the bytes of its batch of one."""
 
-    fields: Final = [pa.field(VALUE + RAW, pa.binary())]
+    fields = (pa.field(VALUE + RAW, pa.binary()),)
 
-    def arrays(self, values: Sequence[Any]) -> list[pa.Array]:
-        """The cells."""
+    def arrays(self, values: Sequence[bytes]) -> list[pa.Array]:
         return [pa.array(values, pa.binary())]
 
-    def values(self, columns: Columns) -> list[Any]:
-        """The cells."""
+    def values(self, columns: Columns) -> list[bytes]:
         cells = columns[VALUE + RAW]
         if cells.null_count:
             raise StorageError("a table of state has a row without a value")
         return cells.to_pylist()  # type: ignore[no-any-return]
 
 
-class Timers(_OneRow):
+class _Timers(ValueColumns[tuple[str, int]]):
     """A timer: its time domain and its timestamp in ms."""
 
-    fields: Final = [
+    fields = (
         pa.field(TIME_DOMAIN, pa.string(), nullable=False),
         pa.field(TIMESTAMP, pa.int64(), nullable=False),
-    ]
+    )
 
     def arrays(self, values: Sequence[tuple[str, int]]) -> list[pa.Array]:
-        """Domains and timestamps."""
         domains, timestamps = zip(*values, strict=True)
         return [pa.array(domains, pa.string()), pa.array(timestamps, pa.int64())]
 
     def values(self, columns: Columns) -> list[tuple[str, int]]:
-        """Pairs of domain and timestamp."""
         return list(zip(columns[TIME_DOMAIN].to_pylist(), columns[TIMESTAMP].to_pylist(), strict=True))
 
 
-class _Spread:
+class _Spread(ValueColumns[V]):
     """A value is as many rows as it has parts, and one if it has none."""
 
     def __init__(self, columns: list[ArrowColumn]) -> None:
         self._columns = columns
         self.fields = [pa.field(POSITION, pa.int64()), *(f for column in columns for f in column.fields)]
 
-    def sizes(self, values: Sequence[Any]) -> list[int]:
-        """As many as it has parts."""
+    def sizes(self, values: Sequence[V]) -> list[int]:
         return [max(1, len(_plain(value))) for value in values]
 
-    def _spread(self, values: Sequence[Any], parts: Sequence[Sequence[Any]]) -> list[pa.Array]:
+    def _spread(self, values: Sequence[V], parts: Sequence[Sequence[Any]]) -> list[pa.Array]:
         lengths = [len(_plain(value)) for value in values]
         positions = list(chain.from_iterable(range(length) if length else (None,) for length in lengths))
         places = accumulate((position is not None for position in positions), initial=-1)
@@ -170,24 +161,32 @@ class _Spread:
         return parts, [(before[start], before[end]) for start, end in pairwise(borders)]
 
 
-class Elements(_Spread):
+class _Elements(_Spread[list[V] | Beyond]):
     """A list."""
 
     def __init__(self, element: Description) -> None:
         super().__init__([ArrowColumn(VALUE, element)])
         self._settle = settling(element)
 
-    def arrays(self, values: Sequence[Any]) -> list[pa.Array]:
-        """Positions and elements."""
-        return self._spread(values, [list(chain.from_iterable(map(_elements, values)))])
+    def arrays(self, values: Sequence[list[V] | Beyond]) -> list[pa.Array]:
+        elements = (list(map(within, v.plain)) if isinstance(v, Beyond) else v for v in values)
+        return self._spread(values, [list(chain.from_iterable(elements))])
 
-    def values(self, columns: Columns) -> list[Any]:
-        """Lists."""
+    def values(self, columns: Columns) -> list[list[V] | Beyond]:
         (elements,), places = self._parts(columns)
-        return [_list(elements[start:end], self._settle) for start, end in places]
+        return [self._list(elements[start:end]) for start, end in places]
+
+    def _list(self, elements: list[V]) -> list[V] | Beyond:
+        if not any(isinstance(element, Beyond) for element in elements):
+            return elements
+        return Beyond(_settled(elements, self._settle))
 
 
-class Entries(_Spread):
+_Pairs = dict[K, V] | list[tuple[K, V]] | Beyond
+"""A list of pairs where msgpack cannot hold the keys of a dict."""
+
+
+class _MapEntries(_Spread[_Pairs[K, V]]):
     """A map in the order of its entries."""
 
     def __init__(self, key: Description, value: Description) -> None:
@@ -195,44 +194,99 @@ class Entries(_Spread):
         self._settle = settling(key), settling(value)
         self._direct = key["kind"] in DIRECT_KEYS
 
-    def arrays(self, values: Sequence[Any]) -> list[pa.Array]:
-        """Positions, keys and values."""
+    def arrays(self, values: Sequence[_Pairs[K, V]]) -> list[pa.Array]:
         pairs = [self._pairs(value) for value in values]
         return self._spread(values, [[pair[side] for of_one in pairs for pair in of_one] for side in (0, 1)])
 
-    def _pairs(self, value: Any) -> list[Any]:
+    def _pairs(self, value: _Pairs[K, V]) -> Sequence[tuple[K | Beyond, V | Beyond]]:
         plain = _plain(value)
-        pairs = list(plain.items()) if self._direct else plain
-        return [(within(k), within(v)) for k, v in pairs] if value.__class__ is Beyond else pairs
+        pairs: list[tuple[K, V]] = list(plain.items()) if self._direct else plain
+        return [(within(k), within(v)) for k, v in pairs] if isinstance(value, Beyond) else pairs
 
-    def values(self, columns: Columns) -> list[Any]:
-        """Dicts, or lists of pairs where msgpack cannot hold the keys."""
+    def values(self, columns: Columns) -> list[_Pairs[K, V]]:
         (keys, values), places = self._parts(columns)
         return [self._map(keys[start:end], values[start:end]) for start, end in places]
 
-    def _map(self, keys: list[Hashable], values: list[Any]) -> Any:
+    def _map(self, keys: list[K], values: list[V]) -> _Pairs[K, V]:
         make = dict if self._direct else list
-        if not any(part.__class__ is Beyond for part in chain(keys, values)):
+        if not any(isinstance(part, Beyond) for part in chain[K | V](keys, values)):
             return make(zip(keys, values, strict=True))
         to_key, to_value = self._settle
         return Beyond(make(zip(_settled(keys, to_key), _settled(values, to_value), strict=True)))
 
 
-def _plain(value: Any) -> Any:
-    return value.plain if value.__class__ is Beyond else value
+def _plain(value: V | Beyond) -> Any:
+    return value.plain if isinstance(value, Beyond) else value
 
 
-def _elements(value: Any) -> list[Any]:
-    return list(map(within, value.plain)) if value.__class__ is Beyond else value
-
-
-def _list(elements: list[Any], settle: Convert | None) -> Any:
-    if not any(element.__class__ is Beyond for element in elements):
-        return elements
-    return Beyond(_settled(elements, settle))
-
-
-def _settled(parts: list[Any], settle: Convert | None) -> list[Any]:
+def _settled(parts: list[V], settle: Convert | None) -> list[V]:
     return [
-        part.plain if part.__class__ is Beyond else part if settle is None else settle(part) for part in parts
+        part.plain if isinstance(part, Beyond) else part if settle is None else settle(part) for part in parts
     ]
+
+
+class TableRows:
+    """The rows of one table."""
+
+    def __init__(self, info: TableInfo) -> None:
+        self._keys, self._values = KeyColumns(info.key), values_of(info.rows_are, info.schema)
+        self.schema = pa.schema(
+            [
+                pa.field("key_group", pa.int32(), nullable=False),
+                *self._keys.fields,
+                # Kept for windows, whose state is told apart by it.
+                pa.field("namespace", pa.string()),
+                *self._values.fields,
+            ]
+        )
+
+    def count(self, values: Sequence[Any]) -> int:
+        """How many rows values take."""
+        sizes = self._values.sizes(values)
+        return len(values) if sizes is None else sum(sizes)
+
+    def pieces(self, values: Sequence[Any], rows: int) -> Iterator[slice]:
+        """Cuts between entries, such that each piece has about so many rows."""
+        sizes = self._values.sizes(values)
+        if sizes is None:
+            yield from (slice(start, start + rows) for start in range(0, len(values), rows))
+            return
+        start = taken = 0
+        for place, size in enumerate(sizes):
+            if taken and taken + size > rows:
+                yield slice(start, place)
+                start, taken = place, 0
+            taken += size
+        yield slice(start, len(values))
+
+    def batch(self, group: int, keys: Sequence[Hashable], values: Sequence[Any]) -> pa.RecordBatch:
+        """Entries of one key group as a record batch."""
+        of_keys = self._keys.arrays(keys)
+        sizes = self._values.sizes(values)
+        if sizes is not None:
+            repeat = pa.array(np.repeat(np.arange(len(keys)), sizes))
+            of_keys = [array.take(repeat) for array in of_keys]
+        rows = len(of_keys[0])
+        arrays = [
+            pa.array(np.full(rows, group, np.int32)),
+            *of_keys,
+            pa.nulls(rows, pa.string()),
+            *self._values.arrays(values),
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def entries(self, batch: pa.RecordBatch) -> tuple[list[int], list[Any], list[Any]]:
+        """Key group, key and value of each entry of a record batch."""
+        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+        if columns["namespace"].null_count != len(batch):
+            raise StorageError("a table of state has rows with a namespace; this Headgate reads none")
+        values = self._values.values(columns)
+        starts = self._values.starts(columns)
+        if starts is not None:
+            take = pa.array(starts, pa.int64())
+            columns = {name: columns[name].take(take) for name in ("key_group", *_names(self._keys.fields))}
+        return columns["key_group"].to_pylist(), self._keys.keys(columns), values
+
+
+def _names(fields: list[pa.Field]) -> list[str]:
+    return [field.name for field in fields]

@@ -1,19 +1,20 @@
-"""What a segment may follow: which stored state stays for as long as a snapshot that refers to it.
+"""What a segment may follow, and what it holds: the stored state that stays for as long as a snapshot that
+refers to it, and what was changed since.
 
-A checkpoint goes when a later one completes, and with it every file that the later one does not refer to.
-So a segment of checkpoint C follows what K stored, the newest complete one, only if every snapshot that was
-drawn between K and C, and may complete before C does, refers to all of it too.
+A checkpoint is removed when a later one completes, and with it every file that the later one does not refer
+to. So a segment of checkpoint C follows what K stored, the newest complete one, only if every snapshot that
+was taken between K and C, and may complete before C does, refers to all of it too.
 
 | event | `_stored` | `_refers` |
 | --- | --- | --- |
-| snapshot of changes drawn for C | | C: what it follows |
-| whole snapshot drawn for C | | C: nothing |
+| snapshot of changes taken for C | | C: what it follows |
+| complete snapshot taken for C | | C: nothing |
 | either is durable | C: what it is | C: all that it consists of |
-| either fails or is aborted | nothing: nobody refers to it, and what follows is decided by K | |
+| either fails or is aborted | nothing: no snapshot refers to it, and K decides what follows | |
 | K is complete | K and later stay | later than K stay |
 
-So a whole snapshot that is under way, or was aborted, makes the next one whole too; and one that is drawn
-while another is under way which does not refer to K's last segment.
+So a snapshot of everything that is pending, or was aborted, makes the next one a snapshot of everything too;
+as does one that is pending and does not refer to K's last segment.
 """
 
 from __future__ import annotations
@@ -22,27 +23,19 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from headgate.state.backend import size_of
-from headgate.state.snapshots import Inline, KeyedStateHandle, StateHandle
+from headgate.state.changelog.change_tracking import Changed, Changes
+from headgate.state.snapshots import Inline, KeyedStateHandle, StateHandle, size_of
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What a checkpoint stored of one subtask.
+    """What a checkpoint stored of one subtask."""
 
-    Attributes:
-        handle: the base, and the segments after it.
-        reaches: the checkpoint up to which changes are in it.
-        base: the checkpoint that the base was written for; 0: unknown.
-        before: the same without the last segment, where that may still be written anew.
-        root: the storage that it was restored from; None: this attempt wrote it.
-    """
-
-    handle: KeyedStateHandle
-    reaches: int
-    base: int
-    before: Stored | None = None
-    root: str | None = None
+    handle: KeyedStateHandle  # the base, and the segments after it
+    reaches: int  # the checkpoint up to which changes are in it
+    base: int  # the checkpoint that the base was written for; 0: unknown
+    before: Stored | None = None  # it without the last segment, where that may still be written anew
+    root: str | None = None  # the storage that it was restored from; None: this attempt wrote it
 
     @property
     def followed(self) -> Stored:
@@ -68,14 +61,14 @@ class Stored:
         return Stored(longer, checkpoint, self.base, replace(self, before=None, root=None))
 
     def unchanged(self, checkpoint: int) -> Stored:
-        """This, for a checkpoint before which nothing else was touched."""
+        """This, for a checkpoint before which nothing else was changed."""
         return replace(self, reaches=checkpoint, before=None, root=None)
 
 
 class Chain:
     """The stored states of one subtask that may still matter.
 
-    The operator's thread asks; the one that writes snapshots tells what is durable.
+    The operator's thread asks; the one that writes snapshots reports what is durable.
     """
 
     def __init__(self) -> None:
@@ -86,8 +79,8 @@ class Chain:
         """The subtask began with this."""
         self._stored[checkpoint] = stored
 
-    def drawn(self, checkpoint: int, follows: Stored | None) -> None:
-        """A snapshot is under way; None: it is whole, or may have to be."""
+    def taken(self, checkpoint: int, follows: Stored | None) -> None:
+        """A snapshot is pending; None: it is of everything, or may have to be."""
         self._refers[checkpoint] = _files_of(follows)
 
     def stored(self, checkpoint: int, stored: Stored) -> None:
@@ -105,10 +98,85 @@ class Chain:
         return self._stored.get(checkpoint)
 
     def may_follow(self, stored: Stored) -> bool:
-        """Whether it stays until a snapshot that is drawn now is complete; ask after :meth:`completed`."""
+        """Whether it stays until a snapshot that is taken now is complete; ask after :meth:`completed`."""
         needed = _files_of(stored)
         return all(needed <= files for files in list(self._refers.values()))
 
 
 def _files_of(stored: Stored | None) -> frozenset[StateHandle]:
     return frozenset() if stored is None else frozenset(stored.handle.handles())
+
+
+class Epochs:
+    """What was changed, by the checkpoint that was the first one to see it.
+
+    Example:
+        >>> epochs = Epochs()
+        >>> epochs.close(1, {"count": {"a": 1}})
+        >>> epochs.close(2, {"count": {"a": 2, "b": 1}})
+        >>> epochs.close(3, {"names": {"c"}})
+        >>> epochs.since(0), epochs.since(2)
+        ({'count': {'a': 2, 'b': 1}, 'names': {'c'}}, {'names': {'c'}})
+        >>> epochs.forget(2)
+        >>> epochs.since(0)
+        {'names': {'c'}}
+    """
+
+    def __init__(self) -> None:
+        self._epochs: list[tuple[int, Changes]] = []
+
+    def close(self, checkpoint: int, changes: Changes) -> None:
+        """A snapshot is taken: what follows belongs to the next one."""
+        if changes:
+            self._epochs.append((checkpoint, changes))
+
+    def since(self, checkpoint: int) -> Changes:
+        """What was changed after one checkpoint and before the last one closed."""
+        found: Changes = {}
+        for number, changes in self._epochs:
+            if number > checkpoint:
+                for name, changed in changes.items():
+                    found[name] = _joined(found[name], changed) if name in found else changed
+        return found
+
+    def forget(self, checkpoint: int) -> None:
+        """Drop what a checkpoint and those before it saw: no segment needs it any more."""
+        self._epochs = [(number, changes) for number, changes in self._epochs if number > checkpoint]
+
+
+def _joined(older: Changed, newer: Changed) -> Changed:
+    if isinstance(older, dict) and isinstance(newer, dict):
+        return older | newer
+    return set(older) | set(newer)
+
+
+class Waste:
+    """Tracked changes that no segment needs, freed bit by bit: a million entries at once would be a long
+    pause.
+
+    Example:
+        >>> waste = Waste()
+        >>> waste.add({"names": {"a", "b"}, "count": {"c": 1}})
+        >>> waste.settle(2), waste.settle(2), waste.settle(2)
+        (False, True, True)
+    """
+
+    def __init__(self) -> None:
+        self._left: list[Changed] = []
+
+    def add(self, changes: Changes) -> None:
+        """Take over changes that only the caller holds."""
+        self._left += changes.values()
+
+    def settle(self, budget: int) -> bool:
+        """Free at most `budget` entries; True when none are left."""
+        while self._left:
+            changed = self._left[-1]
+            pop = changed.popitem if isinstance(changed, dict) else changed.pop
+            for _ in range(min(budget, len(changed))):
+                pop()
+                budget -= 1
+            if changed:
+                return False
+            self._left.pop()
+        return True

@@ -4,47 +4,82 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final, Generic, TypeVar
 
 from headgate.api.declared.keyed_states import StateDescriptor, StateKind
 from headgate.common.errors import InternalError
 from headgate.common.plain_data import Description
 from headgate.core.timers import TimerQueue
 from headgate.serde.serializer import TypeSerializer
-from headgate.state.backend import Items, MigrationProgress, StateHandle, Stored, StoredValue
-from headgate.state.heap.handles import (
-    HeapListState,
-    HeapMapState,
-    ImmutableAggregatingState,
-    ImmutableReducingState,
-    ImmutableValueState,
-    MutableAggregatingState,
-    MutableReducingState,
-    MutableValueState,
-)
-from headgate.state.heap.live_tables import MISSING, HeapTable
-from headgate.state.heap.snapshot import FrozenState, FrozenTimers, PendingHeapSnapshot
-from headgate.state.peek import stored_value
-from headgate.state.stored.restoring import Restore
+from headgate.state.backend import Items, MigrationProgress, StateHandle, StateTable, Stored, StoredValue
+from headgate.state.backend_wrapper import BoundHandles
+from headgate.state.heap import handles
+from headgate.state.heap.handles import MISSING, HeapTable
+from headgate.state.heap.snapshot import PendingHeapSnapshot, StateView, TimersView
+from headgate.state.stored.restoring import open_restore
+from headgate.state.stored.value_readers import stored_value
 from headgate.state.targets import Target, target_of, timers_target
 
 V = TypeVar("V")
+T = TypeVar("T", bound=StateTable)
 
 EVENT_TIMERS: Final = "timers:event"
 PROCESSING_TIMERS: Final = "timers:processing"
+TIMER_KINDS: Final = (EVENT_TIMERS, PROCESSING_TIMERS)
 
 SETTLED_PER_CALL: Final = 1_024
-"""Changes that one call of `settle` brings back in each table: about half a millisecond."""
+"""Changes that one call of `settle` merges back in each table: about half a millisecond."""
 
 
-class HeapKeyedBackend:
+class OwnTables(BoundHandles, Generic[T]):
+    """What backends that keep the states of a subtask themselves have in common."""
+
+    def __init__(
+        self, descriptors: Mapping[str, StateDescriptor], groups: tuple[int, int], max_parallelism: int
+    ) -> None:
+        if not 0 <= groups[0] <= groups[1] < max_parallelism:
+            raise InternalError(
+                f"key groups {groups[0]} to {groups[1]} are not within 0 to {max_parallelism - 1}"
+            )
+        self.max_parallelism, self.groups = max_parallelism, groups
+        self._targets = {name: target_of(descriptor) for name, descriptor in descriptors.items()}
+        self._targets |= dict.fromkeys(TIMER_KINDS, timers_target())
+        self._tables: dict[str, T] = {}
+
+    @property
+    def tables(self) -> Mapping[str, T]:
+        """See :class:`~headgate.state.backend.TableBackend`."""
+        return self._tables
+
+    @property
+    def targets(self) -> Mapping[str, Target]:
+        """See :class:`~headgate.state.backend.KeyedBackend`."""
+        return self._targets
+
+    @property
+    def _timers(self) -> dict[str, TimerQueue[Hashable]]:
+        return {EVENT_TIMERS: self.event_timers, PROCESSING_TIMERS: self.processing_timers}
+
+    def peek(self, name: str, key: Hashable) -> StoredValue | None:
+        """See :class:`~headgate.state.backend.KeyedBackend`."""
+        return stored_value(name, self._targets[name], self._tables[name].entries.get(key, MISSING))
+
+    def state_types(self) -> dict[str, Description]:
+        """See :class:`~headgate.state.backend.KeyedBackend`."""
+        return {name: self._targets[name].schema for name in self._tables}
+
+    def _check_empty(self, tables_empty: bool) -> None:
+        if not tables_empty or any(map(len, self._timers.values())):
+            raise InternalError(
+                "state is restored into a backend that already holds some; please report this"
+            )
+
+
+class HeapKeyedBackend(OwnTables[HeapTable]):
     """Keyed state and timers of one operator subtask, in memory.
 
-    The pause of a snapshot does not depend on how much there is: tables and timers are taken as
-    they are, and later changes lie in layers above them until :meth:`settle` has brought them back.
-
-    Attributes:
-        settled: whether nothing of a snapshot is left to bring back.
+    The pause of a snapshot does not depend on how much there is: tables and timers are taken as they are, and
+    later changes lie in layers above them until :meth:`settle` has merged them; then it is `settled`.
     """
 
     def __init__(
@@ -54,51 +89,19 @@ class HeapKeyedBackend:
         last_group: int,
         max_parallelism: int,
     ) -> None:
-        if not 0 <= first_group <= last_group < max_parallelism:
-            raise InternalError(
-                f"key groups {first_group} to {last_group} are not within 0 to {max_parallelism - 1}"
-            )
-        self.max_parallelism = max_parallelism
-        self.groups = (first_group, last_group)
-        self._targets = {name: target_of(descriptor) for name, descriptor in descriptors.items()}
-        self._tables = {name: HeapTable(target.serializer.copy) for name, target in self._targets.items()}
-        self.handles: dict[str, StateHandle] = {
-            name: handle_of(descriptor, self._targets[name].serializer, self._tables[name])
-            for name, descriptor in descriptors.items()
-        }
-        self._handles = tuple(self.handles.values())
+        super().__init__(descriptors, (first_group, last_group), max_parallelism)
+        self._tables = {name: HeapTable(self._targets[name].serializer.copy) for name in descriptors}
+        self._use(
+            {
+                name: handle_of(descriptor, self._targets[name].serializer, self._tables[name])
+                for name, descriptor in descriptors.items()
+            }
+        )
         for name, handle in self.handles.items():
             if handle.immutable:
                 self._tables[name].follow(handle)
-        self.event_timers: TimerQueue[Hashable] = TimerQueue()
-        self.processing_timers: TimerQueue[Hashable] = TimerQueue()
+        self.event_timers, self.processing_timers = TimerQueue(), TimerQueue()
         self.settled = True
-        timer_target = timers_target()
-        self._targets |= dict.fromkeys(self._timers, timer_target)
-
-    @property
-    def tables(self) -> Mapping[str, HeapTable]:
-        """See :class:`~headgate.state.backend.TableBackend`."""
-        return self._tables
-
-    @property
-    def targets(self) -> Mapping[str, Target]:
-        """See :class:`~headgate.state.backend.TableBackend`."""
-        return self._targets
-
-    @property
-    def _timers(self) -> dict[str, TimerQueue[Hashable]]:
-        return {EVENT_TIMERS: self.event_timers, PROCESSING_TIMERS: self.processing_timers}
-
-    def bind(self, key: Hashable) -> None:
-        """Make `key` the current key of every handle."""
-        for handle in self._handles:
-            handle.bind(key)
-
-    def store(self) -> None:
-        """Store what was changed for the current key."""
-        for handle in self._handles:
-            handle.store()
 
     def prefetch(self, keys: Iterable[Hashable]) -> None:
         """Nothing to do: everything is in memory."""
@@ -115,24 +118,16 @@ class HeapKeyedBackend:
             if value is not MISSING:
                 yield key, value
 
-    def peek(self, name: str, key: Hashable) -> StoredValue | None:
-        """See :class:`~headgate.state.backend.KeyedBackend`."""
-        return stored_value(name, self._targets[name], self._tables[name].entries.get(key, MISSING))
-
-    def state_types(self) -> dict[str, Description]:
-        """State name -> kind and description of its serializers, for the checkpoint's metadata."""
-        return {name: self._targets[name].schema for name in self._tables}
-
     def snapshot_sync(self, checkpoint: int = 0, completed: int | None = 0) -> PendingHeapSnapshot:
         """Fix the state at this moment. Call it between records, with everything stored."""
-        frozen: list[FrozenState | FrozenTimers] = []
+        views: list[StateView | TimersView] = []
         for name, table in self._tables.items():
             layers, ticket = table.freeze()
-            frozen.append(FrozenState(name, *self._targets[name], layers, partial(table.thaw, ticket)))
+            views.append(StateView(name, *self._targets[name], layers, partial(table.thaw, ticket)))
         for name, timers in self._timers.items():
-            frozen.append(FrozenTimers(name, *self._targets[name], timers.freeze()))
+            views.append(TimersView(name, *self._targets[name], timers.freeze()))
         self.settled = False
-        return PendingHeapSnapshot(frozen, self.groups, self.max_parallelism)
+        return PendingHeapSnapshot(views, self.groups, self.max_parallelism)
 
     def settle(self) -> None:
         """See :class:`~headgate.state.backend.KeyedBackend`."""
@@ -149,28 +144,27 @@ class HeapKeyedBackend:
         """Nothing to do: everything is in memory."""
 
     def restore(self, stored: Iterable[Stored]) -> None:
-        """Fill the empty backend with its own key groups out of what any number of subtasks stored."""
-        if any(table.entries for table in self._tables.values()) or any(map(len, self._timers.values())):
-            raise InternalError(
-                "state is restored into a backend that already holds some; please report this"
-            )
-        with Restore(stored, self._targets, self.groups, self.max_parallelism) as restore:
+        """See :class:`~headgate.state.backend.KeyedBackend`."""
+        self._check_empty(not any(table.entries for table in self._tables.values()))
+        with open_restore(stored, self._targets, self.groups, self.max_parallelism) as restore:
             restore.fill(self._tables, self._timers)
 
 
 def handle_of(descriptor: StateDescriptor, serializer: TypeSerializer[V], table: HeapTable) -> StateHandle:
     """The live handle of a declared state over its table; for every backend."""
     if descriptor.kind == StateKind.LIST:
-        return HeapListState(table)
+        return handles.HeapListState(table)
     if descriptor.kind == StateKind.MAP:
-        return HeapMapState(table)
-    immutable = serializer.immutable
+        return handles.HeapMapState(table)
+    immutable, function = serializer.immutable, descriptor.function
     if descriptor.kind == StateKind.REDUCING:
-        return (ImmutableReducingState if immutable else MutableReducingState)(table, descriptor.function)
+        return (handles.ImmutableReducingState if immutable else handles.MutableReducingState)(
+            table, function
+        )
     if descriptor.kind == StateKind.AGGREGATING:
-        return (ImmutableAggregatingState if immutable else MutableAggregatingState)(
-            table, descriptor.function
+        return (handles.ImmutableAggregatingState if immutable else handles.MutableAggregatingState)(
+            table, function
         )
     if immutable:
-        return ImmutableValueState(table, descriptor.default())
-    return MutableValueState(table, descriptor.default)
+        return handles.ImmutableValueState(table, descriptor.default())
+    return handles.MutableValueState(table, descriptor.default)

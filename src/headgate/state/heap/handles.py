@@ -1,26 +1,48 @@
-"""The live handles of the heap backend, one class per kind of state, bound to one key at a time."""
+"""The tables of the heap backend, and the live handles over them, one class per kind of state."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
-from typing import Final, Generic
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from typing import Any, Final, Generic
 
 from headgate.api.declared.aggregate import ACC, IN, OUT
 from headgate.api.declared.keyed_states import MK, MV, AggregateFunction, V
-from headgate.state.heap.live_tables import MISSING, HeapTable
+from headgate.common.layered import MISSING as MISSING
+from headgate.common.layered import LayeredTable
 from headgate.state.subscripts import Subscripts
 
 _ATOMS: Final = frozenset({type(None), bool, int, float, str, bytes})
 
 
+class HeapTable(LayeredTable):
+    """The entries of one state."""
+
+    __slots__ = ()
+
+    def load(self, keys: Sequence[Hashable], values: Sequence[Any]) -> None:
+        """Put restored entries, while there is no snapshot."""
+        self.entries.update(zip(keys, values, strict=True))
+
+    def follow(self, handle: Any) -> None:
+        """Keep the attribute `table` of a handle at `entries`, for as long as the table lives.
+
+        Generated loops take it from there once per run, and nothing takes the place of `entries`
+        during one.
+        """
+
+        def use(entries: Any) -> None:
+            handle.table = entries
+
+        self.on_change = use
+        use(self.entries)
+
+
 class ImmutableValueState(Generic[V]):
     """Value state of a type whose values cannot be changed in place.
 
-    `value` is a plain slot, so that reading and writing it costs nothing: generated loops set it
-    before a record and put it into the table after it, as :meth:`load` and :meth:`store` do.
-
-    Attributes:
-        default: what a key without an entry reads as; storing this very object removes the entry.
+    `value` is a plain slot, so that reading and writing it costs nothing: generated loops set it before a
+    record and put it into the table after it, as :meth:`load` and :meth:`store` do. A key without an entry
+    reads as `default`; storing this very object removes the entry.
     """
 
     __slots__ = ("default", "key", "table", "value")
@@ -47,7 +69,7 @@ class ImmutableValueState(Generic[V]):
             self.table[self.key] = self.value
 
     def clear(self) -> None:
-        """Forget the value of the current key."""
+        """Remove the value of the current key."""
         self.value = self.default
 
 
@@ -72,7 +94,7 @@ class _TableState:
         """Nothing to do: changes were made in the table."""
 
     def clear(self) -> None:
-        """Forget what is stored for the current key."""
+        """Remove what is stored for the current key."""
         self.table.remove(self.key)
 
 

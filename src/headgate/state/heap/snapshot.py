@@ -1,13 +1,14 @@
-"""A heap snapshot between the cut and its bytes: tables in layers, encoded beside the loop.
+"""A heap snapshot between the snapshot point and its bytes: tables in layers, encoded in the background.
 
-The writing thread competes with the loop for the interpreter, so nothing here is done for a whole
+The writing thread competes with the loop for the interpreter, so nothing here is done for a complete
 table by one call: entries are taken in slices, and encoded key group by key group.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any, Final
 
@@ -19,10 +20,18 @@ from headgate.common.layered import Layers, slices_of
 from headgate.common.plain_data import Description
 from headgate.core.timers import TimersAtCut
 from headgate.serde.serializer import TypeSerializer
-from headgate.state.backend import Columns, Entries, EntryFilter, StateFiles, store_blob
-from headgate.state.stored.blob_format import KEY_SERIALIZER as KEY_SERIALIZER
+from headgate.state.backend import (
+    Columns,
+    Entries,
+    EntryFilter,
+    NewSection,
+    NewWriter,
+    StateFiles,
+    StateWriter,
+)
 from headgate.state.snapshots import KeyedStateHandle
-from headgate.state.stored.blob_writer import BlobWriter
+from headgate.state.stored.blob import BlobWriter
+from headgate.state.stored.contract import written
 
 SLICE_ENTRIES: Final = 32_768
 """Entries in hand between two chances for the loop: one or two milliseconds. After each the writer waits for
@@ -34,11 +43,9 @@ def _nothing() -> None:
 
 
 @dataclass(slots=True)
-class FrozenState:
-    """One state at the cut, in the hands of the thread that writes it.
-
-    Attributes:
-        thaw: tells the table that it may change them.
+class StateView:
+    """One state at the snapshot point, for the thread that writes it; `thaw` lets the table change the
+    layers.
     """
 
     name: str
@@ -52,7 +59,7 @@ class FrozenState:
         return slices_of(self.layers, SLICE_ENTRIES)
 
     def taken(self) -> None:
-        """All slices are taken: where values cannot be changed in place, the table may go on."""
+        """All slices are taken: if values cannot be changed in place, the table may have its layers back."""
         if self.serializer.immutable:
             self.release()
 
@@ -61,14 +68,14 @@ class FrozenState:
         return keys, values
 
     def release(self) -> None:
-        """Let go of the entries; more than once does no harm."""
+        """Release the entries; more than once does no harm."""
         self.layers = ()
         self.thaw()
 
 
 @dataclass(slots=True)
-class FrozenTimers:
-    """One kind of timers at the cut; the values are their timestamps."""
+class TimersView:
+    """One kind of timers at the snapshot point; the values are their timestamps."""
 
     name: str
     schema: Description
@@ -81,7 +88,7 @@ class FrozenTimers:
             yield keys, timestamps
 
     def taken(self) -> None:
-        """All slices are taken: the queue may go on."""
+        """All slices are taken: the queue may have its layers back."""
         self.release()
 
     def ordered(self, keys: list[Hashable], values: list[Any]) -> Columns:
@@ -90,86 +97,60 @@ class FrozenTimers:
         return [keys[place] for place in order], [values[place] for place in order]
 
     def release(self) -> None:
-        """Let go of the timers; more than once does no harm."""
+        """Release the timers; more than once does no harm."""
         self.timers.release()
 
 
 class PendingHeapSnapshot:
-    """The state of one operator subtask at the cut.
+    """The state of one operator subtask at the snapshot point; a `PendingSnapshot`.
 
-    :meth:`write` runs in another thread while the loop goes on. Either it or :meth:`release` must
-    be called, or the tables stay in layers.
-
-    Args:
-        parts: states and timers, in the order of the blob's sections.
-        release: called at the end, and perhaps again.
+    It is stored in another thread while the loop goes on. Until it is stored or released, tables stay in
+    layers. `views` are in the order of the sections to be written.
     """
 
     def __init__(
-        self,
-        parts: Sequence[FrozenState | FrozenTimers],
-        groups: tuple[int, int],
-        max_parallelism: int,
-        release: Callable[[], None] = _nothing,
+        self, views: Sequence[StateView | TimersView], groups: tuple[int, int], max_parallelism: int
     ) -> None:
-        self._parts = list(parts)
+        self._views = list(views)
         self._groups, self._max_parallelism = groups, max_parallelism
-        self._release = release
         self.keep: EntryFilter | None = None
 
-    def write(self) -> list[bytes]:
-        """The blob, in parts to be laid end to end; then the snapshot is released."""
-        body: list[bytes] = []
-        blob = BlobWriter(self._groups, self._max_parallelism, body.extend)
+    def store(self, uid: str, files: StateFiles) -> KeyedStateHandle:
+        """Store the state as one blob."""
+        write = partial(files.write, uid)
+        return self.store_with(lambda groups, max_parallelism: BlobWriter(groups, max_parallelism, write))
+
+    def store_with(self, new_writer: NewWriter) -> KeyedStateHandle:
+        """See :class:`~headgate.state.backend.PendingSnapshot`."""
         try:
-            self.write_to(blob)
+            return written(new_writer(self._groups, self._max_parallelism), self.write_to)
         finally:
             self.release()
-        return [blob.head(), *body]
-
-    def store(self, uid: str, files: StateFiles) -> KeyedStateHandle:
-        """See :class:`~headgate.state.backend.PendingSnapshot`."""
-        return store_blob(uid, files, self._groups, self.write())
 
     def release(self) -> None:
-        """Let go of the state."""
-        for part in self._parts:
-            part.release()
-        self._parts = []
-        self._release()
+        """See :class:`~headgate.state.backend.PendingSnapshot`."""
+        for view in self._views:
+            view.release()
+        self._views = []
 
-    def write_to(self, blob: BlobWriter) -> None:
-        """Add its sections to a blob."""
-        for part in self._parts:
-            try:
-                blob.add(
-                    part.name,
-                    part.schema,
-                    self._by_group(part),
-                    part.serializer.encode_checked,
-                    encode_keys=KEY_SERIALIZER.encode_checked,
-                    keep=self.keep,
-                )
-            except UsageError as error:
-                raise UsageError(f"state {part.name!r} cannot be stored: {error}") from None
+    def write_to(self, writer: StateWriter) -> None:
+        """Add the sections to what a writer has."""
+        for view in self._views:
+            encode = _encoder(view.name, view.serializer)
+            writer.add(
+                NewSection(view.name, view.schema, encode), kept(self.keep, view.name, self._by_group(view))
+            )
 
-    def _by_group(self, part: FrozenState | FrozenTimers) -> Iterator[Entries]:
+    def _by_group(self, view: StateView | TimersView) -> Iterator[Entries]:
         """Keys and values of each key group that has any, ascending; in given order within a group."""
         held: dict[int, Columns] = {}
-        for keys, values in part.slices():
-            self._spread(part.name, keys, values, held)
-        part.taken()
+        for keys, values in view.slices():
+            self._spread(view.name, keys, values, held)
+        view.taken()
         for group in sorted(held):
-            yield Entries(group, *part.ordered(*held.pop(group)))
+            yield Entries(group, *view.ordered(*held.pop(group)))
 
-    def _spread(
-        self,
-        name: str,
-        keys: list[Hashable],
-        values: list[Any],
-        held: dict[int, Columns],
-    ) -> None:
-        """Add entries to those of their key groups."""
+    def _spread(self, name: str, keys: list[Hashable], values: list[Any], held: dict[int, Columns]) -> None:
         groups = key_groups_of_keys(keys, self._max_parallelism)
         first, last = self._groups
         if int(groups.min()) < first or int(groups.max()) > last:
@@ -187,3 +168,20 @@ class PendingHeapSnapshot:
             of_group = held.setdefault(int(ordered[start]), ([], []))
             for entries, column in zip(of_group, (keys, values), strict=True):
                 entries.extend(map(column.__getitem__, places[start:stop]))
+
+
+def kept(keep: EntryFilter | None, name: str, entries: Iterable[Entries]) -> Iterable[Entries]:
+    """The entries that a filter leaves; None: all."""
+    if keep is None:
+        return entries
+    return (Entries(each.group, *keep(name, each.keys, each.values)) for each in entries)
+
+
+def _encoder(name: str, serializer: TypeSerializer[Any]) -> Callable[[list[Any]], bytes]:
+    def encode(values: list[Any]) -> bytes:
+        try:
+            return serializer.encode_checked(values)
+        except UsageError as error:
+            raise UsageError(f"state {name!r} cannot be stored: {error}") from None
+
+    return encode

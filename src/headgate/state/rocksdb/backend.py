@@ -10,63 +10,57 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from headgate.api.declared.keyed_states import StateDescriptor
-from headgate.common.errors import InternalError, StorageError
-from headgate.common.plain_data import Description
+from headgate.common.errors import StorageError
 from headgate.common.process.children import OwnProcess
 from headgate.core.timers import TimerQueue
-from headgate.state.backend import (
-    Items,
-    MigrationProgress,
-    PendingSnapshot,
-    StateHandle,
-    StateTable,
-    Stored,
-    StoredValue,
+from headgate.state.backend import Items, MigrationProgress, PendingSnapshot, StateHandle, Stored
+from headgate.state.heap.backend import (
+    EVENT_TIMERS,
+    PROCESSING_TIMERS,
+    SETTLED_PER_CALL,
+    OwnTables,
+    handle_of,
 )
-from headgate.state.heap.backend import EVENT_TIMERS, PROCESSING_TIMERS, SETTLED_PER_CALL, handle_of
-from headgate.state.heap.live_tables import MISSING, HeapTable
-from headgate.state.heap.snapshot import FrozenTimers
-from headgate.state.peek import stored_value
+from headgate.state.heap.handles import HeapTable
+from headgate.state.heap.snapshot import TimersView
 from headgate.state.rocksdb.database import Database, remove_tree
-from headgate.state.rocksdb.layout_versions import layout_of
-from headgate.state.rocksdb.map_handle import RocksMapState
-from headgate.state.rocksdb.map_layout import MapEntries
-from headgate.state.rocksdb.map_table import RocksMapTable
+from headgate.state.rocksdb.map_layout import MapEntries, layout_of
+from headgate.state.rocksdb.map_table import RocksMapState, RocksMapTable
 from headgate.state.rocksdb.migration import Migration
-from headgate.state.rocksdb.native_files import Uploads
-from headgate.state.stored.native_restore import NamedStates, NativeRestore, sources_of
-from headgate.state.rocksdb.native_snapshot import PendingNativeSnapshot
+from headgate.state.rocksdb.native_files import PendingNativeSnapshot, Uploads
 from headgate.state.rocksdb.rocksdb_memory import RocksMemory
-from headgate.state.rocksdb.snapshot import Cut, FailedSnapshot, PendingRocksSnapshot, check_nothing_outside
+from headgate.state.rocksdb.snapshot import (
+    FailedSnapshot,
+    PendingRocksSnapshot,
+    SnapshotPoint,
+    check_nothing_outside,
+)
 from headgate.state.rocksdb.state_table import RocksTable
-from headgate.state.rocksdb.timer_queue import BEYOND_ALL_TIMERS, RocksTimerQueue, timer_of
-from headgate.state.rocksdb.timer_sections import timers_of
-from headgate.state.stored.restoring import Restore
-from headgate.state.targets import Target, target_of, timers_target
-
-TIMER_KINDS: Final = (EVENT_TIMERS, PROCESSING_TIMERS)
+from headgate.state.rocksdb.timer_queue import BEYOND_ALL_TIMERS, RocksTimerQueue, timer_of, timers_of
+from headgate.state.stored.native_restore import NamedStates, NativeRestore, sources_of
+from headgate.state.stored.restoring import open_restore
 
 CACHE_ENTRIES: Final = 10_000
 """Keys of one state that are kept as live values; several batches' worth."""
 
 
-class RocksKeyedBackend:
+class RocksKeyedBackend(OwnTables[RocksTable | RocksMapTable]):
     """Keyed state of one operator subtask in a RocksDB database of its own, its timers in it or in memory.
 
     The pause of a snapshot is the write-back of what changed, a flush and one hard link per file.
     The database holds nothing that outlives the process: a new attempt begins in a new directory
     and restores from the checkpoint.
 
-    Snapshots are canonical blobs, or incremental: RocksDB's own files, of which those stay where they
-    are that a completed checkpoint has already. Either is restored, whatever is drawn.
+    Snapshots are blobs, or incremental: RocksDB's own files, of which those stay where they are that a
+    completed checkpoint has already. Every form is restored, whichever is taken.
 
-    Args:
-        directory: on a local disk, for this subtask of this attempt alone; made if it is not there
-            and removed by :meth:`close`.
-        cache_entries: keys of one state that are kept as live values at most.
-        eager_migration: whether values of older types are rewritten before anything else; else beside it.
-        timers_on_disk: whether timers are in RocksDB, and only the next ones in memory too.
-        map_entries: whether entries of large maps lie apart; who works with whole maps writes them whole.
+    `directory`: on a local disk, for this subtask of this attempt alone; made if it is not there and removed
+    by :meth:`close`.
+    `cache_entries`: keys of one state that are kept as live values at most.
+    `eager_migration`: whether values of older types are rewritten before anything else; else in the
+    background.
+    `timers_on_disk`: whether timers are in RocksDB, and only the next ones in memory too.
+    `map_entries`: whether each entry of a large map is stored by itself.
     """
 
     def __init__(
@@ -84,20 +78,13 @@ class RocksKeyedBackend:
         timers_on_disk: bool = False,
         map_entries: bool = True,
     ) -> None:
-        if not 0 <= first_group <= last_group < max_parallelism:
-            raise InternalError(
-                f"key groups {first_group} to {last_group} are not within 0 to {max_parallelism - 1}"
-            )
-        self.max_parallelism = max_parallelism
-        self.groups = (first_group, last_group)
-        self._states = {name: target_of(descriptor) for name, descriptor in descriptors.items()}
+        super().__init__(descriptors, (first_group, last_group), max_parallelism)
         self._directory, self._memory = directory, memory
         self._snapshots, self._process = count(1), OwnProcess()
         self._incremental, self._uploads = incremental, Uploads()
-        self._database = Database(directory / "db", [*self._states, *TIMER_KINDS], memory)
-        self._tables: dict[str, RocksTable | RocksMapTable] = {}
-        for name, target in self._states.items():
-            layout = layout_of(name, target, map_entries=map_entries)
+        self._database = Database(directory / "db", self._targets, memory)
+        for name in descriptors:
+            layout = layout_of(name, self._targets[name], map_entries=map_entries)
             store = self._database.stores[name]
             self._tables[name] = (
                 RocksMapTable(store, layout, max_parallelism, cache_entries)
@@ -105,29 +92,15 @@ class RocksKeyedBackend:
                 else RocksTable(store, layout, max_parallelism, cache_entries)
             )
         self._eager, self._migrations = eager_migration, deque[Migration]()
-        self.handles: dict[str, StateHandle] = {
-            name: self._handle(descriptor) for name, descriptor in descriptors.items()
-        }
-        self._handles = tuple(self.handles.values())
-        self._timer_target = timers_target()
-        self.event_timers: TimerQueue[Hashable] = self._timer_queue(EVENT_TIMERS, timers_on_disk)
-        self.processing_timers: TimerQueue[Hashable] = self._timer_queue(PROCESSING_TIMERS, timers_on_disk)
-
-    @property
-    def tables(self) -> Mapping[str, StateTable]:
-        """See :class:`~headgate.state.backend.TableBackend`."""
-        return self._tables
-
-    @property
-    def targets(self) -> Mapping[str, Target]:
-        """See :class:`~headgate.state.backend.TableBackend`."""
-        return self._states | dict.fromkeys(self._timers, self._timer_target)
+        self._use({name: self._handle(descriptor) for name, descriptor in descriptors.items()})
+        self.event_timers = self._timer_queue(EVENT_TIMERS, timers_on_disk)
+        self.processing_timers = self._timer_queue(PROCESSING_TIMERS, timers_on_disk)
 
     def _handle(self, descriptor: StateDescriptor) -> StateHandle:
         table = self._tables[descriptor.name]
         if isinstance(table, RocksMapTable):
             return RocksMapState(table)
-        return handle_of(descriptor, self._states[descriptor.name].serializer, cast(HeapTable, table))
+        return handle_of(descriptor, self._targets[descriptor.name].serializer, cast(HeapTable, table))
 
     def _timer_queue(self, kind: str, on_disk: bool) -> TimerQueue[Hashable]:
         if not on_disk:
@@ -138,20 +111,6 @@ class RocksKeyedBackend:
     def _timers_on_disk(self) -> dict[str, RocksTimerQueue]:
         timers: Mapping[str, object] = self._timers
         return {kind: queue for kind, queue in timers.items() if isinstance(queue, RocksTimerQueue)}
-
-    @property
-    def _timers(self) -> dict[str, TimerQueue[Hashable]]:
-        return {EVENT_TIMERS: self.event_timers, PROCESSING_TIMERS: self.processing_timers}
-
-    def bind(self, key: Hashable) -> None:
-        """Make `key` the current key of every handle."""
-        for handle in self._handles:
-            handle.bind(key)
-
-    def store(self) -> None:
-        """Store what was changed for the current key."""
-        for handle in self._handles:
-            handle.store()
 
     def keys(self, name: str) -> Iterator[Hashable]:
         """See :class:`~headgate.state.backend.KeyedBackend`; in order of key groups."""
@@ -171,28 +130,18 @@ class RocksKeyedBackend:
         for name, table in self._tables.items():
             table.prefetch(wanted, certain=self.handles[name].immutable)
 
-    def peek(self, name: str, key: Hashable) -> StoredValue | None:
-        """See :class:`~headgate.state.backend.KeyedBackend`."""
-        return stored_value(name, self._states[name], self._tables[name].get(key, MISSING))
-
-    def state_types(self) -> dict[str, Description]:
-        """State name -> kind and description of its serializers, for the checkpoint's metadata."""
-        return {name: target.schema for name, target in self._states.items()}
-
     def snapshot_sync(self, checkpoint: int = 0, completed: int | None = 0) -> PendingSnapshot:
         """Fix the state at this moment. Call it between records, with everything stored.
 
-        What the local disk refuses is an error of the snapshot, when that is written.
-
-        `completed`: newest complete one, whose files an incremental snapshot may refer to; 0: none;
-        None: it is a savepoint's, and what it stores is none of this backend's files later.
+        What the local disk refuses is an error of the snapshot, when that is written. Later snapshots do not
+        refer to the files of a savepoint.
         """
         on_disk = self._timers_on_disk
         for queue in on_disk.values():
             queue.flush()
         for name, table in self._tables.items():
             table.flush()
-            if self._incremental:  # what is written whole is looked at then
+            if self._incremental:  # else it is checked when all is written
                 check_nothing_outside(name, self._database.stores[name], self.groups)
         directory = self._directory / "snapshots" / str(next(self._snapshots))
         try:
@@ -200,23 +149,23 @@ class RocksKeyedBackend:
         except StorageError as error:
             remove_tree(directory)
             return FailedSnapshot(error)
-        cut = Cut(
+        point = SnapshotPoint(
             directory,
-            {name: table.layout.at_cut() for name, table in self._tables.items()},
+            {name: table.layout.at_snapshot() for name, table in self._tables.items()},
             [
-                FrozenTimers(kind, *self._timer_target, queue.freeze())
+                TimersView(kind, *self._targets[kind], queue.freeze())
                 for kind, queue in self._timers.items()
                 if kind not in on_disk
             ],
-            dict.fromkeys(on_disk, self._timer_target),
+            {kind: self._targets[kind] for kind in on_disk},
             self.groups,
             self.max_parallelism,
             self._memory,
         )
         if not self._incremental:
-            return PendingRocksSnapshot(cut)
+            return PendingRocksSnapshot(point)
         uploads = Uploads() if completed is None else self._uploads
-        return PendingNativeSnapshot(cut, checkpoint=checkpoint, completed=completed or 0, uploads=uploads)
+        return PendingNativeSnapshot(point, checkpoint=checkpoint, completed=completed or 0, uploads=uploads)
 
     def settle(self) -> None:
         """See :class:`~headgate.state.backend.KeyedBackend`; it concerns timers and values of older types."""
@@ -230,20 +179,15 @@ class RocksKeyedBackend:
         return [migration.progress() for migration in self._migrations]
 
     def restore(self, stored: Iterable[Stored]) -> None:
-        """Fill the empty backend with its own key groups out of what any number of subtasks stored.
-
-        What has native files is made of them; the state is never in Python as a whole.
-        """
-        if not all(table.empty() for table in self._tables.values()) or any(map(len, self._timers.values())):
-            raise InternalError(
-                "state is restored into a backend that already holds some; please report this"
-            )
-        with Restore(stored, self.targets, self.groups, self.max_parallelism, takes_native=True) as restore:
+        """See :class:`~headgate.state.backend.KeyedBackend`; native files become the database as they are."""
+        self._check_empty(all(table.empty() for table in self._tables.values()))
+        with open_restore(
+            stored, self.targets, self.groups, self.max_parallelism, takes_native=True
+        ) as restore:
             self._restore_native(restore.native)
             restore.fill(self._tables, self._timers)
 
     def _restore_native(self, states: Sequence[NamedStates]) -> None:
-        """Put a database that is made of native files in the place of the empty one."""
         sources = sources_of(states, self.groups)
         if not sources:
             return
@@ -269,7 +213,7 @@ class RocksKeyedBackend:
         self._migrate()
 
     def _attach_timers(self) -> None:
-        """Timers lie in column families now, if they did before; there they stay or not."""
+        """Timers lie in column families now, if they did before; they stay there or go into memory."""
         on_disk = self._timers_on_disk
         for kind, queue in self._timers.items():
             store = self._database.stores[kind]
@@ -280,7 +224,6 @@ class RocksKeyedBackend:
                 store.delete_range(b"", BEYOND_ALL_TIMERS)
 
     def _migrate(self) -> None:
-        """Begin to rewrite what earlier programs stored in other types."""
         for name, table in self._tables.items():
             if table.layout.versions.older:
                 self._migrations.append(Migration(table.layout, self._database.stores[name]))
@@ -291,7 +234,7 @@ class RocksKeyedBackend:
         """Close the database and remove its directory; safe to call again.
 
         Snapshots that are still being written keep their own files and remove them when released. A child of
-        the process that opened it removes nothing.
+        the process that opened the database removes nothing.
         """
         if not self._process.is_here:
             return
@@ -300,5 +243,5 @@ class RocksKeyedBackend:
         for directory in (self._directory / "snapshots", self._directory):
             try:
                 directory.rmdir()
-            except OSError:  # a snapshot is still there, or all is gone already
+            except OSError:  # a snapshot is still there, or all is removed already
                 continue

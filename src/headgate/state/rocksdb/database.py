@@ -1,23 +1,16 @@
-"""One RocksDB database, a column family per state, with errors that say what failed and where."""
+"""One RocksDB database, a column family per state, with errors that name what failed and where."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
+from itertools import islice
 from pathlib import Path
 from typing import Final, TypeVar
 
-from rocksdict import (
-    AccessType,
-    Checkpoint,
-    ColumnFamily,
-    Rdict,
-    RdictIter,
-    ReadOptions,
-    WriteBatch,
-    WriteOptions,
-)
+import rocksdict
+from rocksdict import ReadOptions, WriteBatch
 
 from headgate.common.errors import StorageError
 from headgate.state.rocksdb.rocksdb_memory import RocksMemory
@@ -25,30 +18,27 @@ from headgate.state.rocksdb.rocksdb_memory import RocksMemory
 R = TypeVar("R")
 
 BEYOND_ALL_KEYS: Final = b"\xff\xff\xff"
-"""Behind every stored key: no key group is that large."""
+"""After every stored key: no key group is that large."""
 
 
 class Access(Enum):
     """What a database is opened for."""
 
-    NEW = "new"
-    """Nothing may be there yet."""
-    CONTINUE = "continue"
-    """It has the files of a checkpoint, and goes on from there."""
-    READ_ONLY = "read-only"
-    """Its files stay as they are."""
+    NEW = "new"  # nothing may be there yet
+    CONTINUE = "continue"  # it has the files of a checkpoint, and goes on from there
+    READ_ONLY = "read-only"  # its files stay as they are
 
 
 class ColumnStore:
     """The column family of one state: bytes to bytes."""
 
-    def __init__(self, database: Rdict, family: str, where: str) -> None:
-        self._store: Rdict = database.get_column_family(family)
-        self._handle: ColumnFamily = database.get_column_family_handle(family)
-        self._database: Rdict = database
+    def __init__(self, database: rocksdict.Rdict, family: str, where: str) -> None:
+        self._store: rocksdict.Rdict = database.get_column_family(family)
+        self._handle: rocksdict.ColumnFamily = database.get_column_family_handle(family)
+        self._database: rocksdict.Rdict = database
         self._where = where
-        self._options = WriteOptions()
-        # What a crash loses is replayed from the last checkpoint; a log of writes would serve nobody.
+        self._options = rocksdict.WriteOptions()
+        # What a crash loses is replayed from the last checkpoint; a log of writes would be of no use.
         # The stubs take the property for a method.
         self._options.disable_wal = True  # type: ignore[method-assign, assignment]
 
@@ -82,21 +72,22 @@ class ColumnStore:
             raise storage_error("write", self._where, error) from None
 
     def items(
-        self, start: bytes = b"", stop: bytes = BEYOND_ALL_KEYS, *, ahead: bool = True
+        self, start: bytes = b"", stop: bytes | None = BEYOND_ALL_KEYS, *, ahead: bool = True
     ) -> Iterator[tuple[bytes, bytes]]:
         """Entries in order of their keys' bytes, as they are when the first one is asked for.
 
+        `stop`: before this key; None: all that there is, late timers as well.
         `ahead`: whether so many are wanted that the disk should read ahead.
         """
         options = ReadOptions()
         if ahead:
             options.set_readahead_size(2 << 20)
         try:
-            entries: RdictIter = self._store.iter(options)
+            entries: rocksdict.RdictIter = self._store.iter(options)
             entries.seek(start)
             while entries.valid():
                 key = entries.key()
-                if key >= stop:
+                if stop is not None and key >= stop:
                     break
                 yield key, entries.value()
                 entries.next()
@@ -124,43 +115,25 @@ class ColumnStore:
         return found or 0
 
     def portion(self, after: bytes | None, count: int) -> list[tuple[bytes, bytes]]:
-        """The first entries behind a key, in order of their keys' bytes; None: the very first."""
-        found: list[tuple[bytes, bytes]] = []
-        try:
-            entries: RdictIter = self._store.iter(ReadOptions())
-            if after is None:
-                entries.seek_to_first()
-            else:
-                entries.seek(after)
-                if entries.valid() and entries.key() == after:
-                    entries.next()
-            while entries.valid() and len(found) < count:
-                found.append((entries.key(), entries.value()))
-                entries.next()
-            entries.status()
-        except Exception as error:
-            raise storage_error("read", self._where, error) from None
-        return found
+        """The first entries after a key, in order of their keys' bytes; None: the very first."""
+        start = b"" if after is None else after + b"\0"  # the least bytes after it
+        return list(islice(self.items(start, None, ahead=False), count))
 
     def flush(self) -> None:
         """Turn the write buffer into a file, and wait for it."""
         self._store.flush(True)
 
     def empty(self) -> bool:
-        """Whether there are no entries, wherever they would lie: late timers are behind all stored keys."""
+        """Whether there are no entries at all: late timers come after all stored keys."""
         return not self.portion(None, 1)
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Release the database."""
         self._store = self._handle = self._database = None  # type: ignore[assignment]
 
 
 class Database:
-    """An open database.
-
-    Args:
-        names: the states; a database that has files may have others, which are opened as well.
-    """
+    """An open database of the named states; files that it has may hold others, which are opened as well."""
 
     def __init__(
         self, directory: Path, names: Iterable[str], memory: RocksMemory, access: Access = Access.NEW
@@ -177,15 +150,15 @@ class Database:
                 lambda: directory.parent.mkdir(parents=True, exist_ok=True),
             )
         else:
-            stored = _tried("open", str(directory), lambda: Rdict.list_cf(str(directory)))
+            stored = _tried("open", str(directory), lambda: rocksdict.Rdict.list_cf(str(directory)))
             families |= {
                 family.removeprefix(_PREFIX): family for family in stored if family.startswith(_PREFIX)
             }
-        kind = AccessType.read_only() if reading else AccessType.read_write()
-        self._database: Rdict = _tried(
+        kind = rocksdict.AccessType.read_only() if reading else rocksdict.AccessType.read_write()
+        self._database: rocksdict.Rdict = _tried(
             "open",
             str(directory),
-            lambda: Rdict(str(directory), options, dict.fromkeys(families.values(), options), kind),
+            lambda: rocksdict.Rdict(str(directory), options, dict.fromkeys(families.values(), options), kind),
         )
         self.stores = {
             name: ColumnStore(self._database, family, f"state {name!r} in {directory}")
@@ -198,15 +171,15 @@ class Database:
         _tried("draw a checkpoint of", str(self.directory), lambda: self._checkpoint(directory))
 
     def drop(self, name: str) -> None:
-        """Forget a state with all its entries."""
+        """Drop a state with all its entries."""
         self.stores.pop(name).close()
         _tried("write", str(self.directory), lambda: self._database.drop_column_family(_family(name)))
 
     def close(self) -> None:
         """Close the database and free its lock; safe to call again.
 
-        By dropping every handle: the binding's own `close` flushes first, which is wasted on a
-        directory that is about to go, and fails when the disk is full.
+        By dropping every handle: the binding's own `close` flushes first, which is wasted on a directory that
+        is about to be removed, and fails when the disk is full.
         """
         for store in self.stores.values():
             store.close()
@@ -229,16 +202,16 @@ class Database:
         for store in self.stores.values():
             store.flush()
         directory.parent.mkdir(parents=True, exist_ok=True)
-        Checkpoint(self._database).create_checkpoint(str(directory))
+        rocksdict.Checkpoint(self._database).create_checkpoint(str(directory))
 
 
 def remove_tree(directory: Path) -> None:
-    """Remove a directory of a database that nobody needs; what cannot be removed is left."""
+    """Remove a directory of a database that is not needed any more; what cannot be removed is left."""
     shutil.rmtree(directory, ignore_errors=True)
 
 
 def storage_error(doing: str, where: str, error: Exception) -> StorageError:
-    """What RocksDB raised, as one of ours."""
+    """An error of RocksDB as one of ours."""
     return StorageError(
         f"RocksDB could not {doing} {where}: {error}; check the local disk (space, rights, health), "
         "the state itself is restored from the last checkpoint"

@@ -5,18 +5,12 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any
 
-from headgate.state.heap.live_tables import MISSING
+from headgate.state.heap.handles import MISSING
 from headgate.state.rocksdb.map_layout import SMALL_MAX, StoredMap
 
 
 class LiveEntry:
-    """An entry of a map that is in use.
-
-    Attributes:
-        place: in the order of insertion.
-        key: as it was put.
-        value: may be changed in place.
-    """
+    """An entry of a map that is in use, its place in the order of insertion, and its key as it was put."""
 
     __slots__ = ("key", "place", "value")
 
@@ -25,27 +19,22 @@ class LiveEntry:
 
 
 class LiveMap:
-    """What is in use of the map of one key of the stream: all of a small map, entries of a large one.
-
-    Attributes:
-        stored: the bytes of the stream's key.
-        next_place: of the next new entry.
-        small: the map, as long as it lies whole; else None.
-        kept: how many entries lie apart in the column family, as of the last write.
-        cleared: whether these are to be deleted before anything is put.
-        entries: of a large map, by key; MISSING where it is known that there is none.
-        whole: whether all entries of a large map are among them.
-        changed: keys of entries of a large map that were, or may have been, changed.
-    """
+    """What is in use of the map of one key of the stream: all of a small map, entries of a large one."""
 
     __slots__ = ("changed", "cleared", "count", "entries", "kept", "next_place", "small", "stored", "whole")
 
     def __init__(self, stored: bytes, found: StoredMap) -> None:
+        # The bytes of the stream's key, the number of entries, and the place of the next new one.
         self.stored, self.count, self.next_place = stored, found.size, found.next_place
+        # The map, as long as it is stored as one; else None.
         self.small: dict[Hashable, Any] | None = found.whole
+        # How many entries of a large map the column family has, as of the last write.
         self.kept = found.size if found.whole is None else 0
+        # Whether these are to be deleted before anything is put; whether `entries` has all entries.
         self.cleared = self.whole = False
+        # Of a large map, by key; MISSING where it is known that there is none.
         self.entries: dict[Hashable, Any] = {}
+        # Keys of entries of a large map that were, or may have been, changed.
         self.changed: set[Hashable] = set()
 
     def grow(self) -> None:

@@ -1,15 +1,16 @@
-"""A map state in RocksDB: small maps lie there whole, large ones entry by entry.
+"""The layouts of values by their numbers in checkpoints, and that of a map state: small maps are stored in
+one entry, large ones entry by entry.
 
-Under the bytes of the stream's key lies the map itself, or a head: how many entries there are, and the place
-of the next one. Then behind the same bytes and those of the map's own key lies each entry: its place in the
-order of insertion, and a map of it alone, so that what reads older types of a map reads those of its entries.
+Under the bytes of the stream's key is the map itself, or a head: how many entries there are, and the place of
+the next one. Each entry follows under the same bytes and those of the map's own key: its place in the order
+of insertion, and a map of it alone, so that what reads older types of a map reads those of its entries.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import struct
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from numbers import Number
 from typing import Any, Final, NamedTuple, TypeVar
 from uuid import UUID
@@ -21,11 +22,19 @@ from headgate.serde.codecs.dynamic import encode_tagged
 from headgate.serde.codecs.type_codec import FormSerializer
 from headgate.serde.composites import MapSerializer
 from headgate.serde.serializer import TypeSerializer
-from headgate.state.stored.value_readers import Target
 from headgate.state.rocksdb.database import ColumnStore
 from headgate.state.rocksdb.key_bytes import groups_range, one_form, prefix_length, whole_number
-from headgate.state.rocksdb.value_layout import Row, Stored, VersionedValues, where
-from headgate.state.rocksdb.value_versions import decoded
+from headgate.state.rocksdb.value_layout import (
+    PLAIN_VALUES,
+    VERSIONED_VALUES,
+    PlainValues,
+    Row,
+    Stored,
+    VersionedValues,
+    where,
+)
+from headgate.state.rocksdb.value_versions import Versions, decoded
+from headgate.state.stored.value_readers import Target
 from headgate.state.targets import DeclaredSerializer
 
 V = TypeVar("V")
@@ -33,15 +42,15 @@ V = TypeVar("V")
 MAP_ENTRIES: Final = 3
 
 SMALL_MAX: Final = 32
-"""A map of up to so many entries begins whole: one read and one write are cheaper than two of each."""
+"""A map of up to so many entries begins as one: one read and one write are cheaper than two of each."""
 
 _HEAD: Final = struct.Struct(">QQ")
 _PLACE: Final = struct.Struct(">Q")
 _ENTRY: Final = 1 + _PLACE.size
 _APART, _WHOLE = b"\0", b"\1"
-"""Behind the number of the type, under the stream's key."""
+"""After the number of the type, under the stream's key."""
 _SKIPPED_MIN: Final = 16
-"""To pass over so many entries costs more than to look for what lies behind them."""
+"""To pass over so many entries costs more than to seek what follows them."""
 
 _AS_THEY_ARE: Final = frozenset(
     {type(None), bool, int, float, str, bytes, dt.date, dt.datetime, dt.timedelta, UUID}
@@ -52,16 +61,11 @@ _OF_KEYS: Final = frozenset({"tuple", "tuple_of", "union", "literal"})
 
 
 class StoredMap(NamedTuple):
-    """What lies under a key of the stream.
-
-    Attributes:
-        next_place: of the next new entry.
-        whole: the map itself, where it lies there; else its entries lie apart.
-    """
+    """What is stored under a key of the stream."""
 
     size: int
-    next_place: int
-    whole: dict[Hashable, Any] | None
+    next_place: int  # of the next new entry
+    whole: dict[Hashable, Any] | None  # the map itself; None: each entry is stored by itself
 
 
 Found = tuple[int, Hashable, Any]
@@ -74,7 +78,7 @@ class MapEntries(VersionedValues):
     format = MAP_ENTRIES
 
     def rows(self, store: ColumnStore, groups: tuple[int, int]) -> Iterator[Row]:
-        """See :class:`~headgate.state.rocksdb.value_layout.Layout`."""
+        """See :class:`~headgate.state.rocksdb.value_layout.VersionedValues`."""
         low, high = groups_range(*groups)
         yield from self.maps(store, low, high)
 
@@ -108,7 +112,7 @@ class MapEntries(VersionedValues):
                 return
 
     def entries(self, stored: bytes, value: Any) -> Stored:
-        """See :class:`~headgate.state.rocksdb.value_layout.Layout`."""
+        """See :class:`~headgate.state.rocksdb.value_layout.VersionedValues`."""
         if len(value) <= SMALL_MAX:
             yield stored, whole(self.versions.encode([value])[0])
             return
@@ -118,7 +122,7 @@ class MapEntries(VersionedValues):
             yield stored + suffix(key), entry(place, data)
 
     def migrated(self, stored: bytes, data: bytes) -> bytes:
-        """See :class:`~headgate.state.rocksdb.value_layout.Layout`."""
+        """See :class:`~headgate.state.rocksdb.value_layout.VersionedValues`."""
         encode = self.versions.encode
         if len(stored) != prefix_length(stored):
             ((place, key, value),) = self.read_entries([stored], [data])
@@ -131,11 +135,11 @@ class MapEntries(VersionedValues):
         )
 
     def head(self, count: int, next_place: int) -> bytes:
-        """What lies under a stream's key where the entries lie apart."""
+        """What is stored under a stream's key where each entry is stored by itself."""
         return self.versions.prefix + _APART + _HEAD.pack(count, next_place)
 
     def read_map(self, stored: bytes, data: bytes) -> StoredMap:
-        """What lies under a stream's key."""
+        """What is stored under a stream's key."""
         kind = data[1:2]
         if kind == _WHOLE:
             value = decoded(self.versions, where(stored), data[:1] + data[2:])
@@ -146,13 +150,13 @@ class MapEntries(VersionedValues):
         return StoredMap(size, next_place, None)
 
     def read_entries(self, names: Sequence[bytes], data: Sequence[bytes]) -> list[Found]:
-        """The entries that lie apart, out of their bytes."""
+        """Entries that are stored by themselves, out of their bytes."""
         batches = [each[:1] + each[_ENTRY:] for each in data]
         try:
             maps = self.versions.decode(batches)
         except (StorageError, UsageError):
             for name, batch in zip(names, batches, strict=True):
-                decoded(self.versions, where(name), batch)  # says whose it is
+                decoded(self.versions, where(name), batch)  # names the entry
             raise
         if not all(len(each) >= _ENTRY for each in data) or not all(len(one) == 1 for one in maps):
             raise self._damaged(names[0], "one of its entries is none")
@@ -177,12 +181,12 @@ class MapEntries(VersionedValues):
 
 
 def entry(place: int, encoded: bytes) -> bytes:
-    """What lies under a map's key: `encoded` is its map of one, with the number of its type in front."""
+    """What is stored under a map's key: `encoded` is its map of one, after the number of its type."""
     return encoded[:1] + _PLACE.pack(place) + encoded[1:]
 
 
 def whole(encoded: bytes) -> bytes:
-    """What lies under a stream's key where the map does: `encoded` has the number of its type in front."""
+    """What is stored under a stream's key where the map is: `encoded` begins with the number of its type."""
     return encoded[:1] + _WHOLE + encoded[1:]
 
 
@@ -220,7 +224,7 @@ def _plain(key: Hashable) -> Hashable:
 
 
 def behind(stored: bytes) -> bytes:
-    """The least bytes behind all that begin with those of a stream's key.
+    """The least bytes after all that begin with those of a stream's key.
 
     Example:
         >>> behind(bytes([1, 2])).hex(), behind(bytes([1, 255])).hex()
@@ -231,7 +235,7 @@ def behind(stored: bytes) -> bytes:
 
 
 def has_entries_apart(target: Target) -> bool:
-    """Whether a state is a map whose keys have one form each, so that bytes tell its entries apart."""
+    """Whether a state is a map whose keys have one form each, so that bytes distinguish its entries."""
     schema = target.schema
     return schema["kind"] == StateKind.MAP and _one_form_each(mappings_in(schema, "of")[0])
 
@@ -250,3 +254,34 @@ def values_immutable(serializer: TypeSerializer[V]) -> bool:
     if isinstance(current, FormSerializer):
         return current.form.inner[1].immutable
     return isinstance(current, MapSerializer) and current.value.immutable
+
+
+LAYOUTS: Final[dict[int, Callable[[Versions], VersionedValues]]] = {
+    PLAIN_VALUES: PlainValues,
+    VERSIONED_VALUES: VersionedValues,
+    MAP_ENTRIES: MapEntries,
+}
+"""Format -> what reads it; all formats that this Headgate reads."""
+
+
+def layout_of(name: str, target: Target, *, map_entries: bool = True) -> VersionedValues:
+    """How values of a declared state are kept from now on, where there are none yet."""
+    apart = map_entries and has_entries_apart(target)
+    return (MapEntries if apart else VersionedValues)(Versions(name, target))
+
+
+def transferred(
+    theirs: VersionedValues, store: ColumnStore, mine: VersionedValues, groups: tuple[int, int]
+) -> Stored:
+    """The entries of some key groups of one column family, for another one that has none of these keys."""
+    if (theirs.format == MAP_ENTRIES) != (mine.format == MAP_ENTRIES):
+        for row in theirs.rows(store, groups):
+            yield from mine.entries(row.stored, row.value)
+        return
+    numbers = mine.versions.renumbered(theirs.versions)
+    for stored, data in store.items(*groups_range(*groups)):
+        numbered = theirs.numbered(data)
+        number = numbers.get(numbered[:1])
+        if number is None:
+            raise theirs.versions.unknown(numbered[:1])
+        yield stored, number + numbered[1:]

@@ -1,4 +1,4 @@
-"""A map state in RocksDB behind a cache of live entries: of a map only what is used is read."""
+"""A map state in RocksDB with a cache of live entries: of a map only what is used is read."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
+from headgate.api.declared.keyed_states import MK, MV
 from headgate.common.errors import UsageError
 from headgate.serde.codecs.dynamic import NotPlainError
 from headgate.state.backend import Items
-from headgate.state.heap.live_tables import MISSING
+from headgate.state.heap.handles import MISSING
 from headgate.state.rocksdb.database import BEYOND_ALL_KEYS, ColumnStore
 from headgate.state.rocksdb.key_bytes import key_of, storage_key, storage_keys
 from headgate.state.rocksdb.live_map import LiveEntry, LiveMap, parts_of
@@ -23,13 +24,14 @@ from headgate.state.rocksdb.map_layout import (
     values_immutable,
     whole,
 )
-from headgate.state.rocksdb.read_ahead import ReadAhead
+from headgate.state.rocksdb.state_table import ReadAhead
+from headgate.state.subscripts import Subscripts
 
 RANGE_MIN: Final = 1_000
-"""From so many entries on a map is deleted as a range; what is gone as a range slows later reads a little."""
+"""From so many entries on a map is deleted as a range; a deleted range slows later reads a little."""
 
 WHOLE_MAX: Final = 1_000
-"""A map of up to so many entries is kept whole once all of it was asked for."""
+"""A map of up to so many entries is kept complete once all of it was asked for."""
 
 _PORTION_ENTRIES: Final = 256
 _UNKNOWN: Final = object()
@@ -38,12 +40,10 @@ Change = tuple[bytes, bytes | None]
 
 
 class RocksMapTable:
-    """The maps of one state; for whole maps it has what a `RocksTable` has for values.
+    """The maps of one state; for complete maps it has what a `RocksTable` has for values.
 
     Room is made when a map is asked for: until the next time, what the program gets may be changed in place.
-
-    Args:
-        cache_entries: small maps, and entries of large ones, that are kept, besides what one key uses.
+    Of small maps, and entries of large ones, `cache_entries` are kept, besides what one key uses.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class RocksMapTable:
         self.immutable = values_immutable(layout.versions.target.serializer)
 
     def attach(self, store: ColumnStore, layout: MapEntries) -> None:
-        """Take over a column family that was restored, in place of an empty one."""
+        """Switch from an empty column family to a restored one."""
         self._store, self.layout = store, layout
         self.immutable = values_immutable(layout.versions.target.serializer)
         self._maps, self._older = {}, {}
@@ -230,7 +230,7 @@ class RocksMapTable:
             raise UsageError(f"state {self.layout.versions.name!r} cannot be stored: {error}") from None
 
     def load(self, keys: Sequence[Hashable], values: Sequence[Mapping[Hashable, Any]]) -> None:
-        """Put restored maps, past the cache."""
+        """Put restored maps without the cache."""
         for stored, value in zip(storage_keys(keys, self._max_parallelism), values, strict=True):
             self._store.write(self.layout.entries(stored, value))
 
@@ -246,7 +246,7 @@ class RocksMapTable:
         while True:
             found = 0
             # What is handed out late may be of a type that is forgotten by then.
-            layout = self.layout.at_cut()
+            layout = self.layout.at_snapshot()
             for row in layout.maps(self._store, start, BEYOND_ALL_KEYS, ahead=False):
                 yield key_of(row.stored), row.value
                 start, found = behind(row.stored), found + row.weight
@@ -354,3 +354,61 @@ class RocksMapTable:
             return []
         stored = self._store.items(live.stored, behind(live.stored), ahead=False)
         return [(name, None) for name, _ in islice(stored, 1, None)]
+
+
+class RocksMapState(Subscripts[MK, MV]):
+    """Map state; an empty map has no entry. What it gives and does is what `HeapMapState` does."""
+
+    __slots__ = ("_live", "key", "table")
+
+    immutable: Final = False
+
+    def __init__(self, table: RocksMapTable) -> None:
+        self.table = table
+        self.key: Hashable = None
+        self._live: LiveMap | None = None
+
+    def bind(self, key: Hashable) -> None:
+        """Make `key` the current key."""
+        self.key, self._live = key, None
+
+    load = bind
+
+    def store(self) -> None:
+        """Nothing to do: changes were made in the table."""
+
+    def clear(self) -> None:
+        """Forget what is stored for the current key."""
+        self.table.clear(self._map())
+
+    def get(self, key: MK, default: MV | None = None) -> MV | None:
+        """The entry's value, or `default`."""
+        value: MV | None = self.table.get_entry(self._map(), key, default)
+        return value
+
+    def put(self, key: MK, value: MV) -> None:
+        """Set an entry."""
+        self.table.put_entry(self._map(), key, value)
+
+    def remove(self, key: MK) -> None:
+        """Remove an entry; an absent one is no error."""
+        self.table.remove_entry(self._map(), key)
+
+    def __contains__(self, key: MK) -> bool:
+        return self.table.has_entry(self._map(), key)
+
+    def __iter__(self) -> Iterator[Hashable]:
+        return iter(self.table.keys_of(self._map()))
+
+    def __len__(self) -> int:
+        live = self._map()
+        return live.count if live.small is None else len(live.small)
+
+    def items(self) -> Iterable[tuple[MK, MV]]:
+        """The entries at this moment, in order of insertion."""
+        return self.table.items(self._map())
+
+    def _map(self) -> LiveMap:
+        if self._live is None:
+            self._live = self.table.live(self.key)
+        return self._live

@@ -1,4 +1,4 @@
-"""Rewriting values of older types beside the processing, slice by slice."""
+"""Rewriting values of older types during processing, slice by slice."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from headgate.common.files.durable import clock
 from headgate.state.backend import MigrationProgress
 from headgate.state.rocksdb.database import ColumnStore
-from headgate.state.rocksdb.value_layout import Layout
+from headgate.state.rocksdb.value_layout import VersionedValues
 
 SLICE_S: Final = 0.001
 """How long the operator's loop is held up at a time; a single large value may take longer."""
@@ -22,16 +22,13 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class Migration:
-    """One walk over a column family after a restore; behind it no value is of an older type.
+    """One walk over a column family after a restore; at its end the layout has no older versions.
 
     What is written meanwhile is of the declared type. So one walk finds all that are not.
-
-    Args:
-        layout: of the state; its versions come to know no older one.
     """
 
     def __init__(
-        self, layout: Layout, store: ColumnStore, now: Callable[[], float] = clock.monotonic
+        self, layout: VersionedValues, store: ColumnStore, now: Callable[[], float] = clock.monotonic
     ) -> None:
         self._layout, self._store, self._now = layout, store, now
         self._began = now()
@@ -51,13 +48,13 @@ class Migration:
         return ended
 
     def progress(self) -> MigrationProgress:
-        """How far it is."""
+        """How far the walk is."""
         done, took = self._done, max(self._now() - self._began, 1e-9)
         about = max(self._about, done)
         return MigrationProgress(self._layout.versions.name, done, about, self._rewritten, done / took)
 
     def _portion(self, until: float) -> bool:
-        """A batch, or less when the time is over; True at the end."""
+        """Rewrite a batch, or less when the time is up; True at the end."""
         prefix, batch, size = self._layout.versions.prefix, list[tuple[bytes, bytes | None]](), 0
         ended = True
         for stored, data in self._store.items(self._next, ahead=False):
@@ -66,7 +63,7 @@ class Migration:
                 batch.append((stored, self._layout.migrated(stored, data)))
                 size += len(data)
             if len(batch) >= BATCH_ENTRIES or size > BATCH_BYTES or self._now() >= until:
-                self._next = stored + b"\0"  # the least bytes behind it
+                self._next = stored + b"\0"  # the least bytes after it
                 ended = False
                 break
         if batch:

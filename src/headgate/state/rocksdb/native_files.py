@@ -1,9 +1,9 @@
-"""What a checkpoint says of RocksDB's own files: which count, in which format, and who may refer to them."""
+"""RocksDB's own files in a checkpoint: which count, in which format, and which snapshot may refer to them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -11,11 +11,16 @@ import msgspec
 
 from headgate.common.decoders import converter
 from headgate.common.errors import StorageError
-from headgate.state.rocksdb.layout_versions import LAYOUTS
-from headgate.state.rocksdb.timer_sections import TIMERS
-from headgate.state.rocksdb.value_layout import Layout
+from headgate.state.backend import NewSection, Part, StateFiles, StateWriter
+from headgate.state.rocksdb.map_layout import LAYOUTS
+from headgate.state.rocksdb.snapshot import PendingRocksSnapshot, SnapshotPoint
+from headgate.state.rocksdb.timer_queue import TIMERS
+from headgate.state.rocksdb.value_layout import VersionedValues
 from headgate.state.rocksdb.value_versions import StoredVersions
-from headgate.state.snapshots import NativeFiles, StateHandle
+from headgate.state.snapshots import KeyedStateHandle, NativeFiles, StateHandle, size_of
+from headgate.state.stored.blob import BlobWriter
+from headgate.state.stored.contract import written
+from headgate.state.stored.local_files import FileParts, local_error
 
 ROCKSDB: Final = "rocksdb"
 _TABLE: Final = re.compile(r"[0-9]{6,20}\.sst")
@@ -23,24 +28,23 @@ _ALWAYS_NEW: Final = re.compile(r"CURRENT|MANIFEST-[0-9]{6,20}")
 
 
 class Details(msgspec.Struct, frozen=True):
-    """Plain data beside the files.
+    """Plain data stored with the files."""
 
-    Attributes:
-        checkpoint: the one that they were first listed in.
-        formats: column family -> its format; see `layout`.
-        versions: column family -> of which types its values are; without an entry they are of one.
-    """
-
-    checkpoint: int
-    formats: dict[str, int]
-    versions: dict[str, StoredVersions] = {}
+    checkpoint: int  # the one that they were first listed in
+    formats: dict[str, int]  # column family -> its format; see `map_layout`
+    versions: dict[
+        str, StoredVersions
+    ] = {}  # column family -> types of its values; without an entry one type
 
 
 _details: Final = converter(Details)
 
 
 def native_files(
-    checkpoint: int, layouts: Mapping[str, Layout], timers: Iterable[str], files: dict[str, StateHandle]
+    checkpoint: int,
+    layouts: Mapping[str, VersionedValues],
+    timers: Iterable[str],
+    files: dict[str, StateHandle],
 ) -> NativeFiles:
     """The files of one snapshot, for its handle."""
     details = Details(
@@ -48,12 +52,12 @@ def native_files(
         {name: layout.format for name, layout in layouts.items()} | dict.fromkeys(timers, TIMERS),
         {name: layout.versions.stored() for name, layout in layouts.items()},
     )
-    # Bytes are part of what serializers of the users' say of themselves.
+    # Descriptions of users' serializers may hold bytes.
     return NativeFiles(ROCKSDB, files, msgspec.to_builtins(details, builtin_types=(bytes,)))
 
 
 def details_of(native: NativeFiles) -> Details:
-    """What stands beside the files, once it is certain that this Headgate reads them."""
+    """The data stored with the files, once it is certain that this Headgate reads them."""
     if native.backend != ROCKSDB:
         raise StorageError(f"the checkpoint holds files of backend {native.backend!r}; expected {ROCKSDB!r}")
     strange = [name for name in native.files if not (_TABLE.fullmatch(name) or _ALWAYS_NEW.fullmatch(name))]
@@ -99,7 +103,7 @@ class Uploads:
 
     def __init__(self) -> None:
         self._files: dict[int, dict[str, StateHandle]] = {}
-        # Apart from the others: another job's checkpoints have numbers of their own.
+        # Not among the others: another job's checkpoints have numbers of their own.
         self._restored: tuple[int, dict[str, StateHandle], str] | None = None
 
     def restored(self, checkpoint: int, files: Mapping[str, StateHandle], root: str) -> None:
@@ -113,8 +117,8 @@ class Uploads:
     def base(self, completed: int) -> tuple[dict[str, StateHandle], str | None]:
         """What a snapshot may refer to when `completed` is complete, and the root it was restored from.
 
-        A snapshot between the two that has the same table elsewhere may complete first; then `completed`
-        may go, and its files with it. So only what all later snapshots refer to counts.
+        A snapshot between the two that has the same table elsewhere may complete first; then `completed` may
+        be removed with its files. So only what all later snapshots refer to counts.
         """
         for older in [number for number in self._files if number < completed]:
             del self._files[older]
@@ -125,3 +129,95 @@ class Uploads:
             _, files, root = self._restored
         later = [other for number, other in self._files.items() if number > completed]
         return {n: h for n, h in files.items() if all(o.get(n) == h for o in later)}, root
+
+
+# -- an incremental snapshot, of which only the new files are stored
+
+SMALL_BYTES: Final = 1 << 20
+"""New tables up to this size go into one file with the blob, as each file costs the storage a round trip."""
+
+
+class PendingNativeSnapshot(PendingRocksSnapshot):
+    """See :class:`PendingRocksSnapshot`; here the tables are stored as they are.
+
+    `completed`: the checkpoint whose files it may refer to; 0: to none.
+    """
+
+    def __init__(self, point: SnapshotPoint, *, checkpoint: int, completed: int, uploads: Uploads) -> None:
+        super().__init__(point)
+        self._checkpoint, self._completed, self._uploads = checkpoint, completed, uploads
+
+    def store(self, uid: str, files: StateFiles) -> KeyedStateHandle:
+        """Store what no completed checkpoint has; then the snapshot is released."""
+        writer = FamilyWriter(self._point, self._checkpoint, self._completed, self._uploads, uid, files)
+        try:
+            return written(writer, self._describe_to)
+        except OSError as error:
+            raise local_error("read", self._point.directory, error) from error
+        finally:
+            self.release()
+
+    def _describe_to(self, writer: StateWriter) -> None:
+        """Add all states as sections without entries, which the tables hold, and the timers in memory."""
+        targets = {name: each.versions.target for name, each in self._point.layouts.items()}
+        for name, target in (targets | dict(self._point.stored_timers)).items():
+            writer.add(NewSection(name, target.schema, target.serializer.encode_many), ())
+        self._timers.write_to(writer)
+
+
+class FamilyWriter(BlobWriter):
+    """Stores the column families of a snapshot as RocksDB's own files, next to a blob with all other
+    sections.
+    """
+
+    def __init__(
+        self,
+        point: SnapshotPoint,
+        checkpoint: int,
+        completed: int,
+        uploads: Uploads,
+        uid: str,
+        files: StateFiles,
+    ) -> None:
+        super().__init__(point.groups, point.max_parallelism)
+        self._point, self._checkpoint, self._completed = point, checkpoint, completed
+        self._uploads, self._uid, self._files = uploads, uid, files
+
+    def finish(self) -> KeyedStateHandle:
+        """Store the new files, then those that are small in one file with the blob."""
+        tables, small = tables_and_small(self._point.directory)
+        stored = self._shared(tables)
+        new = [table for table in tables if table.name not in stored]
+        for table in new:
+            if table.stat().st_size > SMALL_BYTES:
+                (stored[table.name],) = self._files.write_sections(
+                    self._uid, [FileParts(table)], inline=False
+                )
+        packed = [*(table for table in new if table.name not in stored), *small]
+        sections: list[Iterable[Part]] = [self.parts(), *map(FileParts, packed)]
+        # Tables are never kept in the metadata: later checkpoints would send them time and again.
+        handle, *rest = self._files.write_sections(self._uid, sections, inline=len(packed) == len(small))
+        stored.update(zip((file.name for file in packed), rest, strict=True))
+        self._uploads.stored(self._checkpoint, stored)
+        return KeyedStateHandle(
+            *self._point.groups,
+            handle,
+            size_of(handle) + sum(map(size_of, stored.values())),
+            native_files(self._checkpoint, self._point.layouts, self._point.stored_timers, stored),
+        )
+
+    def _shared(self, tables: Sequence[Path]) -> dict[str, StateHandle]:
+        known, root = self._uploads.base(self._completed)
+        shared: dict[str, StateHandle] = {}
+        for table in tables:
+            handle = known.get(table.name)
+            if handle is None:
+                continue
+            if size_of(handle) != table.stat().st_size:
+                raise StorageError(
+                    f"{table} has {table.stat().st_size} bytes, but {size_of(handle)} of it are stored, and "
+                    "a table never changes; the local disk is damaged, restart the job elsewhere"
+                )
+            if self._files.share(handle, root):
+                shared[table.name] = handle
+        return shared

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rocksdict import (
-    BlockBasedIndexType,
-    BlockBasedOptions,
-    Cache,
-    DBCompressionType,
-    Options,
-    WriteBufferManager,
-)
+import rocksdict
 
 from headgate.common.errors import ConfigError
 
@@ -38,14 +31,14 @@ class RocksMemory:
                 f"memory for RocksDB is {limit_bytes} bytes; expected at least {LIMIT_MIN} (8 MiB) per worker"
             )
         self.limit_bytes = limit_bytes
-        self._cache = Cache(limit_bytes)
-        self._buffers = WriteBufferManager.new_write_buffer_manager_with_cache(
+        self._cache = rocksdict.Cache(limit_bytes)
+        self._buffers = rocksdict.WriteBufferManager.new_write_buffer_manager_with_cache(
             limit_bytes // 2, False, self._cache
         )
 
-    def database_options(self) -> Options:
+    def database_options(self) -> rocksdict.Options:
         """Options of a database, and of every column family in it."""
-        options = Options(raw_mode=True)  # keys and values are bytes that are ours
+        options = rocksdict.Options(raw_mode=True)  # keys and values are bytes that are ours
         options.create_if_missing(True)
         options.create_missing_column_families(True)
         options.set_write_buffer_manager(self._buffers)
@@ -54,7 +47,9 @@ class RocksMemory:
         # An arena block is charged as a whole, also for a state that holds next to nothing.
         options.set_arena_block_size(64 << 10)
         options.set_block_based_table_factory(self._table_options())
-        options.set_compression_type(DBCompressionType.lz4())  # decompresses faster than a disk reads
+        options.set_compression_type(
+            rocksdict.DBCompressionType.lz4()
+        )  # decompresses faster than a disk reads
         options.set_level_compaction_dynamic_level_bytes(True)  # least space for old versions of values
         options.set_max_background_jobs(2)  # Spark gave the task one core or a few
         options.set_stats_dump_period_sec(0)  # no thread that writes statistics nobody reads
@@ -62,22 +57,22 @@ class RocksMemory:
         options.set_max_log_file_size(1 << 20)
         return options
 
-    def reading_options(self) -> Options:
+    def reading_options(self) -> rocksdict.Options:
         """Options for reading a checkpoint from its first entry to its last."""
-        options = Options(raw_mode=True)
+        options = rocksdict.Options(raw_mode=True)
         options.set_block_based_table_factory(self._table_options())
         options.set_stats_dump_period_sec(0)
         return options
 
-    def _table_options(self) -> BlockBasedOptions:
-        table = BlockBasedOptions()
+    def _table_options(self) -> rocksdict.BlockBasedOptions:
+        table = rocksdict.BlockBasedOptions()
         table.set_block_cache(self._cache)
         # Filters and indexes grow with the state; outside the cache nothing would bound them.
         table.set_cache_index_and_filter_blocks(True)
         table.set_pin_l0_filter_and_index_blocks_in_cache(True)
         # In parts, as the filter of a whole file of small entries has megabytes. That is more than a
         # shard of the cache holds, and each look into it would read all of it from the file.
-        table.set_index_type(BlockBasedIndexType.two_level_index_search())
+        table.set_index_type(rocksdict.BlockBasedIndexType.two_level_index_search())
         table.set_partition_filters(True)
         table.set_metadata_block_size(_FILTER_PART)
         table.set_pin_top_level_index_and_filter(True)

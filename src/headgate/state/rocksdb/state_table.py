@@ -1,4 +1,4 @@
-"""One state in RocksDB behind a cache of live values, with the face of the heap backend's table.
+"""One state in RocksDB with a cache of live values, used like the heap backend's table.
 
 A key's value is read once and then lives as a Python object until the cache is full; what was
 changed, or may have been changed in place, is written back in one batch. So a batch of records
@@ -8,27 +8,54 @@ costs one read and one write per key and not per record, and the heap's handles 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, Generic, Self
+
+from typing_extensions import TypeVar
 
 from headgate.common.errors import StorageError, UsageError
 from headgate.state.backend import Items
-from headgate.state.heap.live_tables import MISSING
+from headgate.state.heap.handles import MISSING
 from headgate.state.rocksdb.database import ColumnStore
 from headgate.state.rocksdb.key_bytes import key_of, storage_key, storage_keys
-from headgate.state.rocksdb.read_ahead import ReadAhead
 from headgate.state.rocksdb.value_layout import VersionedValues
 from headgate.state.rocksdb.value_versions import decoded
 
-_UNKNOWN: Final = object()
+V = TypeVar("V", default=Any)
+
+_UNKNOWN: Final[Any] = object()
 _PORTION_ENTRIES: Final = 256
 
+PROBED_EVERY: Final = 32
+"""One batch in so many is not read ahead, and shows by its own reads whether the state is in use."""
 
-class RocksTable:
-    """The entries of one state.
 
-    Args:
-        cache_entries: keys that are kept as live values at most.
+class ReadAhead:
+    """Decides for one state that a record need not use: lists, maps and what can be changed in place.
+
+    Reading ahead costs a look into files per key, which is lost on a state that few records use. Keys that
+    are read one by one are counted in `reads`.
     """
+
+    __slots__ = ("_batch", "_shown", "_used", "reads")
+
+    def __init__(self) -> None:
+        self.reads = self._batch = self._shown = 0
+        self._used = False
+
+    def wanted(self, keys: int) -> bool:
+        """Whether to read so many keys ahead."""
+        if self._shown:
+            self._used = 2 * self.reads >= self._shown
+            self._shown = 0
+        self._batch += 1
+        if self._batch % PROBED_EVERY == 1:
+            self._shown, self.reads = keys, 0
+            return False
+        return self._used
+
+
+class RocksTable(Generic[V]):
+    """The entries of one state, of which at most `cache_entries` keys are kept as live values."""
 
     __slots__ = (
         "_ahead",
@@ -44,11 +71,7 @@ class RocksTable:
     )
 
     def __init__(
-        self,
-        store: ColumnStore,
-        layout: VersionedValues,
-        max_parallelism: int,
-        cache_entries: int,
+        self, store: ColumnStore, layout: VersionedValues, max_parallelism: int, cache_entries: int
     ) -> None:
         self.layout: VersionedValues = layout
         self._store, self._versions = store, layout.versions
@@ -56,31 +79,31 @@ class RocksTable:
         # Key -> live value; MISSING where it is known that there is none. Two generations: what is
         # used moves to the younger one, and when that is full it becomes the older one. So keys in
         # constant use stay, and no access pays for an order of use.
-        self._cache: dict[Hashable, Any] = {}
-        self._older: dict[Hashable, Any] = {}
+        self._cache: dict[Hashable, V] = {}
+        self._older: dict[Hashable, V] = {}
         self._changed: set[Hashable] = set()
         # The bytes of keys that were read or written since the younger generation began.
         self._bytes: dict[Hashable, bytes] = {}
         self._ahead = ReadAhead()
 
     def attach(self, store: ColumnStore, layout: VersionedValues) -> None:
-        """Take over a column family that was restored, in place of an empty one."""
+        """Switch from an empty column family to a restored one."""
         self.layout, self._store, self._versions = layout, store, layout.versions
         self._cache, self._older, self._bytes = {}, {}, {}
 
     @property
-    def entries(self) -> RocksTable:
+    def entries(self) -> Self:
         """Itself: the part of a dict that handles and generated loops use."""
         return self
 
-    def get(self, key: Hashable, default: Any = None) -> Any:
+    def get(self, key: Hashable, default: V | None = None) -> V | None:
         """The value of `key`, or `default`."""
         value = self._cache.get(key, _UNKNOWN)
         if value is _UNKNOWN:
             value = self._load(key)
         return default if value is MISSING else value
 
-    def __setitem__(self, key: Hashable, value: Any) -> None:
+    def __setitem__(self, key: Hashable, value: V) -> None:
         if key not in self._cache and len(self._cache) >= self._limit:
             self._make_room()
         self._cache[key] = value
@@ -88,16 +111,16 @@ class RocksTable:
 
     put = __setitem__
 
-    def pop(self, key: Hashable, default: Any = None) -> None:
-        """Remove the entry of `key`, if there is one; unlike a dict, give nothing."""
+    def pop(self, key: Hashable, default: V | None = None) -> None:
+        """Remove the entry of `key`, if there is one; unlike a dict, return nothing."""
         if self._cache.get(key) is not MISSING:  # else a timer of an empty key would leave a tombstone
             self[key] = MISSING
 
     remove = pop
 
-    def own(self, key: Hashable) -> Any:
+    def own(self, key: Hashable) -> V:
         """The value of `key` for changing in place, or MISSING."""
-        value = self._cache.get(key, _UNKNOWN)
+        value: V = self._cache.get(key, _UNKNOWN)
         if value is _UNKNOWN:
             value = self._load(key)
         if value is not MISSING:
@@ -116,7 +139,7 @@ class RocksTable:
         if not missing or not (certain or self._ahead.wanted(len(missing))):
             return
         if len(self._cache) + len(missing) > self._limit:
-            self._make_room()  # the older generation is gone
+            self._make_room()  # drops the older generation
             missing = needed.difference(self._older)
         wanted = self._in_order(list(missing)[: self._limit])
         stored = self._store.get_many([self._bytes[key] for key in wanted])
@@ -138,8 +161,8 @@ class RocksTable:
         self._store.write(zip([self._bytes[key] for key in keys], encoded, strict=True))
         self._changed.clear()
 
-    def load(self, keys: Sequence[Hashable], values: Sequence[Any]) -> None:
-        """Put restored entries, past the cache."""
+    def load(self, keys: Sequence[Hashable], values: Sequence[V]) -> None:
+        """Put restored entries without the cache."""
         self._store.write(
             zip(storage_keys(keys, self._max_parallelism), self._versions.encode(values), strict=True)
         )
@@ -156,7 +179,7 @@ class RocksTable:
         part = self._store.portion(None, _PORTION_ENTRIES)
         while part:
             # What is handed out late may be of a type that is forgotten by then.
-            versions = self._versions.at_cut()
+            versions = self._versions.at_snapshot()
             for stored, data in part:
                 key = key_of(stored)
                 yield key, decoded(versions, f"key {key!r}", data)
@@ -167,7 +190,7 @@ class RocksTable:
         self.flush()
         return self._store.empty()
 
-    def _load(self, key: Hashable) -> Any:
+    def _load(self, key: Hashable) -> V:
         value = self._older.get(key, _UNKNOWN)
         if value is _UNKNOWN:
             data = self._store.get(storage_key(key, self._max_parallelism))
@@ -177,7 +200,7 @@ class RocksTable:
                 return self._hold(key, value, migrated=True)
         return self._hold(key, value)
 
-    def _hold(self, key: Hashable, value: Any, migrated: bool = False) -> Any:
+    def _hold(self, key: Hashable, value: V, migrated: bool = False) -> V:
         if len(self._cache) >= self._limit:
             self._make_room()
         self._cache[key] = value
@@ -189,7 +212,7 @@ class RocksTable:
         self.flush()
         self._older, self._cache, self._bytes = self._cache, {}, {}
 
-    def _in_order(self, keys: Sequence[Hashable]) -> list[Any]:
+    def _in_order(self, keys: Sequence[Hashable]) -> list[Hashable]:
         """Keys in the order of their bytes, in which RocksDB reads and writes many of them sooner."""
         known = self._bytes
         new = [key for key in keys if key not in known]
@@ -197,17 +220,16 @@ class RocksTable:
             known.update(zip(new, storage_keys(new, self._max_parallelism), strict=True))
         return sorted(keys, key=known.__getitem__)
 
-    def _encoded(self, values: list[Any]) -> list[bytes | None]:
+    def _encoded(self, values: list[V]) -> list[bytes | None]:
         present = [value for value in values if value is not MISSING]
-        encoded = self._versions.encode_checked(
-            present
-        )  # the only point where a wrong type can still be told
+        # The only point where a wrong type can still be reported.
+        encoded = self._versions.encode_checked(present)
         if len(present) == len(values):
             return list(encoded)
         rest = iter(encoded)
         return [None if value is MISSING else next(rest) for value in values]
 
-    def _all_decoded(self, keys: Sequence[Hashable], stored: Sequence[bytes | None]) -> list[Any]:
+    def _all_decoded(self, keys: Sequence[Hashable], stored: Sequence[bytes | None]) -> list[V]:
         present = [data for data in stored if data is not None]
         try:
             values = self._versions.decode(present)
@@ -220,5 +242,6 @@ class RocksTable:
         rest = iter(values)
         return [MISSING if data is None else next(rest) for data in stored]
 
-    def _decoded(self, key: Hashable, data: bytes) -> Any:
-        return decoded(self._versions, f"key {key!r}", data)
+    def _decoded(self, key: Hashable, data: bytes) -> V:
+        value: V = decoded(self._versions, f"key {key!r}", data)
+        return value

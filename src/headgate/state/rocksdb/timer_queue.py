@@ -10,16 +10,19 @@ import struct
 from collections.abc import Hashable, Iterable, Iterator
 from heapq import heapify, heappop, heappush, nsmallest
 from itertools import islice
+from math import ceil
 from typing import Final
 
 from headgate.common.decoders import UNDECODABLE
-from headgate.common.errors import StorageError
-from headgate.common.keys.keygroups import key_group
+from headgate.common.errors import InternalError, StorageError
+from headgate.common.keys.keygroups import key_group, shortened
 from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
 from headgate.core.timers import check_timestamp
 from headgate.serde.codecs.dynamic import decode_tagged, encode_tagged
+from headgate.state.backend import Entries
 from headgate.state.rocksdb.database import ColumnStore
 from headgate.state.rocksdb.key_bytes import one_form, whole_number
+from headgate.state.rocksdb.value_layout import CHUNK_ENTRIES
 
 HEAD_ENTRIES: Final = 8_192
 """Timers that are read ahead; twice as many are kept at most."""
@@ -28,7 +31,17 @@ PENDING_ENTRIES: Final = 4_096
 """Changes that wait to be written with one call."""
 
 BEYOND_ALL_TIMERS: Final = b"\xff" * 9
-"""Behind every stored timer: no key group begins so."""
+"""After every stored timer: no key group begins so."""
+
+TIMERS: Final = 4
+"""Format of a column family of timers: `timer_queue.stored_timer`."""
+
+PASS_TIMERS: Final = 1_000_000
+"""Timers that are held while they are brought into the order of key groups; about 100 bytes each."""
+
+_BATCH: Final = 1_000
+
+Entry = tuple[bytes, bytes]
 
 _HEAD: Final = struct.Struct(">QH")
 _ORIGIN: Final = 1 << 63
@@ -74,10 +87,8 @@ class RocksTimerQueue:
     """See the module.
 
     The head holds every timer before the horizon, so what fires next is found in memory. When it is used up,
-    the next ones are read from the horizon on; what was fired lies before it and is not come across again.
-
-    Args:
-        head_entries: timers that are read ahead.
+    the next `head_entries` timers are read from the horizon on; what was fired is before it and is not read
+    again.
     """
 
     __slots__ = (
@@ -114,7 +125,7 @@ class RocksTimerQueue:
         self._count: int | None = 0
 
     def attach(self, store: ColumnStore) -> None:
-        """Take over a column family that was restored, in place of an empty one."""
+        """Switch from an empty column family to a restored one."""
         self._store, self._count = store, None
         self._read_anew()
 
@@ -186,7 +197,7 @@ class RocksTimerQueue:
             yield time_of(first), key
 
     def settle(self, budget: int) -> bool:
-        """See :class:`headgate.core.timers.TimerQueue`; a snapshot leaves nothing to be done."""
+        """See :class:`headgate.core.timers.TimerQueue`; a snapshot leaves no work."""
         return True
 
     def frozen(self) -> tuple[list[int], list[Hashable]]:
@@ -213,7 +224,7 @@ class RocksTimerQueue:
         yield from self._store.items(stop=BEYOND_ALL_TIMERS)
 
     def flush(self) -> None:
-        """Write what waits."""
+        """Write the waiting changes."""
         if self._pending:
             self._store.write(self._pending.items())
             self._pending.clear()
@@ -237,7 +248,6 @@ class RocksTimerQueue:
         self._horizon = part[-1][0] + b"\0" if len(part) == self._head_entries else None
 
     def _shrink(self) -> None:
-        """Leave the later half to the column family."""
         kept = nsmallest(self._head_entries, self._live)
         self._horizon = kept[-1] + b"\0"
         self._use({stored: self._live[stored] for stored in kept})
@@ -254,7 +264,7 @@ class RocksTimerQueue:
 
     def _remove(self, stored: bytes) -> None:
         if self._pending.get(stored) is not None:
-            del self._pending[stored]  # nobody has seen it
+            del self._pending[stored]  # it was never written
         else:
             self._note(stored, None)
         self._counted(-1)
@@ -267,3 +277,71 @@ class RocksTimerQueue:
     def _counted(self, change: int) -> None:
         if self._count is not None:
             self._count += change
+
+
+def timer_chunks(name: str, store: ColumnStore, groups: tuple[int, int]) -> Iterator[Entries]:
+    """Keys and timestamps, ascending by key group, each group in firing order.
+
+    They lie in the order of time. So many are read several times, each time for some key groups.
+
+    `groups`: first and last key group, of which all timers are.
+    """
+    first, last = groups
+    passes = max(1, ceil(store.about_entries / PASS_TIMERS))
+    width = ceil((last - first + 1) / passes)
+    for low in range(first, last + 1, width):
+        high = min(low + width - 1, last)
+        held: dict[int, list[Entry]] = {}
+        for stored, data in store.items(stop=BEYOND_ALL_TIMERS):
+            group = group_of_timer(stored)
+            if low <= group <= high:
+                held.setdefault(group, []).append((stored, data))
+            elif not first <= group <= last:
+                raise _strange(name, stored, data, groups)
+        for group in sorted(held):
+            yield from _chunks(group, held.pop(group))
+
+
+def _chunks(group: int, entries: list[Entry]) -> Iterator[Entries]:
+    for start in range(0, len(entries), CHUNK_ENTRIES):
+        timers = [timer_of(*entry) for entry in entries[start : start + CHUNK_ENTRIES]]
+        yield Entries(group, [key for _, key in timers], [timestamp for timestamp, _ in timers])
+
+
+def timers_of(store: ColumnStore, groups: tuple[int, int]) -> Iterator[Entry]:
+    """The entries of some key groups, in order of time."""
+    first, last = groups
+    for stored, data in store.items(stop=BEYOND_ALL_TIMERS):
+        if first <= group_of_timer(stored) <= last:
+            yield stored, data
+
+
+def keep_only(store: ColumnStore, groups: tuple[int, int]) -> None:
+    """Delete the timers of other key groups; they are in no range of their own."""
+    first, last = groups
+    others = (
+        (stored, None)
+        for stored, _ in store.items(stop=BEYOND_ALL_TIMERS)
+        if not first <= group_of_timer(stored) <= last
+    )
+    for batch in _batches(others):
+        store.write(batch)
+
+
+def _batches(entries: Iterable[tuple[bytes, bytes | None]]) -> Iterator[list[tuple[bytes, bytes | None]]]:
+    batch: list[tuple[bytes, bytes | None]] = []
+    for entry in entries:
+        batch.append(entry)
+        if len(batch) == _BATCH:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def _strange(name: str, stored: bytes, data: bytes, groups: tuple[int, int]) -> InternalError:
+    key = shortened(timer_of(stored, data)[1])
+    return InternalError(
+        f"{name} hold one of key {key}, which is outside the key groups {groups[0]} to {groups[1]}; "
+        "please report this"
+    )

@@ -1,10 +1,10 @@
-"""How the value of a key lies in a column family: as one entry, today with its type's number in front."""
+"""How the value of a key is stored in a column family: as one entry, today after its type's number."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import groupby
-from typing import Any, Final, NamedTuple, Protocol, Self
+from typing import Any, Final, NamedTuple, Self
 
 from headgate.state.backend import Entries
 from headgate.state.rocksdb.database import ColumnStore
@@ -22,17 +22,11 @@ VERSIONED_VALUES: Final = 2
 
 
 class Row(NamedTuple):
-    """What one state holds under one key.
+    """What one state holds under one key, of the declared type."""
 
-    Attributes:
-        stored: the key's bytes, as :func:`~headgate.state.rocksdb.key_bytes.storage_key` gives them.
-        value: of the declared type.
-        weight: how many things are in it, to bound what is held at a time.
-    """
-
-    stored: bytes
+    stored: bytes  # the key's bytes; see `key_bytes.storage_key`
     value: Any
-    weight: int = 1
+    weight: int = 1  # number of parts, to bound what is held at a time
 
 
 def entries_of(rows: Iterable[Row]) -> Iterator[Entries]:
@@ -50,66 +44,38 @@ def entries_of(rows: Iterable[Row]) -> Iterator[Entries]:
             yield found
 
 
-class Layout(Protocol):
+class VersionedValues:
     """How a state's values are written to and read from its column family.
 
-    Attributes:
-        format: its number in checkpoints, for ever.
-        versions: of which types the values are.
+    Format 2, the one of today for what is no map: the number of the type, then the batch of one.
     """
 
-    format: int
-    versions: Versions
-
-    def rows(self, store: ColumnStore, groups: tuple[int, int]) -> Iterator[Row]:
-        """All keys of some key groups with their values, in order of the keys' bytes."""
-        ...
-
-    def entries(self, stored: bytes, value: Any) -> Stored:
-        """What to put for a key that had nothing."""
-        ...
-
-    def numbered(self, data: bytes) -> bytes:
-        """An entry with the number of its type in front."""
-        ...
-
-    def migrated(self, stored: bytes, data: bytes) -> bytes:
-        """An entry of an older type as one of the declared type."""
-        ...
-
-    def at_cut(self) -> Layout:
-        """As it is now, for a snapshot."""
-        ...
-
-
-class VersionedValues:
-    """Format 2: the number of the type, then the batch of one."""
-
     format = VERSIONED_VALUES
+    """Its number in checkpoints, for ever."""
 
     def __init__(self, versions: Versions) -> None:
         self.versions = versions
 
     def rows(self, store: ColumnStore, groups: tuple[int, int]) -> Iterator[Row]:
-        """See :class:`Layout`."""
+        """All keys of some key groups with their values, in order of the keys' bytes."""
         for stored, data in store.items(*groups_range(*groups)):
             yield Row(stored, decoded(self.versions, where(stored), self.numbered(data)))
 
     def entries(self, stored: bytes, value: Any) -> Stored:
-        """See :class:`Layout`."""
+        """What to put for a key that had nothing."""
         yield stored, self.versions.encode((value,))[0]
 
     def numbered(self, data: bytes) -> bytes:
-        """See :class:`Layout`."""
+        """An entry, beginning with the number of its type."""
         return data
 
     def migrated(self, stored: bytes, data: bytes) -> bytes:
-        """See :class:`Layout`."""
+        """An entry of an older type as one of the declared type."""
         return self.versions.encode((decoded(self.versions, where(stored), data),))[0]
 
-    def at_cut(self) -> Self:
-        """See :class:`Layout`."""
-        return type(self)(self.versions.at_cut())
+    def at_snapshot(self) -> Self:
+        """The layout as it is now, for a snapshot."""
+        return type(self)(self.versions.at_snapshot())
 
 
 class PlainValues(VersionedValues):
@@ -118,10 +84,10 @@ class PlainValues(VersionedValues):
     format = PLAIN_VALUES
 
     def numbered(self, data: bytes) -> bytes:
-        """See :class:`Layout`."""
+        """See :class:`VersionedValues`."""
         return b"\0" + data
 
 
 def where(stored: bytes) -> str:
-    """Whose entry it is, for messages; the key itself may be what is damaged."""
+    """The place of an entry, for messages; the key itself may be what is damaged."""
     return f"key group {group_of(stored)}"

@@ -1,7 +1,7 @@
-"""Values of several types in one column family: one byte in front of each tells of which it is.
+"""Values of several types in one column family: the first byte of each is the number of its type.
 
-So a change of type needs no rewriting before processing: what an earlier program wrote is read by a
-reader of its own, what is written is of the declared type, and a type that no value is left of goes.
+So a change of type needs no rewriting before processing: what an earlier program wrote is read by a reader of
+its own, what is written is of the declared type, and a type that no value is left of is dropped.
 """
 
 from __future__ import annotations
@@ -21,28 +21,19 @@ from headgate.state.stored.blob_format import Section
 from headgate.state.stored.value_readers import Target, value_reader, value_verdict
 
 NUMBERS: Final = 256
-"""What one byte tells apart."""
+"""Types that one byte can number."""
 
 
 class Older(msgspec.Struct, frozen=True):
-    """A type of an earlier program that values may be left of.
+    """A type of an earlier program that values may be left of."""
 
-    Attributes:
-        number: the byte in front of them.
-        changes: what reading them as the newest type does to them, in words.
-    """
-
-    number: int
+    number: int  # first byte of the values
     schema: Description
-    changes: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()  # what reading them as the newest type does to them, in words
 
 
 class StoredVersions(msgspec.Struct, frozen=True):
-    """What a checkpoint says of a column family's types.
-
-    Attributes:
-        current: the number of the type that the checkpoint's program declared.
-    """
+    """The types of a column family in a checkpoint, whose program declared the type number `current`."""
 
     current: int = 0
     older: tuple[Older, ...] = ()
@@ -59,7 +50,7 @@ class Versions:
 
     def __init__(self, name: str, target: Target) -> None:
         self.name, self.target = name, target
-        # Replaced and never changed: a snapshot beside the loop may hold it.
+        # Replaced and never changed: a snapshot in the background may hold it.
         self._older: dict[int, _Known] = {}
         self._singles = Singles(target.serializer)
         self._use(0)
@@ -69,11 +60,7 @@ class Versions:
 
     @classmethod
     def restored(cls, name: str, target: Target, schema: Description, stored: StoredVersions) -> Versions:
-        """Those of a column family with entries, under the type that the program declares.
-
-        `schema`: the newest type of the checkpoint.
-        `stored`: the numbers.
-        """
+        """The versions of a column family with entries; `schema` is the newest type of the checkpoint."""
         made = cls(name, target)
         # The newest first: where a serializer is reconfigured, it is by what it has to follow.
         types = {stored.current: schema} | {older.number: older.schema for older in stored.older}
@@ -98,13 +85,13 @@ class Versions:
         return bool(self._older)
 
     def encode(self, values: Sequence[Any]) -> list[bytes]:
-        """Values of the declared type, trusted to be such, each for itself."""
-        # Each as a batch of one, as batches are what other shapes and versions of a type are read from.
+        """Encode values that are trusted to be of the declared type, each as a batch of one."""
+        # Batches are what other shapes and versions of a type are read from.
         prefix = self.prefix
         return [prefix + data for data in self._singles.encode(values)]
 
     def encode_checked(self, values: Sequence[Any]) -> list[bytes]:
-        """The same, once it is certain that they are of the declared type."""
+        """Encode values once it is certain that they are of the declared type."""
         try:
             self.target.serializer.encode_checked(values)
             return self.encode(values)
@@ -128,7 +115,7 @@ class Versions:
         return known.read(memoryview(data)[1:], 1)[0]
 
     def unknown(self, prefix: bytes) -> StorageError:
-        """What to raise for a first byte that is the number of no type."""
+        """The error for a first byte that is the number of no type."""
         known = ", ".join(map(str, sorted([self.current, *self._older])))
         return StorageError(
             f"a stored value begins with byte {prefix[0] if prefix else None}, and the types of its state "
@@ -136,13 +123,13 @@ class Versions:
         )
 
     def renumbered(self, others: Versions) -> dict[bytes, bytes]:
-        """First byte of another column family's values -> what it is here, where all come to be known."""
+        """First byte of another column family's values -> what it is here; all types become known here."""
         numbers = {others.prefix: self.prefix}
         for number, known in others._older.items():
-            numbers[bytes((number,))] = bytes((self._adopt(known),))
+            numbers[bytes((number,))] = bytes((self._add(known),))
         return numbers
 
-    def _adopt(self, known: _Known) -> int:
+    def _add(self, known: _Known) -> int:
         for number, mine in self._older.items():
             if isinstance(compare(known.schema, mine.schema), AsIs):
                 return number
@@ -151,11 +138,11 @@ class Versions:
         return number
 
     def forget_older(self) -> None:
-        """No value of another type is left."""
+        """Drop all other types, of which no value is left."""
         self._older = {}
 
-    def at_cut(self) -> Versions:
-        """As they are now, for a snapshot."""
+    def at_snapshot(self) -> Versions:
+        """The versions as they are now."""
         return copy.copy(self)
 
     def stored(self) -> StoredVersions:
@@ -165,7 +152,7 @@ class Versions:
 
 
 def decoded(versions: Versions, where: str, data: bytes) -> Any:
-    """:meth:`Versions.decode_one`, with an error that says whose value it is."""
+    """:meth:`Versions.decode_one`, with an error that names the state and the key."""
     try:
         return versions.decode_one(data)
     except StorageError as error:
@@ -179,7 +166,7 @@ def _free_number(name: str, taken: Iterable[int]) -> int:
     number = next((number for number in range(NUMBERS) if number not in used), None)
     if number is None:
         raise UsageError(
-            f"state {name!r} of the checkpoint holds values of {len(used)} types; let the program that drew "
+            f"state {name!r} of the checkpoint holds values of {len(used)} types; let the program that took "
             "it run until its log says that they are rewritten, and change the type then"
         )
     return number

@@ -1,45 +1,48 @@
-"""A stored blob, or a segment of a changelog, read in parts; a chunk is verified before it is decoded."""
+"""A stored blob, or a segment of a changelog: written, and read in parts, each verified before decoding."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 from headgate.common.errors import StorageError, UsageError
-from headgate.state.backend import BlobReader, Entries
+from headgate.common.files.durable import crc32
+from headgate.state.backend import BlobReader, Entries, NewSection, Part
 from headgate.state.canonical.table_layout import TIMER_SECTIONS
-from headgate.state.changelog.sections import changed_name
-from headgate.state.stored.blob_format import Chunk, Section, place_in, read_chunks, read_header, split_chunk
-from headgate.state.stored.blob_format import KEY_SERIALIZER
+from headgate.state.snapshots import Inline, KeyedStateHandle, StateHandle, size_of
+from headgate.state.state_names import changed_name
+from headgate.state.stored import blob_format
+from headgate.state.stored.blob_format import KEY_SERIALIZER, Chunk, Section
 from headgate.state.stored.contract import TIMER_CODEC, OpenSection, SectionCodec, ValueCodec
+from headgate.state.stored.local_files import Spool
 
 _SPAN_BYTES: Final = 4 << 20
-"""Chunks that lie behind one another are read together up to so many bytes."""
+"""Adjacent chunks are read together up to so many bytes."""
 
 
 class StoredBlob:
-    """One blob."""
+    """Reads one blob; a `StoredForm`."""
 
     def __init__(self, reader: BlobReader) -> None:
         self._reader = reader
-        self.header, self._body = read_header(reader)
+        self.header, self._body = blob_format.read_header(reader)
 
     def sections(
         self, values: ValueCodec, names: Collection[str] | None, without: Collection[str] = ()
     ) -> list[OpenSection]:
-        """See :class:`state.stored.contract.StoredForm`; `without`: those that another form has."""
+        """Its sections, but for those named in `without`, which another form has."""
         found = []
         for section in self.header.sections:
             removed = changed_name(section.name)
             state = section.name if removed is None else removed
             if section.name in without or (names is not None and state not in names):
                 continue
+            codec = None
             if state in TIMER_SECTIONS:
-                codec: SectionCodec | None = TIMER_CODEC
-            elif removed is not None:
-                codec = None
-            elif (codec := values.codec(section)) is None:
+                codec = TIMER_CODEC
+            elif removed is None and (codec := values.codec(section)) is None:
                 continue
             entries = partial(self.entries, section, codec)
             found.append(OpenSection(state, removed is not None, codec, entries))
@@ -50,19 +53,21 @@ class StoredBlob:
     ) -> Iterator[Entries]:
         """The entries of a section in some key groups; without a codec keys only."""
         for span in _spans([chunk for chunk in section.chunks if chunk.group in groups]):
-            for chunk, part in zip(span, read_chunks(self._reader, self._body, section, span), strict=True):
+            for chunk, part in zip(
+                span, blob_format.read_chunks(self._reader, self._body, section, span), strict=True
+            ):
                 yield self._decoded(section, codec, chunk, part)
 
     def _decoded(
         self, section: Section, codec: SectionCodec | None, chunk: Chunk, part: memoryview
     ) -> Entries:
         try:
-            stored_keys, stored_values = split_chunk(part)
+            stored_keys, stored_values = blob_format.split_chunk(part)
             keys = KEY_SERIALIZER.decode_many(stored_keys, chunk.count)
             values = [] if codec is None else codec.read(stored_values, chunk.count)
         except StorageError as error:
             at = self._body + chunk.offset
-            where = place_in(self._reader, at, at + chunk.length)
+            where = blob_format.place_in(self._reader, at, at + chunk.length)
             named = f"section {section.name!r}, key group {chunk.group}"
             raise StorageError(f"{named} ({where}): {error}") from None
         except UsageError as error:
@@ -71,7 +76,6 @@ class StoredBlob:
 
 
 def _spans(chunks: Sequence[Chunk]) -> Iterator[list[Chunk]]:
-    """Chunks that one read may bring."""
     span: list[Chunk] = []
     for chunk in chunks:
         if span:
@@ -82,3 +86,87 @@ def _spans(chunks: Sequence[Chunk]) -> Iterator[list[Chunk]]:
         span.append(chunk)
     if span:
         yield span
+
+
+Store = Callable[[Iterable[Part]], StateHandle]
+"""Makes the parts of a complete blob durable."""
+
+
+def in_metadata(parts: Iterable[Part]) -> Inline:
+    """Keep bytes in memory, for the metadata."""
+    return Inline(b"".join(parts))
+
+
+class BlobWriter:
+    """Writes a blob, of which the header comes first and is known last; a `StateWriter`.
+
+    Its chunks wait in memory.
+    """
+
+    def __init__(self, groups: tuple[int, int], max_parallelism: int, store: Store = in_metadata) -> None:
+        self._groups, self._max_parallelism, self._store = groups, max_parallelism, store
+        self._sections: list[Section] = []
+        self._body: list[bytes] = []
+        self._offset = 0
+
+    def add(self, section: NewSection, entries: Iterable[Entries]) -> None:
+        """Write a section, one chunk for each batch of entries; an empty section is described as well."""
+        chunks: list[Chunk] = []
+        for group, keys, values, _ in entries:
+            if keys:
+                data = blob_format.chunk_bytes(KEY_SERIALIZER.encode_many(keys), section.encode(values))
+                chunks.append(Chunk(group, self._offset, len(data), len(keys), crc32(data)))
+                self._append(data)
+                self._offset += len(data)
+        self._sections.append(Section(section.name, section.schema, chunks))
+
+    def _append(self, data: bytes) -> None:
+        self._body.append(data)
+
+    def parts(self) -> Iterable[Part]:
+        """The complete blob, in parts."""
+        return [self._head(), *self._body]
+
+    def _head(self) -> bytes:
+        keys = KEY_SERIALIZER.describe()
+        return blob_format.preamble_and_header(
+            blob_format.Header(self._max_parallelism, *self._groups, keys, self._sections, self._offset)
+        )
+
+    def finish(self) -> KeyedStateHandle:
+        """Store the blob."""
+        handle = self._store(self.parts())
+        return KeyedStateHandle(*self._groups, handle, size_of(handle))
+
+    def abandon(self) -> None:
+        """Forget the chunks."""
+        self._body = []
+
+
+class SpooledBlob(BlobWriter):
+    """A `BlobWriter` whose chunks wait on the local disk."""
+
+    def __init__(
+        self, groups: tuple[int, int], max_parallelism: int, folder: Path, store: Store = in_metadata
+    ) -> None:
+        super().__init__(groups, max_parallelism, store)
+        self._spool = Spool(folder)
+
+    def _append(self, data: bytes) -> None:
+        self._spool.write(data)
+
+    def parts(self) -> Spool:
+        """The complete blob, also for reading."""
+        self._spool.finish(self._head())
+        return self._spool
+
+    def finish(self) -> KeyedStateHandle:
+        """Store the blob, and give the local disk its space back."""
+        try:
+            return super().finish()
+        finally:
+            self._spool.close()
+
+    def abandon(self) -> None:
+        """Give the local disk its space back."""
+        self._spool.close()

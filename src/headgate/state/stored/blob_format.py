@@ -1,4 +1,4 @@
-"""The stored form of keyed state: one blob that is read by key group, every byte of it checked.
+"""The format of a blob of keyed state, which is read by key group, every byte of it verified.
 
 Layout: magic, version, header length, header checksum; the header (msgpack); then chunks. A section
 is one state, or one kind of timers; a chunk is what one section holds for one key group: the length
@@ -24,9 +24,9 @@ from headgate.state.backend import BlobReader
 MAGIC: Final = b"HGKEYED\n"
 VERSION: Final = 1
 _ENVELOPE: Final = Envelope("keyed state blob", MAGIC, "<IQ")
-"""Its body is the header; every chunk behind that has a checksum of its own, which the header tells."""
+"""Its body is the header, which has the checksum of every chunk after it."""
 KEY_SERIALIZER: Final = DynamicSerializer()
-"""Of the keys in every chunk."""
+"""The serializer of the keys in every chunk."""
 _KEYS_LENGTH: Final = struct.Struct("<Q")
 
 
@@ -46,14 +46,11 @@ class Chunk(msgspec.Struct, frozen=True, array_like=True):
 class Section(msgspec.Struct, frozen=True):
     """One state or one kind of timers.
 
-    Attributes:
-        name: the state's name; "timers:event" or "timers:processing".
-        schema: kind and description of the serializers.
-        chunks: by key group, ascending; groups without entries are left out, large ones may take several.
+    Chunks ascend by key group; groups without entries are left out, large ones may take several.
     """
 
-    name: str
-    schema: Description
+    name: str  # of timers "timers:event" or "timers:processing"
+    schema: Description  # kind and description of the serializers
     chunks: list[Chunk]
 
 
@@ -84,18 +81,12 @@ class BytesBlob:
 
 
 def place_in(blob: BlobReader, start: int, stop: int) -> str:
-    """What errors call some bytes of a blob: by file and offset, where its reader tells them.
-
-    Example:
-        >>> place_in(BytesBlob(b"abc"), 0, 3)
-        'bytes 0 to 3 of a keyed state blob'
-    """
+    """What errors call some bytes of a blob: by file and offset, where its reader knows them."""
     where, begins = _source_of(blob)
     return f"bytes {begins + start} to {begins + stop} of {where}"
 
 
 def _source_of(blob: BlobReader) -> tuple[str, int]:
-    """The file that a blob is in, and where in it."""
     return getattr(blob, "where", "a keyed state blob"), getattr(blob, "begins", 0)
 
 
@@ -141,7 +132,7 @@ def read_header(blob: BlobReader) -> tuple[Header, int]:
 
 
 def read_chunks(blob: BlobReader, body: int, section: Section, chunks: list[Chunk]) -> list[memoryview]:
-    """Verified chunks that lie one behind the other, with one read."""
+    """Read adjacent chunks with one access, verified."""
     if not chunks:
         return []
     start = chunks[0].offset

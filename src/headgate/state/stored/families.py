@@ -1,4 +1,4 @@
-"""RocksDB's own files: they are fetched to the local disk, opened for reading, and read by column family."""
+"""RocksDB's own files, fetched to the local disk, opened for reading, and read by column family."""
 
 from __future__ import annotations
 
@@ -21,18 +21,17 @@ from headgate.state.targets import Target, timers_target
 
 if TYPE_CHECKING:
     from headgate.state.rocksdb.database import Database
-    from headgate.state.stored.native_restore import Source
     from headgate.state.rocksdb.value_layout import Row
     from headgate.state.rocksdb.value_versions import StoredVersions
+    from headgate.state.stored.native_restore import Source
 
 
 class Families:
-    """The column families of one subtask, and the blob beside them.
+    """The column families of one subtask, and the blob next to them; a `StoredForm`.
 
-    Args:
-        max_parallelism: number of key groups that it must have been stored with; None: any.
-        stack: closes what is opened, and gives the local disk its space back.
-        size: bytes of all of it, from which those of an entry are estimated.
+    `max_parallelism`: number of key groups that it must have been stored with; None: any.
+    `stack`: closes what is opened, and gives the local disk its space back.
+    `size`: bytes of all of it, from which those of an entry are estimated.
     """
 
     def __init__(
@@ -51,9 +50,9 @@ class Families:
         self._entry_bytes = 0.0
 
     def sections(self, values: ValueCodec, names: Collection[str] | None) -> list[OpenSection]:
-        """See :class:`state.stored.contract.StoredForm`."""
+        """The column families as sections, then those of the blob."""
+        from headgate.state.rocksdb.timer_queue import timer_chunks
         from headgate.state.stored.native_restore import readable, readable_timers, sources_of
-        from headgate.state.rocksdb.timer_sections import timer_chunks
 
         (source,) = sources_of([(self._state, names)], self._groups)
         formats = {name for name in source.details.formats if names is None or name in names}
@@ -108,7 +107,7 @@ class Families:
 
 
 def own_prefix() -> str:
-    """The beginning of a local folder's name; it tells whose the folder is, should this process be killed."""
+    """The beginning of a local folder's name, which names its owner, should this process be killed."""
     return f"headgate-state-{platform.node()}-{os.getpid()}-"
 
 

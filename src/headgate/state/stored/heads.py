@@ -1,36 +1,37 @@
-"""What is stored of an operator's keyed state, told by the heads of its files: hardly anything is read.
+"""What is stored of an operator's keyed state, by the heads of its files: hardly anything is read.
 
 The heads of blobs and segments have checksums of their own, so they may be trusted although the rest of a
 file was not looked at. The footer of a Parquet table has none: a damaged one may be reported wrongly here,
-whereas a restore verifies the whole table before it believes a byte of it.
+whereas a restore verifies the complete table before it uses a byte of it.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from headgate.common.errors import StorageError
+from headgate.common.errors import UsageError
 from headgate.common.keys.key_types import KEYS_READ, Shape, shapes_of
 from headgate.common.plain_data import Description
-from headgate.serde.arrow.arrow_columns import RAW
+from headgate.serde.compatibility import Compatibility, Incompatible
 from headgate.state.backend import BlobReader, StoredFiles
-from headgate.state.canonical.key_columns import KEY, KeyColumns
-from headgate.state.canonical.reader import BlobFile
-from headgate.state.canonical.table_layout import TIMER, TIMER_SECTIONS, TIMERS, TableInfo, table_info
+from headgate.state.canonical.key_columns import KeyColumns
+from headgate.state.canonical.reader import OpenTable
+from headgate.state.canonical.table_layout import TIMER, TIMER_SECTIONS, TIMERS, section_names
 from headgate.state.canonical.value_columns import TIME_DOMAIN
-from headgate.state.changelog.sections import changed_name
-from headgate.state.stored.blob_format import Section, read_chunks, read_header, split_chunk
-from headgate.state.stored.blob_format import KEY_SERIALIZER
-from headgate.state.snapshots import FileRange, KeyedStateHandle, NativeFiles
+from headgate.state.snapshots import KeyedStateHandle, NativeFiles
+from headgate.state.state_names import changed_name
+from headgate.state.stored.blob_format import KEY_SERIALIZER, Section, read_chunks, read_header, split_chunk
 from headgate.state.stored.families import opened_database, own_prefix
+from headgate.state.stored.tables import head_of_table
+from headgate.state.stored.value_readers import value_reader, value_verdict
+from headgate.state.targets import Target
 
 if TYPE_CHECKING:
     from headgate.state.rocksdb.database import ColumnStore, Database
@@ -47,40 +48,38 @@ Keys = Iterator[Sequence[Hashable]]
 
 
 class StoredSection(NamedTuple):
-    """One state of one subtask, or one kind of its timers.
+    """One state of one subtask, or one kind of its timers."""
 
-    Attributes:
-        name: of the state; "timers:event" or "timers:processing".
-        schema: kind and description of the serializers.
-        entries: how many are stored: keys, rows of a table, timers; None: not known without reading all.
-    """
-
-    name: str
-    schema: Description
-    entries: int | None
+    name: str  # of timers "timers:event" or "timers:processing"
+    schema: Description  # kind and description of the serializers
+    entries: int | None  # number of keys, rows of a table, timers; None: not known without reading all
 
 
 def sections_of(files: StoredFiles, keyed: KeyedStateHandle) -> list[StoredSection]:
     """Everything that one subtask stored; a state may be named several times."""
     if keyed.tables is not None:
-        infos = [_info(files, table.range()) for table in keyed.tables]
-        return [section for info in infos for section in _of_table(info)]
+        infos = [head_of_table(files, table).info for table in keyed.tables]
+        return [
+            StoredSection(name, info.schema, None if info.rows_are == TIMER else info.rows)
+            for info in infos
+            for name in section_names(info)
+        ]
     base, _ = read_header(files.ranges(keyed.handle))
     native = set() if keyed.native is None else set(keyed.native.details.get("formats", ()))
     found = [
-        StoredSection(section.name, section.schema, None if section.name in native else _entries(section))
-        for section in base.sections
+        StoredSection(s.name, s.schema, None if s.name in native else sum(chunk.count for chunk in s.chunks))
+        for s in base.sections
     ]
     for segment in keyed.log:
         header, _ = read_header(files.ranges(segment))
         kept = [section for section in header.sections if changed_name(section.name) is None]
-        # How many keys were there before, nobody has counted.
+        # How many of the keys were there before is not known.
         found += [StoredSection(s.name, s.schema, None if s.chunks else 0) for s in kept]
     return found
 
 
 def filled_natively(files: StoredFiles, keyed: KeyedStateHandle) -> frozenset[str]:
-    """The states and timers that have entries in the backend's own files; these are fetched for it."""
+    """The states and timers that have entries in the backend's own files, which are fetched for it."""
     if keyed.native is None:
         return frozenset()
     with _database(files, keyed, keyed.native) as database:
@@ -89,7 +88,6 @@ def filled_natively(files: StoredFiles, keyed: KeyedStateHandle) -> frozenset[st
 
 @contextmanager
 def _database(files: StoredFiles, keyed: KeyedStateHandle, native: NativeFiles) -> Iterator[Database]:
-    """The backend's own files, fetched and opened for reading."""
     from headgate.state.rocksdb.native_files import details_of
     from headgate.state.stored.native_restore import sources_of
 
@@ -125,16 +123,16 @@ def key_shapes(files: StoredFiles, stored: Sequence[KeyedStateHandle]) -> frozen
 def stored_keys(
     files: StoredFiles, keyed: KeyedStateHandle
 ) -> Iterator[tuple[str, Iterator[Sequence[Hashable]]]]:
-    """Each state's keys, and those of the timers, in portions; a name may come more than once.
+    """Each state's keys, and those of the timers, in batches; a name may come more than once.
 
-    Keys may come more than once, too, and keys that a log says are gone are among them. What is in native
+    Keys may come more than once, too, and keys that were removed later are among them. What is in native
     files is left out where these are :func:`too_large`.
     """
     if keyed.tables is not None:
         for table in keyed.tables:
             domains = TIMER_SECTIONS if table.name == TIMERS else {table.name: None}
             for name, domain in domains.items():
-                yield name, _keys_of_table(files, table.range(), domain)
+                yield name, _keys_of_table(head_of_table(files, table), domain)
         return
     for handle in (keyed.handle, *keyed.log):
         blob = files.ranges(handle)
@@ -148,16 +146,15 @@ def stored_keys(
                 yield name, _native_keys(store, name in TIMER_SECTIONS)
 
 
-def _keys_of_table(files: StoredFiles, file: FileRange, domain: str | None) -> Keys:
+def _keys_of_table(table: OpenTable, domain: str | None) -> Keys:
     """The keys of a state's rows; of timers those of one time domain."""
-    info = _info(files, file)
-    parquet = pq.ParquetFile(BlobFile(files.ranges(file)))
-    wanted = (KEY, KEY + RAW) if domain is None else (KEY, KEY + RAW, TIME_DOMAIN)
-    columns = [name for name in parquet.schema_arrow.names if name in wanted]
-    for batch in parquet.iter_batches(batch_size=_PORTION, columns=columns):
+    info, wanted = table.info, KeyColumns(table.info.key)
+    columns = [field.name for field in wanted.fields] + ([] if domain is None else [TIME_DOMAIN])
+    groups = range(info.first_group, info.last_group + 1)
+    for batch in table.record_batches(groups, columns, range(table.row_groups)):
         if domain is not None:
             batch = batch.filter(pc.equal(batch.column(TIME_DOMAIN), domain))
-        yield KeyColumns(info.key).keys(dict(zip(batch.schema.names, batch.columns, strict=True)))
+        yield wanted.keys(dict(zip(batch.schema.names, batch.columns, strict=True)))
 
 
 def _keys_of_section(blob: BlobReader, body: int, section: Section) -> Keys:
@@ -178,21 +175,41 @@ def _native_keys(store: ColumnStore, timers: bool) -> Keys:
             yield [key_of(raw[: prefix_length(raw)]) for raw, _ in portion]
 
 
-def _entries(section: Section) -> int:
-    return sum(chunk.count for chunk in section.chunks)
+# -- what becomes of it under the type that a program declares: the judge of a restore
 
 
-def _info(files: StoredFiles, file: FileRange) -> TableInfo:
+def judge(
+    name: str, schema: Description, target: Target, stored: Iterable[KeyedStateHandle]
+) -> list[Compatibility]:
+    """The verdicts on a state: one on values of the type `schema`, one on each older type in native files.
+
+    A serializer that a restore would reconfigure is reconfigured by this, too.
+    """
+    found = list(_judged(name, schema, target))
+    for keyed in stored:
+        if keyed.native is not None:
+            found += _natively(name, schema, target, keyed.native)
+    return found
+
+
+def _judged(name: str, schema: Description, target: Target) -> Iterator[Compatibility]:
     try:
-        parquet = pq.ParquetFile(BlobFile(files.ranges(file)))
-    except (OSError, ValueError) as error:  # what pyarrow raises are these, too
-        raise StorageError(f"{files.where(file)} is no table of a state ({error})") from None
-    return table_info(parquet.metadata.metadata)
+        value_reader(Section(name, schema, []), target)
+        yield value_verdict(schema, target)
+    except UsageError as error:
+        yield Incompatible(str(error))
 
 
-def _of_table(info: TableInfo) -> Iterator[StoredSection]:
-    if info.rows_are != TIMER:
-        yield StoredSection(info.name, info.schema, info.rows)
+def _natively(name: str, schema: Description, target: Target, native: NativeFiles) -> Iterator[Compatibility]:
+    """Values in RocksDB's files may be of older types, too, and each must have a way to the declared one."""
+    from headgate.state.rocksdb.native_files import details_of
+    from headgate.state.rocksdb.value_versions import Versions
+
+    numbers = details_of(native).versions.get(name)
+    if numbers is None or not numbers.older:
         return
-    for name in TIMER_SECTIONS:
-        yield StoredSection(name, info.schema, None)
+    try:
+        Versions.restored(name, target, schema, numbers)
+        yield from [value_verdict(older.schema, target) for older in numbers.older]
+    except UsageError as error:
+        yield Incompatible(str(error))

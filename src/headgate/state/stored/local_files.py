@@ -1,8 +1,8 @@
-"""Files on the local disk between RocksDB and the checkpoint storage, read and written in pieces."""
+"""Files on the local disk between a backend and the checkpoint storage, read and written in pieces."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -15,11 +15,7 @@ _PIECE_BYTES: Final = 1 << 20
 
 
 class FileParts:
-    """The bytes of a file, read as they are asked for.
-
-    Args:
-        path: a file that does not change any more.
-    """
+    """The bytes of a file that does not change any more, read as they are asked for."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -34,10 +30,9 @@ class FileParts:
 
 
 class Spool:
-    """A nameless local file behind a few bytes in memory; gone when it is closed or forgotten.
+    """A nameless local file after a few bytes in memory; removed when it is closed or forgotten.
 
-    Attributes:
-        size: bytes of head and body.
+    `size` counts the bytes of head and body.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -51,29 +46,28 @@ class Spool:
         self.size = 0
         self._closed = when_forgotten(self, hide(self._file).close)
 
-    def append(self, parts: Iterable[bytes | memoryview]) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         """Add to the body."""
+        rest = memoryview(data)
         try:
-            for part in parts:
-                rest = memoryview(part)
-                while rest:
-                    written = self._file.write(rest)
-                    self.size += written
-                    rest = rest[written:]
+            while rest:
+                written = self._file.write(rest)
+                self.size += written
+                rest = rest[written:]
         except OSError as error:
             raise local_error("write", self._folder, error) from error
 
     def finish(self, head: bytes) -> None:
-        """Put `head` before the body, which is complete."""
+        """Put `head` before the complete body."""
         self._head = head
         self.size += len(head)
 
     def read(self, offset: int, length: int) -> bytes:
         """`length` bytes from `offset`; fewer where they end."""
         head = self._head[offset : offset + length]
-        behind = max(0, offset - len(self._head))
+        start = max(0, offset - len(self._head))
         try:
-            return head + system.pread(self._file.fileno(), length - len(head), behind)
+            return head + system.pread(self._file.fileno(), length - len(head), start)
         except OSError as error:
             raise local_error("read", self._folder, error) from error
 
@@ -87,7 +81,7 @@ class Spool:
 
 
 def local_error(doing: str, path: Path, error: OSError) -> StorageError:
-    """What the operating system says of a local file, as one of ours."""
+    """An error of the operating system about a local file, as one of ours."""
     todo = advice(error) or (
         "check the local disk (space, rights, health), or choose another one with "
         "state.backend.rocksdb.localdir"

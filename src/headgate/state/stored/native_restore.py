@@ -2,10 +2,10 @@
 
 All of them are judged first, older types of values too, so what does not fit leaves nothing behind.
 
-One of them, the one with most of the key groups that are wanted, lends its files: they are continued,
-and what is not wanted is deleted as a range, without reading it. The wanted entries of the others are
-copied into it. Values of an older type stay as they are, each with its type's number. Files are copied and
-verified as a whole before RocksDB sees them, and no more than a batch of entries is in Python at a time.
+The files of one of them, the one with most of the wanted key groups, are continued: what is not wanted is
+deleted as a range, without reading it. The wanted entries of the others are copied into it. Values of an
+older type stay as they are, each with its type's number. All files are copied and verified before RocksDB
+sees them, and no more than a batch of entries is in Python at a time.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -23,18 +23,18 @@ from headgate.common.errors import StorageError, UsageError
 from headgate.common.files.durable import clock, rename
 from headgate.common.files.stored_paths import inside
 from headgate.state.backend import NativeState
-from headgate.state.stored.blob_format import Header, Section, read_header
-from headgate.state.stored.value_readers import Target, readers_of
 from headgate.state.rocksdb.database import BEYOND_ALL_KEYS, Access, ColumnStore, Database, remove_tree
 from headgate.state.rocksdb.key_bytes import groups_range
-from headgate.state.rocksdb.layout_versions import LAYOUTS, transferred
-from headgate.state.stored.local_files import local_error
+from headgate.state.rocksdb.map_layout import LAYOUTS, transferred
 from headgate.state.rocksdb.migration import BATCH_BYTES, BATCH_ENTRIES, REPORT_EVERY_S
 from headgate.state.rocksdb.native_files import Details, details_of
 from headgate.state.rocksdb.rocksdb_memory import RocksMemory
-from headgate.state.rocksdb.timer_sections import TIMERS, keep_only, timers_of
+from headgate.state.rocksdb.timer_queue import TIMERS, keep_only, timers_of
 from headgate.state.rocksdb.value_layout import Stored, VersionedValues
 from headgate.state.rocksdb.value_versions import StoredVersions, Versions
+from headgate.state.stored.blob_format import Header, Section, read_header
+from headgate.state.stored.local_files import local_error
+from headgate.state.stored.value_readers import Target, readers_of
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ class Source:
 
 
 def sources_of(states: Sequence[NamedStates], groups: tuple[int, int]) -> list[Source]:
-    """Those that have wanted key groups, most first; of other states than the named ones nothing."""
+    """The states that have wanted key groups, most first, without sections that are not named."""
     found = []
     for state, names in states:
         header, details = read_header(state)[0], details_of(state.native)
@@ -125,41 +125,27 @@ def readable_timers(source: Source, stored: Database) -> list[str]:
 
 
 class Restored(NamedTuple):
-    """What was made of native files.
+    """What was made of native files."""
 
-    Attributes:
-        database: open; the caller closes it.
-        layouts: of the column families that have entries.
-        continued: the source whose files the database goes on with; None: all of it was copied.
-    """
-
-    database: Database
-    layouts: dict[str, VersionedValues]
-    continued: Source | None
+    database: Database  # open; the caller closes it
+    layouts: dict[str, VersionedValues]  # of the column families that have entries
+    continued: Source | None  # the source whose files the database goes on with; None: all of it was copied
 
 
+@dataclass
 class NativeRestore:
-    """Makes the database of one subtask.
+    """Makes the database of one subtask out of at least one source, in the order of :func:`sources_of`."""
 
-    Args:
-        sources: as :func:`sources_of` gives them, at least one.
-        layouts: how the states are kept where nothing is there yet.
-        directory: of the backend; the database comes to be in its folder `db`.
-    """
-
-    def __init__(
-        self,
-        sources: Sequence[Source],
-        targets: Mapping[str, Target],
-        layouts: Mapping[str, VersionedValues],
-        groups: tuple[int, int],
-        max_parallelism: int,
-        directory: Path,
-        memory: RocksMemory,
-    ) -> None:
-        self._sources, self._targets, self._empty, self._groups = sources, targets, layouts, groups
-        self._max_parallelism, self._directory, self._memory = max_parallelism, directory, memory
-        self._layouts: dict[str, VersionedValues] = {}
+    sources: Sequence[Source]
+    targets: Mapping[str, Target]
+    empty: Mapping[str, VersionedValues]  # how the states are kept where nothing is there yet
+    groups: tuple[int, int]
+    max_parallelism: int
+    directory: Path  # of the backend; the database comes to be in its folder `db`
+    memory: RocksMemory
+    layouts: dict[str, VersionedValues] = field(
+        default_factory=dict
+    )  # of the column families that have entries
 
     def build(self) -> Restored:
         """The database."""
@@ -167,7 +153,7 @@ class NativeRestore:
             self._judge()
             return self._built()
         finally:
-            for number in range(len(self._sources)):
+            for number in range(len(self.sources)):
                 remove_tree(self._folder(number))
 
     def _judge(self) -> None:
@@ -175,24 +161,24 @@ class NativeRestore:
 
         Types of states that turn out to be empty do not count. Only where they would, files are looked into.
         """
-        for source in self._sources:
-            readers_of(source.header, self._targets, self._max_parallelism, lambda _: False)
-        for number, source in enumerate(self._sources):
-            if not fits_as_described(source, self._targets, self._max_parallelism):
+        for source in self.sources:
+            readers_of(source.header, self.targets, self.max_parallelism, lambda _: False)
+        for number, source in enumerate(self.sources):
+            if not fits_as_described(source, self.targets, self.max_parallelism):
                 with self._opened(number) as stored:
-                    readable(source, stored, self._targets, self._max_parallelism)
+                    readable(source, stored, self.targets, self.max_parallelism)
 
     def _built(self) -> Restored:
-        first = self._sources[0]
+        first = self.sources[0]
         continued = first if self._goes_on(first) else None
         if continued is not None:
             self._continue_files()
         access = Access.NEW if continued is None else Access.CONTINUE
-        database = Database(self._directory / "db", self._targets, self._memory, access)
+        database = Database(self.directory / "db", self.targets, self.memory, access)
         try:
             if continued is not None:
                 self._fit(continued, database)
-            for number, source in enumerate(self._sources):
+            for number, source in enumerate(self.sources):
                 if source is not continued:
                     with self._opened(number) as stored:
                         self._copy(source, stored, database)
@@ -200,12 +186,12 @@ class NativeRestore:
         except BaseException:
             database.close()
             raise
-        return Restored(database, self._layouts, continued)
+        return Restored(database, self.layouts, continued)
 
     def _continue_files(self) -> None:
-        fetched, place = self._folder(0), self._directory / "db"
+        fetched, place = self._folder(0), self.directory / "db"
         if not fetched.exists():
-            self._sources[0].fetch(place)
+            self.sources[0].fetch(place)
             return
         try:
             rename(fetched, place)
@@ -213,41 +199,40 @@ class NativeRestore:
             raise local_error("move", fetched, error) from error
 
     def _folder(self, number: int) -> Path:
-        """Where the files of a source are while they are read."""
-        return self._directory / f"restored-{number}"
+        return self.directory / f"restored-{number}"
 
     def _goes_on(self, source: Source) -> bool:
         """Whether its column families are as this program's are, but for the types of the values."""
         formats = source.details.formats.items()
-        return all(name not in self._empty or number == self._empty[name].format for name, number in formats)
+        return all(name not in self.empty or number == self.empty[name].format for name, number in formats)
 
     def _fit(self, source: Source, database: Database) -> None:
-        """Bring a continued database to the declared states and the wanted key groups."""
-        self._layouts = readable(source, database, self._targets, self._max_parallelism)
-        low, high = groups_range(*self._groups)
+        """Reduce a continued database to the declared states and the wanted key groups."""
+        self.layouts = readable(source, database, self.targets, self.max_parallelism)
+        low, high = groups_range(*self.groups)
         for name, number in source.details.formats.items():
-            if name not in self._targets:
+            if name not in self.targets:
                 database.drop(name)
                 continue
-            store, before = database.stores[name], source.header.first_group < self._groups[0]
-            behind = source.header.last_group > self._groups[1]
+            store, before = database.stores[name], source.header.first_group < self.groups[0]
+            after = source.header.last_group > self.groups[1]
             if number == TIMERS:
-                if before or behind:
-                    keep_only(store, self._groups)
+                if before or after:
+                    keep_only(store, self.groups)
                 continue
             if before:
                 store.delete_range(b"", low)
-            if behind:
+            if after:
                 store.delete_range(high, BEYOND_ALL_KEYS)
 
     def _copy(self, source: Source, stored: Database, database: Database) -> None:
-        for name, theirs in readable(source, stored, self._targets, self._max_parallelism).items():
-            mine = self._layouts.setdefault(name, self._empty[name])
-            entries = transferred(theirs, stored.stores[name], mine, self._groups)
+        for name, theirs in readable(source, stored, self.targets, self.max_parallelism).items():
+            mine = self.layouts.setdefault(name, self.empty[name])
+            entries = transferred(theirs, stored.stores[name], mine, self.groups)
             self._write(name, entries, stored.stores[name].about_entries, database.stores[name])
         for name in readable_timers(source, stored):
             timers = stored.stores[name]
-            self._write(name, timers_of(timers, self._groups), timers.about_entries, database.stores[name])
+            self._write(name, timers_of(timers, self.groups), timers.about_entries, database.stores[name])
 
     def _write(self, name: str, entries: Stored, about: int, target: ColumnStore) -> None:
         progress = Progress(name, about)
@@ -268,8 +253,8 @@ class NativeRestore:
         """The files of a source for reading, which are copied once."""
         folder = self._folder(number)
         if not folder.exists():
-            self._sources[number].fetch(folder)
-        database = Database(folder, (), self._memory, Access.READ_ONLY)
+            self.sources[number].fetch(folder)
+        database = Database(folder, (), self.memory, Access.READ_ONLY)
         try:
             yield database
         finally:
@@ -277,14 +262,14 @@ class NativeRestore:
 
 
 class Progress:
-    """Says every few seconds how far a long restore is."""
+    """Logs every few seconds how far a long restore is."""
 
     def __init__(self, name: str, about: int, now: Callable[[], float] = clock.monotonic) -> None:
         self._name, self._about, self._now = name, about, now
         self._count, self._next = 0, now() + REPORT_EVERY_S
 
     def advance(self, count: int) -> None:
-        """So many entries more."""
+        """Count more entries."""
         self._count += count
         if self._now() >= self._next:
             self._next = self._now() + REPORT_EVERY_S

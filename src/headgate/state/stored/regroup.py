@@ -26,8 +26,8 @@ from headgate.common.keys.keygroups import key_group_range, key_groups_of_keys, 
 from headgate.state.backend import Entries
 from headgate.state.canonical.table_layout import TIMER_SECTIONS
 from headgate.state.stored.blob_format import KEY_SERIALIZER
-from headgate.state.stored.local_files import Spool
 from headgate.state.stored.contract import Chunk, SectionCodec
+from headgate.state.stored.local_files import Spool
 from headgate.state.stored.subtask_state import Part, merged
 from headgate.state.stored.values import spilled, unspilled
 
@@ -119,7 +119,7 @@ class Sorter:
     def _write(self) -> None:
         for place, parts in self._waiting.items():
             begin = self._file.size
-            self._file.append([b"".join(parts)])
+            self._file.write(b"".join(parts))
             self._runs.setdefault(place, array("q")).extend((begin, self._file.size - begin))
         self._waiting, self._waiting_bytes = {}, 0
 

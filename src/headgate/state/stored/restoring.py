@@ -7,125 +7,112 @@ may reconfigure a serializer, and nothing may have been written by then.
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
-from contextlib import ExitStack
-from types import TracebackType
+from contextlib import ExitStack, contextmanager
+from typing import NamedTuple
 
 import msgspec
 
-from headgate.common.errors import InternalError, StorageError
+from headgate.common.errors import InternalError
 from headgate.common.plain_data import Description
 from headgate.core.timers import TimerQueue
 from headgate.serde.evolution.older_shapes import Reader
-from headgate.state.backend import EarlierState, NativeState, StateSelection, StateTable, Stored
-from headgate.state.changelog.sections import changed_name
-from headgate.state.stored.blob_format import BytesBlob, Header, Section
-from headgate.state.stored.value_readers import readers_of
+from headgate.state.backend import EarlierState, NativeState, StateTable, Stored
+from headgate.state.state_names import Claims, changed_name
 from headgate.state.stored.blob import StoredBlob
-from headgate.state.stored.contract import Chunk, OpenSection, SectionCodec, StoredForm
-from headgate.state.stored.families import Families
-from headgate.state.stored.tables import Tables
+from headgate.state.stored.blob_format import BytesBlob, Header, Section
+from headgate.state.stored.contract import Chunk, OpenSection, SectionCodec, ValueCodec
+from headgate.state.stored.subtask_state import StoredState, chunks_of, located, open_state
+from headgate.state.stored.value_readers import readers_of
 from headgate.state.targets import Target
 
 
-class Restore:
-    """The restore of one backend; closed at the end of its block.
+class Restore(NamedTuple):
+    """The restore of one backend, of which everything is judged.
 
-    Args:
-        stored: of all subtasks whose key groups overlap; further ones do no harm.
-        takes_native: whether the backend takes over native files itself, before :meth:`fill`.
-
-    Attributes:
-        native: those that it takes over, each with the names of the states that are wanted; None: all.
+    `native` has the native files that the backend takes over before :meth:`fill`, each with the names of the
+    wanted states; None: all. `logs` has the segments of each earlier subtask, oldest first.
     """
 
-    def __init__(
-        self,
-        stored: Iterable[Stored],
-        targets: Mapping[str, Target],
-        groups: tuple[int, int],
-        max_parallelism: int,
-        *,
-        takes_native: bool = False,
-    ) -> None:
-        self._targets, self._groups, self._max_parallelism = targets, groups, max_parallelism
-        self._takes_native, self._stack = takes_native, ExitStack()
-        self.native: list[tuple[NativeState, Collection[str] | None]] = []
-        try:
-            states = [_earlier(each) for each in stored]
-            bases = [self._base(state) for state in states]
-            self._bases = [
-                self._judged(form, state.claims) for form, state in zip(bases, states, strict=True)
-            ]
-            self._segments = [
-                self._segment(place, state) for state in states for place in range(len(state.log))
-            ]
-            _check_cover((form.header for form in bases), groups)
-        except BaseException:
-            self._stack.close()
-            raise
-
-    def __enter__(self) -> Restore:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.close()
-
-    def _base(self, state: EarlierState) -> StoredForm:
-        if state.tables is not None:
-            return Tables(*state.tables, self._max_parallelism)
-        assert state.base is not None
-        if not isinstance(state.base, NativeState):
-            return StoredBlob(state.base)
-        if self._takes_native:
-            blob = StoredBlob(state.base)
-            self.native.append((state.base, _names(blob.header, state.claims)))
-            return blob
-        return Families(state.base, self._max_parallelism, self._stack)
-
-    def _judged(self, form: StoredForm, claims: StateSelection | None) -> list[OpenSection]:
-        names = _names(form.header, claims)
-        there = [
-            section
-            for section in form.header.sections
-            if changed_name(section.name) is None and (names is None or section.name in names)
-        ]
-        described = msgspec.structs.replace(form.header, sections=there)
-        readers = readers_of(described, self._targets, self._max_parallelism)
-        return form.sections(_Judged(readers, self._targets), names)
-
-    def _segment(self, place: int, state: EarlierState) -> tuple[str, list[OpenSection]]:
-        where = f"segment {place + 1} of {len(state.log)} of the changelog"
-        try:
-            return where, self._judged(StoredBlob(state.log[place]), state.claims)
-        except StorageError as error:
-            raise StorageError(f"{where}: {error}") from error
+    native: list[tuple[NativeState, Collection[str] | None]]
+    bases: list[list[OpenSection]]
+    logs: list[list[list[OpenSection]]]
+    groups: range
 
     def fill(self, tables: Mapping[str, StateTable], timers: Mapping[str, TimerQueue[Hashable]]) -> None:
         """Put what the bases hold into the empty tables and queues, then change it segment by segment."""
-        for sections in self._bases:
-            for chunk in self._chunks(sections):
+        for base in self.bases:
+            for chunk in chunks_of(base, self.groups):
                 if chunk.state in timers:
                     timers[chunk.state].restore(zip(chunk.values, chunk.keys, strict=True))
                 else:
                     tables[chunk.state].load(chunk.keys, chunk.values)
-        for where, sections in self._segments:
-            try:
-                for chunk in self._chunks(sections):
+        for log in self.logs:
+            for place, segment in enumerate(log, 1):
+                for chunk in chunks_of(segment, self.groups, place, len(log)):
                     _change(chunk, tables, timers)
-            except StorageError as error:
-                raise StorageError(f"{where}: {error}") from error
 
-    def _chunks(self, sections: Iterable[OpenSection]) -> Iterator[Chunk]:
-        groups = range(self._groups[0], self._groups[1] + 1)
-        for section in sections:
-            for found in section.entries(groups):
-                yield Chunk(section.state, section.codec, section.removed, *found[1:])
+
+@contextmanager
+def open_restore(
+    stored: Iterable[Stored],
+    targets: Mapping[str, Target],
+    groups: tuple[int, int],
+    max_parallelism: int,
+    *,
+    takes_native: bool = False,
+) -> Iterator[Restore]:
+    """Open what all subtasks stored whose key groups overlap, and judge it; further ones do no harm.
+
+    `takes_native`: whether the backend takes over native files itself.
+    """
+    with ExitStack() as stack:
+        opened: list[tuple[StoredState, Claims | None]] = []
+        for each in stored:
+            if isinstance(each, EarlierState):
+                state = stack.enter_context(
+                    open_state(
+                        each.files, each.handle, max_parallelism, verified=True, takes_native=takes_native
+                    )
+                )
+                opened.append((state, each.claims))
+            else:
+                blob = StoredBlob(BytesBlob(each) if isinstance(each, bytes) else each)
+                opened.append((StoredState([blob], ()), None))
+
+        def judged(state: StoredState, place: int, claims: Claims | None) -> list[OpenSection]:
+            form = state.forms[place]
+            with located(place, len(state.forms) - 1):
+                return form.sections(*_judged(form.header, claims, targets, max_parallelism))
+
+        bases = [judged(state, 0, claims) for state, claims in opened]
+        logs = [
+            [judged(state, place, claims) for place in range(1, len(state.forms))] for state, claims in opened
+        ]
+        _check_cover((state.forms[0].header for state, _ in opened), groups)
+        native = [
+            (state.native, _names(state.forms[0].header, claims))
+            for state, claims in opened
+            if state.native is not None
+        ]
+        yield Restore(native, bases, logs, range(groups[0], groups[1] + 1))
+
+
+def _judged(
+    header: Header, claims: Claims | None, targets: Mapping[str, Target], max_parallelism: int
+) -> tuple[ValueCodec, Collection[str] | None]:
+    """How values of one form pass, once all of its descriptions were found to fit."""
+    names = _names(header, claims)
+    there = [
+        section
+        for section in header.sections
+        if changed_name(section.name) is None and (names is None or section.name in names)
+    ]
+    readers = readers_of(msgspec.structs.replace(header, sections=there), targets, max_parallelism)
+    return _Judged(readers, targets), names
 
 
 class _Judged:
-    """Values as the program declares them, once all descriptions were found to fit."""
+    """Values as the program declares them; a `ValueCodec`."""
 
     advice, converts = "", True
 
@@ -133,25 +120,17 @@ class _Judged:
         self._readers, self._targets = readers, targets
 
     def codec(self, section: Section) -> SectionCodec | None:
-        """See :class:`state.stored.contract.ValueCodec`."""
         target = self._targets.get(section.name)
         if target is None or not section.chunks:
             return None
         return SectionCodec(self._readers.get(section.name, target.serializer.decode_many), target)
 
     def targets(self, stored: Mapping[str, Description]) -> Mapping[str, Target]:
-        """See :class:`state.stored.contract.ValueCodec`."""
         return self._targets
 
 
-def _earlier(stored: Stored) -> EarlierState:
-    if isinstance(stored, EarlierState):
-        return stored
-    return EarlierState(BytesBlob(stored) if isinstance(stored, bytes) else stored)
-
-
-def _names(header: Header, claims: StateSelection | None) -> Collection[str] | None:
-    """The states of a blob that are wanted; None: all."""
+def _names(header: Header, claims: Claims | None) -> Collection[str] | None:
+    """The wanted states of a blob; None: all."""
     if claims is None:
         return None
     return {changed_name(s.name) or s.name for s in header.sections if claims.claims(s.name)}

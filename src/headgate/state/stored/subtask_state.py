@@ -1,99 +1,92 @@
-"""What one earlier subtask stored: everything at some time, and what changed since; read in one of two ways.
+"""What one earlier subtask stored, in whatever form: everything at some time, and what changed since.
 
-:meth:`StoredState.chunks` gives entries as they lie: later ones replace earlier ones of the same key.
+:func:`open_state` is the one place that picks the form. What it opens is read in one of two ways:
+:meth:`StoredState.chunks` gives entries as they lie, later ones of a key after earlier ones;
 :meth:`StoredState.by_group` merges them, one key group at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from itertools import chain
-from types import TracebackType
 from typing import Any, NamedTuple
 
-from headgate.state.backend import BlobReader, Columns, Entries, StoredFiles
+from headgate.common.errors import StorageError
+from headgate.state.backend import Columns, Entries, NativeState, StoredFiles
 from headgate.state.canonical.table_layout import TIMER_SECTIONS
-from headgate.state.snapshots import KeyedStateHandle, StateHandle
+from headgate.state.snapshots import KeyedStateHandle
 from headgate.state.stored.blob import StoredBlob
 from headgate.state.stored.contract import Chunk, OpenSection, StoredForm, ValueCodec
 from headgate.state.stored.families import Families
 from headgate.state.stored.tables import Tables
 
 
-class StoredState:
-    """The keyed state of one earlier subtask; closed at the end of its block.
+@contextmanager
+def open_state(
+    files: StoredFiles,
+    keyed: KeyedStateHandle,
+    max_parallelism: int | None = None,
+    *,
+    verified: bool = False,
+    takes_native: bool = False,
+) -> Iterator[StoredState]:
+    """Open the keyed state of one earlier subtask, for as long as the block lasts.
 
-    Args:
-        max_parallelism: number of key groups that it must have been stored with; None: any.
-        whole: whether files are also compared with the checksums of the metadata, for who reads all of them;
-            else only what is read is verified, by the checksums inside.
+    `max_parallelism`: number of key groups that it must have been stored with; None: any.
+    `verified`: whether files are also compared with the checksums of the metadata, for a caller that reads
+    all of them; else only what is read is verified, by the checksums inside.
+    `takes_native`: whether the caller takes over a backend's own files; else they are read here.
+    """
+    reader = files.verified if verified else files.ranges
+    native: NativeState | None = None
+    with ExitStack() as stack:
+        base: StoredForm
+        if keyed.tables is not None:
+            base = Tables(files, keyed, max_parallelism)
+        elif keyed.native is None:
+            base = StoredBlob(reader(keyed.handle))
+        elif takes_native:
+            native = files.native(keyed)
+            base = StoredBlob(native)
+        else:
+            base = Families(files.native(keyed), max_parallelism, stack, keyed.size)
+        forms = [base]
+        for place, segment in enumerate(keyed.log, 1):
+            with located(place, len(keyed.log)):
+                forms.append(StoredBlob(reader(segment)))
+        yield StoredState(forms, range(keyed.first_group, keyed.last_group + 1), native)
+
+
+class StoredState(NamedTuple):
+    """The open keyed state of one earlier subtask.
+
+    The first of `forms` is the base, the others are the segments of a changelog after it, oldest first.
+    `native` is set where the base is only the blob next to native files that the caller takes over.
     """
 
-    def __init__(
-        self,
-        files: StoredFiles,
-        keyed: KeyedStateHandle,
-        max_parallelism: int | None = None,
-        *,
-        whole: bool = False,
-    ) -> None:
-        self._groups = range(keyed.first_group, keyed.last_group + 1)
-        self._stack = ExitStack()
-        reader = files.verified if whole else files.ranges
-        try:
-            self._forms = [self._base(files, keyed, max_parallelism, reader)]
-            self._forms += [StoredBlob(reader(segment)) for segment in keyed.log]
-        except BaseException:
-            self.close()
-            raise
-
-    def _base(
-        self,
-        files: StoredFiles,
-        keyed: KeyedStateHandle,
-        max_parallelism: int | None,
-        reader: Callable[[StateHandle], BlobReader],
-    ) -> StoredForm:
-        if keyed.tables is not None:
-            return Tables(files, keyed, max_parallelism)
-        if keyed.native is None:
-            return StoredBlob(reader(keyed.handle))
-        return Families(files.native(keyed), max_parallelism, self._stack, keyed.size)
-
-    def __enter__(self) -> StoredState:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Give the local disk its space back."""
-        self._stack.close()
+    forms: Sequence[StoredForm]
+    groups: Collection[int]
+    native: NativeState | None = None
 
     def chunks(
         self, values: ValueCodec, names: Collection[str] | None = None, groups: Collection[int] | None = None
     ) -> Iterator[Chunk]:
-        """The entries as they lie; later ones replace earlier ones of the same key.
+        """The entries as they lie, of the wanted states and kinds of timers, and key groups; None: all."""
+        forms = self._sections(values, names)
+        for place, sections in enumerate(forms):
+            yield from chunks_of(sections, self.groups if groups is None else groups, place, len(forms) - 1)
 
-        `names`: the wanted states and kinds of timers; None: all.
-        `groups`: the wanted key groups; None: all.
-        """
-        wanted = self._groups if groups is None else groups
-        for form in self._forms:
-            for section in form.sections(values, names):
-                for found in section.entries(wanted):
-                    yield Chunk(section.state, section.codec, section.removed, *found[1:])
+    def _sections(self, values: ValueCodec, names: Collection[str] | None) -> list[list[OpenSection]]:
+        found = []
+        for place, form in enumerate(self.forms):
+            with located(place, len(self.forms) - 1):
+                found.append(form.sections(values, names))
+        return found
 
     def by_group(self, values: ValueCodec, names: Sequence[str], groups: Sequence[int]) -> dict[str, Merged]:
-        """States by name, and kinds of timers by theirs, merged; one that is not stored is empty.
-
-        `names`: of states and kinds of timers.
-        `groups`: the wanted key groups, ascending.
-        """
-        forms = [form.sections(values, names) for form in self._forms]
+        """States and kinds of timers by name, merged; one that is not stored is empty. `groups` ascend."""
+        forms = self._sections(values, names)
 
         def entries(form: list[OpenSection], name: str, removed: bool) -> _Grouped:
             mine = [each.entries(groups) for each in form if (each.state, each.removed) == (name, removed)]
@@ -113,17 +106,36 @@ def stored_chunks(
     files: StoredFiles, keyed: KeyedStateHandle, values: ValueCodec, max_parallelism: int
 ) -> Iterator[Chunk]:
     """All entries of a subtask as they lie, every byte verified; see :meth:`StoredState.chunks`."""
-    with StoredState(files, keyed, max_parallelism, whole=True) as stored:
+    with open_state(files, keyed, max_parallelism, verified=True) as stored:
         yield from stored.chunks(values)
 
 
-class Merged:
-    """One state, key group by key group.
+def chunks_of(
+    sections: Iterable[OpenSection], groups: Collection[int], place: int = 0, segments: int = 0
+) -> Iterator[Chunk]:
+    """The entries of one form in some key groups; `place`: the number of the segment, 0 for the base."""
+    with located(place, segments):
+        for section in sections:
+            for found in section.entries(groups):
+                yield Chunk(section.state, section.codec, section.removed, *found[1:])
 
-    Args:
-        base: its entries at some time.
-        log: of each segment since, what was removed and what was put.
-        timers: whether a key may have several entries, told apart by their values.
+
+@contextmanager
+def located(place: int, segments: int) -> Iterator[None]:
+    """Let errors name the segment of the changelog, where it is none of the base, which has place 0."""
+    try:
+        yield
+    except StorageError as error:
+        if not place:
+            raise
+        raise StorageError(f"segment {place} of {segments} of the changelog: {error}") from error
+
+
+class Merged:
+    """One state, key group by key group: its base, and of each segment since what was removed and what was
+    put.
+
+    Of timers a key may have several entries, which differ in their values.
     """
 
     def __init__(self, base: _Grouped, log: Sequence[tuple[_Grouped, _Grouped]], timers: bool) -> None:
@@ -144,8 +156,7 @@ class Merged:
 class Part(NamedTuple):
     """Some entries as they lie one after the other, or those that were removed.
 
-    Attributes:
-        values: one for each key; of removed ones the timestamps where they are timers, else nothing.
+    Removed timers come with their timestamps as values, other removed entries without values.
     """
 
     removed: bool
@@ -154,11 +165,10 @@ class Part(NamedTuple):
 
 
 def merged(parts: Iterable[Part], timers: bool) -> Columns:
-    """Keys and values that are left of a base and what changed after it; the only merge of the two.
+    """Keys and values that are left of a base and what changed after it, oldest first; the only merge of the
+    two.
 
-    Args:
-        parts: oldest first.
-        timers: whether a key may have several entries, told apart by their values.
+    `timers`: whether a key may have several entries, which differ in their values.
     """
     held: dict[Hashable, tuple[Hashable, Any]] = {}
     for removed, keys, values in parts:

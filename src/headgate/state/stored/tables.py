@@ -11,25 +11,12 @@ from typing import Any, Final
 from headgate.common.errors import StorageError
 from headgate.serde.arrow.stored_values import close_batch
 from headgate.state.backend import BlobReader, Entries, StoredFiles
+from headgate.state.canonical import table_layout
 from headgate.state.canonical.reader import OpenTable
-from headgate.state.canonical.table_layout import (
-    BYTES,
-    TIMER_SECTIONS,
-    TIMERS,
-    TableInfo,
-    section_names,
-    stored_type,
-)
-from headgate.state.stored.blob_format import BytesBlob, Header
-from headgate.state.stored.blob_format import KEY_SERIALIZER
+from headgate.state.canonical.table_layout import TIMER_SECTIONS, TIMERS, TableInfo
 from headgate.state.snapshots import KeyedStateHandle, StateTable
-from headgate.state.stored.contract import (
-    TIMER_CODEC,
-    OpenSection,
-    SectionCodec,
-    ValueCodec,
-    described,
-)
+from headgate.state.stored.blob_format import KEY_SERIALIZER, BytesBlob, Header
+from headgate.state.stored.contract import TIMER_CODEC, OpenSection, SectionCodec, ValueCodec, described
 
 _MEMORY_MAX: Final = 128 << 20
 """A table up to so many bytes is read once, into memory; a larger one twice: to verify it, then in parts."""
@@ -38,10 +25,8 @@ _Entry = tuple[int, Hashable, Any]
 
 
 class Tables:
-    """The tables of one subtask.
-
-    Args:
-        max_parallelism: number of key groups of the operator, where no table tells it.
+    """The tables of one subtask; a `StoredForm`. `max_parallelism` is used where there is no table to read it
+    from.
     """
 
     def __init__(self, files: StoredFiles, keyed: KeyedStateHandle, max_parallelism: int | None) -> None:
@@ -49,18 +34,20 @@ class Tables:
 
     @cached_property
     def header(self) -> Header:
-        """What the tables say of themselves; their heads have no checksum, so all bytes are verified."""
+        """The contents of the tables by their heads; these have no checksum, so all bytes are verified."""
         tables = self._keyed.tables or ()
         for table in tables:
             self._files.verify(table.range())
         infos = [head_of_table(self._files, table).info for table in tables]
         keys = infos[0].key_schema if infos else KEY_SERIALIZER.describe()
         number = infos[0].max_parallelism if infos else self._max_parallelism or 0
-        sections = [described(name, info.schema) for info in infos for name in section_names(info)]
+        sections = [
+            described(name, info.schema) for info in infos for name in table_layout.section_names(info)
+        ]
         return Header(number, self._keyed.first_group, self._keyed.last_group, keys, sections, 0)
 
     def sections(self, values: ValueCodec, names: Collection[str] | None) -> list[OpenSection]:
-        """See :class:`state.stored.contract.StoredForm`."""
+        """The states, and the kinds of timers, each as a section."""
         found = []
         for table in self._keyed.tables or ():
             mine = list(TIMER_SECTIONS) if table.name == TIMERS else [table.name]
@@ -96,7 +83,6 @@ class Tables:
 
 
 def _of_section(name: str, entries: Iterator[_Entry]) -> Iterator[_Entry]:
-    """Of timers those of one time domain, with their timestamps."""
     domain = TIMER_SECTIONS.get(name)
     if domain is None:
         return entries
@@ -104,29 +90,28 @@ def _of_section(name: str, entries: Iterator[_Entry]) -> Iterator[_Entry]:
 
 
 def _passed(info: TableInfo, codec: SectionCodec, values: list[Any]) -> tuple[list[Any], int]:
-    """Plain values of a table as the codec reads them, and about how many bytes they take."""
-    if info.rows_are == BYTES:
+    if info.rows_are == table_layout.BYTES:
         size = sum(map(len, values))
         return (values if codec.plain else [codec.read(bytes(cell), 1)[0] for cell in values]), size
     if codec.plain:
         return values, len(values)
-    encoded = close_batch(stored_type(info.schema), values)
+    encoded = close_batch(table_layout.stored_type(info.schema), values)
     return codec.read(encoded, len(values)), len(encoded)
 
 
 def open_table(files: StoredFiles, table: StateTable) -> OpenTable:
-    """A table, verified as a whole."""
-    whole = table.range()
-    small = whole.length <= _MEMORY_MAX
-    return _open(files, table, BytesBlob(files.read(whole)) if small else files.verified(whole))
+    """Open a table, of which all bytes are verified."""
+    file = table.range()
+    small = file.length <= _MEMORY_MAX
+    return _open(files, table, BytesBlob(files.read(file)) if small else files.verified(file))
 
 
 def head_of_table(files: StoredFiles, table: StateTable) -> OpenTable:
-    """The same for who only wants to know what it is: no row may be read of it."""
+    """Open a table for its description alone: no row may be read of it."""
     try:
         return _open(files, table, files.ranges(table.range()))
     except StorageError:
-        files.verify(table.range())  # says better what is wrong
+        files.verify(table.range())  # its error is clearer
         raise
 
 

@@ -1,4 +1,4 @@
-"""Judging what a blob says of itself by what the program declares, and what reads its values then."""
+"""Judges stored descriptions by what the program declares, and makes the readers of stored values."""
 
 from __future__ import annotations
 
@@ -8,38 +8,32 @@ from typing import Any
 
 from headgate.api.declared.keyed_states import StateKind
 from headgate.common.errors import StorageError, UsageError
+from headgate.common.layered import MISSING
 from headgate.common.plain_data import Description, mappings_in, text_in
 from headgate.common.settings.options import IGNORE_UNCLAIMED_STATE
-from headgate.serde.codecs.type_codec import FormSerializer, describe
+from headgate.serde.codecs.type_codec import FormSerializer
 from headgate.serde.compatibility import AfterMigration, AsIs, Compatibility, Incompatible, compare
 from headgate.serde.evolution.judging_types import judge
 from headgate.serde.evolution.older_shapes import Reader
 from headgate.serde.evolution.undecodable import stored_description
 from headgate.serde.serializer import TypeSerializer
-from headgate.state.stored.blob_format import (
-    Header,
-    Section,
-)
-from headgate.state.stored.blob_format import KEY_SERIALIZER
+from headgate.state.backend import StoredValue
+from headgate.state.canonical.table_layout import stored_type
 from headgate.state.state_names import is_stamps
+from headgate.state.stored.blob_format import KEY_SERIALIZER, Header, Section
 from headgate.state.targets import DeclaredSerializer, map_key_serializer, stored_reader
 from headgate.state.targets import Target as Target
-
-
-def has_chunks(section: Section) -> bool:
-    """Whether a blob has entries of a section."""
-    return bool(section.chunks)
 
 
 def readers_of(
     header: Header,
     targets: Mapping[str, Target],
     max_parallelism: int,
-    has_entries: Callable[[Section], bool] = has_chunks,
+    has_entries: Callable[[Section], bool] = lambda section: bool(section.chunks),
 ) -> dict[str, Reader]:
     """Section name -> what reads its values, once everything was found to fit.
 
-    `header`: of a blob; what is in native files beside it is described there as well.
+    `header`: of a blob; native files next to it are described there as well.
     `has_entries`: whether anything is stored of a section; else it may be of any type.
     """
     if header.max_parallelism != max_parallelism:
@@ -85,7 +79,7 @@ def value_reader(section: Section, target: Target) -> Reader:
                 raise UsageError(f"kind was {text_in(stored, 'kind')} and is {text_in(current, 'kind')}")
             if stored["kind"] == StateKind.MAP:
                 _check_map_keys(mappings_in(stored, "of")[0], target.serializer)
-            return stored_reader(_stored_values(stored), target.serializer)
+            return stored_reader(stored_type(stored), target.serializer)
     except UsageError as error:
         raise UsageError(
             f"state {section.name!r} of the checkpoint cannot be read as the program declares it: {error}; "
@@ -100,7 +94,7 @@ def value_verdict(stored: Description, target: Target) -> Compatibility:
     """What becomes of values of a stored kind and description that :func:`value_reader` found to fit."""
     serializer = target.serializer
     current = serializer.current if isinstance(serializer, DeclaredSerializer) else serializer
-    return judge(_stored_values(stored), current)
+    return judge(stored_type(stored), current)
 
 
 def _follow(section: Section, target: Target | None) -> None:
@@ -125,9 +119,19 @@ def _check_map_keys(stored: Description, current: TypeSerializer[Any]) -> None:
         raise UsageError(f"the type of its keys changed ({why}), and keys may not change; only values may")
 
 
-def _stored_values(schema: Description) -> Description:
-    """The description of what a state holds under one key of the stream."""
-    of = mappings_in(schema, "of")
-    if schema["kind"] == StateKind.LIST:
-        return describe("list", of=of[0])
-    return describe("dict", key=of[0], value=of[1]) if schema["kind"] == StateKind.MAP else of[0]
+def stored_value(name: str, target: Target, value: Any) -> StoredValue | None:
+    """The bytes of a live value; None where there is none.
+
+    `value`: what its table holds under a key, or MISSING.
+    """
+    if value is MISSING:
+        return None
+    try:
+        return StoredValue(target.schema, target.serializer.encode_checked([value]))
+    except UsageError as error:
+        raise UsageError(f"state {name!r} cannot be shown: {error}") from None
+
+
+def value_of(name: str, stored: StoredValue, target: Target) -> Any:
+    """The counterpart of :func:`stored_value`, where the same state is declared."""
+    return value_reader(Section(name, stored.schema, []), target)(stored.data, 1)[0]

@@ -1,9 +1,8 @@
-"""How the values of a state pass when it is read: as the plain values of their descriptions, or as the
-program's.
+"""How the values of a state pass when it is read: as plain values of their descriptions, or as the program's.
 
 Without a program a value stays what its bytes are, and no class is needed. What a serializer of a program's
-own wrote cannot be taken apart then, except where each value has bytes of its own: in a table of the
-canonical form.
+own wrote cannot be split then, except where each value has bytes of its own: in a table of the canonical
+form.
 """
 
 from __future__ import annotations
@@ -15,14 +14,7 @@ import msgspec
 
 from headgate.common.errors import UsageError
 from headgate.common.plain_data import Description, mappings_in
-from headgate.serde.arrow.stored_values import (
-    Beyond,
-    close_batch,
-    open_batch,
-    pack,
-    settling,
-    within,
-)
+from headgate.serde.arrow.stored_values import Beyond, close_batch, open_batch, pack, settling, within
 from headgate.serde.codecs.containers import DIRECT_KEYS
 from headgate.serde.codecs.type_codec import Convert
 from headgate.serde.serializer import (
@@ -33,26 +25,21 @@ from headgate.serde.serializer import (
 )
 from headgate.serde.simple_snapshot import SimpleTypeSerializerSnapshot
 from headgate.state.canonical.table_layout import BYTES, ENTRY, TIMER_SECTIONS, row_of, stored_type
-from headgate.state.stored.blob_format import Section
-from headgate.state.stored.value_readers import value_reader
 from headgate.state.state_names import is_stamps
+from headgate.state.stored.blob_format import Section
 from headgate.state.stored.contract import SectionCodec
+from headgate.state.stored.value_readers import value_reader
 from headgate.state.targets import Target
 
 V = TypeVar("V")
 
 GIVE_PROGRAM: Final = "give the program: name it behind the target"
-"""What `headgate savepoint reslice` lacks."""
 TAKE_CANONICAL: Final = "take a canonical savepoint of the running job and read that"
 """What a reader lacks; in one, each value of a program's own serializer has bytes of its own."""
 
 
 class PlainValues:
-    """Without a program: every value stays what it is.
-
-    Args:
-        advice: what to do where that cannot be.
-    """
+    """Without a program: every value stays what it is; `advice`: what to do where that cannot be."""
 
     converts = False
 
@@ -65,10 +52,7 @@ class PlainValues:
         schema = section.schema
         single = row_of(schema) == BYTES
         if single and any(chunk.count != 1 for chunk in section.chunks):
-            raise UsageError(
-                f"state {section.name!r} was written by a serializer of the program's own, which alone "
-                f"can take its values apart; {self.advice}"
-            )
+            raise self._opaque(section.name)
         target = self._targets.setdefault(
             section.name, Target(schema, OpaqueValues() if single else PlainSerializer(stored_type(schema)))
         )
@@ -79,15 +63,18 @@ class PlainValues:
             )
         return SectionCodec(target.serializer.decode_many, target, single, plain=True)
 
+    def _opaque(self, name: str) -> UsageError:
+        return UsageError(
+            f"state {name!r} was written by a serializer of the program's own, which alone can take its "
+            f"values apart; {self.advice}"
+        )
+
     def targets(self, stored: Mapping[str, Description]) -> dict[str, Target]:
         """See `state.stored.contract.ValueCodec`; maps come as dicts there, whatever their keys are."""
         found = {}
         for name, schema in stored.items():
             if row_of(schema) == BYTES:
-                raise UsageError(
-                    f"state {name!r} was written by a serializer of the program's own, which alone can take "
-                    f"its values apart; {self.advice}"
-                )
+                raise self._opaque(name)
             if row_of(schema) == ENTRY:
                 found[name] = Target(schema, PlainMaps(*mappings_in(schema, "of")))
             elif name not in TIMER_SECTIONS:
@@ -98,9 +85,8 @@ class PlainValues:
 class DeclaredValues:
     """With a program: values are read as a restore reads them, and written as it declares them.
 
-    Args:
-        declared: the program's targets, by name of the state; those of timers among them.
-        drop: whether states that it does not declare are left behind; else they are refused.
+    `declared`: the program's targets, by name of the state; those of timers among them.
+    `drop`: whether states that it does not declare are left out; else they are refused.
     """
 
     advice = "declare the state as the snapshot has it"
@@ -122,20 +108,20 @@ class DeclaredValues:
         )
 
     def targets(self, stored: Mapping[str, Description]) -> Mapping[str, Target]:
-        """See `state.stored.contract.ValueCodec`; what is left behind has to be read past all the same."""
+        """See `state.stored.contract.ValueCodec`; what is left out has to be read past all the same."""
         found = {name: target for name, target in self._declared.items() if name not in TIMER_SECTIONS}
         if self._drop:
             missing = {
                 name: schema for name, schema in stored.items() if name not in {*found, *TIMER_SECTIONS}
             }
             maps = {name: schema for name, schema in missing.items() if row_of(schema) == ENTRY}
-            found |= {name: Target(schema, Nothing()) for name, schema in missing.items()}
+            found |= {name: Target(schema, OpaqueValues()) for name, schema in missing.items()}
             found |= PlainValues().targets(maps)
         return found
 
 
 class KeysOnly:
-    """For who looks at keys and no values."""
+    """Keys without their values."""
 
     advice = GIVE_PROGRAM
     converts = True
@@ -154,33 +140,24 @@ def _no_values(_: Buffer, __: int) -> list[None]:
 
 
 class _AsDescribed(SimpleTypeSerializerSnapshot[V]):
-    """Of a serializer that was made for the very description that is judged by it."""
+    """The snapshot of a serializer that was made for the very description that is judged by it."""
 
     def resolve_schema_compatibility(
         self, old: TypeSerializerSnapshot[V]
     ) -> TypeSerializerSchemaCompatibility[V]:
-        """As is."""
         return TypeSerializerSchemaCompatibility.compatible_as_is()
 
 
 class _OfDescription(TypeSerializer[V]):
-    """One that no program declares: it takes values as they are described."""
+    """A serializer that no program declares: it takes values as they are described."""
 
     def snapshot(self) -> TypeSerializerSnapshot[V]:
-        """What judges is asked for it; nothing stores it, as the description stays that of the values."""
+        # The judge asks for it; nothing stores it, as the description stays that of the values.
         return _AsDescribed(lambda: self)
 
 
 class PlainSerializer(_OfDescription[V]):
-    """Plain values of a stored description.
-
-    Example:
-        >>> from headgate.serde.resolve import serializer_for
-        >>> pairs = serializer_for(list[tuple[int, str]])
-        >>> plain, stored = PlainSerializer(pairs.describe()), pairs.encode_many([[(1, "a")], []])
-        >>> plain.encode_many(plain.decode_many(stored, 2)) == stored
-        True
-    """
+    """Plain values of a stored description."""
 
     def __init__(self, stored: Description) -> None:
         self._stored = stored
@@ -196,36 +173,22 @@ class PlainSerializer(_OfDescription[V]):
 
 
 class OpaqueValues(_OfDescription[bytes]):
-    """Batches of one value each, which nobody looks into."""
+    """Batches of one value each, which stay as they are."""
 
     name = "bytes"
 
     def encode_many(self, values: Sequence[bytes]) -> bytes:
-        """The one."""
+        """The value."""
         (value,) = values
         return bytes(value)
 
     def decode_many(self, data: Buffer, count: int) -> list[bytes]:
-        """The one."""
+        """The value."""
         return [bytes(data)]
 
 
-class Nothing(_OfDescription[None]):
-    """Values that nobody wants."""
-
-    name = "nothing"
-
-    def encode_many(self, values: Sequence[None]) -> bytes:
-        """No bytes."""
-        return b""
-
-    def decode_many(self, data: Buffer, count: int) -> list[None]:
-        """None for each."""
-        return [None] * count
-
-
 class _Key:
-    """The plain key of a map's entry, which msgpack may have made a list; told apart by its bytes."""
+    """The plain key of a map's entry, which msgpack may have made a list; compared by its bytes."""
 
     __slots__ = ("_bytes", "plain")
 
@@ -245,7 +208,7 @@ Maps = dict[_Key, Any]
 
 
 class PlainMaps(_OfDescription[Maps]):
-    """Maps as dicts of plain keys and values, for a backend that keeps their entries apart."""
+    """Maps as dicts of plain keys and values, for a backend that stores each entry by itself."""
 
     def __init__(self, key: Description, value: Description) -> None:
         self._stored = stored_type({"kind": "map", "of": [key, value]})
@@ -283,7 +246,7 @@ def _settled(part: Any, settle: Convert | None) -> Any:
 
 
 def spilled(codec: SectionCodec, values: Sequence[Any]) -> bytes:
-    """Values for a while on the local disk."""
+    """Values as bytes for the local disk."""
     return msgspec.msgpack.encode(values) if codec.single else codec.target.serializer.encode_many(values)
 
 

@@ -1,29 +1,27 @@
-"""What leaves entries that are over out of a snapshot while it is written, beside the loop."""
+"""Leaves expired entries out of a snapshot while it is written in the background."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any, TypeVar
 
 from headgate.api.declared.keyed_states import StateKind
 from headgate.state.backend import Columns
-from headgate.state.ttl.expiry import Expiry
+from headgate.state.ttl.handle import Expiry
 
 
 class SnapshotCleanup:
-    """Called with the entries of each section of a snapshot, in any portions; gives those to write.
+    """Called with the entries of each section of a snapshot, in batches of any size; returns those to write.
 
-    The stamps of a state come before its values. Between the two it keeps the keys of which something is
-    over, so it takes memory for these. Values are never changed: the live state may share them.
-
-    Args:
-        cuts: by section; a state's stamps and values have the same.
+    The last-access times of a state come before its values. Between the two it keeps the keys of which
+    something is expired, so it takes memory for these. Values are never changed: the live state may share
+    them.
     """
 
-    def __init__(self, cuts: Mapping[str, StateCut]) -> None:
+    def __init__(self, states: Iterable[ExpiringState]) -> None:
         self._filters: dict[str, Callable[[list[Hashable], list[Any]], Columns]] = {}
-        for cut in cuts.values():
-            self._filters |= {cut.stamps_name: cut.of_stamps, cut.name: cut.of_values}
+        for state in states:
+            self._filters |= {state.stamps_name: state.of_stamps, state.name: state.of_values}
 
     def __call__(self, name: str, keys: list[Hashable], values: list[Any]) -> Columns:
         """The entries of section `name` that are to be written."""
@@ -31,17 +29,11 @@ class SnapshotCleanup:
         return (keys, values) if keep is None else keep(keys, values)
 
 
-class StateCut:
-    """One state at the cut.
+class ExpiringState:
+    """One state at the snapshot point.
 
-    Args:
-        expiry: with its clock standing still.
-        size: how many bytes stored values take.
-
-    Attributes:
-        seen: entries so far.
-        expired: of them, those left out.
-        expired_bytes: what their values would have taken.
+    The clock of `expiry` stands still; `size` tells how many bytes a stored value takes. Of `seen` entries so
+    far `expired` were left out, whose values would have taken `expired_bytes`.
     """
 
     def __init__(
@@ -54,7 +46,7 @@ class StateCut:
         self.seen = self.expired = self.expired_bytes = 0
 
     def of_stamps(self, keys: list[Hashable], stamps: list[Any]) -> Columns:
-        """The stamps of entries that live."""
+        """The last-access times of entries that are not expired."""
         kept: Columns = ([], [])
         for key, stored in zip(keys, stamps, strict=True):
             count, alive = self._split(stored, self._over)
@@ -67,7 +59,7 @@ class StateCut:
         return kept
 
     def of_values(self, keys: list[Hashable], values: list[Any]) -> Columns:
-        """The values that live."""
+        """The values that are not expired."""
         if not self._stamps:
             return keys, values
         kept: Columns = ([], [])
@@ -103,9 +95,13 @@ def _list_stamps(stamps: list[int], over: Over) -> tuple[int, list[int] | None]:
 
 def _list_values(elements: list[V], stamps: list[int], over: Over) -> tuple[int, list[V] | None, list[V]]:
     undated = len(elements) - len(stamps)
-    gone = [False] * undated + [over(stamp) for stamp in stamps]
-    alive = [element for element, out in zip(elements, gone, strict=True) if not out]
-    return sum(gone), alive or None, [element for element, out in zip(elements, gone, strict=True) if out]
+    expired = [False] * undated + [over(stamp) for stamp in stamps]
+    alive = [element for element, out in zip(elements, expired, strict=True) if not out]
+    return (
+        sum(expired),
+        alive or None,
+        [element for element, out in zip(elements, expired, strict=True) if out],
+    )
 
 
 def _map_stamps(stamps: dict[Hashable, int], over: Over) -> tuple[int, dict[Hashable, int] | None]:
@@ -116,13 +112,14 @@ def _map_stamps(stamps: dict[Hashable, int], over: Over) -> tuple[int, dict[Hash
 def _map_values(
     entries: dict[Hashable, V], stamps: dict[Hashable, int], over: Over
 ) -> tuple[int, dict[Hashable, V] | None, dict[Hashable, V]]:
-    gone = {key: value for key, value in entries.items() if key in stamps and over(stamps[key])}
-    alive = {key: value for key, value in entries.items() if key not in gone}
-    return len(gone), alive or None, gone
+    expired = {key: value for key, value in entries.items() if key in stamps and over(stamps[key])}
+    alive = {key: value for key, value in entries.items() if key not in expired}
+    return len(expired), alive or None, expired
 
 
 _PARTS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     StateKind.LIST: (_list_stamps, _list_values),
     StateKind.MAP: (_map_stamps, _map_values),
 }
-"""For a kind: entries and what is left of stored stamps; entries over, what is left, what goes of a value."""
+"""For a kind: number of entries and what is left of stored times; of a value the number of expired entries,
+what is left and what is removed."""

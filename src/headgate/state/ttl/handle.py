@@ -1,26 +1,104 @@
-"""What the handles of states whose entries end have in common."""
+"""When entries of one state are expired, and what the handles of such states have in common."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
-from typing import Any, Final
+from copy import copy
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
 
-from headgate.state.ttl.expiry import Counts, Expiry
+from headgate.api.declared.keyed_states import StateTtl
+from headgate.common.time import WATERMARK_MIN
+from headgate.state.ttl.declared import ABSENT
+
+V = TypeVar("V")
+
+
+class Expiry:
+    """The rules of one state, and the clock that it goes by, in ms.
+
+    An entry without a last-access time, or with one from before event time was known, counts as written at
+    `origin`: the end of the restore, or the first watermark after it. `now` is the time in force, as the last
+    :meth:`tick` read it, one for all uses with one key; what was written at `limit` or before is expired.
+    Before event time is known, `read_clock` returns the least time that there is. `refresh`: whether a read
+    lets the time begin anew. `show_expired`: whether a read may return an expired entry that is still stored.
+    """
+
+    __slots__ = ("_read_clock", "duration_ms", "limit", "now", "origin", "refresh", "show_expired")
+
+    def __init__(self, ttl: StateTtl, read_clock: Callable[[], int]) -> None:
+        self._read_clock = read_clock
+        self.duration_ms = ttl.duration_ms
+        self.refresh = ttl.update == "on-read-and-write"
+        self.show_expired = ttl.visibility == "return-expired-if-not-cleaned-up"
+        self.begin()
+
+    def begin(self) -> None:
+        """Take this moment for the origin: how long a restore takes shortens no time to live."""
+        self.origin = WATERMARK_MIN
+        self.tick()
+
+    def tick(self) -> int:
+        """Read the clock and return `now`. The first time that is known is the origin."""
+        now = self.now = self._read_clock()
+        self.limit = now - self.duration_ms
+        if self.origin == WATERMARK_MIN:
+            self.origin = now
+        return now
+
+    def since(self, stamp: int | None) -> int:
+        """When an entry with this last-access time counts as written."""
+        return self.origin if stamp is None or stamp == WATERMARK_MIN else stamp
+
+    def over(self, stamp: int | None) -> bool:
+        """Whether an entry with this last-access time is expired."""
+        return self.since(stamp) <= self.limit
+
+    def renewed(self, stamp: int | None) -> int:
+        """The last-access time of an entry that is used now: clocks may go back, and that shortens no time to
+        live.
+
+        Event time does so where a subtask took over from one with a lower watermark.
+        """
+        return self.now if stamp is None or stamp < self.now else stamp
+
+    def at_snapshot(self) -> Expiry:
+        """The rules with the clock standing still, for a snapshot that is written in the background."""
+        self.tick()
+        return copy(self)
+
+
+@dataclass(slots=True)
+class Counts:
+    """What is known of one state so far; see :class:`TtlStatistics`."""
+
+    seen: int = 0
+    expired_stored: int = 0
+    removed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TtlStatistics:
+    """Expired entries of one state, as far as they were looked at. Elements of lists and entries of maps
+    count one by one.
+    """
+
+    seen: int  # entries that the sweep has looked at
+    expired_stored: int  # of them, those that were expired and still stored then
+    removed: int  # expired entries that the sweep or an access has removed
+    snapshot_seen: (
+        int  # entries with a last-access time in the last snapshot, if that holds the complete state
+    )
+    snapshot_expired: int  # of them, those left out: expired, and still stored at the snapshot point
+    snapshot_expired_bytes: int  # what these would have taken in the snapshot, without their keys
 
 
 class TtlHandle(ABC):
-    """A handle over two of the backend's: one of the values, one of their stamps.
+    """A handle over two of the backend's: one of the values, one of their last-access times.
 
-    Changes go to both at once, so the generated loop only tells it the key. Before it takes a key, the
-    sweep may use both handles for keys of its own.
-
-    Args:
-        values: the backend's handle of the values.
-        stamps: its handle of the stamps.
-
-    Attributes:
-        sweep: called before each key; looks for entries that are over.
+    Changes go to both at once, so the generated loop only binds it to the key. Before it takes a key, it
+    calls `sweep`, which looks for expired entries and may use both handles for keys of its own.
     """
 
     __slots__ = ("counts", "expiry", "stamps", "sweep", "values")
@@ -44,55 +122,54 @@ class TtlHandle(ABC):
         """Nothing to do: changes were made at once."""
 
     def clear(self) -> None:
-        """Forget what is stored for the current key."""
+        """Remove what is stored for the current key."""
         for handle in (self.values, self.stamps):
             handle.clear()
             handle.store()
 
     def peek(self, key: Hashable) -> Any:
-        """What a read of `key` would give, without the effects of a read; for tests. The key stays bound."""
-        self._take(key)
-        return self._visible()
+        """What a read of `key` would return, without its effects; for tests. The key stays bound."""
+        shown = self._shown_for(key, self.expiry.show_expired)
+        return self._empty() if shown is ABSENT else self._result(shown)
 
     def holds(self, key: Hashable) -> bool:
-        """Whether a read of `key` would find anything, without the effects of a read. The key stays bound."""
-        self._take(key)
-        return self._holds()
+        """Whether a read of `key` would find anything, without its effects. The key stays bound."""
+        return self._shown_for(key, self.expiry.show_expired) is not ABSENT
 
     def living(self, key: Hashable) -> Any:
-        """What is stored under `key` and is not over, or ABSENT; without effects. The key stays bound."""
-        self._take(key)
-        return self._living()
+        """What is stored under `key` and not expired, or ABSENT; without effects. The key stays bound."""
+        return self._shown_for(key, False)
 
     def tidy(self, key: Hashable) -> None:
-        """Remove what is over of `key`, and give stamps to what has none. The key stays bound."""
+        """Remove what is expired of `key`, and give times to what has none. The key stays bound."""
         self.values.bind(key)
         self.stamps.bind(key)
         over = self._tidy()
         self.counts.expired_stored += over
         self.counts.removed += over
 
-    def _take(self, key: Hashable) -> None:
+    def _shown_for(self, key: Hashable, expired: bool) -> Any:
         self.expiry.tick()
         self.values.bind(key)
         self.stamps.bind(key)
+        return self._shown(expired)
+
+    def _result(self, shown: V) -> V:
+        """What the program gets of what is stored."""
+        return shown
 
     @abstractmethod
     def judge(self, stamps: Any) -> tuple[int, bool, int]:
-        """What stored stamps say: how many entries, whether to tidy, and when the oldest was written."""
+        """Of stored times: how many entries, whether to tidy, and when the oldest entry was written."""
 
     @abstractmethod
     def _tidy(self) -> int:
-        """:meth:`tidy` for the bound key; gives how many entries were over."""
+        """:meth:`tidy` for the bound key; returns how many entries were expired."""
 
     @abstractmethod
-    def _visible(self) -> Any:
-        """:meth:`peek` for the bound key."""
+    def _shown(self, expired: bool) -> Any:
+        """What is stored for the bound key, with or without what is expired; or ABSENT."""
 
     @abstractmethod
-    def _living(self) -> Any:
-        """:meth:`living` for the bound key."""
-
-    @abstractmethod
-    def _holds(self) -> bool:
-        """:meth:`holds` for the bound key."""
+    def _empty(self) -> Any:
+        """What a key without entries reads as."""

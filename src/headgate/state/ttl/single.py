@@ -1,4 +1,4 @@
-"""Values, reduced values and accumulators whose time ends: one entry per key of the stream."""
+"""Values, reduced values and accumulators that expire: one entry per key of the stream."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from headgate.api.declared.aggregate import ACC, OUT
 from headgate.api.declared.keyed_states import AggregateFunction, V
 from headgate.common.time import WATERMARK_MIN
 from headgate.state.ttl.declared import ABSENT
-from headgate.state.ttl.expiry import Counts, Expiry
-from headgate.state.ttl.handle import TtlHandle
+from headgate.state.ttl.handle import Counts, Expiry, TtlHandle
 
 _PLAIN: Final = frozenset({type(None), bool, int, float, str, bytes})
 
@@ -37,10 +36,10 @@ class TtlSingleState(TtlHandle):
 
     @abstractmethod
     def _held(self) -> Any:
-        """What is stored for the bound key, over or not; or ABSENT."""
+        """What is stored for the bound key, expired or not; or ABSENT."""
 
     def _read(self) -> Any:
-        """What a read gives, with all its effects; or ABSENT."""
+        """What a read returns, with all its effects; or ABSENT."""
         held = self._held()
         if held is ABSENT:
             return ABSENT
@@ -53,17 +52,9 @@ class TtlSingleState(TtlHandle):
             self._stamp(expiry.renewed(stamp))
         return held
 
-    def _holds(self) -> bool:
-        return self._peek() is not ABSENT
-
-    def _peek(self) -> Any:
-        held, expiry = self._held(), self.expiry
-        hidden = not expiry.show_expired and expiry.over(self.stamps.value)
-        return ABSENT if hidden else held
-
-    def _living(self) -> Any:
+    def _shown(self, expired: bool) -> Any:
         held = self._held()
-        return ABSENT if held is ABSENT or self.expiry.over(self.stamps.value) else held
+        return held if held is ABSENT or expired or not self.expiry.over(self.stamps.value) else ABSENT
 
     def _drop(self) -> None:
         self.counts.removed += 1
@@ -77,12 +68,7 @@ class TtlSingleState(TtlHandle):
 
 
 class TtlValueState(TtlSingleState, Generic[V]):
-    """Value state whose values end.
-
-    Args:
-        values: see :class:`TtlHandle`; reads as ABSENT where there is no entry.
-        make_default: gives what a key without an entry reads as.
-    """
+    """Value state whose values expire. The handle `values` reads as ABSENT where there is no entry."""
 
     __slots__ = ("_default", "_make_default")
 
@@ -126,13 +112,12 @@ class TtlValueState(TtlSingleState, Generic[V]):
     def _held(self) -> Any:
         return self.values.value
 
-    def _visible(self) -> Any:
-        held = self._peek()
-        return self._make_default() if held is ABSENT else held
+    def _empty(self) -> V:
+        return self._make_default()
 
 
 class TtlReducingState(TtlSingleState, Generic[V]):
-    """Reducing state; what is over counts as empty."""
+    """Reducing state; what is expired counts as empty."""
 
     __slots__ = ()
 
@@ -147,26 +132,18 @@ class TtlReducingState(TtlSingleState, Generic[V]):
     def get(self) -> Any:
         """What was reduced so far; None when nothing was added."""
         held = self._read()
-        return None if held is ABSENT else self._told(held)
+        return None if held is ABSENT else self._result(held)
 
     def _held(self) -> Any:
         held = self.values.get()
         return ABSENT if held is None else held
 
-    def _visible(self) -> Any:
-        held = self._peek()
-        return None if held is ABSENT else self._told(held)
-
-    def _told(self, held: Any) -> Any:
-        return held
+    def _empty(self) -> None:
+        return None
 
 
 class TtlAggregatingState(TtlReducingState[V], Generic[V, ACC, OUT]):
-    """Aggregating state; an accumulator that is over counts as empty.
-
-    Args:
-        values: see :class:`TtlHandle`; `get` gives the accumulator.
-    """
+    """Aggregating state; an expired accumulator counts as empty. `values.get` returns the accumulator."""
 
     __slots__ = ("_function",)
 
@@ -181,5 +158,5 @@ class TtlAggregatingState(TtlReducingState[V], Generic[V, ACC, OUT]):
         super().__init__(values, stamps, expiry, counts)
         self._function = function
 
-    def _told(self, held: Any) -> Any:
-        return self._function.get_result(held)
+    def _result(self, shown: Any) -> Any:
+        return self._function.get_result(shown)

@@ -1,4 +1,4 @@
-"""The search for entries that are over and that nobody asks for: a few keys per record, round and round."""
+"""The search for expired entries that no access meets: a few keys per record, in endless passes."""
 
 from __future__ import annotations
 
@@ -12,33 +12,25 @@ from headgate.state.ttl.handle import TtlHandle
 
 REST_SHARE: Final = 8
 """A pass begins no sooner than this part of the duration after the last one began, so that a state in which
-something is over at any time is not walked through without end."""
+something is always expired is not walked through without end."""
 
 
 class Sweep:
-    """The sweep of one state. Passes go over the stamps, which say everything and are small.
+    """The sweep of one state. Passes go over the last-access times, which are all that counts and are small.
 
-    After a restore the first pass goes over the values and gives stamps to those that have none. From then
-    on every value has one. Between two passes it rests: nothing is over before the oldest stamp that the
-    last pass saw, or the beginning of that pass, plus the duration.
+    After a restore the first pass goes over the values and gives times to those that have none. From then on
+    every value has one. Between two passes it rests: nothing is expired before the oldest time that the last
+    pass saw, or the beginning of that pass, plus the duration. One step looks at `per_record` keys.
 
     | state | `_entries` | at a record |
     | --- | --- | --- |
-    | resting | None | nothing, unless the time to rest is over or the clock was set back: begin a pass |
-    | dating | values | the next keys get their stamps; at the end: begin a pass over the stamps |
-    | sweeping | stamps | the next keys are judged, what is over is removed; at the end: rest |
-
-    Args:
-        handle: of the state; its own `sweep` is this one's :meth:`step`.
-        per_record: keys looked at in one step.
+    | resting | None | nothing, unless the time to rest has passed or the clock was set back: begin a pass |
+    | dating | values | the next keys get their times; at the end: begin a pass over the times |
+    | sweeping | times | the next keys are judged, what is expired is removed; at the end: rest |
     """
 
     def __init__(
-        self,
-        handle: TtlHandle,
-        stamps: Callable[[], Items],
-        values: Callable[[], Items],
-        per_record: int,
+        self, handle: TtlHandle, stamps: Callable[[], Items], values: Callable[[], Items], per_record: int
     ) -> None:
         self._handle, self._expiry, self._counts = handle, handle.expiry, handle.counts
         self._stamps, self._values = stamps, values
@@ -48,7 +40,7 @@ class Sweep:
         self._began = self._rest_until = self._oldest = WATERMARK_MIN
 
     def date_values(self) -> None:
-        """Something was restored: begin with the values, as some may have no stamps."""
+        """Begin with the values after a restore, as some may have no times."""
         self._dating, self._entries = True, self._values()
 
     def step(self) -> None:
@@ -78,7 +70,7 @@ class Sweep:
         self._counts.seen += entries
         if untidy:
             self._handle.tidy(key)
-            oldest = self._expiry.limit + 1  # what is left of it may be over at any time
+            oldest = self._expiry.limit + 1  # what is left of it may expire at any time
         self._oldest = min(self._oldest, oldest)
 
     def _end(self, now: int) -> None:

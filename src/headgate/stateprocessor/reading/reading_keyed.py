@@ -22,7 +22,7 @@ from headgate.common.ports import Disk
 from headgate.serde.arrow.stored_values import Beyond
 from headgate.state.canonical.table_layout import BYTES, ELEMENT, ENTRY, TIMER_SECTIONS
 from headgate.state.snapshots import KeyedStateHandle
-from headgate.state.stored.subtask_state import Merged, StoredState
+from headgate.state.stored.subtask_state import Merged, open_state
 from headgate.state.stored.values import TAKE_CANONICAL, PlainValues
 from headgate.stateprocessor.reading.reading_shape import Shape
 
@@ -61,7 +61,7 @@ def _of_groups(
     disk: Disk, keyed: KeyedStateHandle, shape: Shape, groups: Sequence[int]
 ) -> Iterator[pa.RecordBatch]:
     names = list(TIMER_SECTIONS) if shape.timers else [shape.name]
-    with StoredState(DiskFiles(disk), keyed) as stored:
+    with open_state(DiskFiles(disk), keyed) as stored:
         names += [] if shape.stamps is None else [shape.stamps]
         states = stored.by_group(PlainValues(TAKE_CANONICAL), names, groups)
         stamps = None if shape.stamps is None else states.pop(shape.stamps)

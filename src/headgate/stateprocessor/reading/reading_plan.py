@@ -24,11 +24,10 @@ from headgate.offline.storages import storage_options
 from headgate.offline.words import OPERATOR_STATE, state_words
 from headgate.state.canonical.key_columns import key_description
 from headgate.state.canonical.table_layout import TIMER_SECTIONS, TIMERS
-from headgate.state.changelog.sections import removed
 from headgate.state.snapshots import CheckpointMetadata, KeyedStateHandle, StateTable
-from headgate.state.state_names import STAMPS, is_stamps
+from headgate.state.state_names import STAMPS, is_stamps, removed
 from headgate.state.stored.blob import StoredBlob
-from headgate.state.stored.subtask_state import StoredState
+from headgate.state.stored.subtask_state import open_state
 from headgate.state.stored.tables import head_of_table, open_table
 from headgate.state.stored.values import TAKE_CANONICAL, PlainValues
 from headgate.state.targets import timers_target
@@ -290,7 +289,7 @@ def _key_type(disk: Disk, handles: Sequence[KeyedStateHandle], names: Sequence[s
             return key_description(key)
     # RocksDB's files have to be fetched for it, so those of the subtask that has least.
     for handle in sorted((each for each in blobs if each.native), key=lambda handle: handle.size):
-        with StoredState(DiskFiles(disk), handle) as stored:
+        with open_state(DiskFiles(disk), handle) as stored:
             for chunk in stored.chunks(PlainValues(TAKE_CANONICAL), names):
                 return key_description(chunk.keys[0])
     return None

@@ -16,7 +16,7 @@ import pyarrow as pa
 from headgate.common.errors import UsageError
 from headgate.common.plain_data import Description, text_in
 from headgate.state.canonical.table_layout import TIMER, VERSION, TableInfo, row_of
-from headgate.state.canonical.table_rows import TableRows
+from headgate.state.canonical.value_columns import TableRows
 from headgate.state.stored.blob_format import KEY_SERIALIZER
 
 WRITTEN_AT: Final = "ttl_written_at"

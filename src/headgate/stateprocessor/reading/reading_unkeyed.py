@@ -20,7 +20,7 @@ from headgate.offline.in_flight_records import Described, Records, records_in_fl
 from headgate.serde.arrow.arrow_columns import ArrowColumn
 from headgate.serde.arrow.stored_values import Beyond, is_open, open_batch
 from headgate.state.canonical.value_columns import MAP_KEY, POSITION, VALUE
-from headgate.state.operator_blob import read_columns
+from headgate.state.operator_state import read_columns
 from headgate.state.snapshots import CheckpointMetadata, InFlightStream, OperatorStateHandle
 
 R = TypeVar("R")

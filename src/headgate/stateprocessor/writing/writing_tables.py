@@ -34,8 +34,8 @@ from headgate.state.backend import Entries
 from headgate.state.canonical.key_columns import key_description
 from headgate.state.canonical.table_layout import BYTES, TIMERS, TableInfo, row_of, stored_type
 from headgate.state.canonical.writer import TableWriter
-from headgate.state.stored.local_files import FileParts
 from headgate.state.snapshots import Inline, KeyedStateHandle, StateTable
+from headgate.state.stored.local_files import FileParts
 from headgate.state.stored.subtask_state import stored_chunks
 from headgate.state.stored.values import DeclaredValues
 from headgate.state.targets import Target, target_of

@@ -26,7 +26,7 @@ from headgate.state.backends import HASHMAP, ROCKSDB, backends_for
 from headgate.state.stored import blob_format as blobs
 from headgate.state.stored.blob_format import KEY_SERIALIZER
 from headgate.testing.suites.stored_values import StoredValues, Verdict
-from headgate.testing.suites.value_checks import check_same, same
+from headgate.testing.suites.value_checks import check_same, same, snapshot_blob
 
 T = TypeVar("T", default=Any)
 
@@ -128,7 +128,7 @@ class SerializerUpgradeSuite(ABC, Generic[T]):
         backend.bind(0)
         _replace(backend.handles[STATE], kind, self._expected()[-1])
         backend.store()
-        blob = b"".join(bytes(part) for part in backend.snapshot_sync().write())
+        blob = snapshot_blob(backend.snapshot_sync())
         sections = {section.name: section for section in blobs.read_header(blobs.BytesBlob(blob))[0].sections}
         described = mappings_in(sections[STATE].schema, "of")[-1]
         judged = judge(described, self.serializer())

@@ -11,6 +11,10 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
+from headgate.state.backend import PendingSnapshot
+from headgate.state.snapshots import Inline
+from headgate.state.stored.blob import BlobWriter
+
 T = TypeVar("T")
 
 COUNT_LIE: Final = 4_000_000
@@ -159,3 +163,10 @@ def with_large_sizes(data: bytes, at_most: int = 24) -> Iterator[bytes]:
         for place in range(0, len(data) - width + 1, step):
             for number in (b"\xff" * width, b"\x7f" + b"\xff" * (width - 1), b"\xff" * (width - 1) + b"\x7f"):
                 yield data[:place] + number + data[place + width :]
+
+
+def snapshot_blob(pending: PendingSnapshot) -> bytes:
+    """The complete state of a snapshot as one blob; then the snapshot is released."""
+    handle = pending.store_with(BlobWriter).handle
+    assert isinstance(handle, Inline)
+    return handle.data

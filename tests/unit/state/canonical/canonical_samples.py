@@ -17,11 +17,11 @@ import headgate as hg
 from headgate.api.declared.keyed_states import declared_state
 from headgate.serde.resolve import serializer_for
 from headgate.state.canonical.table_layout import TableInfo
-from headgate.state.canonical.writer import write_tables
 from headgate.state.heap.backend import HeapKeyedBackend
 from headgate.state.stored.blob_format import BytesBlob, read_header
 from headgate.state.targets import Target, target_of
-from tests.stored_tables import SubtaskTables, Table, restored_tables
+from headgate.testing.suites.value_checks import snapshot_blob
+from tests.stored_tables import SubtaskTables, Table, restored_tables, write_tables
 
 GROUPS = 16
 ALL = (0, GROUPS - 1)
@@ -120,7 +120,7 @@ def fill(made: Any, entries: Iterable[Entry]) -> Any:
 
 def blob_of(made: Any) -> bytes:
     """The bytes of a snapshot."""
-    return b"".join(made.snapshot_sync().write())
+    return snapshot_blob(made.snapshot_sync())
 
 
 def heap(
@@ -138,7 +138,7 @@ class Written:
         header, _ = read_header(BytesBlob(blob))
         self.groups = header.first_group, header.last_group
         self._streams: dict[str, io.BytesIO] = {}
-        self.tables = write_tables(BytesBlob(blob), self._create, targets, rows=rows)
+        self.tables = write_tables(blob, self._create, targets, rows=rows)
         self.infos: dict[str, TableInfo] = {table.info.name: table.info for table in self.tables}
         self.files = {name: stream.getvalue() for name, stream in self._streams.items()}
         for table in self.tables:

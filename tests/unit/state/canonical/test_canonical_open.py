@@ -30,9 +30,7 @@ from canonical_samples import (
 
 from headgate.common.errors import StorageError, UsageError
 from headgate.common.keys.keygroups import key_group
-from headgate.state.canonical.writer import write_tables
-from headgate.state.stored.blob_format import BytesBlob
-from tests.stored_tables import SubtaskTables, Table, restored_tables
+from tests.stored_tables import SubtaskTables, Table, restored_tables, write_tables
 
 ENTRIES: list[Entry] = [
     ("total", "a", 5),
@@ -263,7 +261,7 @@ def test_a_damaged_blob_writes_no_table() -> None:
     blob = bytearray(blob_of(heap([("total", 1, 5), ("total", 2, 6)])))
     blob[-1] ^= 1
     with pytest.raises(StorageError, match="damaged"):
-        write_tables(BytesBlob(bytes(blob)), lambda _: io.BytesIO())
+        write_tables(bytes(blob), lambda _: io.BytesIO())
 
 
 def test_a_value_that_no_cell_holds_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,4 +271,4 @@ def test_a_value_that_no_cell_holds_is_refused(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(
         UsageError, match=r"state 'free' cannot be written as a table: a value takes 3. bytes"
     ):
-        write_tables(BytesBlob(blob), lambda _: io.BytesIO())
+        write_tables(blob, lambda _: io.BytesIO())

@@ -33,10 +33,10 @@ from headgate.checkpoint.stored_files import DiskFiles
 from headgate.common.errors import InternalError, UsageError
 from headgate.common.keys.keygroups import key_group, key_group_range
 from headgate.state.backend import BlobReader
-from headgate.state.stored.blob_format import BytesBlob
 from headgate.state.rocksdb.backend import RocksKeyedBackend
 from headgate.state.rocksdb.rocksdb_memory import LIMIT_MIN, RocksMemory
 from headgate.state.snapshots import StateHandle
+from headgate.state.stored.blob_format import BytesBlob
 from tests.stored_tables import SubtaskTables, restored_tables
 from tests.stored_tables import restored as restored_blobs
 
@@ -296,8 +296,9 @@ def test_state_of_a_custom_serializer_is_bytes_that_it_reads() -> None:
     written = Written(blob, targets_of(states))
     assert sorted(map(repr, restored([written], states=states))) == sorted(map(repr, entries))
     assert {info.rows_are for info in written.infos.values()} == {"bytes"}
+    together = blob_of(heap([("now", key, 1.5) for key in range(40)], states=states))
     with pytest.raises(UsageError, match="state 'now' was written by a serializer of the program's own"):
-        Written(blob)
+        Written(together)
 
 
 def test_large_values_make_small_row_groups(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -172,7 +172,7 @@ class ChangelogBench:
         snapshots = []
         for index, subtask in enumerate(self.subtasks):
             pending = subtask.snapshot_sync(checkpoint, known)
-            state = PendingKeyedState("op", subtask.groups, pending, 0)
+            state = PendingKeyedState("op", pending, 0)
             counters = Counters(0, index, 0, 0, 0, None, 0, 0, 0.0)
             at = SubtaskId(VertexId(0), SubtaskIndex(index))
             metrics = BarrierMetrics(0.0, 0.0, False)

@@ -16,11 +16,18 @@ from headgate.records.row_batch import RowBatch
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator
 from headgate.runtime.worker.operators.keyed_state import open_backend
-from headgate.state.backend import EarlierState, size_of
 from headgate.state.backends import ChangelogBackends, HeapBackends
 from headgate.state.changelog import backend
 from headgate.state.heap.backend import HeapKeyedBackend
-from headgate.state.snapshots import FileRange, Inline, KeyedStateHandle, OperatorSubtaskState, StateHandle
+from headgate.state.snapshots import (
+    FileRange,
+    Inline,
+    KeyedStateHandle,
+    OperatorSubtaskState,
+    StateHandle,
+    size_of,
+)
+from headgate.testing.suites.value_checks import snapshot_blob
 
 
 @pytest.fixture
@@ -359,10 +366,10 @@ def test_a_snapshot_of_changes_is_never_taken_for_a_whole_one(bench: ChangelogBe
     put(bench, many(3))
     bench.checkpoint(1)
     with pytest.raises(InternalError, match="holds changes only"):
-        bench.subtasks[0].snapshot_sync(2, 1).write()
-    blob = b"".join(bench.subtasks[0].snapshot_sync().write())
+        snapshot_blob(bench.subtasks[0].snapshot_sync(2, 1))
+    blob = snapshot_blob(bench.subtasks[0].snapshot_sync())
     plain = HeapKeyedBackend(declared_state(bench.states()), 0, GROUPS - 1, GROUPS)
-    plain.restore([EarlierState(_Bytes(blob))])
+    plain.restore([_Bytes(blob)])
     assert dict(plain.scan("count")) == many(3)
 
 

@@ -12,7 +12,7 @@ from headgate.checkpoint.storage.local import LocalDisk
 from headgate.common.ids import AttemptId, Fence, Generation, JobId, SubtaskId, SubtaskIndex, VertexId
 from headgate.common.keys.keygroups import key_group_range
 from headgate.runtime.protocol.messages import Counters
-from headgate.runtime.worker.operators.keyed_state import PendingKeyedState, stored_state
+from headgate.runtime.worker.operators.keyed_state import PendingKeyedState, earlier_state
 from headgate.runtime.worker.snapshot.snapshot_writer import BarrierMetrics, SnapshotWriter, TakenSnapshot
 from headgate.state.heap.backend import HeapKeyedBackend
 from headgate.state.rocksdb.backend import RocksKeyedBackend
@@ -54,7 +54,7 @@ class NativeBench:
             **options,
         )
         self._open.append(made)
-        made.restore([stored_state(self.disk, handle) for handle in stored])
+        made.restore([earlier_state(self.disk, handle) for handle in stored])
         return made
 
     def heap(
@@ -62,7 +62,7 @@ class NativeBench:
     ) -> HeapKeyedBackend:
         """The other backend, restored from the same."""
         made = HeapKeyedBackend(states, 0, GROUPS - 1, GROUPS)
-        made.restore([stored_state(self.disk, handle) for handle in stored])
+        made.restore([earlier_state(self.disk, handle) for handle in stored])
         return made
 
     def subtasks(
@@ -80,7 +80,7 @@ class NativeBench:
         self, made: RocksKeyedBackend, checkpoint: int, completed: int = 0, subtask: int = 0
     ) -> Callable[[], SubtaskSnapshot]:
         """The synchronous part; what it gives is the asynchronous one."""
-        pending = PendingKeyedState("op", made.groups, made.snapshot_sync(checkpoint, completed), 0)
+        pending = PendingKeyedState("op", made.snapshot_sync(checkpoint, completed), 0)
         drawn = TakenSnapshot(
             SubtaskId(VertexId(0), SubtaskIndex(subtask)),
             checkpoint,

@@ -27,6 +27,7 @@ from headgate.common.errors import ConfigError
 from headgate.state.heap.backend import HeapKeyedBackend
 from headgate.state.rocksdb.backend import RocksKeyedBackend
 from headgate.state.rocksdb.rocksdb_memory import LIMIT_MIN, RocksMemory
+from headgate.testing.suites.value_checks import snapshot_blob
 
 GROUPS = 16
 MEMORY = RocksMemory(LIMIT_MIN)
@@ -82,7 +83,7 @@ def bench(tmp_path: Path) -> Iterator[Workbench]:
 
 def blob_of(made: Backend) -> bytes:
     """The bytes of a snapshot."""
-    return b"".join(made.snapshot_sync().write())
+    return snapshot_blob(made.snapshot_sync())
 
 
 def change(made: Backend, key: Any, action: str, number: int) -> None:

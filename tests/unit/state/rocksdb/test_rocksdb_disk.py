@@ -17,6 +17,9 @@ from headgate.common.errors import StorageError
 from headgate.state.rocksdb.backend import RocksKeyedBackend
 from headgate.state.rocksdb.database import Database
 from headgate.state.rocksdb.rocksdb_memory import LIMIT_MIN, RocksMemory
+from headgate.state.snapshots import Inline
+from headgate.state.stored.blob import in_metadata
+from headgate.testing.suites.value_checks import snapshot_blob
 
 GROUPS = 16
 MEMORY = RocksMemory(LIMIT_MIN)
@@ -58,7 +61,7 @@ def test_a_checkpoint_shares_its_files_with_the_database(tmp_path: Path) -> None
     one.release()
     one.release()
     assert [entry.name for entry in snapshots.iterdir()] == ["2"]
-    two.write()
+    snapshot_blob(two)
     assert list(snapshots.iterdir()) == []
     made.close()
 
@@ -68,7 +71,7 @@ def test_close_frees_the_lock_and_the_directory(tmp_path: Path) -> None:
     for _ in range(2):
         made = backend(tmp_path / "attempt")
         fill(made, 0, 10)
-        made.snapshot_sync().write()
+        snapshot_blob(made.snapshot_sync())
         with pytest.raises(StorageError, match=r"could not open .*attempt/db"):
             backend(tmp_path / "attempt")
         assert values(made, 0, 11)[9:] == [values(made, 9, 10)[0], ""]
@@ -85,7 +88,7 @@ def test_a_snapshot_outlives_its_backend(tmp_path: Path) -> None:
     kept, dropped = made.snapshot_sync(), made.snapshot_sync()
     made.close()
     dropped.release()
-    blob = b"".join(kept.write())
+    blob = snapshot_blob(kept)
     assert list(tmp_path.iterdir()) == []
     again = backend(tmp_path / "attempt")
     again.restore([blob])
@@ -116,10 +119,10 @@ def test_a_checkpoint_that_cannot_be_made_names_its_database(tmp_path: Path) -> 
     snapshots.write_text("in the way")
     refused = made.snapshot_sync()
     with pytest.raises(StorageError, match=r"could not draw a checkpoint of .*attempt/db"):
-        refused.write()
+        snapshot_blob(refused)
     refused.release()
     snapshots.unlink()
-    assert made.snapshot_sync().write()
+    assert snapshot_blob(made.snapshot_sync())
     made.close()
 
 
@@ -134,9 +137,16 @@ def test_a_damaged_file_is_told_and_never_a_short_snapshot(tmp_path: Path) -> No
     table.unlink()  # it is a hard link: the database keeps the sound one
     table.write_bytes(data)
     with pytest.raises(StorageError, match=r"could not read state 'v' in .*Corruption"):
-        pending.write()
+        snapshot_blob(pending)
     assert list((tmp_path / "attempt" / "snapshots").iterdir()) == []
     made.close()
+
+
+class InMetadata:
+    """Takes what a snapshot stores into the metadata."""
+
+    def write(self, uid: str, parts: Any) -> Inline:
+        return in_metadata(parts)
 
 
 @contextmanager
@@ -160,9 +170,9 @@ def test_a_disk_without_room_fails_the_checkpoint_and_not_the_state(
     refused = made.snapshot_sync()
     monkeypatch.undo()
     with pytest.raises(StorageError, match=r"has 10000 bytes left for .*attempt/db, and a checkpoint of it"):
-        refused.write()
+        snapshot_blob(refused)
     fill(made, 5_000, 5_010)
-    assert made.snapshot_sync().write()
+    assert snapshot_blob(made.snapshot_sync())
     assert values(made, 5_009, 5_010) != [""]
     made.close()
 
@@ -174,9 +184,9 @@ def test_a_blob_that_does_not_fit_the_local_disk_fails_the_checkpoint_alone(tmp_
     made.snapshot_sync().release()
     pending = made.snapshot_sync()
     with files_up_to(1 << 17), pytest.raises(StorageError, match=r"cannot write .*snapshots: File too large"):
-        pending.write()
+        pending.store("op", InMetadata())
     fill(made, 5_000, 5_010)
-    assert made.snapshot_sync().write()
+    assert snapshot_blob(made.snapshot_sync())
     assert list((tmp_path / "attempt" / "snapshots").iterdir()) == []
     made.close()
 
@@ -188,6 +198,6 @@ def test_a_full_disk_fails_the_snapshot_and_can_be_closed(tmp_path: Path) -> Non
     with files_up_to(1 << 16):
         refused = made.snapshot_sync()
     with pytest.raises(StorageError, match=r"could not draw .*IO error.*local disk"):
-        refused.write()
+        snapshot_blob(refused)
     made.close()
     assert list(tmp_path.iterdir()) == []

@@ -16,8 +16,8 @@ from native_bench import NativeBench, bound, contents, keyed, maps
 
 from headgate.common.errors import UsageError
 from headgate.state.rocksdb import live_map, map_layout, map_table
-from headgate.state.rocksdb.map_handle import RocksMapState
 from headgate.state.rocksdb.map_layout import MapEntries
+from headgate.state.rocksdb.map_table import RocksMapState
 
 
 @pytest.fixture

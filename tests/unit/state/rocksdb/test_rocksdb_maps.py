@@ -15,13 +15,14 @@ from native_bench import GROUPS, STATES, NativeBench, bound, contents, keyed, ma
 
 from headgate.common.errors import StorageError, UsageError
 from headgate.common.keys.keygroups import key_group
-from headgate.state.heap.live_tables import MISSING
+from headgate.state.heap.handles import MISSING
 from headgate.state.rocksdb import live_map, map_layout, map_table, migration
 from headgate.state.rocksdb.database import ColumnStore
 from headgate.state.rocksdb.key_bytes import storage_key
 from headgate.state.rocksdb.map_layout import MAP_ENTRIES
 from headgate.state.rocksdb.native_files import details_of
 from headgate.state.rocksdb.value_layout import PLAIN_VALUES, VERSIONED_VALUES
+from headgate.testing.suites.value_checks import snapshot_blob
 
 
 @pytest.fixture
@@ -202,7 +203,7 @@ def test_the_canonical_blob_is_that_of_the_heap(bench: NativeBench) -> None:
         bound(made, "k").remove("a")
         bound(made, "k").put("c", 7)
         bound(made, "k").put("a", 9)
-    assert b"".join(rocks.snapshot_sync().write()) == b"".join(heap.snapshot_sync().write())
+    assert snapshot_blob(rocks.snapshot_sync()) == snapshot_blob(heap.snapshot_sync())
     assert rocks.peek("m", "k") == heap.peek("m", "k")
     assert rocks.peek("m", "other") is None
 

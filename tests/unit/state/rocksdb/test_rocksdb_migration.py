@@ -22,8 +22,9 @@ from headgate.common.keys.keygroups import key_group
 from headgate.state.rocksdb import migration
 from headgate.state.rocksdb.migration import Migration
 from headgate.state.rocksdb.native_files import details_of
-from headgate.state.stored.native_restore import Source
 from headgate.state.rocksdb.value_layout import PLAIN_VALUES
+from headgate.state.stored.native_restore import Source
+from headgate.testing.suites.value_checks import snapshot_blob
 
 NAME = "shop.Visit"
 IN_ORDER: dict[str, Any] = {
@@ -227,7 +228,7 @@ def test_a_canonical_snapshot_in_the_middle_is_of_one_type(bench: NativeBench, s
     settle(made)
     heap = bench.heap([])
     heap = type(heap)(state(V2), 0, GROUPS - 1, GROUPS)
-    heap.restore([b"".join(pending.write())])
+    heap.restore([snapshot_blob(pending)])
     assert {n: value(heap, n) for n in range(40)} == {n: V2(str(n), 7) for n in range(40)}
 
 

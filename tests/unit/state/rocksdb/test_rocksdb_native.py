@@ -16,9 +16,10 @@ from native_bench import GROUPS, STATES, Backend, NativeBench, keyed, put, read,
 from headgate.api.declared.keyed_states import StateDescriptor
 from headgate.common.errors import StorageError, UsageError
 from headgate.common.keys.keygroups import key_group
-from headgate.state.rocksdb import native_snapshot
-from headgate.state.stored.native_restore import Progress
+from headgate.state.rocksdb import native_files
 from headgate.state.snapshots import FileRange, Inline
+from headgate.state.stored.native_restore import Progress
+from headgate.testing.suites.value_checks import snapshot_blob
 
 
 @pytest.fixture
@@ -192,7 +193,7 @@ def test_both_kinds_of_snapshot_are_restored_into_both_backends(bench: NativeBen
     back = bench.backend(stored=[canonical])
     assert dict(back.scan("v")) == numbered(0, 300)
     assert back.event_timers.snapshot() == [(3, 7)]
-    assert b"".join(back.snapshot_sync().write()) == b"".join(plain.snapshot_sync().write())
+    assert snapshot_blob(back.snapshot_sync()) == snapshot_blob(plain.snapshot_sync())
 
 
 @pytest.mark.parametrize("parallelism", [1, 2])
@@ -306,7 +307,7 @@ def test_what_is_given_up_takes_no_shared_file_along(bench: NativeBench) -> None
 
 def test_large_tables_have_files_of_their_own(bench: NativeBench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Small ones share one with the blob; the next checkpoint refers to either kind."""
-    monkeypatch.setattr(native_snapshot, "SMALL_BYTES", 2000)
+    monkeypatch.setattr(native_files, "SMALL_BYTES", 2000)
     made = bench.backend()
     put(made, numbered(0, 1000))
     one = bench.snapshot(made, 1)

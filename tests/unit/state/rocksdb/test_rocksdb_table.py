@@ -22,8 +22,8 @@ from headgate.state.backends import RocksBackends
 from headgate.state.rocksdb.backend import RocksKeyedBackend
 from headgate.state.rocksdb.database import ColumnStore, Database
 from headgate.state.rocksdb.key_bytes import storage_key, storage_keys
-from headgate.state.rocksdb.read_ahead import PROBED_EVERY, ReadAhead
 from headgate.state.rocksdb.rocksdb_memory import LIMIT_MIN, RocksMemory
+from headgate.state.rocksdb.state_table import PROBED_EVERY, ReadAhead
 
 GROUPS = 16
 MEMORY = RocksMemory(LIMIT_MIN)

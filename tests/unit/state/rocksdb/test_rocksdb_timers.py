@@ -17,10 +17,11 @@ from native_bench import GROUPS, MEMORY, NativeBench, keyed, put, tables
 from headgate.common.errors import InternalError, StorageError, UsageError
 from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
 from headgate.core.timers import TimerQueue
-from headgate.state.rocksdb import timer_sections
-from headgate.state.rocksdb.backend import TIMER_KINDS
+from headgate.state.heap.backend import TIMER_KINDS
+from headgate.state.rocksdb import timer_queue
 from headgate.state.rocksdb.database import Database
 from headgate.state.rocksdb.timer_queue import RocksTimerQueue, stored_timer, timer_of
+from headgate.testing.suites.value_checks import snapshot_blob
 
 ON_DISK = {"timers_on_disk": True}
 
@@ -257,11 +258,11 @@ def test_the_canonical_blob_is_that_of_timers_in_memory(
     """By key group and in firing order, also when they are too many to be held at once."""
     blobs = []
     for on_disk, at_once in ((False, 1000), (True, 1000), (True, 7)):
-        monkeypatch.setattr(timer_sections, "PASS_TIMERS", at_once)
+        monkeypatch.setattr(timer_queue, "PASS_TIMERS", at_once)
         made = bench.backend(incremental=False, timers_on_disk=on_disk)
         for n in range(100):
             made.event_timers.register(n * 7 % 100, n)
-        blobs.append(b"".join(made.snapshot_sync().write()))
+        blobs.append(snapshot_blob(made.snapshot_sync()))
     assert blobs[0] == blobs[1] == blobs[2]
 
 
@@ -273,7 +274,7 @@ def test_a_timer_of_another_subtask_fails_the_snapshot(bench: NativeBench) -> No
     with pytest.raises(
         InternalError, match=r"timers:event hold one of key \d+, which is outside the key groups 0 to 3"
     ):
-        made.snapshot_sync().write()
+        snapshot_blob(made.snapshot_sync())
 
 
 def test_changes_after_the_cut_do_not_reach_the_snapshot(bench: NativeBench) -> None:
@@ -284,5 +285,5 @@ def test_changes_after_the_cut_do_not_reach_the_snapshot(bench: NativeBench) -> 
     list(made.event_timers.pop_due(WATERMARK_MAX))
     made.event_timers.register(1000, 1)
     restored = bench.heap([])
-    restored.restore([b"".join(pending.write())])
+    restored.restore([snapshot_blob(pending)])
     assert set(restored.event_timers.snapshot()) == timers

@@ -11,7 +11,7 @@ import pytest
 from native_bench import STATES, NativeBench, keyed, put, read
 
 from headgate.api.declared.state_ttl import StateTtl, TtlCleanup
-from headgate.runtime.worker.operators.keyed_state import stored_state
+from headgate.runtime.worker.operators.keyed_state import earlier_state
 from headgate.state.ttl.backend import TtlKeyedBackend
 from headgate.state.ttl.declared import with_stamps
 
@@ -40,7 +40,7 @@ def with_ttl(bench: NativeBench, clock: Clock, *stored: Any) -> Any:
     below = bench.backend(states=with_stamps(LIVING))
     made = TtlKeyedBackend(below, LIVING, clock, clock)
     if stored:
-        made.restore([stored_state(bench.disk, handle) for handle in stored])
+        made.restore([earlier_state(bench.disk, handle) for handle in stored])
     return made
 
 

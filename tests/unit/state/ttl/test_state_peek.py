@@ -24,7 +24,7 @@ import headgate as hg
 from headgate.api.declared.keyed_states import StateDescriptor, StateKind
 from headgate.api.declared.state_ttl import StateTtl, TtlUpdate, TtlVisibility
 from headgate.common.errors import UsageError
-from headgate.state.peek import value_of
+from headgate.state.stored.value_readers import value_of
 from headgate.state.targets import target_of
 
 STORES = (HEAP, ROCKS)

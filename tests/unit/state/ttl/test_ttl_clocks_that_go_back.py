@@ -11,6 +11,7 @@ from headgate.api.declared.keyed_states import StateDescriptor, StateKind
 from headgate.state.heap.backend import HeapKeyedBackend
 from headgate.state.ttl.backend import TtlKeyedBackend
 from headgate.state.ttl.declared import with_stamps
+from headgate.testing.suites.value_checks import snapshot_blob
 
 TTL = hg.StateTtl(100, time="event", update="on-read-and-write")
 STATES = {
@@ -63,7 +64,7 @@ def test_an_earlier_use_leaves_the_later_stamp(use: str) -> None:
     before = Program(1000)
     before.write(1000)
     after = Program(500)
-    after.backend.restore([b"".join(before.backend.snapshot_sync().write())])
+    after.backend.restore([snapshot_blob(before.backend.snapshot_sync())])
     getattr(after, use)(500)
     expected_list = [] if use == "write" else [7]  # a list's new elements are new: their time is their own
     assert after.read(1050) == [7, expected_list, 7, 7]

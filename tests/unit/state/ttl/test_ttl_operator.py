@@ -15,6 +15,7 @@ from headgate.state.rocksdb.backend import RocksKeyedBackend
 from headgate.state.rocksdb.rocksdb_memory import LIMIT_MIN, RocksMemory
 from headgate.state.ttl.declared import with_stamps
 from headgate.testing import ManualClock, OperatorHarness
+from headgate.testing.suites.value_checks import snapshot_blob
 
 DOCS = Path(__file__).parents[4] / "docs/state-ttl.md"
 
@@ -96,7 +97,7 @@ def test_the_sweep_goes_on_while_a_snapshot_is_under_way() -> None:
         pending = backend.snapshot_sync(1)
         for _ in range(30):
             write(backend, "hot", 1)
-        before = bench.make(HEAP, descriptors, b"".join(pending.write()))
+        before = bench.make(HEAP, descriptors, snapshot_blob(pending))
         after = bench.make(HEAP, descriptors, blob_of(backend))
         assert (len(list(before.scan("log"))), [key for key, _ in after.scan("log")]) == (20, ["hot"])
 
@@ -111,7 +112,7 @@ def test_a_filter_of_a_snapshot_uses_the_time_of_the_cut() -> None:
         pending = backend.snapshot_sync(1)
         bench.clock.now = 100
         write(backend, "bob", 1)
-        assert list(bench.make(HEAP, descriptors, b"".join(pending.write())).scan("count")) == [("ada", 1)]
+        assert list(bench.make(HEAP, descriptors, snapshot_blob(pending)).scan("count")) == [("ada", 1)]
 
 
 def test_a_long_walk_over_rocksdb_sees_every_key_once(tmp_path: Path) -> None:

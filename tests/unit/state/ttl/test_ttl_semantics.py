@@ -9,7 +9,7 @@ from ttl_samples import EMPTY, HEAP, KINDS, ROCKS, Workbench, blob_of, full, rea
 
 from headgate.api.declared.state_ttl import StateTtl, TtlCleanup, TtlUpdate, TtlVisibility
 from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
-from headgate.state.ttl.expiry import TtlStatistics
+from headgate.state.ttl.handle import TtlStatistics
 
 UNSWEPT = TtlCleanup(incremental=0)
 

@@ -17,7 +17,7 @@ from headgate.runtime.protocol import messages as m
 from headgate.runtime.protocol.error_messages import rebuild_error
 from headgate.state.backend import StoredValue
 from headgate.state.stored.blob_format import KEY_SERIALIZER
-from headgate.state.peek import value_of
+from headgate.state.stored.value_readers import value_of
 from headgate.state.targets import target_of
 
 PENDING_MAX: Final = 100  # questions that wait for answers; each takes a moment of its subtask's loop

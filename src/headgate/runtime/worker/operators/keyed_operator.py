@@ -49,7 +49,7 @@ from headgate.runtime.worker.operators.wrong_use import (
     without_key,
 )
 from headgate.state.backend import StoredValue
-from headgate.state.changelog.noting import NotedStore
+from headgate.state.changelog.change_tracking import TrackedStore
 
 if TYPE_CHECKING:
     from headgate.records.batch import Int64s
@@ -223,11 +223,11 @@ class KeyedProcessOperator(Operator):
 
     def snapshot(self, checkpoint: int) -> PendingState | None:
         """Take the synchronous part of keyed and operator state."""
-        target, backend = None if self._firing is None else self._firing.target, self._backend
-        pending = backend.snapshot_sync(checkpoint, self._completed)
-        key_types = self._key_types.stored(backend)
-        state = self.context.uid, backend.groups, pending, self._mark, target, backend.targets, key_types
-        return self._own.snapshot(PendingKeyedState(*state))
+        target = None if self._firing is None else self._firing.target
+        pending = self._backend.snapshot_sync(checkpoint, self._completed)
+        key_types = self._key_types.stored(self._backend)
+        keyed = PendingKeyedState(self.context.uid, pending, self._mark, target, key_types)
+        return self._own.snapshot(keyed)
 
     def peek(self, state: str, key: Hashable) -> StoredValue | None:
         """The value of a keyed state under a key; None: there is none."""
@@ -389,7 +389,7 @@ class _Run:
         marks: list[int] | None,
     ) -> None:
         columnar = isinstance(batch, ArrowBatch)
-        keeps_changes = any(isinstance(handle, NotedStore) for handle in operator._eager)
+        keeps_changes = any(isinstance(handle, TrackedStore) for handle in operator._eager)
         eager, bound = len(operator._eager), len(operator._bound)
         shape = LoopShape(eager, bound, columnar, times is not None, keeps_changes)
         self._operator, self._out = operator, out

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import msgspec
 
 from headgate.api.declared.keyed_states import StateDescriptor
-from headgate.checkpoint.data_files import StoredBytes
-from headgate.checkpoint.stored_files import DiskFiles, StoredNativeState
+from headgate.checkpoint.stored_files import DiskFiles
 from headgate.common.plain_data import Plain
-from headgate.common.ports import Disk
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.operator_contract import StateFiles, TableFiles
 from headgate.state.backend import EarlierState, KeyedBackend, PendingSnapshot, StateHandle
 from headgate.state.backends import HeapBackends, StateBackends
 from headgate.state.snapshots import KeyedStateHandle, OperatorSubtaskState
-from headgate.state.targets import Target
+from headgate.state.state_names import Claims
 from headgate.state.ttl.backend import TtlKeyedBackend
 from headgate.state.ttl.declared import with_stamps
-from headgate.state.unclaimed import Claims
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -66,25 +63,12 @@ def filled_backend(
     return backend
 
 
-def stored_state(disk: Disk, keyed: KeyedStateHandle) -> StoredBytes:
-    """The base of the state that a handle refers to. Raises StorageError: the blob is missing or damaged."""
-    if keyed.native is None:
-        return StoredBytes(disk, keyed.handle)
-    return StoredNativeState(disk, keyed, keyed.native)
-
-
 def earlier_state(disk: Any, keyed: KeyedStateHandle, claims: Claims | None = None) -> EarlierState:
-    """All keyed state that a handle refers to, for a backend's restore; without claims, all of it is read.
+    """What one earlier subtask stored, for a backend's restore; without claims, all of it is read.
 
-    `disk` is a `common.ports.Disk`, or None where all is inline. Raises StorageError: a blob is missing or
-    damaged.
+    `disk` is a `common.ports.Disk`, or None where all is inline.
     """
-    if keyed.tables is not None:
-        # Without a handle: no later checkpoint may refer to files of a savepoint.
-        return EarlierState(None, tables=(DiskFiles(disk), keyed), claims=claims)
-    log = [StoredBytes(disk, segment) for segment in keyed.log]
-    root = None if disk is None else disk.describe()
-    return EarlierState(stored_state(disk, keyed), log, handle=keyed, root=root, claims=claims)
+    return EarlierState(DiskFiles(disk), keyed, None if disk is None else disk.describe(), claims)
 
 
 class EagerHandle(Protocol):
@@ -108,17 +92,15 @@ class PendingKeyedState:
     """The snapshot of a keyed operator whose synchronous part is done."""
 
     uid: str
-    groups: tuple[int, int]
     pending: PendingSnapshot
     watermark: int
     firing_to: int | None = None
-    targets: Mapping[str, Target] = field(default_factory=dict)
     key_types: list[Plain] | None = None
 
     def finish(self, files: StateFiles) -> OperatorSubtaskState:
         """Serialise and store."""
         if isinstance(files, TableFiles):
-            keyed = files.write_tables(self.uid, self.pending, self.groups, self.targets)
+            keyed = self.pending.store_with(files.new_tables(self.uid))
         else:
             keyed = self.pending.store(self.uid, files)
         keyed = msgspec.structs.replace(keyed, key_types=self.key_types)

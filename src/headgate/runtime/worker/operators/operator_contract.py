@@ -18,10 +18,9 @@ from headgate.common.plain_data import Description
 from headgate.graph.logical import Side
 from headgate.records.batch import Batch
 from headgate.runtime.job.operator_context import OperatorContext
-from headgate.state.backend import PendingSnapshot, StoredValue
+from headgate.state.backend import NewWriter, StoredValue
 from headgate.state.backend import StateFiles as StateFiles  # every operator's snapshot uses it
-from headgate.state.snapshots import KeyedStateHandle, OperatorSubtaskState
-from headgate.state.targets import Target
+from headgate.state.snapshots import OperatorSubtaskState
 
 R = TypeVar("R", default=Any)
 """A record, of which only the program knows the type."""
@@ -53,15 +52,8 @@ class Receiver(Protocol):
 class TableFiles(StateFiles, Protocol):
     """Where a savepoint of the canonical format puts its bytes: keyed state becomes tables."""
 
-    def write_tables(
-        self, uid: str, pending: PendingSnapshot, groups: tuple[int, int], targets: Mapping[str, Target]
-    ) -> KeyedStateHandle:
-        """Store keyed state and timers durably, with one table for each state, then release the snapshot.
-
-        `groups` are the subtask's first and last key group, `targets` the declared states by name. Raises
-        UsageError: a value is not of its state's declared type, or too large for a cell; StorageError: a disk
-        refused.
-        """
+    def new_tables(self, uid: str) -> NewWriter:
+        """What stores the keyed state of an operator durably, as one table for each state."""
 
 
 class PendingState(Protocol):

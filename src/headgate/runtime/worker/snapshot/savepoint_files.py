@@ -1,7 +1,7 @@
 """Where a worker writes its part of a savepoint: files of the savepoint's own folder, and of nothing else.
 
-A canonical savepoint has keyed state as tables, whatever backend keeps it. The blob that a backend writes and
-each table are spooled to a local file, so only parts of them are in memory.
+A canonical savepoint has keyed state as tables, whatever backend keeps it. Each table passes over a local
+file, so only parts of it are in memory.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,11 +19,10 @@ from headgate.common.errors import StorageError
 from headgate.common.ids import SubtaskId
 from headgate.common.ports import Disk
 from headgate.core.alignment.barriers import SavepointOrder
-from headgate.state.backend import Part, PendingSnapshot
-from headgate.state.canonical.writer import write_tables
+from headgate.state.backend import NewWriter, Part
+from headgate.state.canonical.writer import TablesWriter
+from headgate.state.snapshots import Inline, StateHandle
 from headgate.state.stored.local_files import Spool
-from headgate.state.snapshots import Inline, KeyedStateHandle, StateHandle, StateTable
-from headgate.state.targets import Target
 
 CANONICAL = "canonical"
 
@@ -94,77 +93,17 @@ class SavepointFiles(WrittenFiles):
 class CanonicalFiles(SavepointFiles):
     """Implements `operator_contract.TableFiles`; for the canonical format."""
 
-    def write_tables(
-        self, uid: str, pending: PendingSnapshot, groups: tuple[int, int], targets: Mapping[str, Target]
-    ) -> KeyedStateHandle:
+    def new_tables(self, uid: str) -> NewWriter:
         """See `operator_contract.TableFiles`."""
-        blob = _spooled(pending)
-        uploads = _Uploads(self._disk, uid, self._subtask, self.wrote)
-        try:
-            written = write_tables(blob, uploads.create, targets)
-            uploads.finish()
-        finally:
-            uploads.close()
-            blob.close()
-        tables = [
-            StateTable(table.info.name, name, table.length, table.crc32)
-            for table, name in zip(written, uploads.names, strict=True)
-        ]
-        return KeyedStateHandle(*groups, Inline(b""), sum(table.length for table in tables), tables=tables)
 
+        def store(state: str, table: Spool) -> str:
+            name = table_name(uid, state, self._subtask.subtask)
+            self._disk.create(name, table)
+            self.wrote(name, table.size)
+            return name
 
-class _Uploads:
-    """Tables on their way from the local disk to the savepoint, one after the other."""
-
-    def __init__(self, disk: Disk, uid: str, subtask: SubtaskId, wrote: Callable[[str, int], None]) -> None:
-        self._disk, self._uid, self._subtask, self._wrote = disk, uid, subtask, wrote
-        self._spool: Spool | None = None
-        self.names: list[str] = []
-
-    def create(self, state: str) -> _Uploads:
-        """Begin a table; the one before is complete."""
-        self.finish()
-        self.names.append(table_name(self._uid, state, self._subtask.subtask))
-        self._spool = Spool(Path(tempfile.gettempdir()))
-        return self
-
-    def write(self, data: bytes | memoryview) -> None:
-        """Append to the table that began last."""
-        assert self._spool is not None
-        self._spool.append([data])
-
-    def finish(self) -> None:
-        """Store the table that began last durably."""
-        if self._spool is not None:
-            self._disk.create(self.names[-1], self._spool)
-            self._wrote(self.names[-1], self._spool.size)
-            self.close()
-
-    def close(self) -> None:
-        """Remove the local file."""
-        if self._spool is not None:
-            self._spool.close()
-            self._spool = None
-
-
-def _spooled(pending: PendingSnapshot) -> Spool:
-    parts = pending.write()
-    if isinstance(parts, Spool):
-        return parts
-    spool = Spool(Path(tempfile.gettempdir()))
-    try:
-        spool.append(_released(list(parts)))
-    except BaseException:
-        spool.close()
-        raise
-    return spool
-
-
-def _released(parts: list[bytes]) -> Iterator[bytes]:
-    """The parts, each of which is freed once the next one is asked for."""
-    parts.reverse()
-    while parts:
-        yield parts.pop()
+        folder = Path(tempfile.gettempdir())
+        return lambda groups, max_parallelism: TablesWriter(groups, max_parallelism, store, folder)
 
 
 def savepoint_files(

@@ -24,8 +24,8 @@ from headgate.runtime.worker.snapshot.savepoint_files import (
     savepoint_files,
 )
 from headgate.state.backend import Part
-from headgate.state.stored.local_files import FileParts
 from headgate.state.snapshots import FileRange, Inline, StateHandle, SubtaskSnapshot
+from headgate.state.stored.local_files import FileParts
 
 
 @dataclass(slots=True)

@@ -80,7 +80,7 @@ class Bench:
         taken = TakenSnapshot(
             SubtaskId(VertexId(0), SubtaskIndex(subtask)),
             checkpoint,
-            [PendingKeyedState("operator", backend.groups, pending, 0)],
+            [PendingKeyedState("operator", pending, 0)],
             0.0,
             Counters(0, subtask, 0, 0, 0, None, 0, 0, 0.0),
             {},

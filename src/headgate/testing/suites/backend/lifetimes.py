@@ -18,6 +18,7 @@ from headgate.testing.manual_clock import ManualClock
 from headgate.testing.suites.backend.bench import Bench
 from headgate.testing.suites.backend.states import STATES, touch
 from headgate.testing.suites.backend.suite_bench import BackendTests
+from headgate.testing.suites.value_checks import snapshot_blob
 
 LIVING = {name: replace(state, ttl=StateTtl(10)) for name, state in STATES.items()}
 """All states of the suite, with a time to live of 10 ms."""
@@ -59,7 +60,7 @@ class LifetimeTests(BackendTests):
         touch(backend, "a", 3)
         clock.advance(10)
         touch(backend, "b", 3)
-        blob = b"".join(bytes(part) for part in backend.snapshot_sync().write())
+        blob = snapshot_blob(backend.snapshot_sync())
         plain = bench.backend()
         plain.restore([blob])
         assert {name: list(plain.keys(name)) for name in STATES} == {name: ["b"] for name in STATES}

@@ -9,7 +9,7 @@ from headgate.state.snapshots import KeyedStateHandle
 from headgate.testing.suites.backend.bench import Bench, owner_of
 from headgate.testing.suites.backend.states import GROUPS, KEYS, STATES, bound, contents, touch
 from headgate.testing.suites.backend.suite_bench import BackendTests
-from headgate.testing.suites.value_checks import cut_short, with_a_flipped_bit
+from headgate.testing.suites.value_checks import cut_short, snapshot_blob, with_a_flipped_bit
 
 
 class RestoreTests(BackendTests):
@@ -114,7 +114,7 @@ class RestoreTests(BackendTests):
         backend = bench.backend()
         for number, key in enumerate(KEYS, 1):
             touch(backend, key, number)
-        blob = b"".join(bytes(part) for part in backend.snapshot_sync().write())
+        blob = snapshot_blob(backend.snapshot_sync())
         for damaged in (*with_a_flipped_bit(blob, 25), *cut_short(blob, 5), blob + b"\0"):
             backend = bench.backend()
             with pytest.raises(StorageError):

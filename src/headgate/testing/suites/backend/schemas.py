@@ -11,8 +11,8 @@ from headgate.common.errors import UsageError
 from headgate.common.plain_data import mappings_in
 from headgate.serde.snapshots.snapshot_wire import snapshot_from_bytes
 from headgate.state.backend import KeyedBackend
-from headgate.state.stored.blob_format import BytesBlob, read_header
 from headgate.state.snapshots import KeyedStateHandle
+from headgate.state.stored.blob_format import BytesBlob, read_header
 from headgate.testing.suites.backend.bench import Bench
 from headgate.testing.suites.backend.formats import (
     KINDS,
@@ -24,6 +24,7 @@ from headgate.testing.suites.backend.formats import (
 )
 from headgate.testing.suites.backend.states import GROUPS, bound
 from headgate.testing.suites.backend.suite_bench import BackendTests
+from headgate.testing.suites.value_checks import snapshot_blob
 
 VALUES: Final = {1: ("foo", 1456), 2: ("bar", 478), 3: ("hello", 189)}
 FIRST: Final = VersionedSerializer(1)
@@ -144,7 +145,7 @@ def _check(backend: KeyedBackend, kind: str) -> None:
 
 def _version_of(backend: KeyedBackend, kind: str) -> int:
     """The version in which a whole snapshot stores the state."""
-    blob = b"".join(bytes(part) for part in backend.snapshot_sync().write())
+    blob = snapshot_blob(backend.snapshot_sync())
     (section,) = [one for one in read_header(BytesBlob(blob))[0].sections if one.name == kind]
     (part,) = [part for part in mappings_in(section.schema, "of") if part["kind"] == "custom"]
     stored = part["snapshot"]

@@ -1,8 +1,8 @@
-"""What the program touches while it works on a backend's own tables and timers is noted on the way.
+"""Keeps track of what the program changes while it works on a backend's own tables and timers.
 
-Of values that cannot be changed in place the new one is noted, so that drawing a segment costs nothing per
-entry; of others, and of timers, the key alone, and they are looked up and copied when a segment is drawn.
-What a restore fills in goes past this.
+Of values that cannot be changed in place the new one is kept, so that a segment costs nothing per entry; of
+others, and of timers, the key alone, and they are looked up and copied when a segment is taken. What a
+restore fills in is not tracked.
 """
 
 from __future__ import annotations
@@ -15,33 +15,28 @@ from headgate.api.declared.keyed_states import StateDescriptor, StateKind
 from headgate.core.timers import TimerQueue
 from headgate.serde.serializer import TypeSerializer
 from headgate.state.backend import StateHandle, StateTable
+from headgate.state.heap import handles
 from headgate.state.heap.backend import handle_of
-from headgate.state.heap.handles import (
-    ImmutableAggregatingState,
-    ImmutableReducingState,
-    ImmutableValueState,
-)
-from headgate.state.heap.live_tables import MISSING, HeapTable
+from headgate.state.heap.handles import MISSING, HeapTable
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
-Touched = set[Hashable] | dict[Hashable, Any]
+Changed = set[Hashable] | dict[Hashable, Any]
 """Keys, or (timestamp, key); or key -> new value, which is the handle's default where the entry is gone."""
-Changes = dict[str, Touched]
+Changes = dict[str, Changed]
 """By state and kind of timers."""
 
 
-class Noting(Protocol):
-    """Whoever notes."""
+class Tracker(Protocol):
+    """Keeps what was changed in one state, or in one kind of timers."""
 
-    def take(self) -> Touched:
-        """What was touched since the last call; never changed again."""
-        ...
+    def take(self) -> Changed:
+        """What was changed since the last call; the caller owns it."""
 
 
-class NotedTable:
-    """A state's table for handles that work in it; see `heap.tables.HeapTable`."""
+class TrackedTable:
+    """A state's table for handles that work in it; see `heap.handles.HeapTable`."""
 
     __slots__ = ("_changed", "_table")
 
@@ -51,7 +46,7 @@ class NotedTable:
 
     @property
     def entries(self) -> Any:
-        """The table's own, only to be read."""
+        """Those of the table itself, only to be read."""
         return self._table.entries
 
     def own(self, key: Hashable) -> Any:
@@ -73,17 +68,16 @@ class NotedTable:
             self._table.remove(key)
 
     def take(self) -> set[Hashable]:
-        """See :class:`Noting`."""
+        """See :class:`Tracker`."""
         taken, self._changed = self._changed, set()
         return taken
 
 
-class NotedStore:
+class TrackedStore:
     """What handles whose values cannot be changed in place do besides. Their table is the backend's own.
 
-    Attributes:
-        changed: key -> new value, the default where the entry is removed. Generated loops, which write into
-            the table themselves, write here too, and take the dict anew for each run.
+    `changed` has the new value of each key, the default where the entry is removed. Generated loops, which
+    write into the table themselves, write here too, and take the dict anew for each run.
     """
 
     __slots__ = ()
@@ -101,63 +95,60 @@ class NotedStore:
             super().store()  # type: ignore[misc]
 
     def take(self) -> dict[Hashable, Any]:
-        """See :class:`Noting`."""
+        """See :class:`Tracker`."""
         taken = self.changed
         self.begin()
         return taken
 
     def begin(self) -> None:
-        """Note from now on."""
+        """Track changes from now on."""
         self.changed = {}  # type: ignore[misc]  # a slot of the classes below
 
 
-class NotedValueState(NotedStore, ImmutableValueState[V]):
+class TrackedValueState(TrackedStore, handles.ImmutableValueState[V]):
     """See :class:`ImmutableValueState`."""
 
     __slots__ = ("changed",)
 
 
-class NotedReducingState(NotedStore, ImmutableReducingState[V]):
+class TrackedReducingState(TrackedStore, handles.ImmutableReducingState[V]):
     """See :class:`ImmutableReducingState`."""
 
     __slots__ = ("changed",)
 
 
-class NotedAggregatingState(NotedStore, ImmutableAggregatingState[IN, ACC, OUT]):
+class TrackedAggregatingState(TrackedStore, handles.ImmutableAggregatingState[IN, ACC, OUT]):
     """See :class:`ImmutableAggregatingState`."""
 
     __slots__ = ("changed",)
 
 
-_FOLDS: Final[dict[str, Callable[..., NotedStore]]] = {
-    StateKind.REDUCING: NotedReducingState,
-    StateKind.AGGREGATING: NotedAggregatingState,
+_FOLDS: Final[dict[str, Callable[..., TrackedStore]]] = {
+    StateKind.REDUCING: TrackedReducingState,
+    StateKind.AGGREGATING: TrackedAggregatingState,
 }
 
 
-def noted_handle(
+def tracked_handle(
     descriptor: StateDescriptor, serializer: TypeSerializer[V], table: StateTable
-) -> tuple[StateHandle, Noting]:
-    """The live handle of a declared state, and who notes what is done with it.
-
-    `table`: of the backend; for this handle alone.
-    """
+) -> tuple[StateHandle, Tracker]:
+    """The live handle of a declared state over the table of the backend, and what tracks its changes."""
     if not serializer.immutable or descriptor.kind in (StateKind.LIST, StateKind.MAP):
-        noted = NotedTable(table)
-        return handle_of(descriptor, serializer, cast(HeapTable, noted)), noted
+        tracked = TrackedTable(table)
+        return handle_of(descriptor, serializer, cast(HeapTable, tracked)), tracked
     own = cast(HeapTable, table)
     if descriptor.kind in _FOLDS:
         handle: Any = _FOLDS[descriptor.kind](own, descriptor.function)
     else:
-        handle = NotedValueState(own, descriptor.default())
+        handle = TrackedValueState(own, descriptor.default())
     handle.begin()
     if isinstance(table, HeapTable):
         table.follow(handle)
     return handle, handle
 
 
-class NotedTimerQueue(TimerQueue[K]):
-    """A timer queue that notes timestamp and key of what was registered, deleted or fired."""
+class TrackedTimerQueue(TimerQueue[K]):
+    """A timer queue that keeps timestamp and key of what was registered, deleted or fired."""
 
     __slots__ = ("_changed",)
 
@@ -186,12 +177,12 @@ class NotedTimerQueue(TimerQueue[K]):
             yield timer
 
     def take(self) -> set[Hashable]:
-        """See :class:`Noting`."""
+        """See :class:`Tracker`."""
         taken, self._changed = self._changed, set()
         return taken
 
 
-def take_all(noting: Mapping[str, Noting]) -> Changes:
-    """What all of them have noted since the last call; without those that have nothing."""
-    taken = {name: each.take() for name, each in noting.items()}
+def take_all(trackers: Mapping[str, Tracker]) -> Changes:
+    """What was changed since the last call, without states that were not changed."""
+    taken = {name: each.take() for name, each in trackers.items()}
     return {name: changed for name, changed in taken.items() if changed}
