@@ -46,7 +46,7 @@ class _DescribedCodec(ElementCodec):
 
     def __init__(self, described: Description) -> None:
         super().__init__()
-        self._typed = _Marking(described)
+        self.record_serializer = _Marking(described)
 
 
 def records_in_flight(disk: Disk, stream: InFlightStream, max_parallelism: int) -> Iterator[Records]:
