@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 import time
@@ -32,15 +33,33 @@ KEPT: Final = 5
 
 
 def fingerprint(root: Path = ROOT) -> str:
-    """The state of everything that a simulation runs."""
+    """Return the state of the code that a simulation runs; comments and docstrings are no part of it."""
     found = hashlib.sha256()
     for folder in FOLDERS:
         for path in sorted((root / folder).rglob("*.py")):
             name = path.relative_to(root).as_posix()
             if not name.startswith(NOT_RUN):
                 found.update(f"{name}\0".encode())
-                found.update(path.read_bytes())
+                found.update(_code_of(path.read_text(encoding="utf-8")).encode())
     return found.hexdigest()[:16]
+
+
+def _code_of(text: str) -> str:
+    """Return the syntax tree of a source text as text, without positions, docstrings and other bare strings."""
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list):
+            body[:] = [each for each in body if not _is_text(each)]
+    return ast.dump(tree)
+
+
+def _is_text(node: ast.stmt) -> bool:
+    return (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    )
 
 
 class Ledger:

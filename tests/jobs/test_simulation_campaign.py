@@ -81,13 +81,18 @@ def test_the_ledger_forgets_old_sources(tmp_path: Path) -> None:
 
 
 def test_the_fingerprint_is_that_of_the_source(tmp_path: Path) -> None:
-    """Any change of what runs changes it, and nothing else does."""
+    """Any change of what runs changes it, and nothing else does: no comment and no docstring."""
     for folder in ("src", "sim"):
         (tmp_path / folder).mkdir()
-    (tmp_path / "src" / "a.py").write_text("a = 1\n")
+    code = tmp_path / "src" / "a.py"
+    code.write_text("def a():\n    return 1\n")
     before = fingerprint(tmp_path)
     (tmp_path / "src" / "notes.txt").write_text("x")
+    code.write_text('"""About it."""\n\ndef a():\n    """Return one."""  # always\n    return 1\n')
     assert fingerprint(tmp_path) == before
+    code.write_text("def a():\n    return 2\n")
+    assert fingerprint(tmp_path) != before
+    code.write_text("def a():\n    return 1\n")
     beside = tmp_path / NOT_RUN[0]
     beside.mkdir(parents=True)
     (beside / "c.py").write_text("")
