@@ -13,7 +13,7 @@ from headgate.offline import judging
 from headgate.offline import keyed_verdicts as keyed
 from headgate.offline.upgrade import Item, UpgradeReport, Verdict
 from headgate.runtime.master.checkpoints.committers import Committers
-from headgate.serde.compatibility import AsIs, Incompatible
+from headgate.serde.verdicts import AsIs, Incompatible
 from headgate.state.operator_state import OperatorStateBackend
 from headgate.state.stored import value_readers
 

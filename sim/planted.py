@@ -17,7 +17,7 @@ from headgate.common.ids import CheckpointId
 from headgate.common.layered import LayeredTable
 from headgate.core.alignment.barriers import Barrier
 from headgate.core.alignment.factory import AlignedBarrierHandler
-from headgate.core.alignment.handler import TriggerSnapshot
+from headgate.core.alignment.handler_contract import TriggerSnapshot
 from headgate.core.checkpoint.coordinator import CheckpointCoordinator
 from headgate.core.execution import JobState
 from headgate.ha.leading import Leadership

@@ -29,7 +29,7 @@ import headgate as hg
 from headgate.api.declared.keyed_states import declared_state
 from headgate.checkpoint.opening import open_checkpoint
 from headgate.connectors.files import json_source
-from headgate.serde.compatibility import (
+from headgate.serde.verdicts import (
     AfterMigration,
     AsIs,
     Compatibility,

@@ -18,7 +18,7 @@ from headgate.api.jobs.plan_capture import capture
 from headgate.common.errors import ConfigError, PlanError
 from headgate.offline.upgrade import Verdict, check_upgrade
 from headgate.usercode import program_code
-from headgate.usercode.errors import UserCodeLoadError
+from headgate.usercode.loading_errors import UserCodeLoadError
 from headgate.usercode.leaked_modules import LeakedModules
 
 PROGRAM = '''

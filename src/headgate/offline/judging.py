@@ -48,7 +48,7 @@ from headgate.runtime.driver.start_checks import checks, with_stored_groups
 from headgate.runtime.job.job_settings import job_settings
 from headgate.runtime.protocol.element_codec import ElementCodec
 from headgate.runtime.worker.in_flight.stored_parts import check_records
-from headgate.serde.compatibility import Compatibility, Incompatible
+from headgate.serde.verdicts import Compatibility, Incompatible
 from headgate.state.operator_state import OperatorStateBackend
 from headgate.state.snapshots import CheckpointMetadata, InFlightStream, OperatorStateHandle
 

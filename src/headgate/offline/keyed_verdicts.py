@@ -32,7 +32,7 @@ from headgate.offline.words import OPERATOR_STATE, state_words
 from headgate.restore.restored_keys import stored_shapes
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.keyed_state import filled_backend
-from headgate.serde.compatibility import AfterMigration, AsIs, Compatibility, Incompatible, Reconfigured
+from headgate.serde.verdicts import AfterMigration, AsIs, Compatibility, Incompatible, Reconfigured
 from headgate.state.canonical.table_layout import TIMER_SECTIONS
 from headgate.state.operator_state import OperatorStateBackend
 from headgate.state.snapshots import (

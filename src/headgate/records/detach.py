@@ -11,7 +11,7 @@ import copy
 from itertools import chain
 from typing import Any, Final
 
-from headgate.common.process.interruptions import let_pass
+from headgate.common.process.process_exceptions import let_pass
 from headgate.records.row import Row
 from headgate.records.row_batch import RowBatch
 from headgate.serde.codecs.dynamic import SCALARS, DynamicSerializer, NotPlainError

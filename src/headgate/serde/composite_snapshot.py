@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Final, Generic, Self, TypeVar
 
 from headgate.common.errors import StorageError, UsageError
-from headgate.serde.compatibility import AfterMigration, AsIs, Compatibility, Incompatible, combined, placed
+from headgate.serde.verdicts import AfterMigration, AsIs, Compatibility, Incompatible, combined, placed
 from headgate.serde.logical_names import logical_name
 from headgate.serde.serializer import (
     AnySerializer,

@@ -13,7 +13,7 @@ import msgspec
 from headgate.common.decoders import msgpack_decoder
 from headgate.common.errors import InternalError, StorageError
 from headgate.common.plain_data import Description, Plain
-from headgate.serde.compatibility import Compatibility, Reconfigured
+from headgate.serde.verdicts import Compatibility, Reconfigured
 from headgate.serde.logical_names import logical_name
 from headgate.serde.serializer import (
     TypeSerializer,

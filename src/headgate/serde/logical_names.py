@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from headgate.common.errors import UsageError
 from headgate.common.hints import Hint
-from headgate.common.process.interruptions import let_pass
+from headgate.common.process.process_exceptions import let_pass
 
 _shipped: Final[weakref.WeakValueDictionary[str, type]] = weakref.WeakValueDictionary()
 _NOTED: Final = "__headgate_logical_name__"

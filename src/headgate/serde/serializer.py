@@ -17,9 +17,9 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from headgate.common.errors import HeadgateError, StorageError, UsageError
 from headgate.common.keys.keygroups import shortened
 from headgate.common.plain_data import Plain
-from headgate.common.process.interruptions import let_pass
+from headgate.common.process.process_exceptions import let_pass
 from headgate.common.refusals.users_frames import text_with_line
-from headgate.serde.compatibility import AfterMigration, AsIs, Compatibility, Incompatible, Reconfigured
+from headgate.serde.verdicts import AfterMigration, AsIs, Compatibility, Incompatible, Reconfigured
 from headgate.serde.snapshots.snapshot_views import DataInputView, DataOutputView, snapshot_to_bytes
 
 T = TypeVar("T")
@@ -213,7 +213,7 @@ class TypeSerializerSchemaCompatibility(Generic[T]):
     Made by the four class methods.
 
     Attributes:
-        verdict: the same in the terms of :mod:`headgate.serde.compatibility`, for messages.
+        verdict: the same in the terms of :mod:`headgate.serde.verdicts`, for messages.
 
     Example:
         >>> judged = TypeSerializerSchemaCompatibility.incompatible("the currency changed")

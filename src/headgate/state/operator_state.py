@@ -18,7 +18,7 @@ from headgate.api.declared.operator_state import BROADCAST, OperatorStateDescrip
 from headgate.common.errors import HeadgateError, InternalError, StorageError, UsageError
 from headgate.common.files.envelope import Envelope
 from headgate.common.plain_data import Description
-from headgate.serde.compatibility import Compatibility, combined
+from headgate.serde.verdicts import Compatibility, combined
 from headgate.serde.evolution.judging_types import judge
 from headgate.serde.evolution.older_shapes import Reader
 from headgate.serde.evolution.undecodable import stored_description

@@ -22,8 +22,8 @@ import enum
 from typing import Any, Generic, TypeVar
 
 from headgate.common.errors import InternalError, UsageError
-from headgate.serde.compatibility import Incompatible
-from headgate.serde.evolution.snapshot_judgement import UNNAMED, judge_snapshot
+from headgate.serde.verdicts import Incompatible
+from headgate.serde.evolution.custom_serializers import UNNAMED, judge_snapshot
 from headgate.serde.serializer import (
     TypeSerializer,
     TypeSerializerSchemaCompatibility,

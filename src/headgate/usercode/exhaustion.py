@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from headgate.common.settings.loader_options import LEAKED_BYTES_MAX, LEAKED_LOADERS_MAX
-from headgate.usercode.errors import UserCodeLoadError
+from headgate.usercode.loading_errors import UserCodeLoadError
 
 EXIT_CODE: Final = 239
 MESSAGES: Final = ("failed to map segment", "cannot allocate memory", "out of memory")

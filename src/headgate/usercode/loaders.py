@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from headgate.usercode.errors import DifferentUserCodeError
+from headgate.usercode.loading_errors import DifferentUserCodeError
 from headgate.usercode.namespaces.leaks import LeakReport, examine
 from headgate.usercode.namespaces.loader import Namespace, NamespaceSettings
 from headgate.usercode.namespaces.purging import StandardLibrary, purge

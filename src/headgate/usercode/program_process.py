@@ -24,7 +24,7 @@ from headgate.common.process.same_interpreter import SameInterpreter
 from headgate.common.process.search_path import framework_path
 from headgate.common.settings.loader_options import ResolveOrder
 from headgate.usercode.bundle.program_artifacts import ProgramArtifacts
-from headgate.usercode.errors import UserCodeLoadError
+from headgate.usercode.loading_errors import UserCodeLoadError
 from headgate.usercode.namespaces.loader import NamespaceSettings
 from headgate.usercode.resolution import STANDARD_LIBRARY
 

@@ -16,7 +16,7 @@ import pytest
 
 from headgate.deploy.spark.user_code.running_jobs import UserCodeJobs, jobs_of
 from headgate.usercode.bundle.requirements import wheels_of
-from headgate.usercode.errors import UserCodeLoadError
+from headgate.usercode.loading_errors import UserCodeLoadError
 
 ROOT = Path(__file__).parents[3]
 OWNERS = ("framework", "a", "b")

@@ -19,7 +19,7 @@ sys.path.insert(1, str(ENVIRONMENTS / "framework"))
 
 from namespace_checks import FOUND, ROOT, check, tell
 
-from headgate.usercode.errors import ForeignObjectError
+from headgate.usercode.loading_errors import ForeignObjectError
 from headgate.usercode.namespaces.code import refuse_leaving
 from headgate.usercode.namespaces.loader import Namespace
 from headgate.usercode.resolution import ParentFirst

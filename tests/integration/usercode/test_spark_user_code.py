@@ -13,7 +13,7 @@ import pytest
 from user_tasks import going, program, told
 
 from headgate.deploy.spark.user_code.running_jobs import UserCodeJobs
-from headgate.usercode.errors import DifferentUserCodeError
+from headgate.usercode.loading_errors import DifferentUserCodeError
 
 pytestmark = pytest.mark.spark
 

@@ -14,7 +14,7 @@ from headgate import spark, testing
 from headgate.api import functions
 from headgate.common.settings.config import Config
 from headgate.graph.partitioners import Forward
-from headgate.serde.compatibility import AsIs
+from headgate.serde.verdicts import AsIs
 
 WRONG: dict[str, list[Any]] = {
     "str": [5, b"in", object()],

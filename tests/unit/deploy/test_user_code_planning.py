@@ -17,7 +17,7 @@ from headgate.deploy.spark.user_code.orders import VARIABLE, Limits, UserCodeOpt
 from headgate.deploy.spark.user_code.planning import check_supported, planned
 from headgate.deploy.spark.user_code.running_jobs import UserCodeJobs
 from headgate.usercode.bundle.artifacts import Artifact
-from headgate.usercode.errors import DifferentUserCodeError, UserCodeLoadError
+from headgate.usercode.loading_errors import DifferentUserCodeError, UserCodeLoadError
 from headgate.usercode.native.distributions import Installed, installed_in
 
 

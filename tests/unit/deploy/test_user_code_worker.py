@@ -17,7 +17,7 @@ from headgate.deploy.spark.user_code.orders import VARIABLE, FrameworkPackage, L
 from headgate.deploy.spark.user_code.own_process import after_standard_library, enter
 from headgate.usercode.bundle.artifacts import Artifact
 from headgate.usercode.bundle.cache import ArtifactCache
-from headgate.usercode.errors import NativeModuleConflictError, UserCodeLoadError
+from headgate.usercode.loading_errors import NativeModuleConflictError, UserCodeLoadError
 from headgate.usercode.namespaces.loader import NamespaceSettings
 from headgate.usercode.native.distributions import installed_in
 

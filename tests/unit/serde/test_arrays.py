@@ -17,7 +17,7 @@ from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
 from headgate.common.errors import StorageError, UsageError
-from headgate.serde.compatibility import Incompatible, compare
+from headgate.serde.verdicts import Incompatible, compare
 from headgate.serde.resolve import serializer_for
 
 small = settings(max_examples=60, derandomize=True, deadline=None, database=None)

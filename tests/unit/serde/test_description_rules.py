@@ -16,7 +16,7 @@ FIRST = {
         f"judge({DESCRIBED}, DynamicSerializer())"
     ),
     "the judgement of a snapshot": (
-        "from headgate.serde.evolution.snapshot_judgement import stored_snapshot; "
+        "from headgate.serde.evolution.custom_serializers import stored_snapshot; "
         "from headgate.serde.codecs.dynamic import DynamicSerializer; "
         f"stored_snapshot({DESCRIBED}, DynamicSerializer()).restore_serializer()"
     ),

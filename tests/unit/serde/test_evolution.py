@@ -15,7 +15,7 @@ import pytest
 import headgate as hg
 from headgate.common.errors import UsageError
 from headgate.serde.codecs.type_codec import Form, FormSerializer, describe
-from headgate.serde.compatibility import (
+from headgate.serde.verdicts import (
     AfterMigration,
     AsIs,
     Compatibility,

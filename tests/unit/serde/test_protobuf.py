@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from message_samples import message, with_map
 
 import headgate as hg
-from headgate.serde.compatibility import AfterMigration, AsIs, Compatibility, Incompatible, Reconfigured
+from headgate.serde.verdicts import AfterMigration, AsIs, Compatibility, Incompatible, Reconfigured
 from headgate.serde.evolution.judging_types import judge, reader_for
 from headgate.serde.resolve import record_serializer, serializer_for
 

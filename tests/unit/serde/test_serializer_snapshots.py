@@ -12,10 +12,10 @@ import pytest
 
 import headgate as hg
 from headgate.common.errors import StorageError, UsageError
-from headgate.serde.compatibility import AfterMigration, AsIs, Incompatible, Reconfigured
+from headgate.serde.verdicts import AfterMigration, AsIs, Incompatible, Reconfigured
 from headgate.serde.composites import ListSerializer, MapSerializer
 from headgate.serde.evolution.judging_types import judge, reader_for
-from headgate.serde.evolution.snapshot_judgement import (
+from headgate.serde.evolution.custom_serializers import (
     judge_snapshot,
     judge_stored,
     stored_snapshot,

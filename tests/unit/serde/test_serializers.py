@@ -30,7 +30,7 @@ from serializer_samples import (
 )  # fmt: skip
 
 from headgate.common.errors import StorageError, UsageError
-from headgate.serde.compatibility import Incompatible, compare
+from headgate.serde.verdicts import Incompatible, compare
 from headgate.serde.evolution.older_shapes import reading_serializer
 from headgate.serde.resolve import serializer_for
 

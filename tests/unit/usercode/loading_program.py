@@ -18,7 +18,7 @@ from namespace_checks import FOUND, ROOT, check, tell
 from user_packages import write_packages, write_wheel
 
 from headgate.common.settings.loader_options import ResolveOrder
-from headgate.usercode.errors import ForeignObjectError, UserCodeLoadError
+from headgate.usercode.loading_errors import ForeignObjectError, UserCodeLoadError
 from headgate.usercode.loaders import Artifacts, UserCodeLoaders
 from headgate.usercode.namespaces.code import NamespaceCode, refuse_leaving
 from headgate.usercode.namespaces.loader import Namespace, NamespaceSettings
@@ -95,9 +95,9 @@ def classes_of_an_api(brought: list[str]) -> None:
         "from jobpkg.models import Base\nclass Mine(Base):\n    def f(self): return 'mine'\n"
     )
     (folder / "headgate" / "usercode").mkdir(parents=True)
-    for name in ("__init__.py", "usercode/__init__.py", "usercode/errors.py"):
+    for name in ("__init__.py", "usercode/__init__.py", "usercode/loading_errors.py"):
         (folder / "headgate" / name).write_text("raise RuntimeError('a second framework')\n")
-    (folder / "raises.py").write_text("from headgate.usercode.errors import UserCodeLoadError as E\n")
+    (folder / "raises.py").write_text("from headgate.usercode.loading_errors import UserCodeLoadError as E\n")
     importlib.invalidate_caches()
     base = importlib.import_module("jobpkg.models").Base
 

@@ -22,7 +22,7 @@ from namespace_checks import FOUND, ROOT, check, tell
 from user_packages import write_packages, write_wheel
 
 from headgate.common.settings.loader_options import ResolveOrder
-from headgate.usercode.errors import UserCodeLoadError
+from headgate.usercode.loading_errors import UserCodeLoadError
 from headgate.usercode.namespaces.code import NamespaceCode
 from headgate.usercode.namespaces.loader import Namespace, NamespaceSettings
 from headgate.usercode.resolution import Origin, parent_first

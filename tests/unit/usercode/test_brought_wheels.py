@@ -15,7 +15,7 @@ from headgate.usercode.bundle.artifacts import check_platform, check_wheel, insi
 from headgate.usercode.bundle.cache import ArtifactCache
 from headgate.usercode.bundle.layouts import searched
 from headgate.usercode.bundle.requirements import wheels_of
-from headgate.usercode.errors import UserCodeLoadError
+from headgate.usercode.loading_errors import UserCodeLoadError
 from headgate.usercode.native.distributions import installed_in
 
 THIS = f"cp3{sys.version_info.minor}"

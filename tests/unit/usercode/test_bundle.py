@@ -19,7 +19,7 @@ from headgate.usercode.bundle.artifacts import abi_of_this, made_from, unpacked
 from headgate.usercode.bundle.cache import ABANDONED_S, ArtifactCache
 from headgate.usercode.bundle.packing import hash_of
 from headgate.usercode.bundle.unpacking import Bounds, unpack
-from headgate.usercode.errors import UserCodeLoadError
+from headgate.usercode.loading_errors import UserCodeLoadError
 
 KEY = "ab" * 16
 

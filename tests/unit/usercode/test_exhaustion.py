@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from headgate.usercode.errors import UserCodeLoadError
+from headgate.usercode.loading_errors import UserCodeLoadError
 from headgate.usercode.exhaustion import EXIT_CODE, LoaderBounds, is_exhaustion, on_load_failure
 
 

@@ -22,7 +22,7 @@ import pytest
 from headgate.usercode.bundle.artifacts import made_from, unpacked
 from headgate.usercode.bundle.cache import ArtifactCache
 from headgate.usercode.bundle.unpacking import Bounds, unpack
-from headgate.usercode.errors import UserCodeLoadError
+from headgate.usercode.loading_errors import UserCodeLoadError
 
 UNBOUNDED = Bounds()
 Findings = Callable[[str], dict[str, Any]]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headgate.common.settings.loader_options import NativeModules
-from headgate.usercode.errors import NativeModuleConflictError, UserCodeLoadError
+from headgate.usercode.loading_errors import NativeModuleConflictError, UserCodeLoadError
 from headgate.usercode.namespaces.finding import NativeModules as LoadedModules
 from headgate.usercode.native.distributions import Installed, installed_in, soname
 from headgate.usercode.native.policy import Place, plan

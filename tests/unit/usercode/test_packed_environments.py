@@ -19,7 +19,7 @@ from headgate.usercode.bundle.cache import ArtifactCache
 from headgate.usercode.bundle.layouts import inside_of_names, version_of_this
 from headgate.usercode.bundle.program_artifacts import artifacts_of
 from headgate.usercode.bundle.unpacking import Bounds, names_of, unpack
-from headgate.usercode.errors import UserCodeLoadError
+from headgate.usercode.loading_errors import UserCodeLoadError
 
 THIS = f"lib/python{version_of_this()}/site-packages"
 OTHER = "lib/python3.2/site-packages"

@@ -13,7 +13,7 @@ import pytest
 
 WITHOUT_NAMESPACES = """
 import json, sys
-from headgate.usercode.errors import NoIsolationError
+from headgate.usercode.loading_errors import NoIsolationError
 from headgate.usercode.namespaces import imports, interpreter
 
 {broken}
@@ -53,7 +53,7 @@ print("doubled", sorted(doubled.records), sys.modules["__main__"].__file__.endsw
 RUNS_TWO = """
 import sys
 import headgate as hg
-from headgate.usercode.errors import UserCodeLoadError
+from headgate.usercode.loading_errors import UserCodeLoadError
 
 program, other, brought = sys.argv[1:]
 hg.run_program(program, options=[f"headgate.user-code.path={brought}", "headgate.progress=off"])

@@ -13,7 +13,7 @@ import pytest
 from headgate.usercode.bundle import packing as under_test
 from headgate.usercode.bundle.packing import packed_program, program_files
 from headgate.usercode.bundle.unpacking import names_of
-from headgate.usercode.errors import UserCodeLoadError
+from headgate.usercode.loading_errors import UserCodeLoadError
 
 OTHER_USER = 65534
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, TypeAlias
 
 from headgate.common.errors import NotShippableError
-from headgate.common.process.interruptions import let_pass
+from headgate.common.process.process_exceptions import let_pass
 from headgate.graph.logical import Node
 from headgate.graph.rewrites import place
 from headgate.serde.shipping.shipping_pickler import shipping_pickler

@@ -20,7 +20,7 @@ from typing import Any, Final, Protocol
 
 from headgate.api.jobs.executor_contract import JobResult
 from headgate.common.ports import IsolatedCode
-from headgate.common.process.interruptions import PastAllHandlers
+from headgate.common.process.process_exceptions import PastAllHandlers
 from headgate.common.settings.config import Config
 from headgate.graph.logical import Node
 from headgate.graph.physical import PhysicalPlan

@@ -41,7 +41,7 @@ from enum import Enum
 
 from headgate.common.errors import InternalError
 from headgate.core.alignment.barriers import Alignment, Barrier
-from headgate.core.alignment.handler import (
+from headgate.core.alignment.handler_contract import (
     ON_CANCELLATION_BARRIER,
     SUBSUMED,
     AbortSnapshot,

@@ -26,7 +26,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from headgate.common.errors import InternalError
 from headgate.core.alignment.barriers import Barrier
-from headgate.core.alignment.handler import BarrierHandler, CompleteCapture, Effect, TriggerSnapshot
+from headgate.core.alignment.handler_contract import BarrierHandler, CompleteCapture, Effect, TriggerSnapshot
 from headgate.core.input_gate import InputGate
 
 

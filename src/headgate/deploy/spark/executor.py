@@ -13,7 +13,7 @@ from headgate.common.files.permissions import permissions_of_job
 from headgate.common.settings import options as o
 from headgate.connectors.dataframe import DataFrameConnector
 from headgate.deploy.spark.gang import SparkGang
-from headgate.deploy.spark.interrupts import ending_cleanly
+from headgate.deploy.spark.signal_handlers import ending_cleanly
 from headgate.deploy.spark.session import acquire, master_of
 from headgate.deploy.spark.settings import is_local
 from headgate.deploy.spark.shipped_code import ship

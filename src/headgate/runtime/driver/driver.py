@@ -41,7 +41,7 @@ from headgate.runtime.driver.endpoint.endpoint_settings import endpoint_settings
 from headgate.runtime.driver.endpoint.served import ServedJob
 from headgate.runtime.driver.endpoint.serving import Endpoint
 from headgate.runtime.driver.job_control import JobControl
-from headgate.runtime.driver.lost_interrupts import Interrupts
+from headgate.runtime.driver.swallowed_signals import Interrupts
 from headgate.runtime.driver.restored_elsewhere import Keeping
 from headgate.runtime.driver.start_checks import checks, with_stored_groups
 from headgate.runtime.driver.statistics import JobStatistics

@@ -16,7 +16,7 @@ from headgate.common.errors import (
     UsageError,
     UserFunctionError,
 )
-from headgate.common.process.interruptions import is_about_the_process, let_pass
+from headgate.common.process.process_exceptions import is_about_the_process, let_pass
 from headgate.common.refusals.users_frames import is_standard_library, users_line, users_traceback
 from headgate.runtime.job.public_names import say_public_names
 from headgate.state.backend import StateFiles as StateFiles  # every operator's snapshot uses it

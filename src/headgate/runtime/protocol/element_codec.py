@@ -29,7 +29,7 @@ import pyarrow as pa
 
 from headgate.common.decoders import msgpack_decoder
 from headgate.common.errors import ProtocolError, UsageError
-from headgate.common.process.interruptions import let_pass
+from headgate.common.process.process_exceptions import let_pass
 from headgate.core.alignment.barriers import Alignment, SavepointOrder
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from headgate.common.errors import InternalError, UsageError
-from headgate.common.process.interruptions import let_pass
+from headgate.common.process.process_exceptions import let_pass
 from headgate.runtime.protocol import messages as m
 from headgate.runtime.protocol.error_messages import describe_error
 from headgate.runtime.worker.operators.operator_contract import Operator

@@ -25,7 +25,7 @@ from headgate.checkpoint.storage.reachability import NotSharedError, check_marke
 from headgate.common import errors
 from headgate.common.ids import AttemptId, Fence, Generation, JobId, SubtaskId, SubtaskIndex, VertexId
 from headgate.common.process.children import OwnProcess
-from headgate.common.process.interruptions import let_pass
+from headgate.common.process.process_exceptions import let_pass
 from headgate.common.process.limits import changes, limits_of
 from headgate.common.process.logs import TaskContext, clear_task_context, use_task_context
 from headgate.common.refusals.users_frames import is_of_the_program, users_line, users_traceback

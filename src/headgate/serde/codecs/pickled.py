@@ -18,7 +18,7 @@ from headgate.common.errors import UsageError
 from headgate.common.files.durable import crc32
 from headgate.common.hints import Hint
 from headgate.common.plain_data import Description, text_in
-from headgate.common.process.interruptions import let_pass
+from headgate.common.process.process_exceptions import let_pass
 from headgate.common.refusals.users_frames import text_with_line
 from headgate.serde.codecs.type_codec import Form, copier, describe
 from headgate.serde.descriptions import kinds_in

@@ -8,9 +8,9 @@ from typing import Final, TypeVar
 import headgate.serde.resolve  # noqa: F401 - registers the rules that described snapshots ask for
 from headgate.common.errors import HeadgateError, StorageError, UsageError
 from headgate.common.plain_data import Description, mapping_in, text_in
-from headgate.common.process.interruptions import let_pass
+from headgate.common.process.process_exceptions import let_pass
 from headgate.common.refusals.users_frames import text_with_line
-from headgate.serde.compatibility import Incompatible
+from headgate.serde.verdicts import Incompatible
 from headgate.serde.composite_snapshot import CompositeTypeSerializerSnapshot
 from headgate.serde.composites import ListSerializerSnapshot, MapSerializerSnapshot
 from headgate.serde.described_snapshot import DescribedSnapshot

@@ -30,7 +30,7 @@ from headgate.serde.codecs.avro_schemas import (
     write,
 )
 from headgate.serde.codecs.type_codec import Convert, Form
-from headgate.serde.compatibility import AfterMigration, Reconfigured
+from headgate.serde.verdicts import AfterMigration, Reconfigured
 from headgate.serde.evolution.readings import PartRefused, Reading, Refused, stored_sources
 
 _PROMOTED: Final[Mapping[str, tuple[str, ...]]] = {

@@ -11,9 +11,9 @@ from typing import TypeVar
 from headgate.common.plain_data import Description
 from headgate.serde.codecs.dynamic import DynamicSerializer
 from headgate.serde.codecs.type_codec import FormSerializer
-from headgate.serde.compatibility import Compatibility
+from headgate.serde.verdicts import Compatibility
 from headgate.serde.evolution.older_shapes import Reader, holds_custom, judge_description, reading_serializer
-from headgate.serde.evolution.snapshot_judgement import judge_stored, reader_of_stored
+from headgate.serde.evolution.custom_serializers import judge_stored, reader_of_stored
 from headgate.serde.evolution.undecodable import stored_description
 from headgate.serde.serializer import TypeSerializer
 

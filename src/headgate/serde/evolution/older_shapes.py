@@ -22,7 +22,7 @@ from headgate.serde.codecs.pickled import evolve_pickled
 from headgate.serde.codecs.primitives import ANY, BY_KIND
 from headgate.serde.codecs.type_codec import Convert, Form, FormSerializer, keep
 from headgate.serde.codecs.unions import union_reading
-from headgate.serde.compatibility import (
+from headgate.serde.verdicts import (
     AfterMigration,
     AsIs,
     Compatibility,

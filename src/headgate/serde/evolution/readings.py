@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from headgate.common.hints import Hint
 from headgate.serde.codecs.type_codec import Convert
-from headgate.serde.compatibility import AfterMigration, Compatibility, combined, placed
+from headgate.serde.verdicts import AfterMigration, Compatibility, combined, placed
 
 
 class Reading(NamedTuple):

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from headgate.common.errors import HeadgateError, UsageError
 from headgate.common.hints import Hint
-from headgate.common.process.interruptions import let_pass
+from headgate.common.process.process_exceptions import let_pass
 from headgate.common.refusals.users_frames import text_with_line
 from headgate.serde.composite_snapshot import CompositeTypeSerializerSnapshot
 from headgate.serde.logical_names import logical_name

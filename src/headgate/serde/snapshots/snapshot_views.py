@@ -12,7 +12,7 @@ import struct
 from typing import Final, Protocol
 
 from headgate.common.errors import HeadgateError, StorageError, UsageError
-from headgate.common.process.interruptions import let_pass
+from headgate.common.process.process_exceptions import let_pass
 from headgate.common.refusals.users_frames import text_with_line
 from headgate.serde.logical_names import logical_name
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from headgate.common.errors import HeadgateError, StorageError, UsageError
 from headgate.common.former_names import former_names
-from headgate.common.process.interruptions import let_pass
+from headgate.common.process.process_exceptions import let_pass
 from headgate.common.refusals.users_frames import text_with_line
 from headgate.serde.logical_names import class_named, logical_name
 from headgate.serde.serializer import AnySnapshot, TypeSerializerSnapshot

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from headgate.common.errors import UsageError
 from headgate.common.keys.key_types import KEYS_READ, Shape, shapes_of
 from headgate.common.plain_data import Description
-from headgate.serde.compatibility import Compatibility, Incompatible
+from headgate.serde.verdicts import Compatibility, Incompatible
 from headgate.state.backend import BlobReader, StoredFiles
 from headgate.state.canonical.key_columns import KeyColumns
 from headgate.state.canonical.reader import OpenTable

@@ -12,7 +12,7 @@ from headgate.common.layered import MISSING
 from headgate.common.plain_data import Description, mappings_in, text_in
 from headgate.common.settings.options import IGNORE_UNCLAIMED_STATE
 from headgate.serde.codecs.type_codec import FormSerializer
-from headgate.serde.compatibility import AfterMigration, AsIs, Compatibility, Incompatible, compare
+from headgate.serde.verdicts import AfterMigration, AsIs, Compatibility, Incompatible, compare
 from headgate.serde.evolution.judging_types import judge
 from headgate.serde.evolution.older_shapes import Reader
 from headgate.serde.evolution.undecodable import stored_description

@@ -14,7 +14,7 @@ from headgate.checkpoint.opening import referenced_ranges, verify_files
 from headgate.checkpoint.store.entries import Claim, Completed, Entry, decode_entry, digest
 from headgate.common.errors import StorageError
 from headgate.common.ids import JobId
-from headgate.common.process.interruptions import PastAllHandlers
+from headgate.common.process.process_exceptions import PastAllHandlers
 from headgate.ha.files.file_election import ENDED
 from headgate.state.snapshots import CheckpointMetadata
 from headgate.testing.simulation.virtual_disk import URI, SimDisk, SimFiles

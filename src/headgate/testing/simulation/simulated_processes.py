@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final, Protocol, TypeVar
 
-from headgate.common.process.interruptions import PastAllHandlers
+from headgate.common.process.process_exceptions import PastAllHandlers
 from headgate.runtime.job.job_settings import JobSettings
 from headgate.runtime.protocol.frames import Frame
 from headgate.testing.simulation.clock import SimClock, Timeline

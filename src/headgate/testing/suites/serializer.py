@@ -17,9 +17,9 @@ from typing_extensions import TypeVar
 
 from headgate.api.checking.shipping_check import shipping_error
 from headgate.common.errors import StorageError, UsageError
-from headgate.serde.compatibility import AsIs
+from headgate.serde.verdicts import AsIs
 from headgate.serde.evolution.judging_types import judge
-from headgate.serde.evolution.snapshot_judgement import stored_snapshot
+from headgate.serde.evolution.custom_serializers import stored_snapshot
 from headgate.serde.serializer import Buffer, TypeSerializer
 from headgate.serde.snapshots.snapshot_rules import SerializerRegistry
 from headgate.serde.snapshots.snapshot_wire import snapshot_from_bytes, snapshot_to_bytes

@@ -16,7 +16,7 @@ from typing_extensions import TypeVar
 from headgate.api.declared.keyed_states import StateDescriptor, StateKind
 from headgate.common.errors import InternalError, UsageError
 from headgate.common.plain_data import mappings_in
-from headgate.serde.compatibility import AfterMigration, AsIs, Compatibility, Incompatible, Reconfigured
+from headgate.serde.verdicts import AfterMigration, AsIs, Compatibility, Incompatible, Reconfigured
 from headgate.serde.composites import ListSerializer, MapSerializer
 from headgate.serde.evolution.judging_types import judge, reader_for
 from headgate.serde.resolve import serializer_for

@@ -18,7 +18,7 @@ from headgate.usercode.bundle.cache import ArtifactCache, Leased
 from headgate.usercode.bundle.layouts import inside_of_folder, inside_of_names, version_of_this
 from headgate.usercode.bundle.packing import hash_of, packed_folder
 from headgate.usercode.bundle.unpacking import is_archive, names_of, unpack
-from headgate.usercode.errors import UserCodeLoadError
+from headgate.usercode.loading_errors import UserCodeLoadError
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ def check_wheel(name: str) -> None:
         >>> check_wheel("x-1.0-cp27-cp27mu-linux_x86_64.whl")
         Traceback (most recent call last):
         ...
-        headgate.usercode.errors.UserCodeLoadError: wheel 'x-1.0-cp27-cp27mu-linux_x86_64.whl' is for ...
+        headgate.usercode.loading_errors.UserCodeLoadError: wheel 'x-1.0-cp27-cp27mu-linux_x86_64.whl' is for ...
     """
     tags = _tags_of(name)
     if tags and not any((tag.interpreter, tag.abi) in _interpreters() for tag in tags):
@@ -166,7 +166,7 @@ def check_platform(name: str) -> None:
         >>> check_platform("x-1.0-py3-none-cray_x1.whl")
         Traceback (most recent call last):
         ...
-        headgate.usercode.errors.UserCodeLoadError: wheel 'x-1.0-py3-none-cray_x1.whl' is for cray_x1, and ...
+        headgate.usercode.loading_errors.UserCodeLoadError: wheel 'x-1.0-py3-none-cray_x1.whl' is for cray_x1, and ...
     """
     tags = _tags_of(name)
     if tags and not any(tag in _here() for tag in tags):

@@ -28,7 +28,7 @@ from headgate.common.files.durable import clock
 from headgate.common.files.permissions import Permissions, make_folder
 from headgate.common.process.children import hide
 from headgate.usercode.bundle.unpacking import remove
-from headgate.usercode.errors import UserCodeLoadError
+from headgate.usercode.loading_errors import UserCodeLoadError
 
 OWNER_ONLY: Final = 0o700
 ABANDONED_S: Final = 3600.0

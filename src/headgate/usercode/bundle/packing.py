@@ -15,7 +15,7 @@ from typing import Final
 
 from headgate.common.files.durable import sha256
 from headgate.common.files.durable_file import made_beside
-from headgate.usercode.errors import UserCodeLoadError
+from headgate.usercode.loading_errors import UserCodeLoadError
 
 PROGRAM_BYTES_MAX: Final = 64 << 20
 ENTRIES_MAX: Final = 20_000

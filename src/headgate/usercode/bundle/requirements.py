@@ -19,7 +19,7 @@ from typing import Final
 from headgate.common.files.permissions import OWNER_FOLDER, Permissions, make_folder
 from headgate.usercode.bundle.artifacts import abi_of_this
 from headgate.usercode.bundle.packing import hash_of_file
-from headgate.usercode.errors import UserCodeLoadError
+from headgate.usercode.loading_errors import UserCodeLoadError
 
 TIMEOUT_S: Final = 900
 COMPLETE: Final = "complete"

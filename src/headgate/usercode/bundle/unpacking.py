@@ -31,7 +31,7 @@ from headgate.usercode.bundle.bounds import (
     zipped_link,
 )
 from headgate.usercode.bundle.layouts import inside_of_names, parts_of
-from headgate.usercode.errors import UserCodeLoadError
+from headgate.usercode.loading_errors import UserCodeLoadError
 
 ZIPS: Final = (".zip", ".whl", ".egg", ".pyz")
 TARS: Final = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")

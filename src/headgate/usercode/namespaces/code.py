@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import ModuleType
 from typing import Any, Final, TypeVar
 
-from headgate.usercode.errors import ForeignObjectError, UserCodeLoadError
+from headgate.usercode.loading_errors import ForeignObjectError, UserCodeLoadError
 from headgate.usercode.namespaces.context import Modules, pinned_to_framework
 from headgate.usercode.namespaces.loader import Namespace
 from headgate.usercode.resolution import ParentFirst

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, Protocol
 
-from headgate.usercode.errors import NativeModuleConflictError
+from headgate.usercode.loading_errors import NativeModuleConflictError
 from headgate.usercode.namespaces.context import FRAMEWORK, Handle, Modules, in_view_of
 from headgate.usercode.namespaces.dispatch import framework_table
 from headgate.usercode.namespaces.imports import Importing
@@ -60,7 +60,7 @@ class NativeModules:
         >>> seen.claim(2, "job b", "yaml._yaml", file.name)
         Traceback (most recent call last):
             ...
-        headgate.usercode.errors.NativeModuleConflictError: extension module 'yaml._yaml' ...
+        headgate.usercode.loading_errors.NativeModuleConflictError: extension module 'yaml._yaml' ...
     """
 
     def __init__(self) -> None:

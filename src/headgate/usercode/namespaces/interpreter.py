@@ -22,7 +22,7 @@ from importlib.machinery import ModuleSpec
 from types import FrameType, ModuleType
 from typing import Any, Final, Protocol
 
-from headgate.usercode.errors import NoIsolationError
+from headgate.usercode.loading_errors import NoIsolationError
 
 Names = Mapping[str, Any] | None
 """The globals or locals of code that imports; C code gives none."""

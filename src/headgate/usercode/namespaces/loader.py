@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, ParamSpec, TypeVar
 from headgate.common.process.search_path import framework_path
 from headgate.common.settings.loader_options import ResolveOrder
 from headgate.usercode.code_release import Hook
-from headgate.usercode.errors import ClosedUserCodeLoaderError
+from headgate.usercode.loading_errors import ClosedUserCodeLoaderError
 from headgate.usercode.namespaces import context
 from headgate.usercode.namespaces.context import Modules, enter, leave, restore_containers
 from headgate.usercode.namespaces.dispatch import framework_table

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from headgate.common.settings.loader_options import DATA_PLANE, DependencyLayer, NativeModules
-from headgate.usercode.errors import UserCodeLoadError
+from headgate.usercode.loading_errors import UserCodeLoadError
 from headgate.usercode.native.distributions import Installed, are_equal
 from headgate.usercode.resolution import ParentFirst
 

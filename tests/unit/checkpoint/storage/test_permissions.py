@@ -28,7 +28,7 @@ from headgate.connectors.dataframe.to_spark_log import Log
 from headgate.testing import PAUSE, MiniCluster, TestSource
 from headgate.usercode.bundle.cache import ArtifactCache
 from headgate.usercode.bundle.requirements import wheels_of
-from headgate.usercode.errors import UserCodeLoadError
+from headgate.usercode.loading_errors import UserCodeLoadError
 
 KEY = "headgate.storage.permissions"
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from headgate.core.alignment.barriers import Alignment, Barrier
 from headgate.core.alignment.gate import CheckpointedInputGate, Clocks, Kind
-from headgate.core.alignment.handler import (
+from headgate.core.alignment.handler_contract import (
     AbortSnapshot,
     BarrierHandler,
     CompleteCapture,

@@ -12,7 +12,7 @@ from barrier_scenes import ORDER, Scene
 
 from headgate.core.alignment.barriers import Alignment, Barrier
 from headgate.core.alignment.factory import AlternatingBarrierHandler
-from headgate.core.alignment.handler import (
+from headgate.core.alignment.handler_contract import (
     ON_CANCELLATION_BARRIER,
     SUBSUMED,
     AbortSnapshot,

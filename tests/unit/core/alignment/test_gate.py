@@ -13,7 +13,7 @@ from headgate.core.alignment.at_least_once_handler import CheckpointBarrierTrack
 from headgate.core.alignment.barriers import Alignment, Barrier
 from headgate.core.alignment.factory import AlignedBarrierHandler, AlternatingBarrierHandler
 from headgate.core.alignment.gate import CheckpointedInputGate, Clocks, Kind
-from headgate.core.alignment.handler import (
+from headgate.core.alignment.handler_contract import (
     AbortSnapshot,
     BarrierHandler,
     CompleteCapture,

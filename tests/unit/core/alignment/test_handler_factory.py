@@ -8,7 +8,7 @@ from headgate.common.errors import ConfigError
 from headgate.core.alignment.at_least_once_handler import CheckpointBarrierTracker
 from headgate.core.alignment.barriers import Alignment, Barrier
 from headgate.core.alignment.factory import AlignedBarrierHandler, AlternatingBarrierHandler, make_handler
-from headgate.core.alignment.handler import TriggerSnapshot
+from headgate.core.alignment.handler_contract import TriggerSnapshot
 
 
 @pytest.mark.parametrize(

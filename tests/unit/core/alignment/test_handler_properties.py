@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from headgate.core.alignment.at_least_once_handler import CheckpointBarrierTracker
 from headgate.core.alignment.factory import AlignedBarrierHandler, AlternatingBarrierHandler
-from headgate.core.alignment.handler import AbortSnapshot, CompleteCapture, Effect, TriggerSnapshot
+from headgate.core.alignment.handler_contract import AbortSnapshot, CompleteCapture, Effect, TriggerSnapshot
 
 CHANNELS, CHECKPOINTS = 3, 4
 FORCED = frozenset({0})

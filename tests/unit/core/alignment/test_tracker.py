@@ -7,7 +7,7 @@ from barrier_scenes import Scene
 
 from headgate.core.alignment.at_least_once_handler import MAX_CHECKPOINTS_TO_TRACK, CheckpointBarrierTracker
 from headgate.core.alignment.barriers import Barrier
-from headgate.core.alignment.handler import ON_CANCELLATION_BARRIER
+from headgate.core.alignment.handler_contract import ON_CANCELLATION_BARRIER
 
 
 def scene_of(channels: int) -> tuple[Scene, CheckpointBarrierTracker]:

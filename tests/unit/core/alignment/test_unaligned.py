@@ -7,7 +7,7 @@ from barrier_scenes import Scene, UnalignedBarrierHandler
 
 from headgate.common.errors import InternalError
 from headgate.core.alignment.barriers import Alignment, Barrier
-from headgate.core.alignment.handler import (
+from headgate.core.alignment.handler_contract import (
     ON_CANCELLATION_BARRIER,
     SUBSUMED,
     AbortSnapshot,

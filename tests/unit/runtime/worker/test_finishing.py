@@ -16,7 +16,7 @@ from headgate.checkpoint.data_files import read_handle
 from headgate.checkpoint.storage.local import LocalDisk
 from headgate.common.errors import StorageError
 from headgate.core.alignment.barriers import Barrier, SavepointOrder
-from headgate.core.alignment.handler import SUBSUMED
+from headgate.core.alignment.handler_contract import SUBSUMED
 from headgate.core.alignment.settings import AlignmentSettings
 from headgate.runtime.protocol.elements import CancelMarker
 from headgate.runtime.worker.in_flight.gathering import CaptureLimits, TooMuchInFlightError

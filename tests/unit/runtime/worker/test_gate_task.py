@@ -13,7 +13,7 @@ from task_samples import Rig, Watching
 from headgate.common.errors import InternalError
 from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
 from headgate.core.alignment.barriers import SavepointOrder
-from headgate.core.alignment.handler import ON_CANCELLATION_BARRIER, SUBSUMED
+from headgate.core.alignment.handler_contract import ON_CANCELLATION_BARRIER, SUBSUMED
 from headgate.runtime.protocol.elements import Barrier, CancelMarker, EndOfData, Idle, Watermark
 
 SIGN = Watermark(WATERMARK_MIN)

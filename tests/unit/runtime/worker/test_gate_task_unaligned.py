@@ -13,7 +13,7 @@ from task_samples import Captured, Rig
 
 from headgate.common.time import WATERMARK_MIN
 from headgate.core.alignment.barriers import Alignment, Barrier, SavepointOrder
-from headgate.core.alignment.handler import SUBSUMED
+from headgate.core.alignment.handler_contract import SUBSUMED
 from headgate.records.row_batch import RowBatch
 from headgate.runtime.protocol.elements import CancelMarker, EndOfData, Watermark
 

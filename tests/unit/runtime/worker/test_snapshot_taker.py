@@ -14,7 +14,7 @@ from headgate.common.errors import UserFunctionError
 from headgate.common.ids import EdgeId
 from headgate.common.time import WATERMARK_MIN
 from headgate.core.alignment.barriers import Alignment, Barrier
-from headgate.core.alignment.handler import SUBSUMED
+from headgate.core.alignment.handler_contract import SUBSUMED
 from headgate.graph.partitioners import Forward
 from headgate.runtime.protocol.elements import CancelMarker, Watermark
 from headgate.runtime.worker.exchange.output import EdgeEnds, OutputChannel, OutputEdge

@@ -11,7 +11,7 @@ from task_samples import TASK, CountingReader, SourceRig
 from headgate.api.source import Split
 from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
 from headgate.core.alignment.barriers import Alignment, Barrier, SavepointOrder
-from headgate.core.alignment.handler import SUBSUMED
+from headgate.core.alignment.handler_contract import SUBSUMED
 from headgate.records.batch import Batch
 from headgate.runtime.protocol.elements import CancelMarker, EndOfData, Watermark
 from headgate.runtime.worker.exchange.output import EdgeReceiver

@@ -11,7 +11,7 @@ from task_samples import TASK, CountingReader, Reports, Rig, SourceRig, Taken, W
 from headgate.api.source import END_OF_INPUT, NOTHING_AVAILABLE, Split
 from headgate.common.errors import UserFunctionError
 from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
-from headgate.core.alignment.handler import SUBSUMED
+from headgate.core.alignment.handler_contract import SUBSUMED
 from headgate.runtime.protocol.elements import Barrier, EndOfData, Watermark
 from headgate.runtime.worker.exchange.output import Outputs
 from headgate.runtime.worker.in_flight.recovered import RecoveredInput

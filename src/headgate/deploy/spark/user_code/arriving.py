@@ -13,7 +13,7 @@ from headgate.deploy.spark.user_code.orders import FrameworkPackage, ShippedCode
 from headgate.usercode.bundle.artifacts import Artifact, unpacked
 from headgate.usercode.bundle.cache import ArtifactCache, Leased
 from headgate.usercode.bundle.layouts import searched
-from headgate.usercode.errors import UserCodeLoadError
+from headgate.usercode.loading_errors import UserCodeLoadError
 from headgate.usercode.native.distributions import installed_in
 
 LOCAL_FOLDERS: Final = "SPARK_LOCAL_DIRS"

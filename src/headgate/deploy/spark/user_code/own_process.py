@@ -23,7 +23,7 @@ from headgate.common.errors import InternalError
 from headgate.deploy.spark.user_code.arriving import Arrived
 from headgate.deploy.spark.user_code.orders import VARIABLE, ProcessEnvironment
 from headgate.usercode.bundle.cache import ArtifactCache, Leased
-from headgate.usercode.errors import NativeModuleConflictError
+from headgate.usercode.loading_errors import NativeModuleConflictError
 from headgate.usercode.namespaces.loader import NamespaceSettings
 from headgate.usercode.program_process import ProcessOrder, after_standard_library
 

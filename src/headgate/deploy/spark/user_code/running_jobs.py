@@ -20,7 +20,7 @@ from headgate.deploy.spark.user_code.planning import UserCodePlan, planned
 from headgate.deploy.spark.user_code.shipped_files import folder_of, ship_files
 from headgate.usercode.bundle.artifacts import UserBundle, made_from, unpacked
 from headgate.usercode.bundle.cache import ArtifactCache
-from headgate.usercode.errors import DifferentUserCodeError
+from headgate.usercode.loading_errors import DifferentUserCodeError
 from headgate.usercode.namespaces.loader import NamespaceSettings
 
 if TYPE_CHECKING:

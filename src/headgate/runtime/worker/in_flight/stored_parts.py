@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from headgate.common.errors import InternalError, StorageError, UsageError
 from headgate.common.plain_data import Description
-from headgate.common.process.interruptions import let_pass
+from headgate.common.process.process_exceptions import let_pass
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
 from headgate.records.row import Row, make_row
@@ -32,7 +32,7 @@ from headgate.runtime.protocol.element_codec import ElementCodec
 from headgate.runtime.protocol.elements import Event, Idle, Watermark
 from headgate.runtime.protocol.frames import FrameKind, Part
 from headgate.serde.codecs.dynamic import DynamicSerializer
-from headgate.serde.compatibility import Incompatible, compare
+from headgate.serde.verdicts import Incompatible, compare
 
 Element = Batch | Watermark | Idle
 KeyGroups = NDArray[np.uint16]

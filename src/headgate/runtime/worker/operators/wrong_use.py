@@ -13,7 +13,7 @@ from typing import Any, Final, NoReturn, TypeVar
 from headgate.api.functions import RichFunction
 from headgate.common.errors import HeadgateError, PlanError, UsageError
 from headgate.common.keys.keygroups import key_hash
-from headgate.common.process.interruptions import let_pass
+from headgate.common.process.process_exceptions import let_pass
 from headgate.common.refusals.users_frames import calling_line
 from headgate.records.batch import Batch
 from headgate.records.row_batch import field_getter

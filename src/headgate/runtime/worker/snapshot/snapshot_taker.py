@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from headgate.common.ids import SubtaskId
 from headgate.common.ports import Clock
 from headgate.core.alignment.barriers import Barrier
-from headgate.core.alignment.handler import SUBSUMED
+from headgate.core.alignment.handler_contract import SUBSUMED
 from headgate.core.subtask_checkpoints import SubtaskCheckpoints, Verdict
 from headgate.records.batch import Batch
 from headgate.runtime.job.operator_context import blamed

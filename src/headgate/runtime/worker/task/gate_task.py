@@ -7,7 +7,7 @@ from operator import methodcaller
 
 from headgate.core.alignment.barriers import Barrier
 from headgate.core.alignment.gate import CheckpointedInputGate, Clocks, Kind
-from headgate.core.alignment.handler import BarrierHandler, CompleteCapture, Effect, TriggerSnapshot
+from headgate.core.alignment.handler_contract import BarrierHandler, CompleteCapture, Effect, TriggerSnapshot
 from headgate.core.credit import ReceiverCredit
 from headgate.core.watermarks import WatermarkValve
 from headgate.graph.logical import Side

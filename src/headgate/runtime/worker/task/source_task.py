@@ -11,7 +11,7 @@ from __future__ import annotations
 from headgate.api.source import PollStatus, Split
 from headgate.common.time import WATERMARK_MAX
 from headgate.core.alignment.barriers import Barrier
-from headgate.core.alignment.handler import SUBSUMED
+from headgate.core.alignment.handler_contract import SUBSUMED
 from headgate.runtime.worker.in_flight.recovered import RecoveredInput
 from headgate.runtime.worker.operators.reading_source import SourceOperator
 from headgate.runtime.worker.snapshot.snapshot_taker import waits_until

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 from headgate.common.ids import SubtaskId
-from headgate.common.process.interruptions import let_pass
+from headgate.common.process.process_exceptions import let_pass
 from headgate.common.process.logs import TaskContext, use_task_context
 from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
 from headgate.graph.logical import Side
