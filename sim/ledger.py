@@ -45,7 +45,7 @@ def fingerprint(root: Path = ROOT) -> str:
 
 
 def _code_of(text: str) -> str:
-    """Return the syntax tree of a source text as text, without positions, docstrings and other bare strings."""
+    """Return the syntax tree of a source text as text, without positions and docstrings."""
     tree = ast.parse(text)
     for node in ast.walk(tree):
         body = getattr(node, "body", None)

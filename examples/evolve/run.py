@@ -29,6 +29,8 @@ import headgate as hg
 from headgate.api.declared.keyed_states import declared_state
 from headgate.checkpoint.opening import open_checkpoint
 from headgate.connectors.files import json_source
+from headgate.serde.evolution.judging_types import judge
+from headgate.serde.resolve import serializer_for
 from headgate.serde.verdicts import (
     AfterMigration,
     AsIs,
@@ -37,8 +39,6 @@ from headgate.serde.verdicts import (
     Reconfigured,
     combined,
 )
-from headgate.serde.evolution.judging_types import judge
-from headgate.serde.resolve import serializer_for
 from headgate.testing import MiniCluster
 
 DATA = Path(__file__).parents[1] / "data" / "commits.jsonl.gz"

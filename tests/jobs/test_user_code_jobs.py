@@ -18,8 +18,8 @@ from headgate.api.jobs.plan_capture import capture
 from headgate.common.errors import ConfigError, PlanError
 from headgate.offline.upgrade import Verdict, check_upgrade
 from headgate.usercode import program_code
-from headgate.usercode.loading_errors import UserCodeLoadError
 from headgate.usercode.leaked_modules import LeakedModules
+from headgate.usercode.loading_errors import UserCodeLoadError
 
 PROGRAM = '''
 """Adds amounts up for each shop, with whatever `prices` and `msgspec` it brings."""

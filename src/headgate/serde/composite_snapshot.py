@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any, Final, Generic, Self, TypeVar
 
 from headgate.common.errors import StorageError, UsageError
-from headgate.serde.verdicts import AfterMigration, AsIs, Compatibility, Incompatible, combined, placed
 from headgate.serde.logical_names import logical_name
 from headgate.serde.serializer import (
     AnySerializer,
@@ -19,6 +18,7 @@ from headgate.serde.serializer import (
 )
 from headgate.serde.snapshots.snapshot_views import DataInputView, DataOutputView
 from headgate.serde.snapshots.snapshot_wire import NestsSnapshots, read_versioned, write_versioned
+from headgate.serde.verdicts import AfterMigration, AsIs, Compatibility, Incompatible, combined, placed
 
 T = TypeVar("T")
 S = TypeVar("S", bound=AnySerializer)

@@ -13,7 +13,6 @@ import msgspec
 from headgate.common.decoders import msgpack_decoder
 from headgate.common.errors import InternalError, StorageError
 from headgate.common.plain_data import Description, Plain
-from headgate.serde.verdicts import Compatibility, Reconfigured
 from headgate.serde.logical_names import logical_name
 from headgate.serde.serializer import (
     TypeSerializer,
@@ -21,6 +20,7 @@ from headgate.serde.serializer import (
     TypeSerializerSnapshot,
 )
 from headgate.serde.snapshots.snapshot_views import DataInputView, DataOutputView
+from headgate.serde.verdicts import Compatibility, Reconfigured
 
 T = TypeVar("T")
 

@@ -24,11 +24,11 @@ from headgate.serde.codecs.protobuf import is_message, message_form
 from headgate.serde.codecs.record_classes import model_form, record_form
 from headgate.serde.codecs.type_codec import Form, FormSerializer
 from headgate.serde.codecs.unions import literal_form, union_form
-from headgate.serde.verdicts import Compatibility
 from headgate.serde.described_snapshot import register
 from headgate.serde.evolution.older_shapes import judge_description, reading_serializer
 from headgate.serde.logical_names import class_named, logical_name
 from headgate.serde.serializer import AnySerializer, TypeSerializer
+from headgate.serde.verdicts import Compatibility
 
 T = TypeVar("T")
 V = TypeVar("V")

@@ -19,8 +19,8 @@ from headgate.common.keys.keygroups import shortened
 from headgate.common.plain_data import Plain
 from headgate.common.process.process_exceptions import let_pass
 from headgate.common.refusals.users_frames import text_with_line
-from headgate.serde.verdicts import AfterMigration, AsIs, Compatibility, Incompatible, Reconfigured
 from headgate.serde.snapshots.snapshot_views import DataInputView, DataOutputView, snapshot_to_bytes
+from headgate.serde.verdicts import AfterMigration, AsIs, Compatibility, Incompatible, Reconfigured
 
 T = TypeVar("T")
 

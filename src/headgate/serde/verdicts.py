@@ -1,6 +1,7 @@
-"""The verdicts on whether a program can read stored bytes.
+"""The verdicts on whether a program can read stored bytes, and how they combine.
 
-:mod:`headgate.serde.evolution.older_shapes` decides which differences are allowed.
+The judging begins in :func:`headgate.serde.evolution.judging_types.judge`: `older_shapes` judges built-in
+types, and `custom_serializers` what a program's own serializer wrote.
 """
 
 from __future__ import annotations

@@ -18,11 +18,11 @@ from headgate.api.declared.operator_state import BROADCAST, OperatorStateDescrip
 from headgate.common.errors import HeadgateError, InternalError, StorageError, UsageError
 from headgate.common.files.envelope import Envelope
 from headgate.common.plain_data import Description
-from headgate.serde.verdicts import Compatibility, combined
 from headgate.serde.evolution.judging_types import judge
 from headgate.serde.evolution.older_shapes import Reader
 from headgate.serde.evolution.undecodable import stored_description
 from headgate.serde.serializer import TypeSerializer
+from headgate.serde.verdicts import Compatibility, combined
 from headgate.state.snapshots import OperatorStateHandle, StateHandle, place_of
 from headgate.state.subscripts import Subscripts
 from headgate.state.targets import DeclaredSerializer, part_serializers, stored_reader

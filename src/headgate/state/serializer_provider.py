@@ -22,13 +22,13 @@ import enum
 from typing import Any, Generic, TypeVar
 
 from headgate.common.errors import InternalError, UsageError
-from headgate.serde.verdicts import Incompatible
 from headgate.serde.evolution.custom_serializers import UNNAMED, judge_snapshot
 from headgate.serde.serializer import (
     TypeSerializer,
     TypeSerializerSchemaCompatibility,
     TypeSerializerSnapshot,
 )
+from headgate.serde.verdicts import Incompatible
 
 T = TypeVar("T")
 

@@ -11,14 +11,14 @@ from headgate.common.plain_data import Description, Plain
 from headgate.serde.codecs.containers import dict_form, sequence_form
 from headgate.serde.codecs.dynamic import DynamicSerializer
 from headgate.serde.codecs.type_codec import FormSerializer
-from headgate.serde.verdicts import Incompatible
 from headgate.serde.composites import ListSerializer, MapSerializer
+from headgate.serde.evolution.custom_serializers import stored_snapshot, writer_of
 from headgate.serde.evolution.judging_types import reader_for
 from headgate.serde.evolution.older_shapes import Reader, form_of
-from headgate.serde.evolution.custom_serializers import stored_snapshot, writer_of
 from headgate.serde.resolve import serializer_for
 from headgate.serde.serializer import Buffer, TypeSerializer, TypeSerializerSnapshot
 from headgate.serde.snapshots.snapshot_rules import part_serializers as part_serializers
+from headgate.serde.verdicts import Incompatible
 from headgate.state.serializer_provider import StateSerializerProvider
 
 V = TypeVar("V")

@@ -32,8 +32,8 @@ from headgate.usercode.bundle.artifacts import inside_of
 from headgate.usercode.bundle.layouts import searched
 from headgate.usercode.bundle.requirements import wheels_of
 from headgate.usercode.bundle.unpacking import unpack
-from headgate.usercode.loading_errors import NoIsolationError
 from headgate.usercode.isolation import why_isolated
+from headgate.usercode.loading_errors import NoIsolationError
 from headgate.usercode.namespaces.context import pinned_to_framework
 from headgate.usercode.namespaces.imports import install
 from headgate.usercode.namespaces.places import Lookup, Places, spec_of_framework

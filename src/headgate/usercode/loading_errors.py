@@ -1,4 +1,7 @@
-"""What can go wrong when user code is loaded, used after its end, or clashes with what is loaded already."""
+"""What can go wrong when user code is loaded, used after its end, or clashes with what is loaded already.
+
+What a program's functions raise while records are processed is reported by `runtime.job.user_errors`.
+"""
 
 from __future__ import annotations
 

@@ -21,9 +21,9 @@ from headgate.common.settings.config import Config
 from headgate.usercode.bundle.cache import Leased
 from headgate.usercode.bundle.packing import hash_of
 from headgate.usercode.bundle.program_artifacts import ProgramArtifacts, artifacts_of, artifacts_sent
-from headgate.usercode.loading_errors import NoIsolationError, UserCodeLoadError
 from headgate.usercode.leaked_modules import LeakedModules
 from headgate.usercode.loaders import release_namespace
+from headgate.usercode.loading_errors import NoIsolationError, UserCodeLoadError
 from headgate.usercode.namespaces import context
 from headgate.usercode.namespaces.code import NamespaceCode
 from headgate.usercode.namespaces.imports import install

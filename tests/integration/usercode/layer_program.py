@@ -14,8 +14,8 @@ ENVIRONMENT = Path(sys.argv[3], "b")
 
 from namespace_checks import FOUND, ROOT, check, tell
 
-from headgate.usercode.loading_errors import NativeModuleConflictError
 from headgate.usercode.loaders import Artifacts, UserCodeLoaders
+from headgate.usercode.loading_errors import NativeModuleConflictError
 from headgate.usercode.namespaces.leaks import LeakReport
 from headgate.usercode.namespaces.loader import Namespace
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from headgate.usercode.loading_errors import UserCodeLoadError
 from headgate.usercode.explaining import Entry, answer, explain
+from headgate.usercode.loading_errors import UserCodeLoadError
 from headgate.usercode.native.policy import Place
 from headgate.usercode.settings import UserCodeSettings
 

@@ -11,8 +11,8 @@ import pytest
 from headgate.deploy.spark.user_code.opening_code import OpenedAlone, OpenedCode
 from headgate.deploy.spark.user_code.orders import Limits, ShippedCode
 from headgate.usercode.bundle.artifacts import UserBundle
-from headgate.usercode.loading_errors import UserCodeLoadError
 from headgate.usercode.loaders import Lease
+from headgate.usercode.loading_errors import UserCodeLoadError
 from headgate.usercode.namespaces.loader import Namespace, NamespaceSettings
 
 PROGRAM = """

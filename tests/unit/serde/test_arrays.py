@@ -17,8 +17,8 @@ from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
 from headgate.common.errors import StorageError, UsageError
-from headgate.serde.verdicts import Incompatible, compare
 from headgate.serde.resolve import serializer_for
+from headgate.serde.verdicts import Incompatible, compare
 
 small = settings(max_examples=60, derandomize=True, deadline=None, database=None)
 

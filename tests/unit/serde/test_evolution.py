@@ -15,6 +15,8 @@ import pytest
 import headgate as hg
 from headgate.common.errors import UsageError
 from headgate.serde.codecs.type_codec import Form, FormSerializer, describe
+from headgate.serde.evolution.judging_types import judge, reader_for
+from headgate.serde.resolve import serializer_for
 from headgate.serde.verdicts import (
     AfterMigration,
     AsIs,
@@ -23,8 +25,6 @@ from headgate.serde.verdicts import (
     Reconfigured,
     combined,
 )
-from headgate.serde.evolution.judging_types import judge, reader_for
-from headgate.serde.resolve import serializer_for
 
 OLD = f"{__name__}.Visit"
 

@@ -11,9 +11,9 @@ from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
 import headgate as hg
-from headgate.serde.verdicts import AfterMigration, AsIs, Compatibility, Incompatible, Reconfigured
 from headgate.serde.evolution.judging_types import judge, reader_for
 from headgate.serde.resolve import serializer_for
+from headgate.serde.verdicts import AfterMigration, AsIs, Compatibility, Incompatible, Reconfigured
 
 
 def avro(schema: Any) -> Any:

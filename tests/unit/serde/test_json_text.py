@@ -18,9 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import headgate as hg
-from headgate.serde.verdicts import AfterMigration, AsIs, Incompatible
 from headgate.serde.evolution.judging_types import judge, reader_for
 from headgate.serde.resolve import serializer_for
+from headgate.serde.verdicts import AfterMigration, AsIs, Incompatible
 
 
 class Colour(enum.Enum):

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 import headgate as hg
 from headgate.serde.codecs.pickled import holds_pickle
-from headgate.serde.verdicts import AsIs, Incompatible
 from headgate.serde.evolution.judging_types import judge, reader_for
 from headgate.serde.resolve import record_serializer, serializer_for
+from headgate.serde.verdicts import AsIs, Incompatible
 
 
 class Model:

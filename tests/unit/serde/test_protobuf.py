@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from message_samples import message, with_map
 
 import headgate as hg
-from headgate.serde.verdicts import AfterMigration, AsIs, Compatibility, Incompatible, Reconfigured
 from headgate.serde.evolution.judging_types import judge, reader_for
 from headgate.serde.resolve import record_serializer, serializer_for
+from headgate.serde.verdicts import AfterMigration, AsIs, Compatibility, Incompatible, Reconfigured
 
 Visit = message(page="string 1", count="int64 2", tags="repeated string 3", next="Visit 4", rate="double 5")
 Counts = with_map()

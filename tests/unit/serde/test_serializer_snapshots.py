@@ -12,16 +12,16 @@ import pytest
 
 import headgate as hg
 from headgate.common.errors import StorageError, UsageError
-from headgate.serde.verdicts import AfterMigration, AsIs, Incompatible, Reconfigured
 from headgate.serde.composites import ListSerializer, MapSerializer
-from headgate.serde.evolution.judging_types import judge, reader_for
 from headgate.serde.evolution.custom_serializers import (
     judge_snapshot,
     judge_stored,
     stored_snapshot,
 )
+from headgate.serde.evolution.judging_types import judge, reader_for
 from headgate.serde.resolve import serializer_for
 from headgate.serde.snapshots.snapshot_wire import snapshot_from_bytes, snapshot_to_bytes
+from headgate.serde.verdicts import AfterMigration, AsIs, Incompatible, Reconfigured
 
 Compatibility = hg.TypeSerializerSchemaCompatibility
 AS_IS, MIGRATE, RECONFIGURE, NO = "as is", "migrate", "reconfigure", "incompatible"

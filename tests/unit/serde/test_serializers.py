@@ -30,9 +30,9 @@ from serializer_samples import (
 )  # fmt: skip
 
 from headgate.common.errors import StorageError, UsageError
-from headgate.serde.verdicts import Incompatible, compare
 from headgate.serde.evolution.older_shapes import reading_serializer
 from headgate.serde.resolve import serializer_for
+from headgate.serde.verdicts import Incompatible, compare
 
 small = settings(max_examples=40, derandomize=True, deadline=None, database=None)
 

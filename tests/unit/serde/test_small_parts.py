@@ -11,12 +11,12 @@ from headgate.common.errors import StorageError, UsageError
 from headgate.serde.codecs.avro_schemas import name_of
 from headgate.serde.codecs.dynamic import as_plain, encode_tagged, encode_tagged_each
 from headgate.serde.codecs.temporal import datetime_from_plain, datetime_to_plain
-from headgate.serde.verdicts import AfterMigration, AsIs, Incompatible, Reconfigured, combined, compare
 from headgate.serde.descriptions import kinds_in, parts_of
 from headgate.serde.evolution.undecodable import stored_description
 from headgate.serde.logical_names import class_named, known_class, logical_name
 from headgate.serde.resolve import composite_serializer, serializer_for
 from headgate.serde.snapshots.snapshot_rules import SerializerRegistry
+from headgate.serde.verdicts import AfterMigration, AsIs, Incompatible, Reconfigured, combined, compare
 
 INT = {"kind": "int", "version": 1}
 

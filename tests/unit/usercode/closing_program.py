@@ -19,8 +19,8 @@ from typing import Any
 from namespace_checks import FOUND, ROOT, check, tell
 
 from headgate.usercode.code_release import register
-from headgate.usercode.loading_errors import ClosedUserCodeLoaderError, DifferentUserCodeError
 from headgate.usercode.loaders import Artifacts, Lease, UserCodeLoaders
+from headgate.usercode.loading_errors import ClosedUserCodeLoaderError, DifferentUserCodeError
 from headgate.usercode.namespaces.leaks import LeakReport
 from headgate.usercode.namespaces.loader import Namespace, NamespaceSettings
 

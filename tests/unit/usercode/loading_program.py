@@ -18,8 +18,8 @@ from namespace_checks import FOUND, ROOT, check, tell
 from user_packages import write_packages, write_wheel
 
 from headgate.common.settings.loader_options import ResolveOrder
-from headgate.usercode.loading_errors import ForeignObjectError, UserCodeLoadError
 from headgate.usercode.loaders import Artifacts, UserCodeLoaders
+from headgate.usercode.loading_errors import ForeignObjectError, UserCodeLoadError
 from headgate.usercode.namespaces.code import NamespaceCode, refuse_leaving
 from headgate.usercode.namespaces.loader import Namespace, NamespaceSettings
 from headgate.usercode.resolution import ParentFirst, parent_first

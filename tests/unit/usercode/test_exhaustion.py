@@ -6,8 +6,8 @@ import errno
 
 import pytest
 
-from headgate.usercode.loading_errors import UserCodeLoadError
 from headgate.usercode.exhaustion import EXIT_CODE, LoaderBounds, is_exhaustion, on_load_failure
+from headgate.usercode.loading_errors import UserCodeLoadError
 
 
 def caused(error: BaseException, cause: BaseException) -> BaseException:

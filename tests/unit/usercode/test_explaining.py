@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from headgate.common.errors import UsageError
-from headgate.usercode.loading_errors import UserCodeLoadError
 from headgate.usercode.explaining import Entry, Explanation, answer, entries, explain
+from headgate.usercode.loading_errors import UserCodeLoadError
 from headgate.usercode.native.policy import Place
 from headgate.usercode.resolution import Origin
 from headgate.usercode.settings import UserCodeSettings

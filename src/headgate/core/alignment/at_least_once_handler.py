@@ -26,7 +26,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from headgate.core.alignment.barriers import Barrier
-from headgate.core.alignment.handler_contract import ON_CANCELLATION_BARRIER, AbortSnapshot, Effect, TriggerSnapshot
+from headgate.core.alignment.handler_contract import (
+    ON_CANCELLATION_BARRIER,
+    AbortSnapshot,
+    Effect,
+    TriggerSnapshot,
+)
 
 MAX_CHECKPOINTS_TO_TRACK: Final = 50  # a sender that dies between barriers must not fill the memory
 

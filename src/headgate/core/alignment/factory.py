@@ -5,8 +5,8 @@ from __future__ import annotations
 from headgate.common.errors import ConfigError
 from headgate.core.alignment.at_least_once_handler import CheckpointBarrierTracker
 from headgate.core.alignment.barriers import Barrier
-from headgate.core.alignment.handler_contract import BarrierHandler
 from headgate.core.alignment.exactly_once_handler import SingleCheckpointBarrierHandler
+from headgate.core.alignment.handler_contract import BarrierHandler
 
 
 class AlignedBarrierHandler(SingleCheckpointBarrierHandler):

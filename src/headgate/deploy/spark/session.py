@@ -25,7 +25,6 @@ from headgate.common.process.children import at_exit
 from headgate.common.settings import options as o
 from headgate.common.settings.config import Config
 from headgate.common.settings.loader_options import JVM_RESOLVE_ORDER, ResolveOrder
-from headgate.deploy.spark.signal_handlers import deferring_interrupts
 from headgate.deploy.spark.java import check_java
 from headgate.deploy.spark.reasons import shortened
 from headgate.deploy.spark.settings import (
@@ -38,6 +37,7 @@ from headgate.deploy.spark.settings import (
     settings_after_submit,
     submit_settings,
 )
+from headgate.deploy.spark.signal_handlers import deferring_interrupts
 from headgate.deploy.spark.slots import held
 
 if TYPE_CHECKING:

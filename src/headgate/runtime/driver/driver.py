@@ -1,4 +1,8 @@
-"""The driver's side of a job: opens storage and control server, runs the job master's loop to the end."""
+"""The driver's side of a job: opens storage and control server, runs the job master's loop to the end.
+
+Ctrl-C arrives in that loop as KeyboardInterrupt, which cancels the job and is raised again after its end. For
+a job that runs in the background of its program, `api.jobs.job_handle` does so.
+"""
 
 from __future__ import annotations
 
@@ -41,10 +45,10 @@ from headgate.runtime.driver.endpoint.endpoint_settings import endpoint_settings
 from headgate.runtime.driver.endpoint.served import ServedJob
 from headgate.runtime.driver.endpoint.serving import Endpoint
 from headgate.runtime.driver.job_control import JobControl
-from headgate.runtime.driver.swallowed_signals import Interrupts
 from headgate.runtime.driver.restored_elsewhere import Keeping
 from headgate.runtime.driver.start_checks import checks, with_stored_groups
 from headgate.runtime.driver.statistics import JobStatistics
+from headgate.runtime.driver.swallowed_signals import Interrupts
 from headgate.runtime.job.job_settings import JobSettings, job_settings
 from headgate.runtime.job.listener import JobListener
 from headgate.runtime.job.live_state import LiveState

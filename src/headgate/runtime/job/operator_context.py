@@ -1,24 +1,11 @@
-"""Where an operator runs, and how what its user's code raises is reported with operator and line."""
+"""Where an operator runs: what its functions and its state know of their surroundings."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Any, Final
+from typing import Any
 
-from headgate.common.errors import (
-    ConfigError,
-    HeadgateError,
-    NoEntryError,
-    PlanError,
-    UsageError,
-    UserFunctionError,
-)
-from headgate.common.process.process_exceptions import is_about_the_process, let_pass
-from headgate.common.refusals.users_frames import is_standard_library, users_line, users_traceback
-from headgate.runtime.job.public_names import say_public_names
 from headgate.state.backend import StateFiles as StateFiles  # every operator's snapshot uses it
 from headgate.state.backends import StateBackends
 from headgate.state.snapshots import OperatorSubtaskState
@@ -50,79 +37,3 @@ class OperatorContext:
     def label(self) -> str:
         """Name and uid, as errors and logs show them."""
         return f"operator {self.name!r} (uid {self.uid!r})"
-
-
-def user_error(context: OperatorContext, error: BaseException, record: object) -> BaseException:
-    """The error to raise when the user's function raised `error` while handling `record`."""
-    if is_about_the_process(error):
-        return error
-    if isinstance(error, HeadgateError):
-        return placed(context, error, record)
-    say_public_names(error)
-    trace, line = users_traceback(error), users_line(error) or ""
-    kind = type(error).__name__
-    return UserFunctionError(context.label, shorten(record), trace, context.attempt, kind, line)
-
-
-def placed(context: OperatorContext, error: HeadgateError, record: object = None) -> HeadgateError:
-    """A refusal of what the program's code did, with the operator, the line and the record before its text.
-
-    Other errors, and one that names the operator already, stay as they are. There is no `record` where the
-    refusal names it, or where there was none.
-    """
-    text = str(error)
-    if type(error) not in _REFUSALS or "operator '" in text:
-        return error
-    line = users_line(error)
-    at = f" for record {shorten(record)}" if record is not None else ""
-    return type(error)(f"{context.label}{f' ({line})' if line else ''}{at}: {text}").with_traceback(
-        error.__traceback__
-    )
-
-
-_REFUSALS: Final = (UsageError, PlanError, ConfigError, NoEntryError)
-
-
-class NoRecord(str):
-    """What the user's code did when it raised without a record; shown in the record's place."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return f"none ({self})"
-
-
-@contextmanager
-def blamed(context: OperatorContext, doing: str) -> Iterator[None]:
-    """Run code that is the user's or a connector's: an error out of the user's own frames names the operator.
-
-    Errors of code without frames of the user's stay as they are, with their complete traceback.
-    """
-    try:
-        yield
-    except BaseException as error:
-        if not has_user_frame(error.__traceback__):
-            raise
-        raise user_error(context, error, NoRecord(doing)) from None
-
-
-def has_user_frame(trace: TracebackType | None) -> bool:
-    """Whether a frame is neither of Headgate's own code nor of the standard library."""
-    while trace is not None:
-        name = trace.tb_frame.f_code.co_filename
-        module = trace.tb_frame.f_globals.get("__name__", "")
-        ours = name.startswith("<headgate") or module.startswith("headgate.")
-        if not ours and not is_standard_library(name):
-            return True
-        trace = trace.tb_next
-    return False
-
-
-def shorten(value: object, limit: int = 300) -> str:
-    """The value as text of at most `limit` characters."""
-    try:
-        text = repr(value)
-    except BaseException as error:
-        let_pass(error)
-        text = f"<{type(value).__name__}, whose repr raised {type(error).__name__}>"
-    return text if len(text) <= limit else f"{text[: limit - 3]}..."

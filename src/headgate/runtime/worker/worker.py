@@ -25,13 +25,13 @@ from headgate.checkpoint.storage.reachability import NotSharedError, check_marke
 from headgate.common import errors
 from headgate.common.ids import AttemptId, Fence, Generation, JobId, SubtaskId, SubtaskIndex, VertexId
 from headgate.common.process.children import OwnProcess
-from headgate.common.process.process_exceptions import let_pass
 from headgate.common.process.limits import changes, limits_of
 from headgate.common.process.logs import TaskContext, clear_task_context, use_task_context
+from headgate.common.process.process_exceptions import let_pass
 from headgate.common.refusals.users_frames import is_of_the_program, users_line, users_traceback
 from headgate.core.alignment.barriers import Alignment
-from headgate.runtime.job.operator_context import NoRecord, user_error
 from headgate.runtime.job.shipped_program import program_from_bytes
+from headgate.runtime.job.user_errors import NoRecord, user_error
 from headgate.runtime.protocol import messages as m
 from headgate.runtime.protocol.elements import Barrier
 from headgate.runtime.protocol.error_messages import describe_error

@@ -10,7 +10,6 @@ from headgate.common.errors import HeadgateError, StorageError, UsageError
 from headgate.common.plain_data import Description, mapping_in, text_in
 from headgate.common.process.process_exceptions import let_pass
 from headgate.common.refusals.users_frames import text_with_line
-from headgate.serde.verdicts import Incompatible
 from headgate.serde.composite_snapshot import CompositeTypeSerializerSnapshot
 from headgate.serde.composites import ListSerializerSnapshot, MapSerializerSnapshot
 from headgate.serde.described_snapshot import DescribedSnapshot
@@ -23,6 +22,7 @@ from headgate.serde.serializer import (
     TypeSerializerSnapshot,
 )
 from headgate.serde.snapshots.snapshot_wire import SnapshotClass, snapshot_from_bytes
+from headgate.serde.verdicts import Incompatible
 
 T = TypeVar("T")
 

@@ -30,8 +30,8 @@ from headgate.serde.codecs.avro_schemas import (
     write,
 )
 from headgate.serde.codecs.type_codec import Convert, Form
-from headgate.serde.verdicts import AfterMigration, Reconfigured
 from headgate.serde.evolution.readings import PartRefused, Reading, Refused, stored_sources
+from headgate.serde.verdicts import AfterMigration, Reconfigured
 
 _PROMOTED: Final[Mapping[str, tuple[str, ...]]] = {
     "int": ("int", "long", "float", "double"),

@@ -14,8 +14,8 @@ from headgate.common.former_names import former_names
 from headgate.common.plain_data import Description, text_in
 from headgate.serde.codecs.protobuf import reader
 from headgate.serde.codecs.type_codec import Form
-from headgate.serde.verdicts import AfterMigration, Reconfigured
 from headgate.serde.evolution.readings import PartRefused, Reading, Refused
+from headgate.serde.verdicts import AfterMigration, Reconfigured
 
 _INTEGERS: Final = frozenset({"int64", "uint64", "int32", "uint32"})
 _WIDER: Final[Mapping[str, frozenset[str]]] = {

@@ -18,8 +18,8 @@ from headgate.common.plain_data import Description, mapping_in, text_in, texts_i
 from headgate.serde.codecs.primitives import ANY
 from headgate.serde.codecs.record_classes import absent, dict_builder
 from headgate.serde.codecs.type_codec import Constant, Convert, Field, Form, FormSerializer, Record
-from headgate.serde.verdicts import AfterMigration, AsIs, Compatibility, combined
 from headgate.serde.evolution.readings import PartRefused, Reading, Refused, prefixed, stored_sources
+from headgate.serde.verdicts import AfterMigration, AsIs, Compatibility, combined
 
 V = TypeVar("V")
 

@@ -1,7 +1,7 @@
-"""Whether stored values can become those of a declared type, and what reads them.
+"""The entrance of judging: can stored values become those of a declared type, and what reads them?
 
-The built-in serializers have rules of their own; where a program's own serializer has written the values, or
-is to read them, the new serializer's snapshot judges.
+`older_shapes` judges built-in types, with records in `evolved_records`. Where a program's own serializer has
+written the values, or is to read them, `custom_serializers` asks the new serializer's snapshot.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import TypeVar
 from headgate.common.plain_data import Description
 from headgate.serde.codecs.dynamic import DynamicSerializer
 from headgate.serde.codecs.type_codec import FormSerializer
-from headgate.serde.verdicts import Compatibility
-from headgate.serde.evolution.older_shapes import Reader, holds_custom, judge_description, reading_serializer
 from headgate.serde.evolution.custom_serializers import judge_stored, reader_of_stored
+from headgate.serde.evolution.older_shapes import Reader, holds_custom, judge_description, reading_serializer
 from headgate.serde.evolution.undecodable import stored_description
 from headgate.serde.serializer import TypeSerializer
+from headgate.serde.verdicts import Compatibility
 
 T = TypeVar("T")
 

@@ -22,6 +22,13 @@ from headgate.serde.codecs.pickled import evolve_pickled
 from headgate.serde.codecs.primitives import ANY, BY_KIND
 from headgate.serde.codecs.type_codec import Convert, Form, FormSerializer, keep
 from headgate.serde.codecs.unions import union_reading
+from headgate.serde.evolution.evolved_avro import evolve_avro
+from headgate.serde.evolution.evolved_protobuf import evolve_message
+from headgate.serde.evolution.evolved_records import RECORDS, evolve_record
+from headgate.serde.evolution.readings import PartRefused, Reading, Refused, changed, prefixed
+from headgate.serde.evolution.undecodable import stored_description
+from headgate.serde.logical_names import logical_name
+from headgate.serde.serializer import Buffer, TypeSerializer
 from headgate.serde.verdicts import (
     AfterMigration,
     AsIs,
@@ -31,13 +38,6 @@ from headgate.serde.verdicts import (
     combined,
     compare,
 )
-from headgate.serde.evolution.evolved_avro import evolve_avro
-from headgate.serde.evolution.evolved_protobuf import evolve_message
-from headgate.serde.evolution.evolved_records import RECORDS, evolve_record
-from headgate.serde.evolution.readings import PartRefused, Reading, Refused, changed, prefixed
-from headgate.serde.evolution.undecodable import stored_description
-from headgate.serde.logical_names import logical_name
-from headgate.serde.serializer import Buffer, TypeSerializer
 
 K = TypeVar("K")
 V = TypeVar("V")

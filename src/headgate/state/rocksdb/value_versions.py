@@ -15,8 +15,8 @@ import msgspec
 from headgate.common.errors import StorageError, UsageError
 from headgate.common.plain_data import Description
 from headgate.serde.codecs.singles import Singles
-from headgate.serde.verdicts import AfterMigration, AsIs, Compatibility, Reconfigured, compare
 from headgate.serde.evolution.older_shapes import Reader
+from headgate.serde.verdicts import AfterMigration, AsIs, Compatibility, Reconfigured, compare
 from headgate.state.stored.blob_format import Section
 from headgate.state.stored.value_readers import Target, value_reader, value_verdict
 

@@ -55,7 +55,7 @@ class Section(msgspec.Struct, frozen=True):
 
 
 class Header(msgspec.Struct, frozen=True):
-    """What the blob holds, and where."""
+    """Table of contents of a blob of keyed state: its key groups, its keys' type, and where each section is."""
 
     max_parallelism: int
     first_group: int

@@ -49,7 +49,10 @@ _HEAD: Final = struct.Struct("<?IIII")
 
 
 class _Frame(NamedTuple):
-    """Some entries of one state; what they are in bytes."""
+    """Entries of one state as the scratch file holds them, encoded: `entries` of them.
+
+    `old` are the keys before they were changed, and empty where they were not.
+    """
 
     removed: bool
     entries: int

@@ -12,11 +12,11 @@ from headgate.common.layered import MISSING
 from headgate.common.plain_data import Description, mappings_in, text_in
 from headgate.common.settings.options import IGNORE_UNCLAIMED_STATE
 from headgate.serde.codecs.type_codec import FormSerializer
-from headgate.serde.verdicts import AfterMigration, AsIs, Compatibility, Incompatible, compare
 from headgate.serde.evolution.judging_types import judge
 from headgate.serde.evolution.older_shapes import Reader
 from headgate.serde.evolution.undecodable import stored_description
 from headgate.serde.serializer import TypeSerializer
+from headgate.serde.verdicts import AfterMigration, AsIs, Compatibility, Incompatible, compare
 from headgate.state.backend import StoredValue
 from headgate.state.canonical.table_layout import stored_type
 from headgate.state.state_names import is_stamps

@@ -17,12 +17,12 @@ from typing_extensions import TypeVar
 
 from headgate.api.checking.shipping_check import shipping_error
 from headgate.common.errors import StorageError, UsageError
-from headgate.serde.verdicts import AsIs
-from headgate.serde.evolution.judging_types import judge
 from headgate.serde.evolution.custom_serializers import stored_snapshot
+from headgate.serde.evolution.judging_types import judge
 from headgate.serde.serializer import Buffer, TypeSerializer
 from headgate.serde.snapshots.snapshot_rules import SerializerRegistry
 from headgate.serde.snapshots.snapshot_wire import snapshot_from_bytes, snapshot_to_bytes
+from headgate.serde.verdicts import AsIs
 from headgate.testing.suites.other_process import other_process
 from headgate.testing.suites.value_checks import (
     COUNT_LIE,

@@ -16,11 +16,11 @@ from typing_extensions import TypeVar
 from headgate.api.declared.keyed_states import StateDescriptor, StateKind
 from headgate.common.errors import InternalError, UsageError
 from headgate.common.plain_data import mappings_in
-from headgate.serde.verdicts import AfterMigration, AsIs, Compatibility, Incompatible, Reconfigured
 from headgate.serde.composites import ListSerializer, MapSerializer
 from headgate.serde.evolution.judging_types import judge, reader_for
 from headgate.serde.resolve import serializer_for
 from headgate.serde.serializer import Buffer, TypeSerializer, TypeSerializerSnapshot
+from headgate.serde.verdicts import AfterMigration, AsIs, Compatibility, Incompatible, Reconfigured
 from headgate.state.backend import KeyedBackend
 from headgate.state.backends import HASHMAP, ROCKSDB, backends_for
 from headgate.state.stored import blob_format as blobs

@@ -10,8 +10,8 @@ from collections import deque
 from typing import Any
 
 from headgate.core.alignment.barriers import Alignment, Barrier, SavepointOrder
-from headgate.core.alignment.handler_contract import AbortSnapshot, BarrierHandler, Effect, TriggerSnapshot
 from headgate.core.alignment.exactly_once_handler import SingleCheckpointBarrierHandler
+from headgate.core.alignment.handler_contract import AbortSnapshot, BarrierHandler, Effect, TriggerSnapshot
 
 WALL_MS = 1_000_000
 """The wall clock when the monotonic clock is 0."""

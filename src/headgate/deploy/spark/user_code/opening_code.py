@@ -21,10 +21,10 @@ from headgate.deploy.spark.user_code import own_process
 from headgate.deploy.spark.user_code.arriving import Arrived, arrived, cache_of_executor, check_framework
 from headgate.deploy.spark.user_code.orders import LiveJobs, ShippedCode
 from headgate.usercode.bundle.cache import ArtifactCache
-from headgate.usercode.loading_errors import NativeModuleConflictError, NoIsolationError, UserCodeLoadError
 from headgate.usercode.exhaustion import end_process, is_failed_import, on_load_failure
 from headgate.usercode.leaked_modules import LeakedModules
 from headgate.usercode.loaders import Artifacts, Lease, UserCodeLoaders
+from headgate.usercode.loading_errors import NativeModuleConflictError, NoIsolationError, UserCodeLoadError
 from headgate.usercode.namespaces.code import NamespaceCode
 from headgate.usercode.namespaces.imports import install
 from headgate.usercode.namespaces.loader import Namespace

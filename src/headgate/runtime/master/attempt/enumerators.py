@@ -12,7 +12,8 @@ from headgate.api.source import SourceReport, SplitEnumerator
 from headgate.common.errors import InternalError
 from headgate.graph.logical import SourceNode
 from headgate.graph.physical import PhysicalPlan
-from headgate.runtime.job.operator_context import OperatorContext, blamed
+from headgate.runtime.job.operator_context import OperatorContext
+from headgate.runtime.job.user_errors import blamed
 
 
 class Enumerators:

@@ -19,7 +19,8 @@ from headgate.common.settings.options import OLDER_SNAPSHOT, OlderSnapshot
 from headgate.graph.logical import SinkNode
 from headgate.graph.physical import PhysicalPlan
 from headgate.runtime.job.lineage import lineage_of
-from headgate.runtime.job.operator_context import OperatorContext, blamed
+from headgate.runtime.job.operator_context import OperatorContext
+from headgate.runtime.job.user_errors import blamed
 from headgate.state.snapshots import CheckpointMetadata, OperatorSubtaskState
 
 Operators = Mapping[str, Sequence[OperatorSubtaskState]]

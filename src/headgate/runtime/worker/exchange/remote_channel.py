@@ -9,7 +9,7 @@ from headgate.common.ids import ChannelId
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
 from headgate.records.row_batch import RowBatch
-from headgate.runtime.job.operator_context import shorten
+from headgate.runtime.job.user_errors import shorten
 from headgate.runtime.protocol.element_codec import ElementCodec
 from headgate.runtime.protocol.elements import Event
 from headgate.runtime.protocol.frames import Frame

@@ -19,7 +19,8 @@ from headgate.common.ports import Clock
 from headgate.graph.logical import Side
 from headgate.records.batch import Batch
 from headgate.records.selectors import KeySelector
-from headgate.runtime.job.operator_context import OperatorContext, user_error
+from headgate.runtime.job.operator_context import OperatorContext
+from headgate.runtime.job.user_errors import user_error
 from headgate.runtime.worker.operators.broadcast_side import KeyedSides, TwoSidedState, refuse_keyless
 from headgate.runtime.worker.operators.function_state import FunctionState
 from headgate.runtime.worker.operators.keyed_context import KeyContext, KeyedOutput

@@ -17,7 +17,8 @@ from headgate.graph.logical import FilterNode, FlatMapNode, MapNode
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch, take_times
 from headgate.records.row_batch import RowBatch
-from headgate.runtime.job.operator_context import OperatorContext, user_error
+from headgate.runtime.job.operator_context import OperatorContext
+from headgate.runtime.job.user_errors import user_error
 from headgate.runtime.worker.operators.operator_contract import Operator, R
 
 FusedNode = MapNode | FilterNode | FlatMapNode

@@ -25,7 +25,8 @@ from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
 from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
 from headgate.records.selectors import KeySelector
-from headgate.runtime.job.operator_context import NoRecord, OperatorContext, has_user_frame, user_error
+from headgate.runtime.job.operator_context import OperatorContext
+from headgate.runtime.job.user_errors import NoRecord, has_user_frame, user_error
 from headgate.runtime.worker.operators.function_state import FunctionState
 from headgate.runtime.worker.operators.keyed_context import Firing, KeyContext, KeyedOutput, Slice
 from headgate.runtime.worker.operators.keyed_loop import LoopShape, compile_keyed_loop

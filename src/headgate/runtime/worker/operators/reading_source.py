@@ -10,7 +10,8 @@ from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
 from headgate.records.row_batch import RowBatch
 from headgate.restore.split_watermarks import RestoredSplits, picture
-from headgate.runtime.job.operator_context import OperatorContext, blamed
+from headgate.runtime.job.operator_context import OperatorContext
+from headgate.runtime.job.user_errors import blamed
 from headgate.runtime.worker.operators.operator_contract import Operator, PendingState, R, ReadyState
 from headgate.state.snapshots import OperatorSubtaskState
 

@@ -16,7 +16,8 @@ from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch, take_times
 from headgate.records.row import make_row
 from headgate.records.row_batch import RowBatch, field_getter
-from headgate.runtime.job.operator_context import OperatorContext, blamed, user_error
+from headgate.runtime.job.operator_context import OperatorContext
+from headgate.runtime.job.user_errors import blamed, user_error
 from headgate.runtime.worker.operators.function_state import FunctionState
 from headgate.runtime.worker.operators.operator_contract import (
     Operator,

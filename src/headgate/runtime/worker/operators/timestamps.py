@@ -16,7 +16,8 @@ from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.batch import Batch
 from headgate.records.row_batch import field_getter
 from headgate.restore.split_watermarks import MARKS, SplitMarks, marks_of
-from headgate.runtime.job.operator_context import OperatorContext, placed, shorten, user_error
+from headgate.runtime.job.operator_context import OperatorContext
+from headgate.runtime.job.user_errors import placed, shorten, user_error
 from headgate.runtime.worker.operators.operator_contract import Operator, PendingState, R, ReadyState, V
 from headgate.runtime.worker.operators.reading_source import SourceOperator
 from headgate.state.snapshots import OperatorSubtaskState

@@ -18,7 +18,8 @@ from headgate.common.refusals.users_frames import calling_line
 from headgate.records.batch import Batch
 from headgate.records.row_batch import field_getter
 from headgate.records.selectors import KeySelector
-from headgate.runtime.job.operator_context import OperatorContext, placed, shorten, user_error
+from headgate.runtime.job.operator_context import OperatorContext
+from headgate.runtime.job.user_errors import placed, shorten, user_error
 from headgate.runtime.worker.operators.operator_contract import R, V, give_handles
 
 T = TypeVar("T")

@@ -14,7 +14,7 @@ from headgate.core.alignment.barriers import Barrier
 from headgate.core.alignment.handler_contract import SUBSUMED
 from headgate.core.subtask_checkpoints import SubtaskCheckpoints, Verdict
 from headgate.records.batch import Batch
-from headgate.runtime.job.operator_context import blamed
+from headgate.runtime.job.user_errors import blamed
 from headgate.runtime.protocol.elements import CancelMarker
 from headgate.runtime.protocol.messages import Counters
 from headgate.runtime.worker.exchange.output import EdgeEnds, Outputs, Overtaken

@@ -1,4 +1,8 @@
-"""A subtask fed by other subtasks: input gate, barriers, event time over several channels."""
+"""A subtask fed by other subtasks: input gate, barriers, event time over several channels.
+
+A barrier that arrives goes through the gate to its handler (`core.alignment`), whose effects `_perform`
+carries out.
+"""
 
 from __future__ import annotations
 

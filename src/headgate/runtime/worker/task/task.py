@@ -18,14 +18,14 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 from headgate.common.ids import SubtaskId
-from headgate.common.process.process_exceptions import let_pass
 from headgate.common.process.logs import TaskContext, use_task_context
+from headgate.common.process.process_exceptions import let_pass
 from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
 from headgate.graph.logical import Side
 from headgate.records.batch import Batch
 from headgate.records.detach import detached
 from headgate.records.row_batch import RowBatch
-from headgate.runtime.job.operator_context import blamed
+from headgate.runtime.job.user_errors import blamed
 from headgate.runtime.protocol.messages import Counters
 from headgate.runtime.worker.exchange.output import Outputs
 from headgate.runtime.worker.in_flight.gathering import InFlightCapture
