@@ -55,7 +55,7 @@ class Section(msgspec.Struct, frozen=True):
 
 
 class Header(msgspec.Struct, frozen=True):
-    """Table of contents of a blob of keyed state: its key groups, its keys' type, and where each section is."""
+    """Table of contents of a blob of keyed state: key groups, type of the keys, place of each section."""
 
     max_parallelism: int
     first_group: int
