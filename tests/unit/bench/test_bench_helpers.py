@@ -171,10 +171,14 @@ def test_programs_in_turns_never_compute_at_once() -> None:
     spinning = "import time; end = time.process_time() + 0.5\nwhile time.process_time() < end: pass\n"
     command = [sys.executable, "-c", spinning + "print('RESULT {}')"]
     turns, states = Turns(turn_s=0.1), []
+
+    def spinning_children() -> list[psutil.Process]:
+        return [child for child in psutil.Process().children() if _is_ours(child, command)]
+
     with ThreadPoolExecutor(2) as pool:
         runs = [pool.submit(run, name, command, 60, turns=turns) for name in "ab"]
         while not any(each.done() for each in runs):
-            states.append(tuple(_stopped(child) for child in psutil.Process().children()))
+            states.append(tuple(map(_stopped, spinning_children())))
     # From the first turn on; a look may fall between the two signals of a change of turns.
     pairs = list(
         itertools.dropwhile(lambda pair: True not in pair, (each for each in states if len(each) == 2))
@@ -182,6 +186,12 @@ def test_programs_in_turns_never_compute_at_once() -> None:
     assert sum(pair in [(True, False), (False, True)] for pair in pairs) > 0.8 * len(pairs) > 0
     assert {(True, False), (False, True)} <= set(pairs)
     assert [each.result().failure for each in runs] == ["exit code 0, no result"] * 2
+
+
+def _is_ours(process: psutil.Process, command: list[str]) -> bool:
+    with contextlib.suppress(psutil.Error):
+        return process.cmdline() == command
+    return False
 
 
 def _stopped(process: psutil.Process) -> bool:

@@ -570,7 +570,7 @@ def test_a_log_may_end_with_a_savepoint_elsewhere(tmp_path: Path) -> None:
         assert found == metadata == load_latest(service)
         assert read_handle(opened, handle) == b"state002"
     elsewhere.delete("data/v1-s0-0")
-    with pytest.raises(StorageError, match=r"data/v1-s0-0 is missing.*whole: --from file.*cp/job/chk-1$"):
+    with pytest.raises(StorageError, match=r"data/v1-s0-0 is missing.*complete: --from file.*cp/job/chk-1$"):
         open_checkpoint(str(tmp_path / "cp" / "job"))
 
 

@@ -113,6 +113,6 @@ sys.exit()
 
 def test_all_ends_are_registered_where_children_are_thought_of() -> None:
     """`atexit` and `weakref.finalize` are used in `common/process/children.py` only."""
-    uses = re.compile(r"atexit\.register\(|weakref\.finalize\(|\.Finalize\(")
+    uses = re.compile(r"atexit\.register\(|weakref\.finalize\(|util\.Finalize\(")
     found = [path for path in SOURCE.rglob("*.py") if uses.search(path.read_text())]
     assert found == [SOURCE / "common" / "process" / "children.py"]

@@ -66,7 +66,7 @@ def test_ctrl_c_ends_the_wait_and_not_the_wish(served: Answering, monkeypatch: p
 
     monkeypatch.setattr(RemoteJob, "_ask", interrupted)
     code, out, err = headgate("stop", "words")
-    assert (code, out, "what was asked of the job goes on" in err) == (130, "", True)
+    assert (code, out, "the request to the job goes on" in err) == (130, "", True)
 
 
 def test_a_format_that_is_none_is_refused(served: Answering) -> None:
@@ -92,7 +92,7 @@ def test_a_key_that_begins_like_json_and_is_no_key_is_refused(served: Answering,
     code, out, err = headgate("query", "words", "count", "stats", key)
     assert (code, out) == (2, "")
     assert err.startswith(f"headgate: KEY {key!r}: the key is not readable as JSON")
-    (literal,) = shlex.split(err.partition("if it is meant as text, say ")[2])
+    (literal,) = shlex.split(err.partition("if it is meant as text, give ")[2])
     assert key_typed(literal) == key
 
 
