@@ -220,7 +220,7 @@ BUGS: dict[str, Bug] = {
             (Leadership, "require", _leads_always),
         ),
         "coordinator",
-        first=27,
+        first=67,
     ),
 }
 """What -> how."""
