@@ -225,7 +225,7 @@ def blocking(function: F) -> F:
 
 
 def is_blocking(function: object) -> bool:
-    """Whether :func:`blocking` marked it, or what it is a ``functools.partial`` of."""
+    """Return whether :func:`blocking` marked it, or what it is a ``functools.partial`` of."""
     while getattr(function, _BLOCKING, False) is not True:
         if not isinstance(function, functools.partial):
             return False

@@ -53,11 +53,11 @@ class Program:
         self._nodes[number] = replace(node, **changes)
 
     def node(self, number: int) -> Node:
-        """The node as it is now; its inputs may be older."""
+        """Return the node as it is now; its inputs may be older."""
         return self._nodes[number]
 
     def nodes(self) -> tuple[Node, ...]:
-        """The complete program, every input replaced by the node as it is now."""
+        """Return the complete program, every input replaced by the node as it is now."""
         fresh: dict[int, Node] = {}
         for number, node in self._nodes.items():
             fresh[number] = replace(node, inputs=tuple(fresh[source.id] for source in node.inputs))
@@ -66,7 +66,7 @@ class Program:
     # -- parts of it
 
     def above(self, *numbers: int) -> tuple[Node, ...]:
-        """These nodes and everything that feeds them, in the order of the program."""
+        """Return these nodes and everything that feeds them, in the order of the program."""
         return closure(self.nodes(), numbers)
 
     def remaining(self) -> tuple[Node, ...]:
@@ -96,7 +96,7 @@ class Program:
         return next(reversed(self._sinks_run.values()), None)
 
     def has_run(self, number: int) -> bool:
-        """Whether a job has run, or runs, this sink."""
+        """Return whether a job has run, or runs, this sink."""
         return number in self._sinks_run
 
     def looked_at(self, nodes: Iterable[Node]) -> None:

@@ -23,7 +23,7 @@ def user_site() -> str:
 
 
 def interactive() -> bool:
-    """Whether the program is written and run in parts, in a shell or a notebook."""
+    """Return whether the program is written and run in parts, in a shell or a notebook."""
     if hasattr(sys, "ps1") or sys.flags.interactive:
         return True
     return running_shell() is not None

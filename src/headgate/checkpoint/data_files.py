@@ -156,7 +156,7 @@ def _copy(disk: Disk, handle: StateHandle, target: Path) -> None:
 
 
 def _linked(copies: CopyFolder, handle: FileRange, target: Path) -> bool:
-    """Whether a local copy could be given another name, once it was verified."""
+    """Return whether a local copy could be given another name, once it was verified."""
     try:
         path = copies.whole_file(handle)
         if path is None:

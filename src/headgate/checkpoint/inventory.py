@@ -150,7 +150,7 @@ def names_needed(found: dict[str, CheckpointMetadata]) -> set[str]:
 
 
 def is_whole(files: JobFiles, metadata: CheckpointMetadata) -> bool:
-    """Whether a checkpoint could be restored; reads all of it."""
+    """Return whether a checkpoint could be restored; reads all of it."""
     try:
         verify_files(files.disk, metadata)
     except (StorageError, FileNotFoundError):

@@ -217,7 +217,7 @@ def remove_abandoned_copies(root: Path, host: str, mine: Path) -> list[Path]:
 
 
 def _is_ours(folder: Path) -> bool:
-    """Whether a folder in a shared place belongs to this user, and is no link of another user's."""
+    """Return whether a folder in a shared place belongs to this user, and is no link of another user's."""
     try:
         found = folder.lstat()
     except OSError:
@@ -226,7 +226,7 @@ def _is_ours(folder: Path) -> bool:
 
 
 def _living(folder: Path) -> bool:
-    """Whether a process that uses a job's folder is running."""
+    """Return whether a process that uses a job's folder is running."""
     markers = [_MARKER.fullmatch(marker.name) for marker in folder.glob("processes/*")]
     return any(match is not None and process_lives(int(match[1])) for match in markers)
 

@@ -29,7 +29,7 @@ _WIDEST: Final = 100
 
 
 def render(facts: SnapshotFacts, color: bool = False) -> str:
-    """What `describe_snapshot` gave, as text."""
+    """Return what `describe_snapshot` gave, as text."""
     moment = dt.datetime.fromtimestamp(facts["time_ms"] / 1000, dt.UTC).isoformat(" ", "seconds")
     form = "" if facts["format"] is None else f" ({facts['format']})"
     what = f"{facts['kind']}{form} {facts['checkpoint']}"
@@ -44,7 +44,7 @@ def render(facts: SnapshotFacts, color: bool = False) -> str:
 
 
 def described(facts: SnapshotFacts, color: bool = False) -> str:
-    """What `describe_with_keys` gave, as text."""
+    """Return what `describe_with_keys` gave, as text."""
     lines = [render(facts, color)]
     for operator in facts["operators"]:
         if "key_types" not in operator:
@@ -75,7 +75,7 @@ def _table(operators: Sequence[OperatorFacts]) -> Table:
 
 
 def rewritten(made: Rewritten, as_json: bool = False) -> str:
-    """The report on a new savepoint."""
+    """Return the report on a new savepoint."""
     if as_json:
         return json.dumps(made._asdict(), indent=2)
     lines = [f"wrote and verified {made.uri}: {made.max_parallelism} key groups, {made.entries:,} entries"]
@@ -84,7 +84,7 @@ def rewritten(made: Rewritten, as_json: bool = False) -> str:
 
 
 def deleted(made: Deleted) -> str:
-    """The report on a deleted savepoint.
+    """Return the report on a deleted savepoint.
 
     Example:
         >>> print(deleted(Deleted("file:///sp/a", 3, [], {"out": 2}, [])))
@@ -115,7 +115,7 @@ def with_progress(work: Callable[[Told | None], Rewritten]) -> Rewritten:
 
 
 def differences(found: Sequence[StateDifference]) -> str:
-    """All states as text.
+    """Return all states as text.
 
     Example:
         >>> from headgate.stateprocessor.diff import Sample, StateDifference
@@ -159,6 +159,6 @@ def _text(value: V) -> str:
 
 
 def differences_json(found: Sequence[StateDifference]) -> str:
-    """All states for machines."""
+    """Return all states for machines."""
     facts = {"same": not any(one.differs for one in found), "states": [asdict(one) for one in found]}
     return json.dumps(facts, default=str, indent=2)

@@ -91,7 +91,7 @@ def render(job: str, types: TypesFacts, color: bool = False) -> str:
 
 
 def _keys(row: KeysRow) -> str:
-    """A line on the keys of an operator.
+    """Return a line on the keys of an operator.
 
     Example:
         >>> _keys({"operator": "Count", "uid": "count", "type": "int", "why": "function Count"})

@@ -27,7 +27,7 @@ CURRENT: Final = FormatConfig()  # what this version writes
 
 
 def fingerprint(config: FormatConfig = CURRENT) -> str:
-    """All choices as one line, stored in every checkpoint and compared at restore.
+    """Return all choices as one line, stored in every checkpoint and compared at restore.
 
     Example:
         >>> fingerprint()

@@ -69,7 +69,7 @@ OPTIONAL_PACKAGES: Final[Mapping[str, str]] = {
 
 
 def load(kind: Kind, name: str) -> Any:
-    """The factory (a class or function) of an executor or connector.
+    """Return the factory (a class or function) of an executor or connector.
 
     Example:
         >>> load(Kind.EXECUTOR, "sparc")

@@ -42,7 +42,7 @@ COLLECT_LIMIT_DEFAULT = 1_000_000
 
 
 def collection_source(records: Iterable[T], splits: int | None = None) -> CollectionSource[T]:
-    """A bounded source that reads the given records.
+    """Return a bounded source that reads the given records.
 
     The collection is divided into contiguous splits that do not depend on the parallelism; order is kept
     within a split, so a collection of up to 1024 records keeps its order altogether.
@@ -163,7 +163,7 @@ class CollectedBatch(TypedDict):
 
 
 def collect_sink(limit: int = COLLECT_LIMIT_DEFAULT, record_type: type[T] | None = None) -> CollectSink[T]:
-    """A sink whose records appear, exactly once, in the list :attr:`CollectSink.results`.
+    """Return a sink whose records appear, exactly once, in the list :attr:`CollectSink.results`.
 
     On their way they are part of checkpoints, by field and without pickle: a record is a plain value, a
     record class whose fields have serializable types, or a container of these. Row views become dicts.

@@ -62,7 +62,7 @@ def describe(
 
 
 def render(facts: Mapping[str, Any]) -> str:
-    """What :func:`describe` gave, as text."""
+    """Return what :func:`describe` gave, as text."""
     lines = [
         _head_line(facts),
         "",
@@ -76,7 +76,7 @@ def render(facts: Mapping[str, Any]) -> str:
 
 
 def key_text(key: KeySelector) -> str:
-    """A key selector for people.
+    """Return a key selector for people.
 
     Example:
         >>> key_text("author"), key_text(("repo", "author")), key_text(len)
@@ -88,7 +88,7 @@ def key_text(key: KeySelector) -> str:
 
 
 def partitioner_text(partitioner: Partitioner) -> str:
-    """How records travel, in words."""
+    """Return how records travel, in words."""
     match partitioner:
         case ByKeyGroup(key):
             return f"by key {key_text(key)}"
@@ -114,13 +114,13 @@ class _Shapes:
                 arriving = self.leaving[node.id] = _leaving(node, arriving)
 
     def of_edge(self, edge: Edge) -> str:
-        """What travels over an exchange; a side output is rows, it was emitted record by record."""
+        """Return what travels over an exchange; a side output is rows, it was emitted record by record."""
         if edge.tag is not None:
             return ROWS
         return self.leaving[self._plan.vertices[edge.source].chain[edge.operator].id]
 
     def conversion(self, node: Node) -> str | None:
-        """The conversion at the operator's entrance, if it needs one."""
+        """Return the conversion at the operator's entrance, if it needs one."""
         arriving = self.entering[node.id]
         if arriving == ROWS or isinstance(node, SourceNode) or _keeps_columns(node):
             return None

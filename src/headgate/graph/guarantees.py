@@ -30,7 +30,7 @@ class Checkpointing:
 
 
 def sink_guarantees(plan: PhysicalPlan, checkpointing: Checkpointing) -> dict[int, str]:
-    """The guarantee of every sink in words, by node id."""
+    """Return the guarantee of every sink in words, by node id."""
     return {
         node.id: _guarantee(plan, vertex.id, node, checkpointing)
         for vertex in plan.vertices

@@ -48,7 +48,7 @@ def passes(default_parallelism: int) -> tuple[Pass, ...]:
 def physical_plan(
     nodes: Iterable[Node], default_parallelism: int = 1, max_parallelism: int | None = None
 ) -> PhysicalPlan:
-    """The job as it runs. Without `max_parallelism`, the number of key groups follows from the widest
+    """Return the job as it runs. Without `max_parallelism`, the number of key groups follows from the widest
     operator.
     """
     flow = flow_of(nodes)

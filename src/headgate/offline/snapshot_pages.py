@@ -140,7 +140,7 @@ def _operator(disk: Disk, metadata: CheckpointMetadata, uid: str) -> OperatorFac
 
 
 def sections_of_operator(disk: Disk, metadata: CheckpointMetadata, uid: str) -> list[StoredSection]:
-    """Everything keyed that the subtasks of an operator stored; a state may be named several times."""
+    """Return everything keyed that the subtasks of an operator stored; a state may be named several times."""
     files = DiskFiles(disk)
     return [
         section
@@ -182,7 +182,7 @@ def _add_keys(
 
 
 def _first(keys: Iterator[K], count: int) -> list[K]:
-    """The first different keys; a key of a map comes once for each of its entries."""
+    """Return the first different keys; a key of a map comes once for each of its entries."""
     found: dict[K, None] = {}
     for key in islice(keys, KEYS_READ):
         if len(found) >= count:
@@ -192,7 +192,7 @@ def _first(keys: Iterator[K], count: int) -> list[K]:
 
 
 def _in_turn(parts: Sequence[Sequence[K]]) -> list[K]:
-    """The first keys of each part, then the second ones and so on; each key once."""
+    """Return the first keys of each part, then the second ones and so on; each key once."""
     longest = max(map(len, parts), default=0)
     turns = (part[place] for place in range(longest) for part in parts if place < len(part))
     return list(dict.fromkeys(turns))

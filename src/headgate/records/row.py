@@ -61,11 +61,11 @@ class Row:
         raise AttributeError(f"no field {field!r}; the row has {', '.join(self._names) or 'no fields'}")
 
     def keys(self) -> tuple[str, ...]:
-        """The field names, in order."""
+        """Return the field names, in order."""
         return self._names
 
     def values(self) -> Values:
-        """The field values, in order."""
+        """Return the field values, in order."""
         column, i = self._c.column, self._i
         return tuple([column(k)[i] for k in range(len(self._names))])
 

@@ -87,7 +87,7 @@ def _running_script(module: str) -> types.ModuleType | None:
 
 
 def _script_name() -> str | None:
-    """What `__main__` would be called if it were imported."""
+    """Return what `__main__` would be called if it were imported."""
     main = sys.modules.get("__main__")
     spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
     return spec.name if spec is not None else PurePath(file).stem if file else None

@@ -325,7 +325,7 @@ class TypeSerializerSnapshot(ABC, Generic[T]):
 
     @abstractmethod
     def current_version(self) -> int:
-        """The version of the layout that :meth:`write_snapshot` writes; raise it when that changes."""
+        """Return the version of the layout that :meth:`write_snapshot` writes; raise it when that changes."""
 
     @abstractmethod
     def write_snapshot(self, out: DataOutputView) -> None:
@@ -372,7 +372,7 @@ class TypeSerializerSnapshot(ABC, Generic[T]):
         )
 
     def restore_serializer_for(self, new_serializer: TypeSerializer[T]) -> TypeSerializer[T]:
-        """What reads the stored bytes, for values that another serializer is to write.
+        """Return what reads the stored bytes, for values that another serializer is to write.
 
         Args:
             new_serializer: whose values are wanted.

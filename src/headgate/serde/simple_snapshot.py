@@ -49,7 +49,7 @@ class SimpleTypeSerializerSnapshot(TypeSerializerSnapshot[T]):
         self._supplier = supplier
 
     def current_version(self) -> int:
-        """The version of the empty layout."""
+        """Return the version of the empty layout."""
         return _VERSION
 
     def write_snapshot(self, out: DataOutputView) -> None:
@@ -70,7 +70,7 @@ class SimpleTypeSerializerSnapshot(TypeSerializerSnapshot[T]):
             )
 
     def restore_serializer(self) -> TypeSerializer[T]:
-        """A new serializer of the class."""
+        """Return a new serializer of the class."""
         return self._supplier()
 
     def resolve_schema_compatibility(self, old_snapshot: AnySnapshot) -> TypeSerializerSchemaCompatibility[T]:

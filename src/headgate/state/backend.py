@@ -83,7 +83,7 @@ class StoredFiles(Protocol):
     """The files that stored state is in."""
 
     def read(self, handle: StoredHandle) -> bytes:
-        """All bytes, verified."""
+        """Return all bytes, verified."""
 
     def verify(self, handle: StoredHandle) -> None:
         """Compare the bytes with their checksum."""
@@ -98,7 +98,7 @@ class StoredFiles(Protocol):
         """Native files, and the blob next to them."""
 
     def where(self, handle: StoredHandle) -> str:
-        """What errors call the file."""
+        """Return what errors call the file."""
 
 
 class NativeState(BlobReader, Protocol):
@@ -254,19 +254,19 @@ class KeyedBackend(Protocol):
         """Read what the next records need with one access; `keys` are theirs, also more than once."""
 
     def keys(self, name: str) -> Iterable[Hashable]:
-        """The keys that have an entry in a state now, in no particular order; it may change meanwhile.
+        """Return the keys that have an entry in a state now, in no particular order; it may change meanwhile.
 
         Call it between records, with everything stored.
         """
 
     def scan(self, name: str) -> Items:
-        """A walk over the keys and values of one state, continued at will between records.
+        """Return a walk over the keys and values of one state, continued at will between records.
 
         What changes meanwhile may be seen or not, and values are not to be changed.
         """
 
     def peek(self, name: str, key: Hashable) -> StoredValue | None:
-        """What one state holds under a key now, without the effects of a read; None: nothing.
+        """Return what one state holds under a key now, without the effects of a read; None: nothing.
 
         Call it between records, with everything stored; bind a key anew before its use.
 
@@ -293,7 +293,7 @@ class KeyedBackend(Protocol):
         """
 
     def migration_progress(self) -> list[MigrationProgress]:
-        """The states of which :meth:`settle` still rewrites values that an earlier program stored."""
+        """Return the states of which :meth:`settle` still rewrites values that an earlier program stored."""
 
     def restore(self, stored: Iterable[Stored]) -> None:
         """Fill the empty backend with its own key groups out of what any number of subtasks stored.
@@ -313,7 +313,7 @@ class StateTable(Protocol):
         """Has of a dict `get`, `pop` and item assignment; may be another object after a batch."""
 
     def own(self, key: Hashable) -> Any:
-        """The value of `key` for changing in place, or MISSING."""
+        """Return the value of `key` for changing in place, or MISSING."""
 
     def put(self, key: Hashable, value: Any) -> None:
         """Set the value of `key`."""

@@ -55,7 +55,7 @@ class BackendWrapper(BoundHandles, Generic[B]):
         self._backend.prefetch(keys)
 
     def keys(self, name: str) -> Iterable[Hashable]:
-        """The keys in the backend inside."""
+        """Return the keys in the backend inside."""
         return self._backend.keys(name)
 
     def scan(self, name: str) -> Items:
@@ -63,7 +63,7 @@ class BackendWrapper(BoundHandles, Generic[B]):
         return self._backend.scan(name)
 
     def peek(self, name: str, key: Hashable) -> StoredValue | None:
-        """What the backend inside holds."""
+        """Return what the backend inside holds."""
         return self._backend.peek(name, key)
 
     def state_types(self) -> dict[str, Description]:
@@ -75,7 +75,7 @@ class BackendWrapper(BoundHandles, Generic[B]):
         self._backend.settle()
 
     def migration_progress(self) -> list[MigrationProgress]:
-        """That of the backend inside."""
+        """Return that of the backend inside."""
         return self._backend.migration_progress()
 
     def close(self) -> None:

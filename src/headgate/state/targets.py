@@ -104,7 +104,10 @@ class DeclaredSerializer(TypeSerializer[V]):
 
 
 def target_of(descriptor: StateDescriptor) -> Target:
-    """What a checkpoint calls a declared state, and the serializer of its values; for every backend."""
+    """Return what a checkpoint calls a declared state, and the serializer of its values.
+
+    For every backend.
+    """
     what = f"state {descriptor.name!r}"
     if descriptor.kind not in _HINTS:
         raise UsageError(f"{what} has kind {descriptor.kind!r}; expected one of {', '.join(_HINTS)}")
@@ -124,20 +127,20 @@ def target_of(descriptor: StateDescriptor) -> Target:
 
 
 def timers_target() -> Target:
-    """What a checkpoint calls timers of either kind: they are stored as their timestamps, by key."""
+    """Return what a checkpoint calls timers of either kind: they are stored as their timestamps, by key."""
     timestamps = serializer_for(int)
     return Target({"kind": "timers", "of": [timestamps.describe()]}, timestamps)
 
 
 def stored_reader(stored: Description, serializer: TypeSerializer[Any]) -> Reader:
-    """What reads batches of a stored description as values of a state's serializer."""
+    """Return what reads batches of a stored description as values of a state's serializer."""
     if isinstance(serializer, DeclaredSerializer):
         return serializer.reader_of(stored)
     return reader_for(stored, serializer)
 
 
 def map_key_serializer(serializer: TypeSerializer[Any]) -> TypeSerializer[Any] | None:
-    """The serializer of a map state's own keys, if one is declared for keys or values."""
+    """Return the serializer of a map state's own keys, if one is declared for keys or values."""
     declared = serializer.current if isinstance(serializer, DeclaredSerializer) else None
     return declared.key if isinstance(declared, MapSerializer) else None
 

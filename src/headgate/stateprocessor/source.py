@@ -55,7 +55,7 @@ class SavepointSource(spark_source.DataSource):
     @classmethod
     @override
     def name(cls) -> str:
-        """The name that `format()` takes."""
+        """Return the name that `format()` takes."""
         return NAME
 
     @property
@@ -72,7 +72,7 @@ class SavepointSource(spark_source.DataSource):
 
     @override
     def schema(self) -> StructType:
-        """The columns, in the types in which Spark reads them from Parquet."""
+        """Return the columns, in the types in which Spark reads them from Parquet."""
         columns = self.reading.columns
         names = chosen(columns.names, self._request.columns)
         return _struct(pa.schema([columns.field(name) for name in names]))

@@ -24,11 +24,11 @@ class ManualClock:
         return self._now_ms
 
     def monotonic_ms(self) -> int:
-        """Milliseconds since the clock was made."""
+        """Return milliseconds since the clock was made."""
         return self._passed_ms
 
     def precise_ms(self) -> float:
-        """The monotonic clock; it has no fraction."""
+        """Return the monotonic clock; it has no fraction."""
         return float(self._passed_ms)
 
     def advance(self, by_ms: int) -> None:

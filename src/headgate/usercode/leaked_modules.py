@@ -74,7 +74,7 @@ class LeakedModules:
         self._left.append(_Left(namespace.tokens, 0, self._clock(), lambda: examine(namespace)))
 
     def exceeded(self, bounds: LoaderBounds) -> str | None:
-        """Why this process has leaked too much, without modules released since; None: it has not."""
+        """Return why this process has leaked too much, without modules released since; None: it has not."""
         if self._exceeds(bounds) is None:
             return None
         gc.collect()

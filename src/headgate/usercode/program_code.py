@@ -127,7 +127,7 @@ def _native(folders: Sequence[str], settings: UserCodeSettings) -> tuple[frozens
 
 
 def _layer(folders: tuple[str, ...], settings: NamespaceSettings, artifacts: ProgramArtifacts) -> Namespace:
-    """The layer of these folders as they are now; it takes their leases along."""
+    """Return the layer of these folders as they are now; it takes their leases along."""
     key = tuple((folder, _content_of(folder)) for folder in folders), settings
     if key not in _layers:
         namespace = Namespace("packages with compiled parts", folders, settings)

@@ -115,7 +115,7 @@ class ProcessOrder:
 
 
 def after_standard_library(path: Sequence[str], standard: Sequence[str] | None = None) -> int:
-    """The place of a job's packages in a path: a user's `json.py` must not win against Python's.
+    """Return the place of a job's packages in a path: a user's `json.py` must not win against Python's.
 
     Example:
         >>> after_standard_library(["", "/py/lib", "/py/lib/lib-dynload", "/venv/site"], ["/py/lib"])
@@ -170,5 +170,5 @@ def _take_process(code: ProcessCode) -> None:
 
 
 def running_alone() -> ProcessCode | None:
-    """The program that has this process to itself; None where there is none."""
+    """Return the program that has this process to itself; None where there is none."""
     return _program if _program is not None and _program.is_open else None

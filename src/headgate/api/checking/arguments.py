@@ -98,7 +98,7 @@ def check_columns(verb: str, columns: tuple[object, ...]) -> None:
 
 
 def path_uid(verb: str, path: object) -> str:
-    """A uid made from what is read or written: it stays when the program around it changes.
+    """Return a uid made from what is read or written: it stays when the program around it changes.
 
     Example:
         >>> path_uid("read_json", "in/*.jsonl.gz")

@@ -106,7 +106,7 @@ def noted(declaration: D) -> D:
 
 
 def declarations(cls: type) -> dict[str, Declaration]:
-    """All that a class declares, by name, in order of declaration; what it inherits comes first."""
+    """Return all that a class declares, by name, in order of declaration; what it inherits comes first."""
     found: dict[str, Declaration] = {}
     for base in reversed(cls.__mro__):
         _refuse_repeated(base, found)
@@ -124,7 +124,7 @@ def declared(cls: type, kind: type[D]) -> list[tuple[str, D, Hint | None]]:
 def types_of(
     what: str, declaration: Declaration, hint: Hint | None, handle: type, arity: int, maker: str
 ) -> tuple[Hint, ...]:
-    """The type arguments of a declaration's annotation, which must be that of its handle."""
+    """Return the type arguments of a declaration's annotation, which must be that of its handle."""
     if hint is not None and (get_origin(hint) or hint) is not handle:
         raise PlanError(
             f"{what} ({declaration.site}) is declared with hg.{maker}() but annotated {hint!r}; annotate it "

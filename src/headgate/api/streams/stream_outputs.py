@@ -124,7 +124,7 @@ class Looks(Generic[T]):
         return add_sink(self._environment, self._number, load(Kind.CONNECTOR, "print_sink")(), uid, "print")
 
     def collect(self, job_name: str = "collect") -> list[T]:
-        """All records of this stream. Runs only what feeds it, and leaves the program open.
+        """Return all records of this stream. Runs only what feeds it, and leaves the program open.
 
         The program's sinks are not run, nothing is restored, and no checkpoints are taken. The stream must
         be bounded and its records must fit into the driver's memory. To collect several streams of one job,
@@ -149,7 +149,7 @@ class Looks(Generic[T]):
         return queries.collected(self._environment, self._number, job_name)
 
     def take(self, n: int, timeout_s: float | None = None) -> list[T]:
-        """The first `n` records that come, of whichever subtask; also of a stream that never ends.
+        """Return the first `n` records that come, of whichever subtask; also of a stream that never ends.
 
         Runs only what feeds the stream, as :meth:`collect` does, and ends as soon as they are there.
 

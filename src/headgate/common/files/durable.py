@@ -101,7 +101,7 @@ def open_nameless(folder: FilePath) -> io.FileIO:
 
 
 def read_bytes(path: FilePath) -> bytes:
-    """All bytes of a file."""
+    """Return all bytes of a file."""
     with open_read(path) as file:
         return file.read()
 

@@ -17,7 +17,7 @@ from headgate.common.errors import StrayPathError
 def inside(
     root: str | os.PathLike[str], name: object, what: str, shape: re.Pattern[str] | None = None
 ) -> Path:
-    """The path of a stored name, once it is certain that it lies below the root.
+    """Return the path of a stored name, once it is certain that it lies below the root.
 
     The root may itself be a link, or not exist; the whole name must match `shape`, where that is given.
 
@@ -60,7 +60,7 @@ def unlinked(root: str | os.PathLike[str], *parts: str) -> Path:
 
 
 def is_relative(name: str) -> bool:
-    """Whether a name has one part or more, none of which is empty or climbs.
+    """Return whether a name has one part or more, none of which is empty or climbs.
 
     Example:
         >>> is_relative("a/b"), is_relative("/a"), is_relative("a/../b"), is_relative("a//b"), is_relative("")

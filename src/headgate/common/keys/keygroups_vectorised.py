@@ -36,7 +36,7 @@ _DAY_MS: Final = 86_400_000
 
 
 def murmur_many(hashes: Hashes) -> NDArray[np.uint32]:
-    """The murmur step of :func:`headgate.common.keys.keygroups.murmur`, for an array."""
+    """Return the murmur step of :func:`headgate.common.keys.keygroups.murmur`, for an array."""
     mixed = hashes * np.uint32(0xCC9E2D51)
     mixed = (mixed << np.uint32(15)) | (mixed >> np.uint32(17))
     mixed *= np.uint32(0x1B873593)
@@ -231,7 +231,7 @@ def _hashes_of_arrow_strings(column: pa.Array) -> Hashes:
 
 
 def _is_repetitive(column: pa.Array) -> bool:
-    """Whether hashing each distinct value once pays (70 against 25 M rows/s at 1,000 values)."""
+    """Return whether hashing each distinct value once pays (70 against 25 M rows/s at 1,000 values)."""
     sample = column.slice(0, _SAMPLE_ROWS).dictionary_encode()
     return len(sample.dictionary) <= _SAMPLE_DISTINCT_MAX
 

@@ -64,7 +64,7 @@ def clear_task_context() -> None:
 
 
 def task_context() -> TaskContext:
-    """The subtask that this thread works for."""
+    """Return the subtask that this thread works for."""
     return _current.get()
 
 

@@ -34,7 +34,7 @@ def process_lives(pid: int) -> bool:
 
 
 def _is_zombie(pid: int) -> bool:
-    """Whether the kernel calls the process ended; False where there is no /proc."""
+    """Return whether the kernel calls the process ended; False where there is no /proc."""
     try:
         facts = read_bytes(f"/proc/{pid}/stat")
     except OSError:

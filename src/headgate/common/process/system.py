@@ -20,11 +20,11 @@ class SystemClock:
         return clock.time_ns() // 1_000_000
 
     def monotonic_ms(self) -> int:
-        """Milliseconds that never go back."""
+        """Return milliseconds that never go back."""
         return clock.monotonic_ns() // 1_000_000
 
     def precise_ms(self) -> float:
-        """The monotonic clock with its fraction."""
+        """Return the monotonic clock with its fraction."""
         return clock.monotonic_ns() / 1_000_000
 
 
@@ -36,7 +36,7 @@ class SystemRandomness:
         return system.urandom(size)
 
     def uniform(self, low: float, high: float) -> float:
-        """A number in between."""
+        """Return a number in between."""
         return chance.uniform(low, high)
 
 

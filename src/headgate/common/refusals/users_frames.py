@@ -31,7 +31,7 @@ _OTHERS: Final = (*_OURS, *_STANDARD_LIBRARY, *_INSTALLED)
 
 
 def is_users_file(name: str) -> bool:
-    """Whether code of this file is the program's, or of a package that it uses.
+    """Return whether code of this file is the program's, or of a package that it uses.
 
     Example:
         >>> is_users_file("/home/ada/job.py"), is_users_file(__file__)
@@ -41,7 +41,7 @@ def is_users_file(name: str) -> bool:
 
 
 def users_traceback(error: BaseException) -> str:
-    """The traceback of an error, of its causes too, with the user's frames only.
+    """Return the traceback of an error, of its causes too, with the user's frames only.
 
     An error that has no frame of the program's, such as a syntax error, is shown without any.
 
@@ -58,7 +58,7 @@ def users_traceback(error: BaseException) -> str:
 
 
 def raised_line(traceback_text: str) -> str:
-    r"""What was raised, of a traceback's text: the type and the first line of the message.
+    r"""Return what was raised, of a traceback's text: the type and the first line of the message.
 
     Further lines of the message, notes and the members of a group come after it, and are not part of it.
 
@@ -109,7 +109,7 @@ def _leave_users_frames(found: traceback.TracebackException) -> None:
 
 
 def is_standard_library(file: str) -> bool:
-    """Whether a file of code is Python's own.
+    """Return whether a file of code is Python's own.
 
     Example:
         >>> is_standard_library(traceback.__file__), is_standard_library("/home/ada/job.py")
@@ -142,7 +142,7 @@ def users_line(error: BaseException) -> str | None:
 
 
 def is_of_the_program(error: BaseException) -> bool:
-    """Whether code of the program itself was on the way, not only Python's, ours or of packages.
+    """Return whether code of the program itself was on the way, not only Python's, ours or of packages.
 
     Example:
         >>> is_of_the_program(ValueError("raised nowhere"))

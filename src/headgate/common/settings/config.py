@@ -62,21 +62,21 @@ class Config:
     _settings: Mapping[str, Setting[Any]] = field(default_factory=dict)
 
     def get(self, option: ConfigOption[T]) -> T:
-        """The value of an option; durations in milliseconds, sizes in bytes."""
+        """Return the value of an option; durations in milliseconds, sizes in bytes."""
         setting: Setting[T] | None = self._settings.get(option.key)
         return option.default if setting is None else setting.value
 
     def origin(self, option: ConfigOption[T]) -> Origin:
-        """Where the value of an option came from."""
+        """Return where the value of an option came from."""
         setting = self._settings.get(option.key)
         return Origin.DEFAULT if setting is None else setting.origin
 
     def is_set(self, option: ConfigOption[T]) -> bool:
-        """Whether a layer sets the option, be it to its default."""
+        """Return whether a layer sets the option, be it to its default."""
         return option.key in self._settings
 
     def texts(self) -> dict[str, str]:
-        """The values that were set, as text, by key; :meth:`from_texts` reads them back."""
+        """Return the values that were set, as text, by key; :meth:`from_texts` reads them back."""
         return {
             key: OPTIONS[key].kind.format(setting.value) for key, setting in sorted(self._settings.items())
         }
@@ -92,7 +92,7 @@ class Config:
 
     @classmethod
     def from_texts(cls, texts: Mapping[str, str]) -> Config:
-        """The settings that :meth:`texts` wrote, for another process; their origins are lost."""
+        """Return the settings that :meth:`texts` wrote, for another process; their origins are lost."""
         return cls().with_program(texts)
 
     def with_spark(self, spark_conf: Mapping[str, str]) -> Config:
@@ -114,7 +114,7 @@ class Config:
         return self._layered(assigned(assignments, example), Origin.COMMAND_LINE)
 
     def without(self, *beginnings: str, but: ConfigOption[T] | None = None) -> Config:
-        """The settings without those whose keys begin with one of these texts, except `but`."""
+        """Return the settings without those whose keys begin with one of these texts, except `but`."""
         kept = {
             key: setting
             for key, setting in self._settings.items()

@@ -78,7 +78,7 @@ class TextList:
     expected: str
 
     def parse(self, value: object) -> tuple[str, ...]:
-        """The parts of a text or of a list of texts; blanks and empty ones are dropped."""
+        """Return the parts of a text or of a list of texts; blanks and empty ones are dropped."""
         texts = [value] if isinstance(value, str) else value
         if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
             raise ValueError(f"expected {self.expected}")
@@ -96,7 +96,7 @@ class IsolationKind:
     expected: str = "auto, true or false"
 
     def parse(self, value: object) -> Isolation:
-        """The member that a word or a bool means."""
+        """Return the member that a word or a bool means."""
         if isinstance(value, Isolation):
             return value
         if isinstance(value, str) and value.strip().lower() == Isolation.AUTO.value:

@@ -34,7 +34,7 @@ def check_schema(schema: StructType | str | None, verb: str) -> None:
 
 
 def struct_of(schema: StructType | str, verb: str) -> StructType:
-    """The schema that a program gave, parsed where it is text."""
+    """Return the schema that a program gave, parsed where it is text."""
     from pyspark.sql.types import StructType
 
     if not isinstance(schema, str):
@@ -66,7 +66,7 @@ class TypedRows:
         self.schema, self._shown, self._required, self._verb = schema, dict(shown), required, verb
 
     def batch_of(self, records: list[T] | pa.RecordBatch) -> pa.RecordBatch:
-        """A batch of the schema."""
+        """Return a batch of the schema."""
         import pyarrow as pa
 
         if isinstance(records, pa.RecordBatch):

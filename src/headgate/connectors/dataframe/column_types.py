@@ -52,7 +52,7 @@ which does not go through a dataflow unchanged; cast it to string
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """How rows of these columns lie in Arrow: instants in UTC, and any value may be null.
+    """Return how rows of these columns lie in Arrow: instants in UTC, and any value may be null.
 
     Spark sends null structs whose parts are declared as never null; Arrow takes that for a contradiction.
 

@@ -192,7 +192,7 @@ class DataFrameEnumerator(SplitEnumerator[RowPosition, StagedPosition]):
 
 
 def split_of(folder: str, file: StagedFile) -> Split[RowPosition]:
-    """A staged file from its first row on, as :class:`DataFrameReader` takes it."""
+    """Return a staged file from its first row on, as :class:`DataFrameReader` takes it."""
     return Split(file.path, {"folder": folder, "file": list(file), "row": 0})
 
 

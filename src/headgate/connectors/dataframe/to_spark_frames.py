@@ -29,13 +29,13 @@ class Frames(Protocol):
     """Makes what a writer gets of staged Parquet files."""
 
     def columns(self, paths: Sequence[str]) -> Columns:
-        """The columns of the rows. Files that do not agree raise UsageError."""
+        """Return the columns of the rows. Files that do not agree raise UsageError."""
         ...
 
     def opened(
         self, paths: Sequence[str], columns: Columns, epoch: SparkEpoch, writer: EpochWriter
     ) -> contextlib.AbstractContextManager[DataFrame]:
-        """The rows, for as long as they are being written."""
+        """Return the rows, for as long as they are being written."""
         ...
 
     def cancel(self) -> None:
@@ -115,7 +115,7 @@ def columns_of(schema: pa.Schema) -> Columns:
 
 
 def agreed(files: Sequence[Columns]) -> Columns:
-    """The columns of several files together.
+    """Return the columns of several files together.
 
     A column of two types raises UsageError.
 
@@ -134,7 +134,7 @@ def agreed(files: Sequence[Columns]) -> Columns:
 
 
 def same_columns(expected: Columns, found: Columns, epoch: str) -> Columns:
-    """The columns in the order of earlier epochs.
+    """Return the columns in the order of earlier epochs.
 
     One that is missing, new or of another type raises UsageError.
 

@@ -38,7 +38,7 @@ class ByteStream(ABC):
 
     @abstractmethod
     def locate(self, offset: int) -> Entry:
-        """Where to enter for this offset, which must not precede a forgotten one."""
+        """Return where to enter for this offset, which must not precede a forgotten one."""
 
     @abstractmethod
     def approach(self, skip: int, tail: int) -> int:
@@ -104,7 +104,7 @@ class CompressedStream(ByteStream, Generic[D]):
 
     @abstractmethod
     def _new_decoder(self) -> D:
-        """A decoder of one member."""
+        """Return a decoder of one member."""
 
     @abstractmethod
     def _decode(self, decoder: D, size: int) -> bytes:

@@ -41,7 +41,7 @@ class RowMaker(Protocol[R]):
     names: list[str] | None  # the fields of the schema, None without one
 
     def __call__(self, header: Sequence[str], rows: Rows) -> list[R] | pa.RecordBatch:
-        """All records; ValueError when one of the rows does not fit."""
+        """Return all records; ValueError when one of the rows does not fit."""
         ...
 
 
@@ -139,7 +139,7 @@ class CsvDecoder(Generic[T]):
         return Decoded(kept, [end for i, (_, end, _) in enumerate(raws) if i not in lost], bad)
 
     def _fitting(self, rows: Rows) -> tuple[list[T] | pa.RecordBatch, list[tuple[int, str]]]:
-        """Records of the rows that fit the schema, and (index, reason) of the others."""
+        """Return records of the rows that fit the schema, and (index, reason) of the others."""
         try:
             return self._make(self._header, rows), []
         except ValueError:

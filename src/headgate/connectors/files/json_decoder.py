@@ -29,7 +29,7 @@ _BORDERS = (b"}\n{", b"}\r\n{", b"]\n[")
 
 
 def one_record_per_line(data: bytes, records: int) -> bool:
-    """Whether the lines of a block that decoded at once are exactly its records.
+    """Return whether the lines of a block that decoded at once are exactly its records.
 
     JSON takes a line feed for white space, so a decoder also accepts records that span lines or share one. A
     line feed between a closing and an opening bracket, without a comma, can only be between two records; with
@@ -44,11 +44,11 @@ class LineParser(Protocol[R]):
     """Decodes lines, strictly one record per line."""
 
     def block(self, data: bytes) -> list[R] | pa.RecordBatch | None:
-        """All records of a block when each line is one; None when lines must be looked at singly."""
+        """Return all records of a block when each line is one; None when lines must be looked at singly."""
         ...
 
     def singly(self, lines: Sequence[bytes]) -> tuple[list[R] | pa.RecordBatch, list[tuple[int, str]]]:
-        """The good records of non-empty lines, and (line index, reason) of the others."""
+        """Return the good records of non-empty lines, and (line index, reason) of the others."""
         ...
 
 
@@ -123,7 +123,7 @@ class ObjectParser(Generic[T]):
 def object_decoder(
     schema: type[T] | None,
 ) -> tuple[msgspec.json.Decoder[Any], Callable[[Records], list[T]] | None]:
-    """A msgspec decoder for the schema, and what to do with its records, if anything."""
+    """Return a msgspec decoder for the schema, and what to do with its records, if anything."""
     try:
         if schema is None:
             return msgspec.json.Decoder(), None
@@ -139,7 +139,7 @@ def object_decoder(
 
 
 def is_named_tuple(schema: type[T] | Mapping[str, T]) -> TypeGuard[type[NamedTuple]]:
-    """Whether it is a NamedTuple class."""
+    """Return whether it is a NamedTuple class."""
     return isinstance(schema, type) and issubclass(schema, tuple) and hasattr(schema, "_fields")
 
 

@@ -49,7 +49,7 @@ class PartFile(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        """Bytes written so far."""
+        """Return bytes written so far."""
         return self.size
 
     def write(self, data: ReadableBuffer) -> int:
@@ -82,7 +82,7 @@ class PartFile(io.RawIOBase):
 
 
 def storage_error(path: Path, problem: OSError) -> StorageError:
-    """The error that names the path and the system's reason."""
+    """Return the error that names the path and the system's reason."""
     todo = advice(problem) or "make room or allow writing there"
     return StorageError(
         f"cannot write {str(path)!r}: {problem.strerror or problem}; nothing of it is published; {todo}"

@@ -140,7 +140,7 @@ class PendingCheckpoint(Generic[S]):
         return tuple(self._acknowledged[task] for task in sorted(self._acknowledged))
 
     def takes_part(self, task: tuple[int, int]) -> bool:
-        """Whether `task` was triggered and must acknowledge, or has."""
+        """Return whether `task` was triggered and must acknowledge, or has."""
         return self.phase is not Phase.PREPARING and (task in self._waiting or task in self._acknowledged)
 
     def hook_done(self, hook: str) -> bool:
@@ -183,7 +183,7 @@ class PendingCheckpoint(Generic[S]):
         self._machine.move(Step.ABORT, reason.name)
 
     def describe(self) -> tuple[Hashable, ...]:
-        """The complete state as plain values, for traces and searches."""
+        """Return the complete state as plain values, for traces and searches."""
         asked = (self.checkpoint, self.attempt, self.kind.value, self.request.ticket, self.deadline_ms)
         answers = (tuple(self._hooks), tuple(self._waiting), tuple(sorted(self._acknowledged)))
         return (*asked, self.phase.value, *answers)

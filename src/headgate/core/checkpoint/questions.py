@@ -66,7 +66,7 @@ class Questions(Generic[S]):
         return CheckpointFailureReason.CHECKPOINT_COORDINATOR_SUSPEND
 
     def next_wakeup(self) -> int | None:
-        """When `tick` must be called at the latest (monotonic ms); None when nothing is due."""
+        """Return when `tick` must be called at the latest (monotonic ms); None when nothing is due."""
         return self._admission.next_wakeup_ms() if self._mode.state is Mode.RUNNING else None
 
     def statistics(self, now_ms: int | None = None) -> CoordinatorStatistics:
@@ -88,7 +88,7 @@ class Questions(Generic[S]):
         )
 
     def describe(self) -> tuple[Hashable, ...]:
-        """Everything that decides, as plain values: for traces and searches."""
+        """Return everything that decides, as plain values: for traces and searches."""
         committing = self._publishing.committing
         return (
             self._mode.state.value,

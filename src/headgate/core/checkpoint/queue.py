@@ -87,7 +87,7 @@ class RequestQueue:
         return {each.ticket for each in (*self._savepoints, *self._manual)}
 
     def describe(self) -> tuple[Hashable, ...]:
-        """The complete state as plain values, for traces and searches."""
+        """Return the complete state as plain values, for traces and searches."""
         return tuple((each.kind.value, each.ticket) for each in (*self._savepoints, *self._manual))
 
 

@@ -72,5 +72,5 @@ class PeriodicSchedule:
         self._due_ms = due_ms if due_ms > now_ms else now_ms + self._period_ms
 
     def describe(self) -> tuple[Hashable, ...]:
-        """The complete state as plain values, for traces and searches."""
+        """Return the complete state as plain values, for traces and searches."""
         return (self._due_ms, self._late_ms)

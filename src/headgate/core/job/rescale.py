@@ -112,7 +112,7 @@ def starting(job: Job, now_ms: int) -> None:
 
 
 def running(job: Job) -> Effects:
-    """All subtasks run: those of an adopted plan, too."""
+    """Return all subtasks run: those of an adopted plan, too."""
     rescale = job.rescale
     if rescale is None or not job.adopted:
         return []

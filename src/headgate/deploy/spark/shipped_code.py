@@ -116,7 +116,7 @@ def _tops(modules: Mapping[str, ModuleType], installed: tuple[Path, ...]) -> set
 
 
 def _places(module: ModuleType) -> Iterator[Path]:
-    """A module's file, or a package's folders."""
+    """Yield a module's file, or a package's folders."""
     folders = getattr(module, "__path__", None)
     places = [getattr(module, "__file__", None)] if folders is None else list(folders)
     for place in places:

@@ -53,7 +53,7 @@ class OperatorContext:
 
 
 def user_error(context: OperatorContext, error: BaseException, record: object) -> BaseException:
-    """The error to raise when the user's function raised `error` while handling `record`."""
+    """Return the error to raise when the user's function raised `error` while handling `record`."""
     if is_about_the_process(error):
         return error
     if isinstance(error, HeadgateError):
@@ -107,7 +107,7 @@ def blamed(context: OperatorContext, doing: str) -> Iterator[None]:
 
 
 def has_user_frame(trace: TracebackType | None) -> bool:
-    """Whether a frame is neither of Headgate's own code nor of the standard library."""
+    """Return whether a frame is neither of Headgate's own code nor of the standard library."""
     while trace is not None:
         name = trace.tb_frame.f_code.co_filename
         module = trace.tb_frame.f_globals.get("__name__", "")
@@ -119,7 +119,7 @@ def has_user_frame(trace: TracebackType | None) -> bool:
 
 
 def shorten(value: object, limit: int = 300) -> str:
-    """The value as text of at most `limit` characters."""
+    """Return the value as text of at most `limit` characters."""
     try:
         text = repr(value)
     except BaseException as error:

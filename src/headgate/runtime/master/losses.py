@@ -29,7 +29,10 @@ class Losses:
             remains_left(member)
 
     def error(self, failure: Failure) -> HeadgateError:
-        """What a failure is reported as; of a lost worker, all that is known of its end, looked up once."""
+        """Return what a failure is reported as.
+
+        Of a lost worker, all that is known of its end, looked up once.
+        """
         if isinstance(failure.what, HeadgateError):
             return failure.what
         assert isinstance(failure.what, Loss)
@@ -38,11 +41,11 @@ class Losses:
         return self._errors[failure.what]
 
     def fingerprint(self, loss: Loss) -> Fingerprint | None:
-        """What distinguishes the loss of a worker from others."""
+        """Return what distinguishes the loss of a worker from others."""
         return fingerprint_of(self.error(Failure(loss)))
 
     def stuck(self, slot: int, still_ms: int) -> str:
-        """What a worker is busy with whose loop does not turn."""
+        """Return what a worker is busy with whose loop does not turn."""
         member, for_s = self._members.get(slot), f"{still_ms / 1000:.0f} s"
         if member is None or not member.standstills:
             return f"the loop of worker {slot} has not turned for {for_s}; a call does not return"

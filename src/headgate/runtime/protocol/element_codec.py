@@ -80,7 +80,7 @@ class ElementCodec:
         return _encode_event(element)
 
     def decode(self, kind: FrameKind, payload: memoryview) -> Batch | Event:
-        """The element of a received frame. Raises ProtocolError: the payload does not fit its kind."""
+        """Return the element of a received frame. Raises ProtocolError: the payload does not fit its kind."""
         try:
             if kind in (FrameKind.ROWS, FrameKind.PICKLED_ROWS, FrameKind.COLUMNS):
                 return self._decode_batch(kind, payload)

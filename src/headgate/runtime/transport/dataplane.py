@@ -119,7 +119,7 @@ class SocketDataPlane:
         sender.send(frame)
 
     def receive(self) -> list[tuple[int, Frame]]:
-        """The frames that came in since the last call."""
+        """Return the frames that came in since the last call."""
         with self._changed:
             inbox, self._inbox = self._inbox, []
         return inbox

@@ -145,7 +145,7 @@ class WorkersStream(io.TextIOBase):
         return len(text)
 
     def passes(self, caller: FrameType) -> bool:
-        """Whether output of `caller` passes unchanged."""
+        """Return whether output of `caller` passes unchanged."""
         return False
 
     @override

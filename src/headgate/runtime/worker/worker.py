@@ -244,7 +244,7 @@ class Worker:
             self.ports.box.at_work(task.label)
 
     def next_wakeup(self) -> int | None:
-        """When to turn the loop although nothing arrives (monotonic ms)."""
+        """Return when to turn the loop although nothing arrives (monotonic ms)."""
         if self._idle_until is not None:
             return self._idle_until
         if self._assembly is None or self.state is not WorkerState.RUNNING:
@@ -287,7 +287,7 @@ class Worker:
         self._dispose()
 
     def _named(self, error: BaseException, subtask: SubtaskId | None) -> BaseException:
-        """An error of user code that names no operator yet, with the one at the chain's head."""
+        """Return an error of user code that names no operator yet, with the one at the chain's head."""
         if isinstance(error, errors.HeadgateError):
             return error
         if self._assembly is not None and subtask is not None:

@@ -255,7 +255,7 @@ class _Process:
 
 
 def load_probe(path: str | None) -> Probe:
-    """The probe of production, or the one that a fault-injection test named."""
+    """Return the probe of production, or the one that a fault-injection test named."""
     if path is None:
         return NoProbe()
     probe: Probe = pkgutil.resolve_name(path)()

@@ -43,7 +43,7 @@ class Beyond:
 
 
 def is_open(stored: Description) -> bool:
-    """Whether a description describes the bytes completely: not that of a program's own serializer."""
+    """Return whether a description describes the bytes completely: not that of a program's own serializer."""
     return bool(stored["kind"] != "custom")
 
 

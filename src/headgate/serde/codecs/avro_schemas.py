@@ -121,7 +121,10 @@ def write(schema: Definition, value: T) -> bytes:
 
 
 def fits(schema: Definition, value: T) -> bool:
-    """Whether a value is of a :func:`hinted` schema; the writer would also take a bool for a number."""
+    """Return whether a value is of a :func:`hinted` schema.
+
+    The writer would also take a bool for a number.
+    """
     found: bool = _fastavro().validate({"value": value}, schema, raise_errors=False, strict=True)
     return found
 
@@ -153,7 +156,7 @@ def without(schema: Schema, names: Collection[str]) -> Schema:
 
 
 def _reduced(parsed: Schema, namespace: str) -> Schema:
-    """The canonical form of what fastavro parsed, in which all names are full."""
+    """Return the canonical form of what fastavro parsed, in which all names are full."""
     if isinstance(parsed, list):
         return [_reduced(one, namespace) for one in parsed]
     if not isinstance(parsed, dict):
@@ -193,7 +196,7 @@ def _reduced_field(field: Definition, namespace: str) -> Definition:
 
 
 def _logical_type(parsed: Definition) -> Definition:
-    """The logical type, if values are read as one; an unknown one means nothing, as Avro says."""
+    """Return the logical type, if values are read as one; an unknown one means nothing, as Avro says."""
     if f"{parsed['type']}-{parsed.get('logicalType')}" not in _fastavro().read.LOGICAL_READERS:
         return {}
     return {name: parsed[name] for name in LOGICAL if name in parsed}
@@ -291,7 +294,7 @@ def avro_form(hint: Hint, schema_text: str) -> Form:
 
 
 def _classes(tree: Schema) -> frozenset[type]:
-    """The classes of a schema's values."""
+    """Return the classes of a schema's values."""
     if isinstance(tree, list):
         return frozenset().union(*map(_classes, tree))
     logical = logical_of(tree)[0]

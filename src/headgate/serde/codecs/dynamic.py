@@ -254,7 +254,7 @@ class DynamicSerializer(TypeSerializer[Any]):
 
 
 def _fast_mode(values: Sequence[Any]) -> int | None:
-    """The mode in which msgspec alone is lossless, found by checks that run at C speed."""
+    """Return the mode in which msgspec alone is lossless, found by checks that run at C speed."""
     kinds, mode = set(map(type, values)), _MODE_VALUES
     if kinds == {tuple}:
         kinds, mode = set(map(type, chain.from_iterable(values))), _MODE_TUPLES

@@ -40,7 +40,7 @@ def union_form(members: Sequence[Form]) -> Form:
 
 
 def _layout(members: Sequence[Form], name: str) -> tuple[Hint, Convert | None, Convert | None]:
-    """What msgspec decodes, and the ways to that and from it."""
+    """Return what msgspec decodes, and the ways to that and from it."""
     descriptions = [member.description for member in members]
     if {text_in(description, "kind") for description in descriptions} <= DIRECT:
         return reduce(or_, (member.wire for member in members)), None, None

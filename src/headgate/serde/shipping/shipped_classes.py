@@ -203,7 +203,7 @@ def set_enum(
 
 
 def _data_of(member: enum.Enum, data_type: Any) -> Args:
-    """The arguments with which the data type makes its part of a member."""
+    """Return the arguments with which the data type makes its part of a member."""
     if data_type.__new__ is object.__new__:
         return ()
     known = getattr(data_type, "__getnewargs__", None)
@@ -237,7 +237,7 @@ _OF_STRUCT_META: Final = frozenset({
 
 
 def is_struct(cls: type) -> TypeGuard[type[msgspec.Struct]]:
-    """Whether a class derives from ``msgspec.Struct``."""
+    """Return whether a class derives from ``msgspec.Struct``."""
     return hasattr(cls, "__struct_fields__") and hasattr(cls, "__struct_config__")
 
 

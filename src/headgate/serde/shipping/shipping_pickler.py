@@ -135,7 +135,7 @@ def _set_function(
 
 
 def _held(cell: types.CellType) -> tuple[T, ...]:
-    """What a variable holds, if anything."""
+    """Return what a variable holds, if anything."""
     try:
         return (cell.cell_contents,)
     except ValueError:

@@ -77,7 +77,7 @@ class OpenTable:
                 yield from self._table(number, columns).to_batches()
 
     def holds(self, groups: Container[int], row_groups: Iterable[int]) -> bool:
-        """Whether rows of some key groups may be in some row groups."""
+        """Return whether rows of some key groups may be in some row groups."""
         borders = (self._borders[number] for number in row_groups)
         return any(group in groups for low, high in borders for group in range(low, high + 1))
 

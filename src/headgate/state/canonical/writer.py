@@ -53,7 +53,10 @@ class WrittenTable(NamedTuple):
 def info_of(
     name: str, schema: Description, key: Description | None, groups: tuple[int, int], max_parallelism: int
 ) -> TableInfo:
-    """How the file of a state's table describes itself; `key` describes the keys in its typed column."""
+    """Return how the file of a state's table describes itself.
+
+    `key` describes the keys in its typed column.
+    """
     return TableInfo(
         format=table_layout.VERSION,
         name=name,

@@ -32,7 +32,7 @@ class Tracker(Protocol):
     """Keeps what was changed in one state, or in one kind of timers."""
 
     def take(self) -> Changed:
-        """What was changed since the last call; the caller owns it."""
+        """Return what was changed since the last call; the caller owns it."""
 
 
 class TrackedTable:
@@ -50,7 +50,7 @@ class TrackedTable:
         return self._table.entries
 
     def own(self, key: Hashable) -> Any:
-        """The value of `key` for changing in place, or MISSING."""
+        """Return the value of `key` for changing in place, or MISSING."""
         value = self._table.own(key)
         if value is not MISSING:
             self._changed.add(key)
@@ -183,6 +183,6 @@ class TrackedTimerQueue(TimerQueue[K]):
 
 
 def take_all(trackers: Mapping[str, Tracker]) -> Changes:
-    """What was changed since the last call, without states that were not changed."""
+    """Return what was changed since the last call, without states that were not changed."""
     taken = {name: each.take() for name, each in trackers.items()}
     return {name: changed for name, changed in taken.items() if changed}

@@ -151,7 +151,7 @@ class HeapKeyedBackend(OwnTables[HeapTable]):
 
 
 def handle_of(descriptor: StateDescriptor, serializer: TypeSerializer[V], table: HeapTable) -> StateHandle:
-    """The live handle of a declared state over its table; for every backend."""
+    """Return the live handle of a declared state over its table; for every backend."""
     if descriptor.kind == StateKind.LIST:
         return handles.HeapListState(table)
     if descriptor.kind == StateKind.MAP:

@@ -60,7 +60,10 @@ class Versions:
 
     @classmethod
     def restored(cls, name: str, target: Target, schema: Description, stored: StoredVersions) -> Versions:
-        """The versions of a column family with entries; `schema` is the newest type of the checkpoint."""
+        """Return the versions of a column family with entries.
+
+        `schema` is the newest type of the checkpoint.
+        """
         made = cls(name, target)
         # The newest first: where a serializer is reconfigured, it is by what it has to follow.
         types = {stored.current: schema} | {older.number: older.schema for older in stored.older}
@@ -99,13 +102,13 @@ class Versions:
             raise UsageError(f"state {self.name!r} cannot be stored: {error}") from None
 
     def decode(self, stored: Sequence[bytes]) -> list[Any]:
-        """Values of the declared type out of stored bytes of any of the types."""
+        """Return values of the declared type out of stored bytes of any of the types."""
         if self._older or not all(data.startswith(self.prefix) for data in stored):
             return [self.decode_one(data) for data in stored]
         return self._singles.decode([data[1:] for data in stored])
 
     def decode_one(self, data: bytes) -> Any:
-        """The value in stored bytes; see :meth:`decode`."""
+        """Return the value in stored bytes; see :meth:`decode`."""
         prefix = data[:1]
         if prefix == self.prefix:
             return self._singles.decode((data[1:],))[0]
@@ -115,7 +118,7 @@ class Versions:
         return known.read(memoryview(data)[1:], 1)[0]
 
     def unknown(self, prefix: bytes) -> StorageError:
-        """The error for a first byte that is the number of no type."""
+        """Return the error for a first byte that is the number of no type."""
         known = ", ".join(map(str, sorted([self.current, *self._older])))
         return StorageError(
             f"a stored value begins with byte {prefix[0] if prefix else None}, and the types of its state "
@@ -142,7 +145,7 @@ class Versions:
         self._older = {}
 
     def at_snapshot(self) -> Versions:
-        """The versions as they are now."""
+        """Return the versions as they are now."""
         return copy.copy(self)
 
     def stored(self) -> StoredVersions:

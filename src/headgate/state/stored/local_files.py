@@ -81,7 +81,7 @@ class Spool:
 
 
 def local_error(doing: str, path: Path, error: OSError) -> StorageError:
-    """An error of the operating system about a local file, as one of ours."""
+    """Return an error of the operating system about a local file, as one of ours."""
     todo = advice(error) or (
         "check the local disk (space, rights, health), or choose another one with "
         "state.backend.rocksdb.localdir"

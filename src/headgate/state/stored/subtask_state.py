@@ -72,7 +72,10 @@ class StoredState(NamedTuple):
     def chunks(
         self, values: ValueCodec, names: Collection[str] | None = None, groups: Collection[int] | None = None
     ) -> Iterator[Chunk]:
-        """The entries as they lie, of the wanted states and kinds of timers, and key groups; None: all."""
+        """Yield the entries as they lie, of the wanted states and kinds of timers, and key groups.
+
+        None: all.
+        """
         forms = self._sections(values, names)
         for place, sections in enumerate(forms):
             yield from chunks_of(sections, self.groups if groups is None else groups, place, len(forms) - 1)
@@ -105,7 +108,7 @@ class StoredState(NamedTuple):
 def stored_chunks(
     files: StoredFiles, keyed: KeyedStateHandle, values: ValueCodec, max_parallelism: int
 ) -> Iterator[Chunk]:
-    """All entries of a subtask as they lie, every byte verified; see :meth:`StoredState.chunks`."""
+    """Yield all entries of a subtask as they lie, every byte verified; see :meth:`StoredState.chunks`."""
     with open_state(files, keyed, max_parallelism, verified=True) as stored:
         yield from stored.chunks(values)
 
@@ -113,7 +116,10 @@ def stored_chunks(
 def chunks_of(
     sections: Iterable[OpenSection], groups: Collection[int], place: int = 0, segments: int = 0
 ) -> Iterator[Chunk]:
-    """The entries of one form in some key groups; `place`: the number of the segment, 0 for the base."""
+    """Yield the entries of one form in some key groups.
+
+    `place`: the number of the segment, 0 for the base.
+    """
     with located(place, segments):
         for section in sections:
             for found in section.entries(groups):
@@ -142,7 +148,7 @@ class Merged:
         self._base, self._log, self._timers = base, log, timers
 
     def take(self, group: int) -> Entries:
-        """The entries of a key group; ask in ascending order."""
+        """Return the entries of a key group; ask in ascending order."""
         base = self._base.take(group)
         if not self._log:
             return base
@@ -189,7 +195,7 @@ class _Grouped:
         self._next = next(found, None)
 
     def take(self, group: int) -> Entries:
-        """The entries of a key group; those of lower ones are skipped."""
+        """Return the entries of a key group; those of lower ones are skipped."""
         taken = Entries(group, [], [])
         while self._next is not None and self._next.group <= group:
             if self._next.group == group:

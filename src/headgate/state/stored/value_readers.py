@@ -68,7 +68,7 @@ def readers_of(
 
 
 def value_reader(section: Section, target: Target) -> Reader:
-    """What reads the values of a stored state as the program declares it."""
+    """Return what reads the values of a stored state as the program declares it."""
     stored, current = section.schema, target.schema
     declared = isinstance(target.serializer, DeclaredSerializer)
     if not declared and isinstance(compare(stored, current), AsIs):
@@ -120,7 +120,7 @@ def _check_map_keys(stored: Description, current: TypeSerializer[Any]) -> None:
 
 
 def stored_value(name: str, target: Target, value: Any) -> StoredValue | None:
-    """The bytes of a live value; None where there is none.
+    """Return the bytes of a live value; None where there is none.
 
     `value`: what its table holds under a key, or MISSING.
     """
@@ -133,5 +133,5 @@ def stored_value(name: str, target: Target, value: Any) -> StoredValue | None:
 
 
 def value_of(name: str, stored: StoredValue, target: Target) -> Any:
-    """The counterpart of :func:`stored_value`, where the same state is declared."""
+    """Return the counterpart of :func:`stored_value`, where the same state is declared."""
     return value_reader(Section(name, stored.schema, []), target)(stored.data, 1)[0]

@@ -86,13 +86,13 @@ class TtlKeyedBackend(BackendWrapper[KeyedBackend]):
         self.event_timers, self.processing_timers = backend.event_timers, backend.processing_timers
 
     def keys(self, name: str) -> Iterable[Hashable]:
-        """The keys that have an entry that is not expired. Bind a key anew before its use."""
+        """Return the keys that have an entry that is not expired. Bind a key anew before its use."""
         state = self._states.get(name)
         keys = self._backend.keys(name)
         return keys if state is None else filter(state.handle.holds, keys)
 
     def peek(self, name: str, key: Hashable) -> StoredValue | None:
-        """What is not expired under a key, whatever reads of the program may see."""
+        """Return what is not expired under a key, whatever reads of the program may see."""
         state = self._states.get(name)
         if state is None:
             return self._backend.peek(name, key)
@@ -116,7 +116,7 @@ class TtlKeyedBackend(BackendWrapper[KeyedBackend]):
                 state.sweep.date_values()
 
     def statistics(self) -> dict[str, TtlStatistics]:
-        """What is known of expired entries, for each state that has a time to live."""
+        """Return what is known of expired entries, for each state that has a time to live."""
         return {name: state.statistics() for name, state in self._states.items()}
 
 

@@ -48,11 +48,11 @@ class Expiry:
         return now
 
     def since(self, stamp: int | None) -> int:
-        """When an entry with this last-access time counts as written."""
+        """Return when an entry with this last-access time counts as written."""
         return self.origin if stamp is None or stamp == WATERMARK_MIN else stamp
 
     def over(self, stamp: int | None) -> bool:
-        """Whether an entry with this last-access time is expired."""
+        """Return whether an entry with this last-access time is expired."""
         return self.since(stamp) <= self.limit
 
     def renewed(self, stamp: int | None) -> int:
@@ -128,16 +128,19 @@ class TtlHandle(ABC):
             handle.store()
 
     def peek(self, key: Hashable) -> Any:
-        """What a read of `key` would return, without its effects; for tests. The key stays bound."""
+        """Return what a read of `key` would return, without its effects; for tests. The key stays bound."""
         shown = self._shown_for(key, self.expiry.show_expired)
         return self._empty() if shown is ABSENT else self._result(shown)
 
     def holds(self, key: Hashable) -> bool:
-        """Whether a read of `key` would find anything, without its effects. The key stays bound."""
+        """Return whether a read of `key` would find anything, without its effects. The key stays bound."""
         return self._shown_for(key, self.expiry.show_expired) is not ABSENT
 
     def living(self, key: Hashable) -> Any:
-        """What is stored under `key` and not expired, or ABSENT; without effects. The key stays bound."""
+        """Return what is stored under `key` and not expired, or ABSENT.
+
+        Without effects. The key stays bound.
+        """
         return self._shown_for(key, False)
 
     def tidy(self, key: Hashable) -> None:
@@ -155,7 +158,7 @@ class TtlHandle(ABC):
         return self._shown(expired)
 
     def _result(self, shown: V) -> V:
-        """What the program gets of what is stored."""
+        """Return what the program gets of what is stored."""
         return shown
 
     @abstractmethod
@@ -168,8 +171,8 @@ class TtlHandle(ABC):
 
     @abstractmethod
     def _shown(self, expired: bool) -> Any:
-        """What is stored for the bound key, with or without what is expired; or ABSENT."""
+        """Return what is stored for the bound key, with or without what is expired; or ABSENT."""
 
     @abstractmethod
     def _empty(self) -> Any:
-        """What a key without entries reads as."""
+        """Return what a key without entries reads as."""

@@ -51,7 +51,7 @@ class Piece(Protocol):
     """What one task reads; plain data that is sent to it."""
 
     def batches(self, disk: Disk, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Rows that have at least these columns."""
+        """Return rows that have at least these columns."""
         ...
 
 
@@ -207,7 +207,7 @@ def nothing_chosen(disk: Disk, metadata: CheckpointMetadata, request: ReadReques
 
 
 def _options_of(disk: Disk, metadata: CheckpointMetadata, uid: str) -> list[str]:
-    """The values that the option `state` may have for an operator, each with its type."""
+    """Return the values that the option `state` may have for an operator, each with its type."""
     sections = sections_of_operator(disk, metadata, uid)
     types = metadata.state_types.get(uid, {})
     schemas = types | {each.name: each.schema for each in sections if each.name not in types}
@@ -234,7 +234,7 @@ def _as_option(name: str) -> str:
 def keyed_shape(
     disk: Disk, handles: Sequence[KeyedStateHandle], option: str, types: Mapping[str, Description]
 ) -> Shape | None:
-    """The columns of a keyed state, or of all timers; None: there is no such state.
+    """Return the columns of a keyed state, or of all timers; None: there is no such state.
 
     `types` has the descriptions in the metadata by name of the state.
     """
@@ -278,7 +278,7 @@ def _stamps_of(name: str, state: str) -> bool:
 
 
 def _key_type(disk: Disk, handles: Sequence[KeyedStateHandle], names: Sequence[str]) -> Description | None:
-    """The type of the first key that is stored of some states; None where no column holds it."""
+    """Return the type of the first key that is stored of some states; None where no column holds it."""
     for handle in handles:
         for table in handle.tables or ():
             if table.name in names and (info := head_of_table(DiskFiles(disk), table).info).key is not None:
@@ -296,7 +296,7 @@ def _key_type(disk: Disk, handles: Sequence[KeyedStateHandle], names: Sequence[s
 
 
 def _first_keys(disk: Disk, handle: KeyedStateHandle, names: Sequence[str]) -> Iterator[Hashable]:
-    """The first key of each section in blobs: of the base, then of the log."""
+    """Yield the first key of each section in blobs: of the base, then of the log."""
     wanted = [name for state in names for name in (state, removed(state))]
     for stored in (handle.handle, *handle.log):
         blob = StoredBlob(DiskFiles(disk).ranges(stored))

@@ -51,7 +51,7 @@ class DriverStarter(Protocol):
         """Start one more driver."""
 
     def job_id(self, run: int) -> str:
-        """The id of an execution, by the number of executions before it."""
+        """Return the id of an execution, by the number of executions before it."""
 
     def did_not_start(self, driver: DriverProcess, error: Exception) -> None:
         """A driver could not begin."""
@@ -64,7 +64,7 @@ class DriverObserver(Protocol):
     """Checks what drivers do."""
 
     def listener(self, scene: JobScene, driver: DriverProcess) -> JobListener:
-        """The listener of a driver's job master."""
+        """Return the listener of a driver's job master."""
 
     def killed(self, driver: DriverProcess) -> None:
         """A driver is killed now."""
@@ -169,7 +169,7 @@ class DriverProcess(GangOwner):
         return self.background.busy or self._within or self._proving
 
     def actions(self, now: int) -> Iterator[tuple[str, int | None, Action]]:
-        """Its threads, since when they have something to do, and how they do it."""
+        """Yield its threads, since when they have something to do, and how they do it."""
         if not self.runs:
             return
         if not self._within:

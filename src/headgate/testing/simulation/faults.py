@@ -194,7 +194,7 @@ class Faults(WorkerFaults, StorageFaults, MessageFaults, DriverFaults, Requests)
             inject(process)
 
     def disk(self, process: Process, operation: str, name: str) -> Verdict:
-        """The outcome of a process's disk operation."""
+        """Return the outcome of a process's disk operation."""
         whose = "worker" if isinstance(process, WorkerProcess) else "master"
         writes = operation.startswith("create")
         if isinstance(process, DriverProcess):

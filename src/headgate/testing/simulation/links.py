@@ -134,7 +134,7 @@ def make_link(
 
 
 def described(message: ControlMessage) -> str:
-    """A message in a few words that do not depend on the process."""
+    """Return a message in a few words that do not depend on the process."""
     fields = ("attempt", "checkpoint", "vertex", "subtask", "kind", "splits", "restored_checkpoint")
     words = (f"{field}={getattr(message, field)!r}" for field in fields if hasattr(message, field))
     return " ".join([type(message).__name__, *words])

@@ -65,15 +65,15 @@ class Scene(ABC):
         return self.line.now_ms
 
     def latency(self) -> int:
-        """How long the next message is on its way."""
+        """Return how long the next message is on its way."""
         return self.rng.randint(0, self._latency_ms) if self._latency_ms else 0
 
     def delay(self, most_ms: int) -> int:
-        """A pause of up to `most_ms`."""
+        """Return a pause of up to `most_ms`."""
         return self.rng.randint(0, most_ms)
 
     def new_clock(self) -> SimClock:
-        """The clocks of a new process, whose wall clock is a little off."""
+        """Return the clocks of a new process, whose wall clock is a little off."""
         return SimClock(self.line, self.rng, self.rng.randint(-50, 50), self._step_ms)
 
     def note(self, text: str) -> None:
@@ -143,7 +143,7 @@ class Process:
             self.posted.popleft()()
 
     def disk(self, uri: str = URI) -> SimDisk:
-        """This process's way to the shared files below a URI; a StorageError for any other URI."""
+        """Return this process's way to the shared files below a URI; a StorageError for any other URI."""
         scene = self.scene
         return SimDisk.at(
             uri,

@@ -130,7 +130,7 @@ class WorkerProcess(Process):
             self.end(f"fenced: link {reason}", f"slot {self.slot}: the connection to the job master ended")
 
     def beat(self) -> str:
-        """The turn of the thread that sends heartbeats."""
+        """Return the turn of the thread that sends heartbeats."""
         now = self.scene.now()
         self.beat_at = now + self._interval_ms
         if self.lease.expired(now):

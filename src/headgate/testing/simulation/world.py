@@ -83,7 +83,7 @@ class World(JobScene):
         self.supervisor = Supervisor(self, self.checks, self.submission(), elects)
 
     def submission(self) -> Submission:
-        """What the first driver is to run."""
+        """Return what the first driver is to run."""
         return Submission(self.job, JOB_ID)
 
     def run(self) -> Outcome:
@@ -257,7 +257,7 @@ class World(JobScene):
 
 
 def shown(name: str) -> str:
-    """A file's name as traces have it: names of trial files do not depend on the seed."""
+    """Return a file's name as traces have it: names of trial files do not depend on the seed."""
     folder, slash, last = name.rpartition("/")
     is_trial = folder.rpartition("/")[2] == reachability.FOLDER and "marker" not in last
     return f"{folder}{slash}*" if is_trial else name

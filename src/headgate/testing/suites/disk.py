@@ -53,17 +53,17 @@ class DiskSuite:
     """Whether an unfinished file is gone when its writer is told; elsewhere a sweep may have to find it."""
 
     def new_disk(self) -> Disk:
-        """A disk; all of them show the same files."""
+        """Return a disk; all of them show the same files."""
         raise NotImplementedError
 
     @pytest.fixture
     def disk(self) -> Disk:
-        """The disk under test."""
+        """Return the disk under test."""
         return self.new_disk()
 
     @pytest.fixture
     def folder(self) -> str:
-        """A folder that no other test uses."""
+        """Return a folder that no other test uses."""
         return f"suite-{next(_FOLDERS)}"
 
     def test_a_file_has_all_its_parts(self, disk: Disk, folder: str) -> None:

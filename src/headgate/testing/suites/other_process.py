@@ -72,7 +72,7 @@ class OtherProcess:
 
 @functools.cache
 def other_process() -> OtherProcess:
-    """The one second interpreter of this process, started when it is first needed."""
+    """Return the one second interpreter of this process, started when it is first needed."""
     return OtherProcess()
 
 

@@ -72,22 +72,22 @@ class SerializerSuite(ABC, Generic[T]):
 
     @abstractmethod
     def serializer(self) -> TypeSerializer[T]:
-        """A new instance of the serializer, each time."""
+        """Return a new instance of the serializer, each time."""
 
     @abstractmethod
     def values(self) -> Sequence[T]:
-        """Values that it stores, the smallest and the strangest among them; at least one."""
+        """Return values that it stores, the smallest and the strangest among them; at least one."""
 
     def strategy(self) -> SearchStrategy[T] | None:
-        """A strategy of the package hypothesis for values; None: random batches of :meth:`values`."""
+        """Return a strategy of the package hypothesis for values; None: random batches of :meth:`values`."""
         return None
 
     def wrong_values(self) -> Sequence[Any]:
-        """Values of other types, which must not be stored."""
+        """Return values of other types, which must not be stored."""
         return [_Unknown()]
 
     def same(self, left: T, right: T) -> bool:
-        """Whether a value that came back counts as the one that was stored."""
+        """Return whether a value that came back counts as the one that was stored."""
         return same(left, right)
 
     def change_in_place(self, value: T) -> bool:
@@ -301,7 +301,7 @@ class SerializerSuite(ABC, Generic[T]):
         return values
 
     def _fresh(self, values: Sequence[T]) -> list[T]:
-        """Values to which there is no other reference."""
+        """Return values to which there is no other reference."""
         serializer = self.serializer()
         return serializer.decode_many(serializer.encode_many(values), len(values))
 

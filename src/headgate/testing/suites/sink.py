@@ -50,11 +50,11 @@ class SinkSuite:
     """
 
     def new_sink(self, folder: Path) -> Sink:
-        """A sink; sinks for the same folder write to the same place, as another program's would."""
+        """Return a sink; sinks for the same folder write to the same place, as another program's would."""
         raise NotImplementedError
 
     def read(self, sink: Sink, folder: Path) -> Sequence[int]:
-        """What readers of that place see, in any order; records are integers."""
+        """Return what readers of that place see, in any order; records are integers."""
         raise NotImplementedError
 
     @pytest.fixture
@@ -408,7 +408,7 @@ class _Job:
         return self.committer.committed_after(self._context)
 
     def newer_than(self, snapshot: _Snapshot | None) -> str | None:
-        """What the committer reports to a job that goes back to an own checkpoint, or to nothing."""
+        """Return what the committer reports to a job that goes back to an own checkpoint, or to nothing."""
         return self.committer.committed_after(self._after(snapshot))
 
     def take_back(self) -> None:

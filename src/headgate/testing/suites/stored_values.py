@@ -65,7 +65,7 @@ class StoredValues(msgspec.Struct, frozen=True):
 
     @classmethod
     def written_by(cls, serializer: TypeSerializer[T], values: Sequence[T]) -> StoredValues:
-        """What a serializer stores of values.
+        """Return what a serializer stores of values.
 
         Args:
             serializer: of the version that is to be kept.
@@ -82,7 +82,7 @@ class StoredValues(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_file(cls, path: Path) -> StoredValues:
-        """What :meth:`write` has put into a file.
+        """Return what :meth:`write` has put into a file.
 
         Raises:
             StorageError: it is missing or damaged.

@@ -62,7 +62,7 @@ def hash_of_file(path: Path) -> str:
 
 
 def files_of(folder: Path) -> list[Path]:
-    """A folder's files in a fixed order, without caches and the like."""
+    """Return a folder's files in a fixed order, without caches and the like."""
     return sorted(
         path
         for path in folder.rglob("*")
@@ -151,7 +151,7 @@ def program_files(folder: Path, bytes_max: int = PROGRAM_BYTES_MAX) -> list[Path
 
 
 def _that_fit(namespaces: Mapping[Path, list[Path]], left: int, bytes_max: int) -> list[Path]:
-    """The files of as many folders as there is room for, so the smallest first."""
+    """Return the files of as many folders as there is room for, so the smallest first."""
     found: list[Path] = []
     for size, path in sorted((_bytes(files), path) for path, files in namespaces.items()):
         left -= size
@@ -218,7 +218,7 @@ def _is_module(entry: os.DirEntry[str]) -> bool:
 
 
 def _is_candidate(entry: os.DirEntry[str]) -> bool:
-    """A folder that is not left out by its name; asks the disk about links only."""
+    """Return a folder that is not left out by its name; asks the disk about links only."""
     if entry.name.startswith(".") or entry.name in _NEVER:
         return False
     if entry.is_symlink():

@@ -80,7 +80,7 @@ def _unpacked(paths: Sequence[Path], cache: ArtifactCache) -> tuple[list[str], l
 
 
 def _folder(path: Path, cache: ArtifactCache, leased: list[Leased]) -> Path:
-    """Where the modules of a folder or an archive lie on this machine."""
+    """Return where the modules of a folder or an archive lie on this machine."""
     inside = inside_of(path)
     if path.is_dir():
         return (path / inside).resolve()

@@ -31,7 +31,10 @@ _OPTIONS: Final = (
 
 
 def wheels_of(requirements: Path, cache: Path) -> tuple[Path, ...]:
-    """The wheels that a locked requirements file names, sorted; fetched once for each kind of interpreter."""
+    """Return the wheels that a locked requirements file names, sorted.
+
+    Fetched once for each kind of interpreter.
+    """
     if not requirements.is_file():
         raise UserCodeLoadError(f"requirements file {str(requirements)!r} is not there")
     folder = cache / f"{hash_of_file(requirements)[:32]}-{abi_of_this()}"

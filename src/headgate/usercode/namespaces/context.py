@@ -56,7 +56,7 @@ class View(HookOwner, Protocol):
         """Its `sys.meta_path`."""
 
     def home(self, name: Hashable) -> Modules | None:
-        """The table that a module of this name lies in; None is the framework's."""
+        """Return the table that a module of this name lies in; None is the framework's."""
 
     def store(self, name: str, module: ModuleType) -> None:
         """Enter a module, for this namespace alone."""
@@ -68,7 +68,7 @@ class View(HookOwner, Protocol):
         """Take all out of the namespace's own table."""
 
     def view(self) -> Modules:
-        """All modules that this namespace sees."""
+        """Return all modules that this namespace sees."""
 
 
 class Handle:
@@ -91,7 +91,7 @@ _open: set[int] = set()
 
 
 def current() -> View | None:
-    """The namespace (or what a closed one has left) whose code runs; None is the framework."""
+    """Return the namespace (or what a closed one has left) whose code runs; None is the framework."""
     handle = handle_of_context()
     if handle is not None:
         return handle.namespace
@@ -107,7 +107,7 @@ def _by_stack() -> View | None:
 
 
 def handle_of_caller(depth: int) -> Handle | None:
-    """The handle in the builtins of the calling function's caller."""
+    """Return the handle in the builtins of the calling function's caller."""
     handle: Handle | None = builtins_of_caller(depth + 1).get(MARK)
     return handle
 
@@ -123,7 +123,7 @@ def closed(handle: Handle) -> None:
 
 
 def any_open() -> bool:
-    """Whether there is a namespace at all."""
+    """Return whether there is a namespace at all."""
     return bool(_open)
 
 

@@ -107,7 +107,7 @@ class ModuleTable(Modules):
             self[name] = module
 
     def copy(self) -> Modules:
-        """What the running code sees, as a plain dict."""
+        """Return what the running code sees, as a plain dict."""
         namespace = current()
         return dict(dict.items(self)) if namespace is None else namespace.view()
 
@@ -134,19 +134,19 @@ class ModuleTable(Modules):
         self.update(modules)
 
     def of_framework(self) -> Modules:
-        """A copy of the framework's modules, whichever code asks."""
+        """Return a copy of the framework's modules, whichever code asks."""
         return dict(dict.items(self))
 
 
 def framework_table() -> ModuleTable:
-    """The table of modules in `sys`, once this process is prepared for namespaces."""
+    """Return the table of modules in `sys`, once this process is prepared for namespaces."""
     table = sys.modules
     assert isinstance(table, ModuleTable), "install() has put it there"
     return table
 
 
 def _by_import(calling: Mapping[str, V]) -> bool:
-    """Whether Python's import is at work, which enters and removes modules wherever they belong."""
+    """Return whether Python's import is at work, which enters and removes modules wherever they belong."""
     return str(calling.get("__name__")).startswith("importlib._bootstrap")
 
 
@@ -167,7 +167,7 @@ class DispatchingList(list[V], Generic[V]):
         self[:] = [*wanted, *(entry for entry in self if entry not in wanted)]
 
     def of_framework(self) -> list[V]:
-        """A copy of the framework's entries, whichever code asks."""
+        """Return a copy of the framework's entries, whichever code asks."""
         return list.copy(self)
 
     def __radd__(self, other: Iterable[V]) -> list[V]:

@@ -65,7 +65,7 @@ class LeakReport:
 
 
 def examine(namespace: Namespace) -> LeakReport:
-    """What is left of a closed namespace, after the collector has been round twice."""
+    """Return what is left of a closed namespace, after the collector has been round twice."""
     gc.collect()
     gc.collect()
     modules = tuple(
@@ -182,7 +182,7 @@ def _name_in(holder: Any, thing: T) -> str:
 
 
 def _key(key: T) -> str:
-    """A key, where it can be shown without running a program's code."""
+    """Return a key, where it can be shown without running a program's code."""
     return repr(key) if type(key) in (str, int, bytes, bool) else type(key).__name__
 
 

@@ -176,7 +176,7 @@ class JdbcWriter(EpochWriter):
 
 @contextmanager
 def _prepared(connection: JavaObject, text: str, epoch: SparkEpoch) -> Iterator[JavaObject]:
-    """A statement whose first parameters are the key of an epoch."""
+    """Provide a statement whose first parameters are the key of an epoch."""
     with contextlib.closing(connection.prepareStatement(text)) as statement:
         statement.setString(1, epoch.lineage)
         statement.setString(2, epoch.sink)
@@ -185,12 +185,12 @@ def _prepared(connection: JavaObject, text: str, epoch: SparkEpoch) -> Iterator[
 
 
 def _prefix(epoch: SparkEpoch) -> str:
-    """The beginning of the names of a sink's staging tables in a lineage."""
+    """Return the beginning of the names of a sink's staging tables in a lineage."""
     return f"headgate_stage_{crc32(f'{epoch.lineage}/{epoch.sink}'.encode()):08x}_"
 
 
 def staging_table(epoch: SparkEpoch) -> str:
-    """The staging table of one try.
+    """Return the staging table of one try.
 
     Example:
         >>> staging_table(SparkEpoch("a", "out", 7, "a", 2, 7, "3f"))

@@ -183,7 +183,7 @@ def _local(path: str | os.PathLike[str]) -> str:
 
 
 def _renamed(source: Path, target: Path) -> bool:
-    """Whether it could be renamed; False when the target has files."""
+    """Return whether it could be renamed; False when the target has files."""
     try:
         rename(source, target)
     except OSError:

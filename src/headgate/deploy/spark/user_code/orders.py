@@ -42,7 +42,7 @@ class UserCodeOptions:
 
 
 def options_of(settings: UserCodeSettings, namespaces: bool = True) -> UserCodeOptions:
-    """What a job's settings ask of Spark's workers; see `UserCodeOptions` for `namespaces`."""
+    """Return what a job's settings ask of Spark's workers; see `UserCodeOptions` for `namespaces`."""
     return UserCodeOptions(
         NamespaceSettings(settings.patterns, settings.resolve_order, check_leaked=settings.check_leaked),
         settings.native_modules,
@@ -134,5 +134,5 @@ class LiveJobs:
         return tuple(job for job, epoch in open_.items() if (job, epoch) not in self.begun)
 
     def epoch_of(self, job: str) -> int:
-        """When a job began; the set's own epoch for one that it does not name."""
+        """Return when a job began; the set's own epoch for one that it does not name."""
         return next((epoch for name, epoch in self.begun if name == job), self.epoch)

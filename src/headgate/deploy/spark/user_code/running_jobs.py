@@ -57,7 +57,7 @@ class UserCodeJobs:
             return dataclasses.replace(code, files=names)
 
     def live(self) -> LiveJobs:
-        """The jobs that run, to be sent along with the next task."""
+        """Return the jobs that run, to be sent along with the next task."""
         with self._lock:
             begun = [(job, epoch) for job, (epoch, _) in self._begun.items()]
             return LiveJobs(self._epoch, tuple(sorted(begun)))  # equal sets are equal bytes
@@ -146,7 +146,7 @@ def _ordered(job: str, bundle: UserBundle, plan: UserCodePlan, options: UserCode
 def key_of(
     bundle: UserBundle, settings: NamespaceSettings, layered: frozenset[str], of_layer: bool = False
 ) -> str:
-    """The hash of all that makes a job's loader, or only of what makes its layer.
+    """Return the hash of all that makes a job's loader, or only of what makes its layer.
 
     Example:
         >>> from headgate.usercode.bundle.artifacts import Artifact
@@ -171,6 +171,6 @@ _lock: Final = threading.Lock()
 
 
 def jobs_of(context: SparkContext) -> UserCodeJobs:
-    """The jobs of an application, the same object for all callers."""
+    """Return the jobs of an application, the same object for all callers."""
     with _lock:
         return _of_application.setdefault(context.applicationId, UserCodeJobs(context))

@@ -87,7 +87,7 @@ def server_of(
     settings: EndpointSettings,
     listening: ListeningSocket,
 ) -> uvicorn.Server:
-    """A server for the endpoint of a job; it listens nowhere yet."""
+    """Return a server for the endpoint of a job; it listens nowhere yet."""
     clients = listening.clients = Connections(CONNECTIONS_MAX, HEAD_WAIT_S)
     app = Guard(application(job, operations), secret, settings.scheme)
     config = uvicorn.Config(

@@ -70,7 +70,7 @@ class Operations:
         return made
 
     def find(self, operation: str) -> Operation | None:
-        """The operation of that number, unless it was dropped."""
+        """Return the operation of that number, unless it was dropped."""
         with self._lock:
             return self._known.get(operation)
 
@@ -98,7 +98,7 @@ class Operations:
 
 
 async def awaited(operation: Operation, wait_s: float) -> bool:
-    """Whether the outcome is there, after waiting for it."""
+    """Return whether the outcome is there, after waiting for it."""
     if not operation.outcome.done():
         # The operation goes on, whatever becomes of this wait.
         await asyncio.wait([asyncio.wrap_future(operation.outcome)], timeout=wait_s)

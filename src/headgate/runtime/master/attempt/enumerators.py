@@ -44,7 +44,7 @@ class Enumerators:
         return None if splits is None else [(split.id, split.position) for split in splits]
 
     def ready(self) -> bool:
-        """Whether every source may be snapshotted now."""
+        """Return whether every source may be snapshotted now."""
         for place, enumerator in self._by_vertex.values():
             with blamed(place, "in ready_to_snapshot()"):
                 if not enumerator.ready_to_snapshot():
@@ -52,7 +52,7 @@ class Enumerators:
         return True
 
     def want_checkpoint(self) -> bool:
-        """Whether a source waits for a checkpoint."""
+        """Return whether a source waits for a checkpoint."""
         for place, enumerator in self._by_vertex.values():
             with blamed(place, "in wants_checkpoint()"):
                 if enumerator.wants_checkpoint():

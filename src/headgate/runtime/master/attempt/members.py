@@ -75,15 +75,15 @@ class Members:
                 self.lost[slot] = self._members.pop(slot)
 
     def get(self, slot: int) -> Member | None:
-        """The worker of a slot."""
+        """Return the worker of a slot."""
         return self._members.get(slot)
 
     def slot_of(self, link: Link) -> int | None:
-        """The slot of the worker with this link."""
+        """Return the slot of the worker with this link."""
         return next((slot for slot, member in self._members.items() if member.link is link), None)
 
     def members(self) -> list[Member]:
-        """All, by slot."""
+        """Return all, by slot."""
         return [self._members[slot] for slot in sorted(self._members)]
 
     def counters(self) -> list[m.Counters]:

@@ -234,7 +234,7 @@ class Committers:
         )
 
     def _newer(self, lineage: Lineage) -> dict[str, str]:
-        """What sinks hold that is not history of a lineage, in words, by uid."""
+        """Return what sinks hold that is not history of a lineage, in words, by uid."""
         return {
             uid: found
             for uid, committer in self._by_uid.items()
@@ -252,7 +252,7 @@ class Committers:
 
 
 def committers_in(plan: PhysicalPlan) -> dict[str, SinkCommitter]:
-    """A new committer for each sink that has one, by the uid under which snapshots hold its output."""
+    """Return a new committer for each sink that has one, by the uid under which snapshots hold its output."""
     made = {node.uid or f"node-{node.id}": node.sink.create_committer() for node in _sinks_in(plan)}
     return {uid: committer for uid, committer in made.items() if committer is not None}
 
@@ -262,12 +262,12 @@ def _sinks_in(plan: PhysicalPlan) -> list[SinkNode]:
 
 
 def committables_of(snapshot: CheckpointMetadata, uid: str) -> list[Any]:
-    """What a snapshot holds of the prepared output of a sink."""
+    """Return what a snapshot holds of the prepared output of a sink."""
     return _committables(snapshot.operators.get(uid, ()))
 
 
 def fork_of(snapshot: CheckpointMetadata) -> Fork:
-    """Which snapshot it is, for sinks."""
+    """Return which snapshot it is, for sinks."""
     return Fork(snapshot.job, snapshot.generation, snapshot.attempt, snapshot.checkpoint)
 
 

@@ -52,7 +52,7 @@ class Cleaning:
             self._try(deletion)
 
     def next_wakeup(self) -> int | None:
-        """When :meth:`tick` has something to do (monotonic ms)."""
+        """Return when :meth:`tick` has something to do (monotonic ms)."""
         return min((deletion.due_ms for deletion in self._waiting), default=None)
 
     def take_ended(self) -> list[FencedError | None]:

@@ -112,17 +112,17 @@ class Savepoints:
         self._expected.pop(ticket, None)
 
     def folder(self, checkpoint: int) -> SavepointFolder | None:
-        """Where a pending savepoint goes; None for a checkpoint."""
+        """Return where a pending savepoint goes; None for a checkpoint."""
         savepoint = self._open.get(checkpoint)
         return None if savepoint is None else savepoint.folder
 
     def order(self, checkpoint: int) -> SavepointOrder | None:
-        """What the barriers of a pending savepoint carry; None for a checkpoint."""
+        """Return what the barriers of a pending savepoint carry; None for a checkpoint."""
         savepoint = self._open.get(checkpoint)
         return None if savepoint is None else savepoint.order
 
     def kept(self, checkpoint: int) -> SavepointFolder | None:
-        """Where a pending savepoint is, if it is complete."""
+        """Return where a pending savepoint is, if it is complete."""
         savepoint = self._open.get(checkpoint)
         return None if savepoint is None or not savepoint.kept else savepoint.folder
 

@@ -70,7 +70,7 @@ class FusedOperator(Operator):
         return out, origins
 
     def context_of_call(self, inner: Sequence[FrameType]) -> OperatorContext:
-        """The operator whose line of the loop is being executed."""
+        """Return the operator whose line of the loop is being executed."""
         for frame in reversed(inner):
             for indexed in (False, True):
                 if frame.f_code.co_filename == _file_name(self._kinds, indexed):
@@ -105,7 +105,7 @@ def _file_name(kinds: tuple[str, ...], indexed: bool) -> str:
 
 
 def _source(kinds: tuple[str, ...], indexed: bool) -> tuple[str, dict[int, tuple[int, str]]]:
-    """The loop's source text, and the operator and record variable of each line that calls one."""
+    """Return the loop's source text, and the operator and record variable of each line that calls one."""
     names = ", ".join(f"f{i}" for i in range(len(kinds)))
     lines = ["def loop(rows, add, mark, functions):", f"    {names}, = functions"]
     lines += ["    i = -1", "    for r0 in rows:", "        i += 1"] if indexed else ["    for r0 in rows:"]
@@ -130,7 +130,7 @@ def _source(kinds: tuple[str, ...], indexed: bool) -> tuple[str, dict[int, tuple
 
 @lru_cache(maxsize=256)
 def compile_loop(kinds: tuple[str, ...], indexed: bool) -> Callable[..., None]:
-    """The loop for this run of operators; with `indexed` it also records each output's origin."""
+    """Return the loop for this run of operators; with `indexed` it also records each output's origin."""
     text, _ = _source(kinds, indexed)
     name = _file_name(kinds, indexed)
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)

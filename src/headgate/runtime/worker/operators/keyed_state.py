@@ -30,7 +30,7 @@ def open_backend(
     groups: tuple[int, int],  # first and last key group (inclusive)
     event_time: Callable[[], int],  # gives the watermark in force, for states whose time to live it ends
 ) -> KeyedBackend:
-    """The backend of one operator subtask, filled with the state that is restored for it."""
+    """Return the backend of one operator subtask, filled with the state that is restored for it."""
     claims = Claims(with_stamps(descriptors)) if context.ignore_unclaimed else None
     backend = filled_backend(context, descriptors, groups, event_time, claims)
     if claims is not None and claims.skipped:
@@ -48,7 +48,7 @@ def filled_backend(
     event_time: Callable[[], int],
     claims: Claims | None,
 ) -> KeyedBackend:
-    """The backend, filled with those of the stored states that are claimed; None claims all."""
+    """Return the backend, filled with those of the stored states that are claimed; None claims all."""
     backends: StateBackends = context.backends or HeapBackends()
     backend = backends.open(with_stamps(descriptors), groups, context.max_parallelism)
     if any(descriptor.ttl is not None for descriptor in descriptors.values()):
@@ -64,7 +64,7 @@ def filled_backend(
 
 
 def earlier_state(disk: Any, keyed: KeyedStateHandle, claims: Claims | None = None) -> EarlierState:
-    """What one earlier subtask stored, for a backend's restore; without claims, all of it is read.
+    """Return what one earlier subtask stored, for a backend's restore; without claims, all of it is read.
 
     `disk` is a `common.ports.Disk`, or None where all is inline.
     """

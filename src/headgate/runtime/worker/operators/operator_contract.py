@@ -53,7 +53,7 @@ class TableFiles(StateFiles, Protocol):
     """Where a savepoint of the canonical format puts its bytes: keyed state becomes tables."""
 
     def new_tables(self, uid: str) -> NewWriter:
-        """What stores the keyed state of an operator durably, as one table for each state."""
+        """Return what stores the keyed state of an operator durably, as one table for each state."""
 
 
 class PendingState(Protocol):
@@ -140,14 +140,14 @@ class Operator:
         self.next.end_of_data()
 
     def next_processing_time(self) -> int | None:
-        """When :meth:`fire_processing_time` wants to be called, in wall-clock ms."""
+        """Return when :meth:`fire_processing_time` wants to be called, in wall-clock ms."""
         return None
 
     def fire_processing_time(self, now_ms: int) -> None:
         """The wall clock reached `now_ms`."""
 
     def snapshot(self, checkpoint: int) -> PendingState | None:
-        """The synchronous part of a snapshot; None when there is nothing to keep."""
+        """Return the synchronous part of a snapshot; None when there is nothing to keep."""
         return None
 
     def state_types(self) -> StateTypes:
@@ -155,7 +155,10 @@ class Operator:
         return {}
 
     def peek(self, state: str, key: Hashable) -> StoredValue | None:
-        """The value of a keyed state under a key; None: there is none. Between two steps, without effects."""
+        """Return the value of a keyed state under a key.
+
+        None: there is none. Between two steps, without effects.
+        """
         raise InternalError(f"{self.context.label} has no keyed state {state!r}; please report this")
 
     @property
@@ -186,7 +189,7 @@ class Operator:
 
 
 def frames_outward(frame: FrameType | None) -> Iterator[FrameType]:
-    """A frame, its caller, and so on."""
+    """Yield a frame, its caller, and so on."""
     while frame is not None:
         yield frame
         frame = frame.f_back

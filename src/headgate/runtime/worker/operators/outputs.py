@@ -28,7 +28,7 @@ def checked_outputs(result: Iterable[R], giver: str = "process()") -> Iterable[R
 
 
 def checked_kind(result: object, giver: str = "process()") -> type | None:
-    """The class of `result` if all its instances are series of outputs; None: others must be checked.
+    """Return the class of `result` if all its instances are series of outputs; None: others must be checked.
 
     Raises TypeError: see :func:`checked_outputs`.
     """

@@ -115,7 +115,7 @@ class ProcessOperator(Operator):
         self._side.emit(self)
 
     def snapshot(self, checkpoint: int) -> PendingState | None:
-        """The operator state."""
+        """Return the operator state."""
         return self._state.snapshot(None)
 
     def state_types(self) -> StateTypes:

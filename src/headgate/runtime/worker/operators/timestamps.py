@@ -68,7 +68,7 @@ class TimestampsOperator(Operator):
             self.next.watermark(timestamp)
 
     def next_processing_time(self) -> int | None:
-        """When the reader counts as idle, in wall-clock ms."""
+        """Return when the reader counts as idle, in wall-clock ms."""
         return self._idle_at
 
     def fire_processing_time(self, now_ms: int) -> None:

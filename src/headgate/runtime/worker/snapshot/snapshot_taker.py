@@ -33,7 +33,7 @@ LAG_POLL_MS = 5
 
 
 def waits_until(barrier: Barrier, clock: Clock) -> int:
-    """When an aligned barrier is as old as its timeout (monotonic ms); after that it overtakes.
+    """Return when an aligned barrier is as old as its timeout (monotonic ms); after that it overtakes.
 
     Its age is the wall clock's distance from the trigger, read once.
     """
@@ -142,7 +142,7 @@ class SnapshotTaker:
         return True
 
     def next_timeout(self) -> int | None:
-        """When a waiting barrier may overtake, or a paused subtask looks again (monotonic ms)."""
+        """Return when a waiting barrier may overtake, or a paused subtask looks again (monotonic ms)."""
         times: list[int] = []
         if self._held is not None:
             times.append(self._held_until_ms + 1)

@@ -121,7 +121,7 @@ class CollectedOutput:
         self._calls: list[Callable[[], None]] = []
 
     def before(self, receiver: Receiver) -> Receiver:
-        """A receiver that keeps for `receiver` what it gets."""
+        """Return a receiver that keeps for `receiver` what it gets."""
         return _Collecting(self._calls, receiver)
 
     def hand_on(self) -> None:

@@ -43,7 +43,7 @@ class VersionedSerializer(TypeSerializer[Value]):
         return (first, int(second)) if self.version % 2 else (second, int(first))
 
     def snapshot(self) -> VersionedSnapshot:
-        """The version."""
+        """Return the version."""
         return VersionedSnapshot(self)
 
 
@@ -54,7 +54,7 @@ class VersionedSnapshot(TypeSerializerSnapshot[Value]):
         self.serializer = serializer or VersionedSerializer(0)
 
     def current_version(self) -> int:
-        """The first one."""
+        """Return the first one."""
         return 1
 
     def write_snapshot(self, out: DataOutputView) -> None:
@@ -101,7 +101,7 @@ KINDS = ["one", "many", "named", "keyed", "most", "last"]
 
 
 def versioned(kind: str, serializer: VersionedSerializer) -> dict[str, declared.StateDescriptor]:
-    """A program with one state whose values, or keys, have a serializer."""
+    """Return a program with one state whose values, or keys, have a serializer."""
 
     class Program:
         one: declared.ValueState[Value] = declared.value_state(serializer=serializer)
@@ -129,7 +129,7 @@ def put(kind: str, handle: Any, value: Value) -> None:
 
 
 def held(kind: str, handle: Any) -> list[Value]:
-    """The values that a state holds."""
+    """Return the values that a state holds."""
     if kind == "many":
         found: list[Value] = handle.get()
         return found
