@@ -140,5 +140,5 @@ class KeyedBroadcastProcessFunction(RichFunction, ABC, Generic[K, I, B, O]):
         """
 
     def on_timer(self, timestamp: int, ctx: OnTimerContext[K]) -> Iterable[O] | None:
-        """A timer of `ctx.key` fired."""
+        """Handle a timer of `ctx.key` that fired."""
         return None

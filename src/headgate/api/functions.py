@@ -168,7 +168,7 @@ class KeyedProcessFunction(RichFunction, ABC, Generic[K, I, O]):
         """
 
     def on_timer(self, timestamp: int, ctx: OnTimerContext[K]) -> Iterable[O] | None:
-        """A timer of `ctx.key` fired."""
+        """Handle a timer of `ctx.key` that fired."""
         return None
 
 

@@ -70,15 +70,17 @@ class Program:
         return closure(self.nodes(), numbers)
 
     def remaining(self) -> tuple[Node, ...]:
-        """What is left to look at: all that no job has run, with what feeds it; all if there is no such."""
+        """Return the nodes that are left to look at: all that no job has run, with what feeds it; all if
+        there is no such.
+        """
         fresh = self.nodes()
         left = [node.id for node in fresh if node.id not in self._run]
         return closure(fresh, left) if left else fresh
 
     def pending(self) -> tuple[Node, ...]:
-        """What the next execution runs: sinks that no job has run, with what feeds them. A stream that leads
-        nowhere is among them, for the check that refuses it, unless somebody has looked at it, or writes the
-        program step by step and may have left it for another.
+        """Return the nodes that the next execution runs: sinks that no job has run, with what feeds them. A
+        stream that leads nowhere is among them, for the check that refuses it, unless somebody has looked at
+        it, or writes the program step by step and may have left it for another.
         """
         fresh = self.nodes()
         fed = {source.id for node in fresh for source in node.inputs}
@@ -118,7 +120,7 @@ class Program:
 
 
 def closure(nodes: Sequence[Node], wanted: Collection[int]) -> tuple[Node, ...]:
-    """Those of `nodes` that are wanted or feed one that is; inputs stand before what they feed."""
+    """Return the nodes that are wanted or feed a wanted one; inputs stand before what they feed."""
     found = set(wanted)
     for node in reversed(nodes):
         if node.id in found:

@@ -33,7 +33,7 @@ class Seen:
     remark: str = ""
 
     def facts(self) -> dict[str, Json]:
-        """As plain values; without the secret."""
+        """Return the job's facts as plain values, without its secret."""
         file = self.job.file
         return {
             "job_id": file.job_id,

@@ -37,7 +37,8 @@ def fingerprint(config: FormatConfig = CURRENT) -> str:
 
 
 def differences(stored: str, config: FormatConfig = CURRENT) -> list[str]:
-    """What of a stored fingerprint this version would read wrong, one sentence part each; empty when equal.
+    """Return what this version would misread in data of a stored fingerprint, as sentence parts; empty if
+    equal.
 
     The fingerprint may be of another version, or damaged.
 

@@ -278,7 +278,7 @@ def _over_limit(limit: int) -> UsageError:
 
 
 def sample_sink(count: int, record_type: type[T] | None = None, verb: str = "take") -> SampleSink[T]:
-    """A sink for the first `count` records that come, from any subtask; all others it ignores. Records are as
+    """Return a sink for the first `count` records from any subtask; it ignores all others. Records are as
     those of `collect_sink`, and reach the driver as they come. Nothing of them is in a checkpoint: after a
     failure some may be there twice. `verb` is what the program called, for messages.
     """

@@ -52,7 +52,7 @@ class JobStatus:
         return self._skipped_before + self.skipped_attempt
 
     def duration_ms(self, now_ms: int) -> int:
-        """Since the submission."""
+        """Return the milliseconds since the submission."""
         return now_ms - self._began_ms
 
     def rate(self, now_ms: int) -> float | None:

@@ -30,9 +30,9 @@ Pass = Callable[[Flow], Flow]
 
 
 def passes(default_parallelism: int) -> tuple[Pass, ...]:
-    """The passes in their order. Side outputs go first, while the node they were taken from still stands
-    before them; then unions and partitions, so that what follows sees operators only; chaining last, when
-    every link knows its partitioner.
+    """Return the passes in their order. Side outputs go first, while the node they were taken from still
+    stands before them; then unions and partitions, so that what follows sees operators only; chaining last,
+    when every link knows its partitioner.
     """
     return (
         assign_uids,

@@ -173,8 +173,8 @@ def chain_operators(flow: Flow) -> Flow:
 
 
 def number_vertices(flow: Flow) -> tuple[tuple[Vertex, ...], tuple[Edge, ...]]:
-    """The chains as vertices and the links between chains as edges. A chain's number follows the position of
-    its first node. Nodes are written after their inputs, so this order is topological.
+    """Return the chains as vertices and the links between chains as edges. A chain's number follows the
+    position of its first node. Nodes are written after their inputs, so this order is topological.
     """
     vertices = []
     seat: dict[int, tuple[VertexId, int]] = {}

@@ -61,7 +61,7 @@ _PLAIN_KINDS: Final = frozenset(
 def type_rows(
     nodes: Iterable[Node], plan: PhysicalPlan, states: States, shape_of: Callable[[Edge], str]
 ) -> dict[str, list[Row]]:
-    """A row for each stream, each declared state and the keys of each keyed operator, as plain values."""
+    """Return a row, as plain values, for each stream, each declared state and each keyed operator's keys."""
     types = edge_record_types(nodes, plan)
     streams = [row for vertex in plan.vertices for row in _stream_rows(vertex, plan, types, shape_of)]
     operators = [node for vertex in plan.vertices for node in vertex.chain]

@@ -99,7 +99,9 @@ class StoredKeyed:
         return any(stored_shapes(keyed) is None and too_large(keyed) for keyed in self.handles)
 
     def refusals(self, state: StateDescriptor) -> Iterator[str]:
-        """Why values cannot be read as declared, found by reading them: a sentence for each such subtask."""
+        """Yield the reasons why values cannot be read as declared, found by reading them: a sentence for each
+        such subtask.
+        """
         own = {state.name: state}
         for keyed in self.handles:
             if _too_large_to_try(keyed):

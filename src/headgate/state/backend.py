@@ -92,7 +92,9 @@ class StoredFiles(Protocol):
         """Verify all bytes, then give them in parts."""
 
     def ranges(self, handle: StoredHandle) -> BlobReader:
-        """The bytes, read where they are asked for and not verified: for what has checksums of its own."""
+        """Return a reader that fetches bytes when asked for them and does not verify them: for what has
+        checksums of its own.
+        """
 
     def native(self, keyed: KeyedStateHandle) -> NativeState:
         """Native files, and the blob next to them."""

@@ -67,7 +67,7 @@ class BackendWrapper(BoundHandles, Generic[B]):
         return self._backend.peek(name, key)
 
     def state_types(self) -> dict[str, Description]:
-        """Those of the backend inside."""
+        """Return the inner backend's types."""
         return self._backend.state_types()
 
     def settle(self) -> None:

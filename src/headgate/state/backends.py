@@ -92,7 +92,9 @@ class RocksBackends:
         )
 
     def to_build_on(self) -> RocksBackends:
-        """The backends for a backend that is built around the tables: maps in one entry, timers in memory."""
+        """Return the backends for a backend that is built around the tables: maps in one entry, timers in
+        memory.
+        """
         return replace(self, timers_on_disk=False, map_entries=False)
 
 

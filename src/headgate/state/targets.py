@@ -54,35 +54,35 @@ class DeclaredSerializer(TypeSerializer[V]):
         self.name, self.immutable = serializer.name, serializer.immutable
 
     def encode(self, value: V) -> bytes:
-        """As the current one."""
+        """Encode a value with the current serializer."""
         return self.current.encode(value)
 
     def decode(self, data: bytes) -> V:
-        """As the current one."""
+        """Decode a value with the current serializer."""
         return self.current.decode(data)
 
     def encode_many(self, values: Sequence[V]) -> bytes:
-        """As the current one."""
+        """Encode values with the current serializer."""
         return self.current.encode_many(values)
 
     def decode_many(self, data: Buffer, count: int) -> list[V]:
-        """As the current one."""
+        """Decode values with the current serializer."""
         return self.current.decode_many(data, count)
 
     def encode_checked(self, values: Sequence[V]) -> bytes:
-        """As the current one."""
+        """Encode and check values with the current serializer."""
         return self.current.encode_checked(values)
 
     def copy(self, value: V) -> V:
-        """As the current one."""
+        """Copy a value with the current serializer."""
         return self.current.copy(value)
 
     def snapshot(self) -> TypeSerializerSnapshot[V]:
-        """As the current one."""
+        """Return the current serializer's snapshot."""
         return self.current.snapshot()
 
     def reader_of(self, stored: Description) -> Reader:
-        """What reads batches of a stored description; the verdict on it may reconfigure the serializer.
+        """Return a reader of batches of a stored description; its verdict may reconfigure the serializer.
 
         Incompatible ones are a UsageError that names both serializers and the reason.
         """
@@ -152,7 +152,9 @@ def _over(kind: str, parts: Sequence[TypeSerializer[Any]]) -> TypeSerializer[Any
 
 
 def _built_in(kind: str, parts: Sequence[TypeSerializer[Any]]) -> TypeSerializer[Any]:
-    """As the annotation of the same types would give it: the description is the same for both."""
+    """Return the serializer that an annotation of the same types would give: the description is the same for
+    both.
+    """
     forms = [form_of(part) for part in parts]
     if kind == StateKind.LIST:
         return FormSerializer(sequence_form(list, forms[0]))

@@ -50,7 +50,7 @@ EOF: Final = Marker("end")
 
 
 def PAUSE(ms: int) -> Marker:  # noqa: N802 - reads as a marker beside the others
-    """Nothing is available for `ms` milliseconds, each time that a reader gets here.
+    """Return a marker: nothing is available for `ms` milliseconds, each time that a reader gets here.
 
     Raises:
         UsageError: `ms` is negative.

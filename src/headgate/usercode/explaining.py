@@ -79,7 +79,7 @@ class Explanation:
     )
 
     def facts(self) -> dict[str, Json]:
-        """As plain values."""
+        """Return the explanation as plain values."""
         return {
             "modules": [
                 {
@@ -175,7 +175,7 @@ def explain(names: Sequence[str], path: Sequence[Entry], settings: UserCodeSetti
 def _linked(
     decided: NativePlan, job_packages: Mapping[str, Installed], settings: UserCodeSettings
 ) -> frozenset[str]:
-    """What the framework uses of the job's, too, in the job's own workers: what clashes, and its needs."""
+    """Return the modules of the job that the framework uses, too, in the job's own workers."""
     own = [one.name for one in decided.placements if one.place is Place.PROCESS]
     modules = [job_packages[name].modules for name in with_requirements(own, job_packages)]
     match = settings.patterns.match
@@ -262,7 +262,7 @@ def _why_isolated(asked: Question, chosen: str) -> str | None:
 
 
 def child_main() -> None:
-    """What a child process runs: a request on the standard input, one line with the answer on the output."""
+    """Answer a request on the standard input with one line on the output; the child process runs this."""
     result: dict[str, Json]
     try:
         result = {"explanation": answer(json.load(sys.stdin))}

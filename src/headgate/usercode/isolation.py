@@ -59,7 +59,7 @@ def why_isolated(program: Path, config: Config, shared: bool) -> str | None:
 
 
 def taken_names(folder: Path, path: Sequence[str] | None = None) -> Iterator[str]:
-    """The modules and packages of a program's folder whose names mean something without that folder, too.
+    """Yield modules and packages of a program's folder whose names have a meaning without it, too.
 
     Example:
         >>> import tempfile
@@ -81,7 +81,7 @@ def taken_names(folder: Path, path: Sequence[str] | None = None) -> Iterator[str
 
 
 def _names(folder: Path) -> set[tuple[str, bool]]:
-    """Names that Python can import from a folder, and whether there is more to each than a bare folder."""
+    """Return the names that Python can import from a folder, and whether each is more than a bare folder."""
     found: dict[str, bool] = {}
     try:
         entries = list(os.scandir(folder))

@@ -140,7 +140,7 @@ def _content_of(folder: str) -> str:
 
 
 def _refuse_if_full(program: Path, settings: UserCodeSettings) -> None:
-    """No further program where ended ones have left too much; a driver is not ended as a worker is."""
+    """Refuse a further program where ended ones have left too much; a driver is not ended as a worker is."""
     _leaked.release_s = settings.release_timeout_ms / 1000
     why = _leaked.exceeded(settings.bounds)
     if why is None:

@@ -70,7 +70,9 @@ class ProcessOrder:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """As every finder's; parts of regular packages are where their packages are, as always in Python."""
+        """Find a module's spec in the program's folders. Parts of regular packages are found where their
+        packages are.
+        """
         if not isinstance(sys.path, SharedPath):  # `sys.path = [...]` by the program
             sys.path = SharedPath(sys.path, self._folders)
         if name.partition(".")[0] in STANDARD_LIBRARY:

@@ -126,7 +126,7 @@ class Resolver:
         self._decided: dict[str, Decision] = {}
 
     def decide(self, name: str) -> Decision:
-        """Whose copy of a module is meant."""
+        """Decide whose copy of a module is meant."""
         decision = self._decided.get(name)
         if decision is None:
             decision = self._decided[name] = self._decide(name)

@@ -73,8 +73,8 @@ def flat_map_output(function: Callable[..., Iterable[object]]) -> Hint | None:
 
 
 def process_output(function: ProcessingFunction) -> Hint | None:
-    """The output type of a process function: its class's type argument, else what `process` yields. Where
-    there is a broadcast side, too, it has to yield the same or nothing.
+    """Return the output type of a process function: its class's type argument, else what `process` yields.
+    Where there is a broadcast side, too, it has to yield the same or nothing.
     """
     for base in _PROCESS_FUNCTIONS:
         if isinstance(function, base):
@@ -89,7 +89,7 @@ def process_output(function: ProcessingFunction) -> Hint | None:
 
 
 def declared_keys(function: ProcessingFunction, selector: KeySelector, records: Node) -> DeclaredKeys | None:
-    """The type of keys that a program declares for a keyed function; None where it leaves that open. The
+    """Return the type of keys that a program declares for a keyed function; None if it leaves that open. The
     first that says something counts: the type argument of the function's class, what the key function is
     annotated to return, the fields of the records' type that the key is made of.
     """

@@ -32,7 +32,7 @@ _WARNED: Final[dict[Any, Any]] = {}
 
 
 def check_program(nodes: Sequence[Node], config: Config) -> None:
-    """Everything that needs neither a disk nor a worker."""
+    """Check everything that needs neither a disk nor a worker."""
     check_backend(config)
     check_ends(nodes)
     check_unique_uids(nodes)

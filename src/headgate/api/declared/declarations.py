@@ -90,9 +90,9 @@ D = TypeVar("D", bound=Declaration)
 
 
 def noted(declaration: D) -> D:
-    """The declaration, noted in the class body that calls whoever calls this. A second declaration of the
-    same name replaces the first in the class body without a trace, so each one is also kept in the namespace
-    of the class that is just being made.
+    """Note a declaration in the class body that calls the caller of this function, and return it. A second
+    declaration of the same name replaces the first in the class body without a trace, so each one is also
+    kept in the namespace of the class that is just being made.
     """
     declaration.site = user_site()
     frame: FrameType | None = sys._getframe(2)
@@ -151,7 +151,7 @@ def _refuse_repeated(cls: type, inherited: dict[str, Declaration]) -> None:
 
 
 def hints_of(cls: type) -> dict[str, Hint]:
-    """The resolved annotations of a class, without `Annotated` around them, but with it inside them."""
+    """Return the resolved annotations of a class; `Annotated` is removed only where it is outermost."""
     try:
         hints = get_type_hints(cls, include_extras=True)
     except NameError as error:
@@ -165,7 +165,8 @@ def hints_of(cls: type) -> dict[str, Hint]:
 
 
 def generic_arguments(cls: type, base: type) -> tuple[Hint, ...] | None:
-    """The type arguments of `base` as `cls` fills them in, through any classes between; None if unsaid.
+    """Return the type arguments that `cls` gives to `base`, directly or through classes between; None if
+    none.
 
     Example:
         >>> generic_arguments(dict, list) is None

@@ -75,7 +75,7 @@ def capture(
 
 
 def child_main() -> None:
-    """What the child process runs: ``-c <this> program arguments...``."""
+    """Run a program alone in the child process, whose command line is: ``-c <this> program arguments...``."""
     file = capture_file()
     assert file is not None, "the child is started with the capture variable set"
     try:

@@ -214,8 +214,8 @@ def connect(job: str) -> RemoteJob:
 
 
 def find_job(job: str, known: Sequence[KnownJob]) -> KnownJob:
-    """The job of an id, of a name, or whose id begins so; jobs that run come first. Where none or several are
-    meant, the UsageError names those there are.
+    """Return the job with an id or name, or whose id begins so. Running jobs are preferred. Where none or
+    several are meant, the UsageError names those there are.
     """
     running = [each for each in known if not each.exited]
     for group in (running, [each for each in known if each.exited]):

@@ -100,8 +100,8 @@ def _refuse_endless(verb: str, above: Sequence[Node]) -> None:
 
 
 def query_settings(config: Config, short: bool) -> Config:
-    """The settings of a look: without checkpoints and all that needs them. A `short` look is not shown while
-    it runs, and never tried again.
+    """Return the configuration of a job that only reads results: without checkpoints and all that needs them.
+    A `short` look is not shown while it runs, and never tried again.
     """
     # DataFrames are staged below that directory where driver and workers share no other.
     config = config.without(*_OF_LASTING_JOBS, but=o.CHECKPOINTING_DIR)

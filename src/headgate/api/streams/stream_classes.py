@@ -59,7 +59,7 @@ class DataStream(Outputs[T]):
     # -- per record
 
     def map(self, function: Callable[[T], U], uid: str | None = None) -> DataStream[U]:
-        """One record out per record in."""
+        """Emit one record for each record that comes in."""
         check_callable("map", function)
         kind, waits = inference.map_output(function), is_blocking(function)
         node = logical.MapNode(NEW, "map", uid=uid, record_type=kind, blocking=waits, function=function)

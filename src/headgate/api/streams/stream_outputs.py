@@ -173,7 +173,8 @@ class Looks(Generic[T]):
         return queries.taken(self._environment, self._number, n, timeout_s, "take")
 
     def preview(self, n: int = 10, timeout_s: float | None = None) -> Preview[T]:
-        """As :meth:`take`, but what it gives shows itself as a table, in a shell and in a notebook.
+        """Return the first records, as :meth:`take`, in a form that shows itself as a table in shells and
+        notebooks.
 
         Args:
             n: how many records; fewer where the stream has no more.
@@ -247,7 +248,8 @@ class Outputs(Operator, Looks[T]):
     def to_dataframe(
         self, schema: StructType | str | None = None, job_name: str = "to_dataframe"
     ) -> DataFrame:
-        """This stream's records as a Spark DataFrame. Runs only what feeds it, as :meth:`collect` does.
+        """Return this stream's records as a Spark DataFrame. Runs only what feeds it, as :meth:`collect`
+        does.
 
         The stream must be bounded. The rows are staged as files that live as long as this process.
         To get several streams of one job, or together with its sinks, use :meth:`to_dataframe_later`.

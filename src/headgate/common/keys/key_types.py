@@ -85,7 +85,7 @@ def shapes_of(keys: Sequence[Hashable]) -> set[Shape]:
 
 
 def all_of_shape(keys: Sequence[Hashable], shape: Shape) -> bool:
-    """Whether all keys are of one shape, at less cost than :func:`shapes_of`; of tuples in tuples it says no.
+    """Return whether all keys are of one shape. Cheaper than :func:`shapes_of`; False for tuples in tuples.
 
     Example:
         >>> all_of_shape([1, 2], int), all_of_shape([1, True], int), all_of_shape([(1, "a")], (int, str))

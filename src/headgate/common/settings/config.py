@@ -82,7 +82,7 @@ class Config:
         }
 
     def __iter__(self) -> Iterator[tuple[ConfigOption[Any], Any, Origin]]:
-        """Every option there is with its value and origin."""
+        """Yield every option there is with its value and origin."""
         for option in OPTIONS.values():
             yield option, self.get(option), self.origin(option)
 
@@ -157,7 +157,9 @@ def _unknown(key: str, origin: Origin, known: Iterable[str]) -> ConfigError:
 
 
 def effective_restart_strategy(config: Config) -> RestartStrategyType:
-    """The restart strategy in force: what is set, else exponential delay exactly when checkpoints are on."""
+    """Return the restart strategy in force: what is set, else exponential delay exactly when checkpoints are
+    on.
+    """
     chosen = config.get(o.RESTART_STRATEGY)
     if chosen is not None:
         return chosen
@@ -256,7 +258,7 @@ _STRATEGIES: Final = frozenset(strategy.value for strategy in RestartStrategyTyp
 
 
 def _refuse_settings_of_other_strategies(config: Config) -> None:
-    """A parameter of a strategy that is not in force would be ignored in silence.
+    """Refuse a parameter of a strategy that is not in force: it would be ignored in silence.
 
     Spark's configuration may hold parameters of several: it serves many jobs.
     """

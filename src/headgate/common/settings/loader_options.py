@@ -85,7 +85,7 @@ class TextList:
         return pattern_list(value if isinstance(value, str) else texts)
 
     def format(self, value: tuple[str, ...]) -> str:
-        """As one text."""
+        """Return the list as one text."""
         return ";".join(value)
 
 

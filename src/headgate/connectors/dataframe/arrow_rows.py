@@ -48,7 +48,7 @@ def struct_of(schema: StructType | str, verb: str) -> StructType:
 
 
 def typed_rows(schema: StructType, verb: str) -> TypedRows:
-    """What makes batches of a schema, whose types are refused where they would not come through unchanged."""
+    """Return a maker of batches of a schema; types that would not come through unchanged are refused."""
     check_types(schema, verb)
     shown = {field.name: field.dataType.simpleString() for field in schema}
     required = frozenset(field.name for field in schema if not field.nullable)
@@ -162,7 +162,7 @@ class ValueMisfitError(Exception):
 
 
 def check_values(values: Sequence[T], kind: pa.DataType) -> None:
-    """That Arrow can take these values without changing them, as far as their Python types tell.
+    """Check that Arrow can take these values without changing them, as far as their Python types tell.
 
     Example:
         >>> import pyarrow as pa

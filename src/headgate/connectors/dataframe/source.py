@@ -54,7 +54,7 @@ _INSTEAD: Final = "start without the checkpoint, or from one whose rows are stil
 
 
 def dataframe_source(frame: DataFrame) -> DataFrameSource:
-    """A bounded source of the rows of a DataFrame; they stay columnar up to the first per-record function.
+    """Return a bounded source of a DataFrame's rows; they stay columnar up to the first per-record function.
     The rows of the frame, a bounded one of a classic session, are computed once, when the job is executed;
     each partition becomes at least one split.
     """
@@ -147,8 +147,8 @@ class Staged(NamedTuple):
 
     @classmethod
     def of(cls, position: StagedPosition) -> Staged:
-        """The files in a snapshot of the enumerator. A position from before staged rows outlived their run
-        raises UsageError.
+        """Return the files in a snapshot of the enumerator. A position from before staged rows outlived their
+        run raises UsageError.
         """
         if "folder" not in position:
             raise UsageError(

@@ -190,7 +190,7 @@ def write_attempt(batches: Iterator[pa.RecordBatch], target: Target) -> Iterator
 def _in_parts(
     batches: Iterator[pa.RecordBatch], limits: tuple[int, int]
 ) -> Iterator[Iterator[pa.RecordBatch]]:
-    """The batches in runs that fit into one file each; a run must be consumed before the next is taken."""
+    """Yield runs of batches that fit into one file each; consume a run before taking the next."""
     max_rows, max_bytes = limits
     queue = (
         batch.slice(start, max_rows) for batch in batches for start in range(0, batch.num_rows, max_rows)

@@ -120,7 +120,7 @@ def planned_ms(folder: Path, epoch: int) -> int | None:
 
 
 def offsets_text(log: Mapping[str, bytes], epoch: int) -> str:
-    r"""The sources' offsets at the end of a batch, as Spark writes them, for messages.
+    r"""Return the sources' offsets at the end of a batch, as Spark writes them, for messages.
 
     Example:
         >>> offsets_text({"offsets/3": zlib.compress(b'v1\n{"conf":{}}\n{"logOffset":3}')}, 3)

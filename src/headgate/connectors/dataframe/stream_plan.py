@@ -85,9 +85,9 @@ def check_stateless(frame: DataFrame) -> None:
 
 
 def forgets_nothing(frame: DataFrame) -> bool:
-    """Whether all sources of a streaming DataFrame can be read again however much Spark has committed. Files
-    can, unless Spark removes them after a batch; so can Kafka, and the rate sources. Of others it is not
-    known.
+    """Return whether a streaming DataFrame's sources can all be read again, however much Spark has committed.
+    Files can, unless Spark removes them after a batch; so can Kafka, and the rate sources. Of others it is
+    not known.
     """
     leaves = [
         node

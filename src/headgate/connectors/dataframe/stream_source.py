@@ -44,7 +44,7 @@ _LOGS: Final = "logs"
 
 
 def spark_source(frame: DataFrame, name: str, trigger: str | None) -> Source:
-    """A source of the rows of a DataFrame, bounded or streaming; they stay columnar as long as they can. A
+    """Return a source of a DataFrame's rows, bounded or streaming; they stay columnar as long as they can. A
     streaming DataFrame is of a classic session, with stateless SQL only; it ends with the trigger
     "available-now".
     """

@@ -158,7 +158,8 @@ def _shown(columns: Mapping[str, str], name: str) -> str:
 
 
 def cause(error: Exception) -> str:
-    r"""What went wrong, in one line: of Java's errors the innermost, because the outer ones say where only.
+    r"""Return what went wrong, in one line: of Java's errors the innermost, because the outer ones say where
+    only.
 
     Example:
         >>> cause(ValueError("no such table: t\n  at line 1"))

@@ -150,7 +150,7 @@ def verified_paths(root: str, committables: Sequence[StagedRows], checkpoint: in
 
 
 def _path(root: str, ready: StagedRows) -> Path:
-    """Where the rows of a committable are now: the folder may have been moved, or another was chosen."""
+    """Return where a committable's rows are now: the folder may have been moved, or another was chosen."""
     here = inside(root, ready["pending"], _ROWS, _PENDING)
     if here.exists() or ready["root"] == root:
         return here

@@ -70,7 +70,7 @@ class PlainStream(ByteStream):
         return tail
 
     def forget_before(self, offset: int) -> None:
-        """Nothing is kept."""
+        """Do nothing: the stream keeps no bytes."""
 
 
 class MemberDecoder(Protocol):
@@ -223,8 +223,8 @@ class ZstdStream(CompressedStream["zstandard.ZstdDecompressionObj"]):
 
 
 def open_stream(path: str, member: int = 0, offset: int = 0) -> ByteStream:
-    """A stream that reads from the member's start on; plain files from their beginning. The compression is
-    found by the first bytes, not by the name. `offset` is the uncompressed offset of `member`, as
+    """Open a stream that reads from the member's start on; plain files from their beginning. The compression
+    is found by the first bytes, not by the name. `offset` is the uncompressed offset of `member`, as
     :meth:`ByteStream.locate` gave them.
     """
     file = open(path, "rb")  # noqa: SIM115 - the stream owns it

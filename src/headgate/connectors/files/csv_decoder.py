@@ -85,7 +85,7 @@ class CsvDecoder(Generic[T]):
         return end
 
     def saved(self) -> list[str]:
-        """The header, so that a reader that resumes in the middle of a file need not read its beginning."""
+        """Return the header, so that a reader which resumes inside a file need not read its beginning."""
         return list(self._header)
 
     def border(self, data: bytes) -> int:

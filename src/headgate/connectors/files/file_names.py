@@ -123,7 +123,7 @@ def held_mark(pending: str, holder: str) -> str:
 
 
 def held_by(mark: str) -> str | None:
-    """The pending file that a mark is for; None when the name is no mark's.
+    """Return the pending file that a mark is for; None when the name is no mark's.
 
     Marks without a holder are older than marks for each savepoint; no release removes them.
 

@@ -63,7 +63,7 @@ class JsonDecoder(Generic[T]):
         return 0
 
     def saved(self) -> None:
-        """Nothing."""
+        """Save nothing."""
 
     def border(self, data: bytes) -> int:
         """Right after the last line feed."""
@@ -144,7 +144,9 @@ def is_named_tuple(schema: type[T] | Mapping[str, T]) -> TypeGuard[type[NamedTup
 
 
 def struct_like(schema: type[NamedTuple]) -> type[msgspec.Struct]:
-    """A struct with a NamedTuple's fields: msgspec reads NamedTuples from arrays, files hold objects."""
+    """Return a struct class with a NamedTuple's fields: msgspec reads NamedTuples from arrays, files hold
+    objects.
+    """
     hints = typing.get_type_hints(schema, include_extras=True)
     fields: list[Any] = [
         (name, hints.get(name, Any), schema._field_defaults[name])

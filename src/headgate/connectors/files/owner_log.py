@@ -136,8 +136,8 @@ class OwnerLog:
         )
 
     def _files(self, folder: Path) -> Iterator[tuple[Path, bool]]:
-        """The files of the lineage in a folder, and whether each is history. Files of this job are left out,
-        unless it falls back to an older snapshot of its own.
+        """Yield the files of the lineage in a folder, and whether each is history. Files of this job are left
+        out, unless it falls back to an older snapshot of its own.
         """
         uid, lineage = self._context.uid, self._context.lineage
         forked = {fork.job for fork in self.ancestors}

@@ -63,7 +63,7 @@ class PartFile(io.RawIOBase):
             raise storage_error(self.path, problem) from problem
 
     def make_durable(self) -> None:
-        """Bytes and name survive a power failure from now on; closes the file."""
+        """Make bytes and name survive a power failure from now on; close the file."""
         try:
             self._file.finish(durable=True)
             sync_names(self.path, 4)  # the folder, the pending folder and the output directory may all be new

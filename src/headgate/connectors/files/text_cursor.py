@@ -75,7 +75,7 @@ class TextDecoder(Protocol[T]):
     """Divides and decodes the text of one open file."""
 
     def begin(self, data: bytes) -> int:
-        """How many bytes at the beginning of a file, which consists of complete records, are its header."""
+        """Return the size in bytes of the header in the first, complete records of a file."""
         ...
 
     def saved(self) -> list[str] | None:

@@ -47,7 +47,7 @@ class PeriodicSchedule:
             self._due_ms, self._late_ms = now_ms + round(delay), None
 
     def disarm(self) -> None:
-        """No more periodic checkpoints until :meth:`arm`."""
+        """Trigger no more periodic checkpoints until :meth:`arm`."""
         self._due_ms = self._late_ms = None
 
     def request(self, now_ms: int) -> None:

@@ -120,7 +120,9 @@ class Questions:
         return latest is not None and latest.number == attempt and latest.plan == self._job.plan
 
     def may_fail(self, attempt: int) -> bool:
-        """Whether a failure of this attempt may matter: it is the latest, and the job does not end yet."""
+        """Return whether a failure of this attempt may matter: it is the latest, and the job does not end
+        yet.
+        """
         return attempt == self._job.attempts and self._job.outcome is None
 
     def next_wakeup(self) -> int | None:
@@ -142,7 +144,9 @@ class Questions:
             raise InternalError(self._job.life.explain(f"broke: {'; '.join(found)}"))
 
     def describe(self, now_ms: int = 0) -> tuple[Hashable, ...]:
-        """Everything that decides, as plain values, with deadlines counted from `now_ms`: for searches."""
+        """Return all fields that decide on later effects, as plain values with deadlines from `now_ms` on:
+        for searches.
+        """
         job = self._job
 
         def left(due_ms: int | None) -> int | None:

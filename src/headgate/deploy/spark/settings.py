@@ -112,8 +112,8 @@ CHILD_FIRST: Final = ("spark.driver.userClassPathFirst", "spark.executor.userCla
 
 
 def session_settings(name: str, master: str, submitted: Mapping[str, str], log_file: str) -> dict[str, str]:
-    """The settings of a new session; what was submitted wins. `log_file` holds :data:`LOGGING` while the JVM
-    starts.
+    """Return the settings of a new session; what was submitted wins. `log_file` holds :data:`LOGGING` while
+    the JVM starts.
     """
     local = is_local(submitted.get("spark.master", master))
     settings = {

@@ -47,7 +47,7 @@ def task_slots(context: SparkContext) -> int:
 
 
 def wait_for_slots(context: SparkContext, need: Need, come_within_s: float) -> int:
-    """The slots there are, once they suffice or no more executors can be expected.
+    """Return the number of slots, once they suffice or no more executors can be expected.
 
     Executors may take `come_within_s` to register, counted from the application's start.
     """

@@ -61,7 +61,7 @@ def gang_function(worker: WorkerSpec, gang: int, several_hosts: bool) -> Callabl
 
 
 def gang_body(worker: WorkerSpec, gang: int, several_hosts: bool) -> Body[int, int]:
-    """The body of a task of the gang for an isolated program, whose code is opened before it is called."""
+    """Return a gang task's body for an isolated program, whose code is opened before the body is called."""
     payload = pickle.dumps(worker)
 
     def headgate_worker(code: UserCode, rows: Iterable[int]) -> list[int]:

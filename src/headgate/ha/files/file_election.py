@@ -111,7 +111,7 @@ class FileElection:
         return self._try_to_win(last + 1, looked_ms)
 
     def _last(self) -> int:
-        """The last term there is; 0 where there was none."""
+        """Return the newest term; 0 if there was none."""
         last = max(self._terms(), default=0)
         if last < self._highest:
             raise StorageError(

@@ -204,7 +204,7 @@ class ZooKeeperCheckpointStore:
                 self._nodes.change([Delete(lock)])
 
     def _try_to_claim(self) -> _Owned | None:
-        """One attempt; None when another claimed in the same moment."""
+        """Try to claim the job once; None when another claimed in the same moment."""
         node, token = self._nodes.read(self._generation), self._token(16).hex()
         generation, changes = 1, list[Change]()
         if node is not None:

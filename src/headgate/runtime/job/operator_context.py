@@ -65,7 +65,7 @@ def user_error(context: OperatorContext, error: BaseException, record: object) -
 
 
 def placed(context: OperatorContext, error: HeadgateError, record: object = None) -> HeadgateError:
-    """A refusal of what the program's code did, with the operator, the line and the record before its text.
+    """Return a refusal of the program's code with operator, line and record put before its text.
 
     Other errors, and one that names the operator already, stay as they are. There is no `record` where the
     refusal names it, or where there was none.

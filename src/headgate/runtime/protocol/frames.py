@@ -145,7 +145,9 @@ def encode_header(frame: Frame, generation: int, attempt: int) -> bytes:
 
 
 def parse_header(data: Part, frame_size_max: int) -> FrameHeader:
-    """The verified header in the first `HEADER_SIZE` bytes of `data`; allocates nothing of the length found.
+    """Return the verified header at the start of `data`.
+
+    Allocates nothing of the length that the first `HEADER_SIZE` bytes name.
 
     Raises ProtocolError: wrong magic, version, kind or checksum, or a payload of more than `frame_size_max`
     bytes.

@@ -26,7 +26,8 @@ _to_worker: Final[msgspec.msgpack.Decoder[ToWorker]] = msgpack_decoder(ToWorker)
 
 
 def encode_message(message: FromWorker | ToWorker) -> bytes:
-    """The message as bytes. Raises InternalError: a value cannot be encoded, or the message is too large.
+    """Return a message encoded as bytes. Raises InternalError: a value cannot be encoded, or the message is
+    too large.
 
     Example:
         >>> from headgate.runtime.protocol.messages import Trigger

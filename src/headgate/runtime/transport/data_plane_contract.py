@@ -40,7 +40,7 @@ class DataPlane(Protocol):
         """
 
     def receive(self) -> list[tuple[int, Frame]]:
-        """The frames that came in since the last call, as (sender's slot, frame), in order per peer."""
+        """Return the frames since the last call, as (sender's slot, frame), in order per peer."""
 
     def lost(self) -> list[tuple[int, str]]:
         """Peers whose connection broke since the last call, each once per attempt, with the reason."""

@@ -218,7 +218,7 @@ class Worker:
                 self._left_behind.append(task)
 
     def step(self) -> bool:
-        """One turn: take in frames, let every subtask do one step. False when all were idle."""
+        """Run one turn of the loop: take in frames, one step per subtask. False when all were idle."""
         self.progress += 1
         if self.state is not WorkerState.RUNNING:
             self._report_idle()

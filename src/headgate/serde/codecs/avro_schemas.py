@@ -314,7 +314,7 @@ def _check_hint(hint: Hint, classes: frozenset[type], name: str) -> None:
 
 
 def _same(value: Any, back: Any) -> bool:
-    """Whether nothing was lost on the way, such as digits of a float, a zone, or the class of a value."""
+    """Return whether a round trip lost nothing, such as digits of a float, a zone, or a value's class."""
     if type(value) is not type(back):
         return {type(value), type(back)} <= {int, float} and bool(value == back)
     if isinstance(value, dict):

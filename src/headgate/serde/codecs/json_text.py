@@ -248,7 +248,9 @@ def _text_key(key: V) -> str:
 
 
 def _any(value: Any) -> Json:
-    """A value of no declared type: exactly what JSON itself has, so that it comes back as what it was."""
+    """Return the JSON of a value of no declared type: exactly what JSON itself has, so that it comes back as
+    what it was.
+    """
     kind = type(value)
     if kind is msgspec.msgpack.Ext:
         return _any(untag(value.code, memoryview(value.data)))

@@ -124,7 +124,9 @@ def _reader(names: list[str]) -> Convert:
 
 
 def _filler(cls: type[T], names: list[str]) -> Callable[[Iterable[V]], T]:
-    """What builds an instance field by field: an initialiser must not run again on values it has made."""
+    """Return a function that builds an instance field by field: an initialiser must not run again on values
+    it has made.
+    """
     put = object.__setattr__
 
     def fill(row: Iterable[V]) -> T:

@@ -105,7 +105,7 @@ def skip_none(convert: Convert) -> Convert:
 
 
 def _tagged_reading(wires: Sequence[Hint], converts: Sequence[Convert | None]) -> tuple[Hint, Convert]:
-    """What msgspec decodes for alternatives that are tagged with their place, and what is made of it."""
+    """Return the type that msgspec decodes for alternatives tagged with their place, and its converter."""
     tagged = [
         msgspec.defstruct(f"Alternative{place}", [("value", wire)], tag=place, array_like=True)
         for place, wire in enumerate(wires)

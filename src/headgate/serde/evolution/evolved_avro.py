@@ -274,7 +274,7 @@ def _raw_of_union(schema: list[Schema], given: Any) -> Any:
 
 
 def _alternative(writer: Schema, reader: list[Schema]) -> Schema:
-    """The alternative that takes the values: the same type, else the nearest that it is promoted to."""
+    """Return the alternative that takes the values: the same type, else the nearest promotion."""
     for one in reader:
         if kind_of(one) == kind_of(writer) and (
             kind_of(one) not in NAMED or _same_name(defined(writer), defined(one))

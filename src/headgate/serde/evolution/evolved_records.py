@@ -147,7 +147,9 @@ def _required(description: Description) -> list[str]:
 
 
 def _wire(stored: Description, readings: Mapping[str, Reading]) -> Hint:
-    """The type that msgspec decodes: a field that the new class does not take is left undecoded, or out."""
+    """Return the type that msgspec decodes: a field that the new class does not take is left undecoded, or
+    out.
+    """
     if stored["kind"] != "typeddict":
         wires = [
             readings[name].wire if name in readings else msgspec.Raw for name in mapping_in(stored, "fields")

@@ -119,7 +119,7 @@ def _single(stored: Description, new: Form) -> Reading:
 
 
 def _from_union(stored: Description, new: Form) -> Reading:
-    """Every alternative must have a place; alternatives that only moved are no other type."""
+    """Return a reading of a union; each alternative must have a place, and moved ones are no other type."""
     members = mappings_in(stored, "of")
     found = [_alternative(member, stored, new) for member in members]
     verdict = combined([reading.verdict for _, reading in found])

@@ -132,7 +132,7 @@ _FOLDS: Final[dict[str, Callable[..., TrackedStore]]] = {
 def tracked_handle(
     descriptor: StateDescriptor, serializer: TypeSerializer[V], table: StateTable
 ) -> tuple[StateHandle, Tracker]:
-    """The live handle of a declared state over the table of the backend, and what tracks its changes."""
+    """Return the live handle of a declared state over the backend's table, and the tracker of its changes."""
     if not serializer.immutable or descriptor.kind in (StateKind.LIST, StateKind.MAP):
         tracked = TrackedTable(table)
         return handle_of(descriptor, serializer, cast(HeapTable, tracked)), tracked

@@ -91,7 +91,7 @@ class _TableState:
     load = bind
 
     def store(self) -> None:
-        """Nothing to do: changes were made in the table."""
+        """Do nothing: changes were made in the table."""
 
     def clear(self) -> None:
         """Remove what is stored for the current key."""

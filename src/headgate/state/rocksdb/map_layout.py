@@ -186,7 +186,9 @@ def entry(place: int, encoded: bytes) -> bytes:
 
 
 def whole(encoded: bytes) -> bytes:
-    """What is stored under a stream's key where the map is: `encoded` begins with the number of its type."""
+    """Return the bytes stored under a stream's key for a whole map: `encoded` begins with the number of its
+    type.
+    """
     return encoded[:1] + _WHOLE + encoded[1:]
 
 
@@ -235,7 +237,7 @@ def behind(stored: bytes) -> bytes:
 
 
 def has_entries_apart(target: Target) -> bool:
-    """Whether a state is a map whose keys have one form each, so that bytes distinguish its entries."""
+    """Return whether a state is a map whose keys have one form each, so that bytes tell entries apart."""
     schema = target.schema
     return schema["kind"] == StateKind.MAP and _one_form_each(mappings_in(schema, "of")[0])
 
@@ -273,7 +275,7 @@ def layout_of(name: str, target: Target, *, map_entries: bool = True) -> Version
 def transferred(
     theirs: VersionedValues, store: ColumnStore, mine: VersionedValues, groups: tuple[int, int]
 ) -> Stored:
-    """The entries of some key groups of one column family, for another one that has none of these keys."""
+    """Yield a column family's entries of some key groups, for another family that lacks these keys."""
     if (theirs.format == MAP_ENTRIES) != (mine.format == MAP_ENTRIES):
         for row in theirs.rows(store, groups):
             yield from mine.entries(row.stored, row.value)

@@ -246,7 +246,7 @@ class RocksMapTable:
         return map(key_of, self.layout.heads(self._store))
 
     def scan(self) -> Items:
-        """Keys and their maps, in portions, so that files which compaction replaces are not held back."""
+        """Yield keys and their maps in portions, so that files which compaction replaces are not held."""
         self.flush()
         start = b""
         while True:
@@ -384,7 +384,7 @@ class RocksMapState(Subscripts[MK, MV]):
     load = bind
 
     def store(self) -> None:
-        """Nothing to do: changes were made in the table."""
+        """Do nothing: changes were made in the table."""
 
     def clear(self) -> None:
         """Forget what is stored for the current key."""

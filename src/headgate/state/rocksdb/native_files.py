@@ -115,7 +115,8 @@ class Uploads:
         self._files[checkpoint] = dict(files)
 
     def base(self, completed: int) -> tuple[dict[str, StateHandle], str | None]:
-        """What a snapshot may refer to when `completed` is complete, and the root it was restored from.
+        """Return the files that a snapshot may refer to once `completed` is complete, and the root they were
+        restored from.
 
         A snapshot between the two that has the same table elsewhere may complete first; then `completed` may
         be removed with its files. So only what all later snapshots refer to counts.

@@ -174,7 +174,7 @@ class RocksTable(Generic[V]):
             yield key_of(stored)
 
     def scan(self) -> Items:
-        """Keys and stored values, in portions, so that files which compaction replaces are not held back."""
+        """Yield keys and stored values in portions, so that files which compaction replaces are not held."""
         self.flush()
         part = self._store.portion(None, _PORTION_ENTRIES)
         while part:

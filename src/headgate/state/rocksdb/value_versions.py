@@ -180,7 +180,7 @@ def _changes(verdict: Compatibility) -> tuple[str, ...]:
 
 
 def _of_fields(changes: Iterable[str]) -> set[str]:
-    """Those that say what became of a field; a type that was widened twice is as if it was widened once."""
+    """Return the changes that name a field; two widenings of a type count as one."""
     return {change for change in changes if change.rpartition(": ")[2].startswith("field ")}
 
 

@@ -181,7 +181,8 @@ def _native_keys(store: ColumnStore, timers: bool) -> Keys:
 def judge(
     name: str, schema: Description, target: Target, stored: Iterable[KeyedStateHandle]
 ) -> list[Compatibility]:
-    """The verdicts on a state: one on values of the type `schema`, one on each older type in native files.
+    """Return the verdicts on a state: of values of type `schema`, and of each older type in native files. one
+    on values of the type `schema`, one on each older type in native files.
 
     A serializer that a restore would reconfigure is reconfigured by this, too.
     """
@@ -201,7 +202,9 @@ def _judged(name: str, schema: Description, target: Target) -> Iterator[Compatib
 
 
 def _natively(name: str, schema: Description, target: Target, native: NativeFiles) -> Iterator[Compatibility]:
-    """Values in RocksDB's files may be of older types, too, and each must have a way to the declared one."""
+    """Yield the verdicts on RocksDB's files, whose values may be of older types, too. Each type must have a
+    way to the declared one.
+    """
     from headgate.state.rocksdb.native_files import details_of
     from headgate.state.rocksdb.value_versions import Versions
 

@@ -171,8 +171,7 @@ class Part(NamedTuple):
 
 
 def merged(parts: Iterable[Part], timers: bool) -> Columns:
-    """Keys and values that are left of a base and what changed after it, oldest first; the only merge of the
-    two.
+    """Return the keys and values left of a base and later changes, oldest first; nothing else merges them.
 
     `timers`: whether a key may have several entries, which differ in their values.
     """

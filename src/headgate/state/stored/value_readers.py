@@ -91,7 +91,7 @@ def value_reader(section: Section, target: Target) -> Reader:
 
 
 def value_verdict(stored: Description, target: Target) -> Compatibility:
-    """What becomes of values of a stored kind and description that :func:`value_reader` found to fit."""
+    """Return the verdict on stored values whose kind and description :func:`value_reader` found to fit."""
     serializer = target.serializer
     current = serializer.current if isinstance(serializer, DeclaredSerializer) else serializer
     return judge(stored_type(stored), current)

@@ -100,7 +100,7 @@ class TtlKeyedBackend(BackendWrapper[KeyedBackend]):
         return None if living is ABSENT else stored_value(name, state.target, living)
 
     def snapshot_sync(self, checkpoint: int = 0, completed: int | None = 0) -> PendingSnapshot:
-        """A snapshot of which what is expired by now is left out, where the complete state is written."""
+        """Take a snapshot; a complete one leaves out the entries that have expired by now."""
         pending = self._backend.snapshot_sync(checkpoint, completed)
         states = [state.at_snapshot() for state in self._states.values() if state.ttl.cleanup.full_snapshot]
         if states:

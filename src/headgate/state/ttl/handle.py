@@ -56,15 +56,15 @@ class Expiry:
         return self.since(stamp) <= self.limit
 
     def renewed(self, stamp: int | None) -> int:
-        """The last-access time of an entry that is used now: clocks may go back, and that shortens no time to
-        live.
+        """Return the last-access time of an entry that is used now: clocks may go back, and that shortens no
+        time to live.
 
         Event time does so where a subtask took over from one with a lower watermark.
         """
         return self.now if stamp is None or stamp < self.now else stamp
 
     def at_snapshot(self) -> Expiry:
-        """The rules with the clock standing still, for a snapshot that is written in the background."""
+        """Return the rules with the clock standing still, for a snapshot written in the background."""
         self.tick()
         return copy(self)
 
@@ -119,7 +119,7 @@ class TtlHandle(ABC):
     load = bind
 
     def store(self) -> None:  # noqa: B027 - of the protocol, and nothing to override
-        """Nothing to do: changes were made at once."""
+        """Do nothing: changes were made at once."""
 
     def clear(self) -> None:
         """Remove what is stored for the current key."""

@@ -72,7 +72,9 @@ class Reading:
             return open_disk(self.root)
 
     def pieces(self, groups: Collection[int] | None = None) -> list[Piece]:
-        """The pieces that have some of the wanted key groups, None: all; all pieces of what is not keyed."""
+        """Return the pieces that have some of the wanted key groups. None: all; unkeyed pieces are always
+        included.
+        """
         if self.keyed is None:
             return list(self.other_pieces)
         shape, handles = self.keyed
@@ -224,7 +226,9 @@ def _options_of(disk: Disk, metadata: CheckpointMetadata, uid: str) -> list[str]
 
 
 def _as_option(name: str) -> str:
-    """The option `state` for a state of this name: where these differ, its folder's name in a savepoint."""
+    """Return the option `state` for a state of this name: where these differ, its folder's name in a
+    savepoint.
+    """
     return "%74imers" if name == TIMERS_FOLDER else name
 
 
@@ -260,7 +264,7 @@ def keyed_shape(
 def _stored_schemas(
     disk: Disk, handles: Sequence[KeyedStateHandle], name: str
 ) -> Iterator[tuple[str, Description]]:
-    """Names and types of what is stored of a state, and of its last-access times, where there are entries."""
+    """Yield names and types of the stored data of a state and its last-access times, if there are entries."""
     for handle in handles:
         for table in handle.tables or ():
             if table.name == name or _stamps_of(table.name, name):

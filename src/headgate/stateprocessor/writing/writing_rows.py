@@ -342,7 +342,7 @@ def outputs_of(
     convert: Convert | None,
     written_at: str | None,
 ) -> dict[str, RowColumn]:
-    """The tables of a state: its values, and before them last-access times where it has a time to live.
+    """Return the tables of a state: its values, preceded by last-access times if it has a time to live.
 
     `written_at` is the column with the time of a key's last write; None: now.
     """
@@ -367,7 +367,9 @@ def outputs_of(
 
 
 def shipped(descriptor: StateDescriptor) -> StateDescriptor:
-    """The part of a declaration that tasks need: how values are stored, nothing of the program around it."""
+    """Return the part of a declaration that tasks need: how values are stored, nothing of the program around
+    it.
+    """
     return replace(descriptor, default=_none, function=None, ttl=None)
 
 

@@ -186,7 +186,7 @@ class DriverProcess(GangOwner):
             yield f"{self.name} lease", now, leadership.watch
 
     def next_times(self) -> list[int | None]:
-        """Until when its threads sleep."""
+        """Return until when the driver's threads sleep."""
         if not self.runs:
             return []
         if self.leadership is None:
@@ -199,7 +199,7 @@ class DriverProcess(GangOwner):
         return self._wake_at if self._wake_at is not None and self._wake_at <= now else None
 
     def act(self) -> str | None:
-        """One turn of its main thread."""
+        """Run one turn of the driver's main thread."""
         with self.scene.acting(self):
             try:
                 return self._next()

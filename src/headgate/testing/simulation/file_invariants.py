@@ -120,11 +120,13 @@ class StoredFiles:
         return metadata
 
     def _end_on_record(self) -> bool:
-        """Whether no driver will go on with the job that was led last, so that its log may be emptied."""
+        """Return whether the job that was led last has ended for every driver, so that its log may be
+        emptied.
+        """
         return any(name.endswith(ENDED) for name in self._files.files)
 
     def demand_complete(self, job: str) -> None:
-        """Everything that the log names is there and intact."""
+        """Demand that everything which the log names is there and intact."""
         for entry in self.completed(job):
             metadata = self.metadata(entry)
             try:
@@ -133,13 +135,13 @@ class StoredFiles:
                 raise Violation(f"completed checkpoint {entry.checkpoint} cannot be read: {error}") from error
 
     def demand_complete_savepoints(self) -> None:
-        """What looks like a savepoint is one: a folder with metadata has all files."""
+        """Demand that what looks like a savepoint is one: a folder with metadata has all files."""
         for name in self._files.names("savepoints"):
             if name.endswith(f"/{METADATA}"):
                 self.savepoint(f"{URI}/{name.rpartition('/')[0]}")
 
     def orphans(self, job: str) -> set[str]:
-        """Files of checkpoints that never completed, but for a newer one whose entry may have been lost."""
+        """Return files of checkpoints that never completed, but for a newer one whose entry may be lost."""
         needed, completed = self._needed(job)
         needed |= self._perhaps_complete(job, max(completed, default=0))
         unfinished = self._files.unfinished(job)

@@ -177,7 +177,7 @@ class SimBackground:
         self._jobs.append((self.process.scene.now(), _attempt(work, done)))
 
     def since(self, now: int) -> int | None:
-        """Since when there is something to do."""
+        """Return since when the background thread has something to do."""
         if not self._jobs or self.busy or self.process.held or not self.process.runs:
             return None
         return self._jobs[0][0]

@@ -185,7 +185,7 @@ class World(JobScene):
         return f"{', '.join(drivers) or 'there is no driver'}, with {len(self.living())} workers"
 
     def _act(self) -> bool:
-        """One action, or the passing of time; False when nothing is left to happen."""
+        """Perform one action or let time pass; False when nothing is left to happen."""
         self.faults.maybe_inject()
         now = self.now()
         agenda = self._agenda(now)

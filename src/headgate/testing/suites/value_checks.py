@@ -26,7 +26,7 @@ _NO_PARTS: Final = (type, enum.Enum, types.ModuleType, types.FunctionType, str, 
 
 
 def same(left: Any, right: Any) -> bool:
-    """Whether two values are equal, part by part of the same type; NaN equals NaN, and -0.0 is not 0.0.
+    """Return whether two values are equal and of one type; NaN equals NaN, and -0.0 is not 0.0.
 
     Lists, tuples, sets, dicts (in order) and NumPy arrays are compared part by part, other values by ``==``.
 
@@ -146,7 +146,7 @@ def cut_short(data: bytes, at_most: int = 100) -> Iterator[bytes]:
 
 
 def with_a_flipped_bit(data: bytes, at_most: int = 300) -> Iterator[bytes]:
-    """The bytes with one bit changed, each of all bits where there are few, else the same random ones."""
+    """Yield the bytes with one bit changed: each bit in turn if there are few, else the same random ones."""
     places = list(range(8 * len(data)))
     if len(places) > at_most:
         places = random.Random(len(data)).sample(places, at_most)

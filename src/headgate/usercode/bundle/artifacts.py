@@ -113,7 +113,9 @@ def _made(path: Path, folder: Path) -> tuple[Path, str]:
 
 
 def inside_of(path: Path) -> str:
-    """Where modules lie in the folder or archive that a user named: in a packed environment deep inside."""
+    """Return where modules lie in the folder or archive that a user named: in a packed environment deep
+    inside.
+    """
     if path.is_dir():
         return inside_of_folder(path)
     if not (path.is_file() and is_archive(path.name)):

@@ -33,13 +33,12 @@ def parts_of(name: str) -> tuple[str, ...]:
 
 
 def version_of_this() -> str:
-    """This interpreter's version, as folders of libraries are named: of free-threaded ones with a `t`."""
+    """Return this interpreter's version as folders of libraries name it: with a `t` if free-threaded."""
     return f"{sys.version_info.major}.{sys.version_info.minor}{'t' if 't' in sys.abiflags else ''}"
 
 
 def inside_of_names(names: Iterable[str], place: Path) -> str:
-    """The folder that holds the modules, from the names in an archive, of which folders end in `/`; empty is
-    its top.
+    """Return the folder of an archive that holds its modules; empty is its top. Names of folders end in `/`.
 
     Example:
         >>> inside_of_names(["job.py", "models/__init__.py"], Path("mods.tar.gz"))

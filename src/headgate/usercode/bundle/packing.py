@@ -71,13 +71,13 @@ def files_of(folder: Path) -> list[Path]:
 
 
 def packed_folder(source: Path, name: str, folder: Path) -> Path:
-    """A zip of a folder, under a name by its content: an existing one may be on its way to an executor."""
+    """Return a zip of a folder, named by its content: an existing one may be on its way to an executor."""
     target = folder / f"{name or 'code'}-{hash_of(source)[:16]}.zip"
     return target if target.exists() else _zipped(source, files_of(source), target)
 
 
 def packed_program(program: Path, folder: Path) -> Path:
-    """A zip of a program's own modules: what can be imported from its folder, and no other file of it."""
+    """Return a zip of a program's own modules: what can be imported from its folder, no other file."""
     try:
         files = program_files(program.parent)
         sizes = {file: file.stat().st_size for file in files}
@@ -121,7 +121,7 @@ class _Folder:
 
 
 def program_files(folder: Path, bytes_max: int = PROGRAM_BYTES_MAX) -> list[Path]:
-    """The modules that stand in a program's folder, all files of the packages there, and namespace packages.
+    """Return all files of the modules and packages in a program's folder, and of namespace packages.
 
     A folder without `__init__.py` can be imported, too, and is more often data. Of it the modules are taken,
     and the packages, at any depth below folders whose names are identifiers; nearest first, until

@@ -67,7 +67,7 @@ def _owners_alone(cache: Path) -> None:
 
 
 def _is_complete(folder: Path) -> bool:
-    """Whether its wheels are, byte by byte, those that pip has compared with the hashes of the lock."""
+    """Return whether the wheels are, byte by byte, those that pip compared with the hashes of the lock."""
     complete = folder / COMPLETE
     return complete.is_file() and complete.read_text() == _listed(folder)
 

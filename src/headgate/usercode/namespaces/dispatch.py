@@ -66,12 +66,12 @@ class ModuleTable(Modules):
             raise KeyError(name)
 
     def get(self, name: str, default: Any = None) -> Any:
-        """As a dict's."""
+        """Return a module, as `dict.get` does."""
         home = self._home(name)
         return dict.get(self, name, default) if home is None else home.get(name, default)
 
     def pop(self, name: str, default: Any = _MISSING) -> Any:
-        """As a dict's."""
+        """Remove and return a module, as `dict.pop` does."""
         namespace = current()
         home = None if namespace is None else namespace.home(name)
         if namespace is not None and home is not None:
@@ -86,7 +86,7 @@ class ModuleTable(Modules):
         return module
 
     def clear(self) -> None:
-        """As a dict's; a namespace's code can clear what is the namespace's."""
+        """Clear the table as a dict's `clear`; a namespace's code clears only its own modules."""
         namespace = current()
         if namespace is None:
             dict.clear(self)
@@ -94,7 +94,7 @@ class ModuleTable(Modules):
             namespace.clear()
 
     def setdefault(self, name: str, default: Any = None) -> Any:
-        """As a dict's."""
+        """Return a module, set if it was missing, as `dict.setdefault` does."""
         try:
             return self[name]
         except KeyError:
@@ -102,7 +102,7 @@ class ModuleTable(Modules):
             return default
 
     def update(self, *others: Any, **more: Any) -> None:
-        """As a dict's."""
+        """Update the table as a dict's `update`."""
         for name, module in dict(*others, **more).items():
             self[name] = module
 
@@ -112,15 +112,15 @@ class ModuleTable(Modules):
         return dict(dict.items(self)) if namespace is None else namespace.view()
 
     def keys(self) -> dict_keys[str, ModuleType]:
-        """As a dict's, of a copy: imports go on meanwhile."""
+        """Return the modules' names in a copy: imports go on meanwhile."""
         return self.copy().keys()
 
     def values(self) -> dict_values[str, ModuleType]:
-        """As a dict's, of a copy."""
+        """Return the modules in a copy of the table."""
         return self.copy().values()
 
     def items(self) -> dict_items[str, ModuleType]:
-        """As a dict's, of a copy."""
+        """Return the names and modules in a copy of the table."""
         return self.copy().items()
 
     def __iter__(self) -> Iterator[str]:

@@ -38,7 +38,7 @@ class Searched(Importing, Protocol):
         """The namespace below, with packages that stay."""
 
     def decide(self, name: str) -> Decision:
-        """Whose copy of a module a name means."""
+        """Decide whose copy of a module a name means."""
 
     def store(self, name: str, module: ModuleType) -> None:
         """Enter a module, for this namespace alone."""
@@ -98,7 +98,7 @@ class NamespaceFinder:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """As every finder's."""
+        """Find a module's spec as the finders of `sys.meta_path` do, in the current namespace."""
         namespace = self._namespace()
         if namespace is None:
             return None
@@ -129,7 +129,7 @@ class NamespaceFinder:
         yield from PathFinder.find_distributions(_within(context, others))
 
     def invalidate_caches(self) -> None:
-        """As every finder's."""
+        """Invalidate the caches of :class:`importlib.machinery.PathFinder`."""
         PathFinder.invalidate_caches()
 
     def _is_frameworks(self, found: Distribution) -> bool:

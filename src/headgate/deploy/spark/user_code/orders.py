@@ -128,7 +128,7 @@ class LiveJobs:
     begun: tuple[tuple[str, int], ...]
 
     def over(self, open_: dict[str, int], seen: int) -> tuple[str, ...]:
-        """The jobs of `open_` (job -> epoch of its begin) that have ended; `seen` is the newest epoch."""
+        """Return the jobs of `open_` (job -> epoch of its begin) that ended; `seen` is the newest epoch."""
         if self.epoch < seen:
             return ()
         return tuple(job for job, epoch in open_.items() if (job, epoch) not in self.begun)

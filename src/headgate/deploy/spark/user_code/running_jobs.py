@@ -81,7 +81,7 @@ class UserCodeJobs:
         return code
 
     def _is_crowded(self, code: ShippedCode, plan: UserCodePlan) -> bool:
-        """Whether ordinary workers may hold too many layers by now, or one with a file of this one's."""
+        """Return whether workers may hold too many layers by now, or another one with the same file."""
         others = [stays for layer, stays in self._layers.items() if layer != code.layer]
         return len(others) >= code.limits.layers or any(stays & plan.stays for stays in others)
 

@@ -53,7 +53,7 @@ class Members:
             member.link.close()
 
     def came(self, register: m.Register, link: Link) -> int:
-        """A worker registered; gives the id of its link, by which it is admitted or closed."""
+        """Register a worker and return the id of its link, by which it is admitted or closed."""
         number = next(self._ids)
         self._waiting[number] = register, link
         return number

@@ -23,7 +23,7 @@ _NUMBERS: Final = re.compile(r"\d+")
 
 
 def fingerprint_of(error: HeadgateError) -> Fingerprint | None:
-    """What distinguishes this failure from others; None where nothing does, as of a worker that was killed.
+    """Return what distinguishes a failure from others; None if nothing does, as when a worker was killed.
 
     Numbers in the texts of failures, such as a checkpoint's, differ each time and are left out.
 

@@ -101,7 +101,7 @@ class Committers:
             )
 
     def check(self, restored: CheckpointMetadata) -> None:
-        """Whether :meth:`recommit` would be refused; changes nothing."""
+        """Raise what :meth:`recommit` would raise; change nothing."""
         lineage, own = lineage_of(self._job, restored), restored.job == self._job
         if not own:
             lineage = self._decided(lineage, restored)

@@ -56,7 +56,9 @@ class Cleaning:
         return min((deletion.due_ms for deletion in self._waiting), default=None)
 
     def take_ended(self) -> list[FencedError | None]:
-        """One entry for each deletion that ended since the last call: who has claimed the job, or None."""
+        """Return one entry for each deletion that ended since the last call: who has claimed the job, or
+        None.
+        """
         ended, self._ended = self._ended, []
         return ended
 

@@ -139,7 +139,7 @@ def _storable(elements: Iterable[Batch | Event]) -> list[Batch | Event]:
 
 
 def merge(fragments: Sequence[Batch]) -> list[Batch]:
-    """As few batches as the shapes allow, in order."""
+    """Return the records in as few batches as their shapes allow, in order."""
     runs: list[list[Batch]] = [[fragments[0]]]
     for batch in fragments[1:]:
         if _mergeable(runs[-1][-1], batch):

@@ -91,7 +91,7 @@ class RecoveredInput:
         return 0 if head is None else head.levels()
 
     def seeds(self, channels: Sequence[tuple[str, str | None, int]]) -> list[tuple[int | None, bool]]:
-        """Where the event time of live channels begins when everything is polled, and whether they are idle.
+        """Return each channel's event time after the recovered records are polled, and whether it is idle.
 
         The channels are given as (sender uid, tag, sender's subtask). A watermark that is not known is None.
         """

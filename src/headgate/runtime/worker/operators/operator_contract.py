@@ -77,7 +77,7 @@ class ReadyState:
         return self.state
 
     def release(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no files are held."""
 
 
 class Operator:
@@ -93,7 +93,10 @@ class Operator:
         """Make ready; state is restored here."""
 
     def context_of_call(self, inner: Sequence[FrameType]) -> OperatorContext:
-        """Which operator is in the call with these frames, innermost first, where several are run as one."""
+        """Return the context of the operator that is in the call.
+
+        `frames` are those of the call, innermost first: several operators may run as one.
+        """
         return self.context
 
     @property
@@ -122,7 +125,7 @@ class Operator:
         return len(batch)
 
     def entry(self, side: Side) -> Callable[[Batch], int]:
-        """The method that takes records of one input, as :meth:`process_some` does those of the main one."""
+        """Return the method that takes records of one input, as :meth:`process_some` takes the main one's."""
         if side is not Side.MAIN:
             raise InternalError(f"{self.context.label} has no {side} side; please report this")
         return self.process_some

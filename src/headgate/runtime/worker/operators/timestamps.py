@@ -86,7 +86,9 @@ class TimestampsOperator(Operator):
         )
 
     def _of_split(self, times: Int64s) -> tuple[int, int | None]:
-        """The time before a batch by the records read of its split, and the bound that other splits set."""
+        """Return the event time before a batch by its split's read records, and the bound set by other
+        splits.
+        """
         splits = None if self.source is None else self.source.restored
         if splits is None or not splits.unread:
             return self._greatest, None

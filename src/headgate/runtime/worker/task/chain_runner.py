@@ -110,7 +110,9 @@ class ChainRunner:
         close()
 
     def called_from_loop(self, operators: Sequence[Operator]) -> Sequence[Operator]:
-        """The operators as the loop may ask them for snapshots: one thread makes all calls of an operator."""
+        """Return the operators as the loop may ask them for snapshots: one thread makes all calls of an
+        operator.
+        """
         return operators
 
 

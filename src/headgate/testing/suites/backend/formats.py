@@ -58,11 +58,11 @@ class VersionedSnapshot(TypeSerializerSnapshot[Value]):
         return 1
 
     def write_snapshot(self, out: DataOutputView) -> None:
-        """The serializer's version."""
+        """Write the serializer's version."""
         out.write_int(self.serializer.version)
 
     def read_snapshot(self, read_version: int, in_: DataInputView) -> None:
-        """The serializer's version."""
+        """Read the serializer's version."""
         self.serializer = VersionedSerializer(in_.read_int())
 
     def restore_serializer(self) -> VersionedSerializer:
@@ -70,7 +70,7 @@ class VersionedSnapshot(TypeSerializerSnapshot[Value]):
         return self.serializer
 
     def resolve_schema_compatibility(self, old_snapshot: TypeSerializerSnapshot[Value]) -> Compatibility:
-        """As the new serializer wants it."""
+        """Return the verdict that the new serializer wants."""
         if not isinstance(old_snapshot, VersionedSnapshot):
             return TypeSerializerSchemaCompatibility.incompatible("these values had no version")
         old, new = old_snapshot.serializer.version, self.serializer

@@ -39,7 +39,7 @@ class SchemaTests(BackendTests):
 
     @pytest.mark.parametrize("kind", KINDS)
     def test_ss7_values_are_read_as_they_are(self, bench: Bench, kind: str) -> None:
-        """An unchanged serializer of the user's, in every kind of state."""
+        """Values of an unchanged serializer of the user's are read as they are, in every kind of state."""
         backend = bench.backend(versioned(kind, FIRST), stored=[_written(bench, kind)])
         _check(backend, kind)
         assert _version_of(backend, kind) == 1

@@ -29,7 +29,7 @@ class Spread(declared.AggregateFunction[int, list[int], int]):
     """Greatest minus least, in an accumulator that is changed in place."""
 
     def create_accumulator(self) -> list[int]:
-        """Nothing yet."""
+        """Return an accumulator of no elements."""
         return []
 
     def add(self, value: int, accumulator: list[int]) -> list[int]:
@@ -46,7 +46,7 @@ class Mean(declared.AggregateFunction[int, tuple[int, int], float]):
     """The mean, in an accumulator that cannot be changed."""
 
     def create_accumulator(self) -> tuple[int, int]:
-        """Nothing yet."""
+        """Return an accumulator of no elements."""
         return 0, 0
 
     def add(self, value: int, accumulator: tuple[int, int]) -> tuple[int, int]:
