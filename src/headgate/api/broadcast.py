@@ -98,7 +98,7 @@ class BroadcastProcessFunction(RichFunction, ABC, Generic[I, B, O]):
 
 
 class KeyedBroadcastProcessFunction(RichFunction, ABC, Generic[K, I, B, O]):
-    """As :class:`BroadcastProcessFunction`, with state and timers per key on the main side.
+    """A function over a keyed stream and a broadcast one, with state and timers per key on the main side.
 
     Example:
         >>> import headgate as hg

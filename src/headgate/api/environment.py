@@ -222,7 +222,7 @@ class Environment(Readers):
         return render(facts) if format == "text" else json.dumps(facts, indent=2)
 
     def describe(self, name: str = "job") -> dict[str, Any]:
-        """Return what :meth:`explain` shows, as plain values."""
+        """Return the facts that :meth:`explain` shows, as plain values."""
         return self._described(name, self.program.remaining(), self._settings)
 
     # -- running
@@ -305,7 +305,7 @@ class Environment(Readers):
     # -- inside
 
     def _pending(self, name: str) -> tuple[Node, ...]:
-        """Return what an execution runs; refused where jobs have run all sinks, or there is none."""
+        """Return the nodes that an execution runs; refused if jobs have run all sinks, or there is none."""
         nodes = self.program.pending()
         if nodes or not self.program.nodes():
             return nodes

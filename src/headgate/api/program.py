@@ -66,7 +66,7 @@ class Program:
     # -- parts of it
 
     def above(self, *numbers: int) -> tuple[Node, ...]:
-        """Return these nodes and everything that feeds them, in the order of the program."""
+        """Return the nodes of these numbers and everything that feeds them, in the order of the program."""
         return closure(self.nodes(), numbers)
 
     def remaining(self) -> tuple[Node, ...]:

@@ -176,7 +176,7 @@ class SinkCommitter(ABC, Generic[C]):
         """The job begins; called once, before the first commit."""
 
     def committed_after(self, context: SinkCommitterContext) -> str | None:
-        """Return what this sink has published of the lineage that is not history of the job, in words.
+        """Return, in words, what this sink has published of the lineage that is not history of the job.
 
         Called before :meth:`begin` of a job that begins from another job's snapshot, and whenever a job falls
         back to a snapshot before its newest ones, which are damaged or may be lost: then a fork of the

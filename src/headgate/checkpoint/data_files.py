@@ -195,7 +195,7 @@ class StoredBytes:
 
 
 def where_of(disk: Disk, handle: StateHandle) -> str:
-    """Return what messages call the file of a handle."""
+    """Return the name of a handle's file for messages."""
     return "state in the metadata" if isinstance(handle, Inline) else disk.describe(handle.file)
 
 

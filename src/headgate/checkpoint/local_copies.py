@@ -293,7 +293,7 @@ class NearbyDisk(_Delegating):
         self._lock = Lock()
 
     def best(self, handle: FileRange, read: Callable[[Disk], T]) -> T:
-        """Return what `read` makes of a disk that has a handle's bytes; `read` verifies them."""
+        """Return the result of `read` on a disk that has a handle's bytes; `read` verifies them."""
         try:
             copy = self.copies.find(handle.file)
             if copy is not None:
@@ -314,5 +314,5 @@ class NearbyDisk(_Delegating):
 
 
 def best_of(disk: Disk, handle: FileRange, read: Callable[[Disk], T]) -> T:
-    """Return what `read` makes of the nearest disk that has a handle's bytes."""
+    """Return the result of `read` on the nearest disk that has a handle's bytes."""
     return disk.best(handle, read) if isinstance(disk, NearbyDisk) else read(disk)

@@ -111,7 +111,7 @@ class CheckpointService:
         self._log.check(permit)
 
     def completed(self) -> list[Completed]:
-        """Return what the log holds, oldest first, read afresh."""
+        """Return the completed checkpoints in the log, oldest first, read afresh."""
         return self._log.completed()
 
     def next_checkpoint_id(self) -> CheckpointId:

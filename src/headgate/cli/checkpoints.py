@@ -39,7 +39,7 @@ class CheckpointsRequest:
 
 
 def show(request: CheckpointsRequest, width: int, color: bool = False) -> str:
-    """Return what the command prints."""
+    """Return the text that the command prints."""
     if request.last and request.checkpoint is not None:
         raise UsageError("--last and --id exclude each other; give one of them")
     try:
@@ -104,7 +104,7 @@ def _chosen(history: History, request: CheckpointsRequest) -> CheckpointRecord |
 
 
 def _remark(history: History, record: CheckpointRecord, request: CheckpointsRequest) -> str:
-    """Return what to know about the choice of `record`; empty when there is nothing."""
+    """Return a remark about the choice of `record`; empty when there is nothing to say."""
     remarks = []
     if request.last and record.status is CheckpointStatus.FAILED:
         completed = [r.checkpoint for r in history.records if r.status is CheckpointStatus.COMPLETED]

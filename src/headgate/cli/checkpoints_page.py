@@ -63,7 +63,7 @@ def overview(history: History, width: int, color: bool = False) -> str:
 
 
 def detail(record: CheckpointRecord, remark: str, width: int, color: bool = False) -> str:
-    """Return one checkpoint: its subtasks, the slowest path, and why it was slow."""
+    """Return the page of one checkpoint: its subtasks, the slowest path, and why it was slow."""
     path = slowest_path(record)
     return _text([*_head(record, remark), _subtasks(record, path), *foot(path)], width, color)
 

@@ -74,7 +74,7 @@ class Ending:
 
 
 def ending_of(error: BaseException) -> Ending:
-    """Return what to print of an error, and the code to exit with.
+    """Return the text to print for an error, and the code to exit with.
 
     Headgate's own traceback is part of it only for an error of Headgate's own, or when the environment
     variable HEADGATE_DEBUG is 1.

@@ -92,7 +92,7 @@ def listed(jobs: Sequence[Seen], color: bool = False) -> str:
 
 
 def shown(status: JobStatus, color: bool = False) -> str:
-    """Return one job in full."""
+    """Return the page of one job in full."""
     failed = f", {status.checkpoints_failed} failed" if status.checkpoints_failed else ""
     latest = "none yet" if status.latest_checkpoint is None else f"the last is {status.latest_checkpoint}"
     if status.latest_duration_ms is not None:

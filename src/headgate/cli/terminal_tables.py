@@ -22,7 +22,7 @@ def table(columns: Iterable[str]) -> Table:
 
 
 def lines(part: RenderableType, color: bool, width: int = _WIDEST) -> list[str]:
-    """Return what the terminal shows of a table or a text with markup, line by line."""
+    """Return the lines that the terminal shows of a table or a text with markup."""
     console = Console(width=width, force_terminal=color, highlight=False)
     with console.capture() as captured:
         console.print(part)

@@ -27,7 +27,7 @@ CURRENT: Final = FormatConfig()  # what this version writes
 
 
 def fingerprint(config: FormatConfig = CURRENT) -> str:
-    """Return all choices as one line, stored in every checkpoint and compared at restore.
+    """Return the choices of the stored format as one line, stored in checkpoints and compared at restore.
 
     Example:
         >>> fingerprint()

@@ -282,7 +282,7 @@ class GeneratorReader(RangeReader[T]):
 def throttled(
     source: Source[T, P, S], rate_per_s: float, *, clock: MonotonicClock | None = None
 ) -> ThrottledSource[T, P, S]:
-    """Return the same source, giving at most `rate_per_s` records per second in all readers together.
+    """Return a source that gives at most `rate_per_s` records per second in all readers together.
 
     Args:
         source: any source; positions and checkpoints are its own.

@@ -25,7 +25,7 @@ class LeadershipState(Enum):
 
 
 class LeadershipEvent(Enum):
-    """What it learns about its right."""
+    """An event that changes a driver's right to lead."""
 
     GRANTED = "granted"
     RENEWED = "renewed"

@@ -86,7 +86,7 @@ class HeartbeatMonitor(Generic[W]):
         return True
 
     def check(self, now_ms: int) -> LivenessReport[W]:
-        """Return what changed since the last check."""
+        """Return the workers whose state changed since the last check."""
         lapsed = tuple(w for w, watch in self._watched.items() if now_ms - watch.heard_ms >= self._timeout_ms)
         for worker in lapsed:
             del self._watched[worker]

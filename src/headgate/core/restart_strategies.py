@@ -131,7 +131,7 @@ class RestartStrategy(ABC):
         """Answer a failure that counts."""
 
     def describe(self, now_ms: int) -> tuple[Hashable, ...]:
-        """Return what it remembers, with times counted from `now_ms`, as plain values."""
+        """Return the strategy's memory, with times counted from `now_ms`, as plain values."""
         due = self._restart_at_ms
         return (None if due is None or due <= now_ms else due - now_ms, *self._remembers(now_ms))
 

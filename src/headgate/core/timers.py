@@ -184,7 +184,7 @@ class TimerQueue(Generic[K]):
         return timestamps, keys
 
     def snapshot(self) -> list[tuple[int, K]]:
-        """Return all timers as plain (timestamp, key) in firing order."""
+        """Return the timers as plain (timestamp, key) in firing order."""
         return list(zip(*in_order(*self.frozen()), strict=True))
 
     def restore(self, timers: Iterable[tuple[int, K]]) -> None:

@@ -46,7 +46,7 @@ class Display(Protocol):
 
 
 def sentence(event: str, facts: Facts) -> str | None:
-    """Return what an event means, for a person; None for one that needs no line of its own.
+    """Return a sentence for people about an event; None for one that needs no line of its own.
 
     Example:
         >>> sentence("submitted", {"gang": 1, "slots": 2})

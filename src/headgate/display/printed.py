@@ -58,7 +58,7 @@ def where_prints_show() -> Prints:
 
 
 def notebook_display() -> ShowsInCell | None:
-    """Return what shows something in a cell, where the program runs in a notebook."""
+    """Return the function that shows something in a cell, if the program runs in a notebook."""
     if not hasattr(running_shell(), "kernel"):
         return None
     found: ShowsInCell = sys.modules["IPython"].display.display
@@ -66,7 +66,7 @@ def notebook_display() -> ShowsInCell | None:
 
 
 def printed_lines() -> PrintedLines:
-    """Return what shows lines here."""
+    """Return the printer of lines for this terminal or notebook."""
     display = notebook_display()
     return TerminalLines() if display is None else CellLines(display)
 

@@ -141,7 +141,7 @@ def error_facts(error: BaseException) -> ErrorFacts:
 
 
 def error_line(facts: ErrorFacts) -> str:
-    """Return what :func:`error_facts` gave, in one line without a traceback.
+    """Return the facts of :func:`error_facts` in one line without a traceback.
 
     Example:
         >>> error = UserFunctionError("'map' (uid 'm')", record="7", traceback_text="ValueError: odd")

@@ -62,7 +62,7 @@ def describe(
 
 
 def render(facts: Mapping[str, Any]) -> str:
-    """Return what :func:`describe` gave, as text."""
+    """Return the facts of :func:`describe` as text."""
     lines = [
         _head_line(facts),
         "",
@@ -114,7 +114,7 @@ class _Shapes:
                 arriving = self.leaving[node.id] = _leaving(node, arriving)
 
     def of_edge(self, edge: Edge) -> str:
-        """Return what travels over an exchange; a side output is rows, it was emitted record by record."""
+        """Return the shape of an exchange's batches; side outputs are rows, emitted record by record."""
         if edge.tag is not None:
             return ROWS
         return self.leaving[self._plan.vertices[edge.source].chain[edge.operator].id]

@@ -128,7 +128,7 @@ def _stream_row(node: Node, tag: str | None, target: int | None, hint: Hint | No
 
 
 def _key_row(node: KeyedProcessNode) -> Row:
-    """Return what the program declares of an operator's keys."""
+    """Return a row about the declared keys of an operator."""
     row: Row = {"operator": node.name, "uid": node.uid}
     if node.keys is None:
         return row | {"type": None, "why": NOBODY}

@@ -270,7 +270,7 @@ def job_id(name: str, cluster: str, run: int) -> JobId:
 
 
 def election_key(name: str, cluster: str) -> str:
-    """Return what drivers of the same job have in common."""
+    """Return the key that drivers of one job have in common."""
     return f"{_readable(name)}-{_digest(name, cluster)[:12]}"
 
 

@@ -242,7 +242,7 @@ class Leadership:
             listener(error)
 
     def _lost(self, why: str) -> FencedError:
-        """Return what ended this leadership; the first reason stays."""
+        """Return the error that ended this leadership; the first reason stays."""
         if self._error is None:
             doubt = self._doubt if self._doubt not in ("", why) else ""
             reason = why or "its right to lead could not be proved for a whole lease"

@@ -142,7 +142,9 @@ def add(schemas: list[Description], schema: Description) -> None:
 
 
 def targets_of(states: Mapping[str, StateDescriptor]) -> dict[str, Target]:
-    """Return what a backend keeps for a function: its states, their last-access times, and the timers."""
+    """Return the targets that a backend keeps for a function: its states, their last-access times, the
+    timers.
+    """
     return _targets(states) | dict.fromkeys(TIMER_SECTIONS, timers_target())
 
 

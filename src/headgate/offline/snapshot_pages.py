@@ -69,14 +69,14 @@ class SnapshotFacts(TypedDict):
 
 
 def describe_snapshot(uri: str, options: Sequence[str] = ()) -> SnapshotFacts:
-    """Return what is in a checkpoint or savepoint, as plain values; no class of the program is needed."""
+    """Return the contents of a checkpoint or savepoint as plain values; no class of the program is needed."""
     with storage_options(options):
         disk, metadata = open_checkpoint(uri)
         return _described(uri, disk, metadata)
 
 
 def describe_with_keys(uri: str, options: Sequence[str] = (), samples: int = SAMPLES) -> SnapshotFacts:
-    """Return what :func:`describe_snapshot` does, and what it has of keys.
+    """Return the facts of :func:`describe_snapshot`, and facts about the keys.
 
     A keyed operator also has ``key_types``, the names of the types of all its keys, and ``keys_read``:
     whether none of its files was too large to be fetched for its keys. Each of its states has ``keys``: the
@@ -140,7 +140,7 @@ def _operator(disk: Disk, metadata: CheckpointMetadata, uid: str) -> OperatorFac
 
 
 def sections_of_operator(disk: Disk, metadata: CheckpointMetadata, uid: str) -> list[StoredSection]:
-    """Return everything keyed that the subtasks of an operator stored; a state may be named several times."""
+    """Return the keyed sections that an operator's subtasks stored; a state may be named several times."""
     files = DiskFiles(disk)
     return [
         section

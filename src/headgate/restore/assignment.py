@@ -80,7 +80,7 @@ def check_compatible(
 
 
 def called(checkpoint: CheckpointMetadata) -> str:
-    """Return what messages call a checkpoint."""
+    """Return the name of a checkpoint in messages."""
     return f"{checkpoint.kind} {checkpoint.checkpoint} of job {checkpoint.job_name!r}"
 
 
@@ -118,7 +118,7 @@ def _names(uids: Iterable[str]) -> str:
 
 
 def _unclaimed_ends(nodes: Mapping[str, Node], checkpoint: CheckpointMetadata) -> list[str]:
-    """Return what removed sources have not read yet and removed sinks have not published yet."""
+    """Return the unread rest of removed sources and the unpublished output of removed sinks, in words."""
     read = sources_in(checkpoint) - {uid for uid, node in nodes.items() if isinstance(node, SourceNode)}
     sinks = {uid: node for uid, node in nodes.items() if isinstance(node, SinkNode)}
     writers = _with_list(checkpoint, WRITER) - sinks.keys()
@@ -170,7 +170,7 @@ def _has_keyed(state: OperatorSubtaskState) -> bool:
 
 
 def _unclaimed_of(node: Node, states: Sequence[OperatorSubtaskState]) -> list[str]:
-    """Return what is stored of an operator that it does not declare any more."""
+    """Return, in words, the stored state of an operator that it does not declare any more."""
     lost, function = [], getattr(node, "function", None)
     if not isinstance(node, KeyedProcessNode) and any(map(_has_keyed, states)):
         lost.append(
@@ -299,5 +299,5 @@ def _finished_copies(
 
 
 def without_committables(states: Sequence[OperatorSubtaskState]) -> list[OperatorSubtaskState]:
-    """Return the same states for workers: the job master commits what was prepared."""
+    """Return the states without committables, for workers: the job master commits what was prepared."""
     return [msgspec.structs.replace(state, committables=[]) for state in states]

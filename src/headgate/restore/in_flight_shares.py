@@ -118,7 +118,7 @@ def _order(stream: InFlightStream) -> tuple[int, int, int, int, bool, bool]:
 
 
 def _aligned(streams: Sequence[InFlightStream]) -> list[InFlightStream]:
-    """Return the same streams with levels that mean the same for all subtasks of a receiver.
+    """Return the streams with levels that mean the same for all subtasks of a receiver.
 
     Each subtask counts its levels from its own oldest records. What is live is the top level of each,
     so levels are aligned there. A sender does not know how many levels the receiver has: what it

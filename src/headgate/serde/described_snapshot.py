@@ -36,7 +36,7 @@ class Rules(Protocol):
         """Return a serializer of the described type, whose classes are looked up by their names."""
 
     def reading(self, description: Description, new: TypeSerializer[T]) -> TypeSerializer[T]:
-        """Return what reads described values as those of another built-in serializer."""
+        """Return a serializer that reads described values as those of another built-in serializer."""
 
     def judge(self, description: Description, new: TypeSerializer[T]) -> Compatibility:
         """Judge whether described values can become those of another built-in serializer."""
@@ -110,7 +110,7 @@ class DescribedSnapshot(TypeSerializerSnapshot[T]):
         return self._serializer
 
     def restore_serializer_for(self, new_serializer: TypeSerializer[T]) -> TypeSerializer[T]:
-        """Return what reads the described values as those of another built-in serializer.
+        """Return a serializer that reads the described values as those of another built-in serializer.
 
         No class is needed.
         """

@@ -83,7 +83,7 @@ class StoredFiles(Protocol):
     """The files that stored state is in."""
 
     def read(self, handle: StoredHandle) -> bytes:
-        """Return all bytes, verified."""
+        """Return all bytes of a handle, verified."""
 
     def verify(self, handle: StoredHandle) -> None:
         """Compare the bytes with their checksum."""
@@ -100,7 +100,7 @@ class StoredFiles(Protocol):
         """Native files, and the blob next to them."""
 
     def where(self, handle: StoredHandle) -> str:
-        """Return what errors call the file."""
+        """Return the file's name for errors."""
 
 
 class NativeState(BlobReader, Protocol):
@@ -268,7 +268,7 @@ class KeyedBackend(Protocol):
         """
 
     def peek(self, name: str, key: Hashable) -> StoredValue | None:
-        """Return what one state holds under a key now, without the effects of a read; None: nothing.
+        """Return the value of one state under a key now, without the effects of a read; None: nothing.
 
         Call it between records, with everything stored; bind a key anew before its use.
 

@@ -42,12 +42,12 @@ class BackendWrapper(BoundHandles, Generic[B]):
 
     @property
     def groups(self) -> tuple[int, int]:
-        """Those of the backend inside."""
+        """The first and the last key group of the backend inside."""
         return self._backend.groups
 
     @property
     def targets(self) -> Mapping[str, Target]:
-        """Those of the backend inside."""
+        """The targets of the backend inside."""
         return self._backend.targets
 
     def prefetch(self, keys: Iterable[Hashable]) -> None:
@@ -63,7 +63,7 @@ class BackendWrapper(BoundHandles, Generic[B]):
         return self._backend.scan(name)
 
     def peek(self, name: str, key: Hashable) -> StoredValue | None:
-        """Return what the backend inside holds."""
+        """Return the value in the backend inside, without the effects of a read."""
         return self._backend.peek(name, key)
 
     def state_types(self) -> dict[str, Description]:

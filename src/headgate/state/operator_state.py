@@ -68,7 +68,7 @@ class LiveListState(Generic[V]):
         return len(self._elements)
 
     def columns(self) -> tuple[list[V]]:
-        """Return what a snapshot encodes."""
+        """Return the columns that a snapshot encodes."""
         return (self._elements,)
 
     def refill(self, elements: list[V]) -> None:
@@ -114,7 +114,7 @@ class LiveBroadcastState(Subscripts[K, V]):
         self._entries = {}
 
     def columns(self) -> tuple[list[K], list[V]]:
-        """Return what a snapshot encodes."""
+        """Return the columns that a snapshot encodes."""
         return list(self._entries), list(self._entries.values())
 
     def refill(self, keys: list[K], values: list[V]) -> None:
@@ -208,7 +208,7 @@ class _Target:
         self.handle: Any = LiveBroadcastState() if self.mode == BROADCAST else LiveListState()
 
     def schema(self) -> Description:
-        """Return what a checkpoint calls it; a restore may reconfigure a serializer of the declaration."""
+        """Return the state's description in a checkpoint; a restore may reconfigure its serializers."""
         current = [s.current if isinstance(s, DeclaredSerializer) else s for s in self.serializers]
         return {"kind": self.mode, "of": [serializer.describe() for serializer in current]}
 
@@ -248,7 +248,7 @@ class _Target:
             raise self._unreadable(error) from None
 
     def verdict(self, stored: OperatorStateHandle) -> Compatibility:
-        """Return what becomes of the elements of a stored state that :meth:`readers` found to fit."""
+        """Return the verdict on the elements of a stored state that :meth:`readers` found to fit."""
         current = [s.current if isinstance(s, DeclaredSerializer) else s for s in self.serializers]
         return combined([judge(old, s) for old, s in zip(stored.schema["of"], current)])
 
@@ -298,7 +298,7 @@ class OperatorStateBackend:
             self._target(stored.name).restore(stored, blob)
 
     def verdict(self, stored: OperatorStateHandle) -> Compatibility:
-        """Return what a restore of a stored state would make of its elements."""
+        """Return the verdict of a restore on the elements of a stored state."""
         target = self._target(stored.name)
         target.readers(stored)
         return target.verdict(stored)

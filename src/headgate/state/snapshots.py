@@ -36,7 +36,7 @@ def size_of(handle: StateHandle) -> int:
 
 
 def place_of(handle: StateHandle) -> str:
-    """Return what errors call its bytes: by file and offset."""
+    """Return the place of a handle's bytes for errors: by file and offset."""
     if isinstance(handle, Inline):
         return f"{len(handle.data)} bytes in the metadata"
     return f"bytes {handle.offset} to {handle.offset + handle.length} of {handle.file}"
@@ -82,7 +82,7 @@ class KeyedStateHandle(msgspec.Struct, frozen=True):
     key_types: list[Any] | None = None
 
     def handles(self) -> list[StateHandle]:
-        """Return everything that it refers to."""
+        """Return the handles that the keyed state refers to."""
         if self.tables is not None:
             return [table.range() for table in self.tables]
         native = [] if self.native is None else list(self.native.files.values())
@@ -117,7 +117,7 @@ class OperatorSubtaskState(msgspec.Struct, frozen=True):
     operator_state: list[OperatorStateHandle] = []  # the states of the subtask that belong to no key
 
     def handles(self) -> list[StateHandle]:
-        """Return everything that it refers to."""
+        """Return the handles that the subtask's state refers to."""
         keyed = [] if self.keyed is None else self.keyed.handles()
         return [*keyed, *(state.handle for state in self.operator_state)]
 

@@ -104,7 +104,7 @@ class DeclaredSerializer(TypeSerializer[V]):
 
 
 def target_of(descriptor: StateDescriptor) -> Target:
-    """Return what a checkpoint calls a declared state, and the serializer of its values.
+    """Return a declared state's description in a checkpoint and the serializer of its values.
 
     For every backend.
     """
@@ -127,13 +127,13 @@ def target_of(descriptor: StateDescriptor) -> Target:
 
 
 def timers_target() -> Target:
-    """Return what a checkpoint calls timers of either kind: they are stored as their timestamps, by key."""
+    """Return the target of timers of either kind: they are stored as their timestamps, by key."""
     timestamps = serializer_for(int)
     return Target({"kind": "timers", "of": [timestamps.describe()]}, timestamps)
 
 
 def stored_reader(stored: Description, serializer: TypeSerializer[Any]) -> Reader:
-    """Return what reads batches of a stored description as values of a state's serializer."""
+    """Return a function that reads batches of a stored description as a state's serializer's values."""
     if isinstance(serializer, DeclaredSerializer):
         return serializer.reader_of(stored)
     return reader_for(stored, serializer)

@@ -117,7 +117,7 @@ class SavepointReader(spark_source.DataSourceReader):
 
     @override
     def partitions(self) -> list[spark_source.InputPartition]:
-        """Return what can be read in parallel: files, row groups, key groups."""
+        """Return the partitions that can be read in parallel: files, row groups, key groups."""
         columns = spark_schema(self._reading.columns)
         groups = wanted_groups(self._conditions, columns, self._reading.max_parallelism)
         return [SavepointPartition(piece) for piece in self._reading.pieces(groups)]

@@ -199,7 +199,7 @@ class OperatorHarness:
         return taken
 
     def side_outputs(self, tag: OutputTag[T] | str) -> list[Any]:
-        """Return everything emitted under a tag so far."""
+        """Return the records emitted under a tag so far."""
         return self._sides.get(tag if isinstance(tag, str) else tag.name, [])
 
     def state(self, name: str, key: K) -> Any:

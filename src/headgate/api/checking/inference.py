@@ -127,7 +127,7 @@ def _tells_keys(hint: Hint | None) -> TypeGuard[Hint]:
 
 
 def field_hint(record_type: Hint | None, name: str) -> Hint:
-    """Return what a class of records says of a field."""
+    """Return the type that a class of records declares for a field."""
     if not isinstance(record_type, type):
         return Any
     try:

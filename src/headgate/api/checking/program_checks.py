@@ -78,7 +78,7 @@ def check_uids_given(nodes: Iterable[Node]) -> None:
 
 
 def stateful_part(node: Node) -> str | None:
-    """Return what a checkpoint holds of the operator, in words; None when it holds nothing."""
+    """Return, in words, what a checkpoint holds of an operator; None when it holds nothing."""
     if isinstance(node, SourceNode):
         return "a position in its input"
     if isinstance(node, SinkNode):

@@ -106,7 +106,7 @@ def noted(declaration: D) -> D:
 
 
 def declarations(cls: type) -> dict[str, Declaration]:
-    """Return all that a class declares, by name, in order of declaration; what it inherits comes first."""
+    """Return a class's declarations by name, in order of declaration; inherited ones come first."""
     found: dict[str, Declaration] = {}
     for base in reversed(cls.__mro__):
         _refuse_repeated(base, found)

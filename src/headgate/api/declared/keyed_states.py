@@ -110,7 +110,7 @@ class ReducingState(Protocol[V]):
         ...
 
     def get(self) -> V | None:
-        """Return what was reduced so far; None when nothing was added."""
+        """Return the reduced value; None when nothing was added."""
         ...
 
     def clear(self) -> None:

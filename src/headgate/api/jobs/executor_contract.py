@@ -300,7 +300,7 @@ class JobResult:
         return html_facts(f"job {self.name}", self._facts()) + html_table(columns, rows)
 
     def _facts(self) -> dict[str, str | int]:
-        """Return what is worth a word; records that were collected are counted, never shown."""
+        """Return the facts to print of a result; records that were collected are counted, never shown."""
         facts: dict[str, str | int] = {
             "after": f"{self.duration_ms / 1000:.1f} s",
             "checkpoints": self.checkpoints,

@@ -111,7 +111,7 @@ class DataStream(Outputs[T]):
         return DataStream(self._environment, add_function(self._environment, node, uid, self._number))
 
     def side_output(self, tag: OutputTag[U]) -> DataStream[U]:
-        """Return what the operator of this stream emitted under `tag`.
+        """Return the records that the operator of this stream emitted under `tag`.
 
         Raises:
             PlanError: the stream does not come from ``process()`` or a source.
@@ -170,7 +170,7 @@ class DataStream(Outputs[T]):
     # -- how records travel
 
     def union(self, *others: DataStream[T]) -> DataStream[T]:
-        """Return all records of this stream and the others, in no particular order between them.
+        """Return the records of this stream and the others, in no particular order between them.
 
         Raises:
             PlanError: no other stream, something else than a stream, or one of another Environment.

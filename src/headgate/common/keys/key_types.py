@@ -176,7 +176,7 @@ def says_nothing(declared: Hint) -> bool:
 
 
 def first_misfit(shapes: Iterable[Shape], declared: Hint) -> Shape | None:
-    """Return one of the shapes that does not fit; always the same one."""
+    """Return a shape that does not fit, always the same one; None if all fit."""
     wrong = sorted((shape for shape in shapes if not fits(shape, declared)), key=shape_words)
     return wrong[0] if wrong else None
 
@@ -199,7 +199,7 @@ def _alike(shape: Shape, other: Shape) -> bool:
 
 
 def with_tuples_bounded(shapes: Iterable[Shape]) -> frozenset[Shape]:
-    """Return the same shapes; the class `tuple` in place of all tuples where these are too many."""
+    """Return the shapes, with the class `tuple` in place of all tuples where these are too many."""
     found = frozenset(shapes)
     tuples = [shape for shape in found if isinstance(shape, tuple)]
     if tuple in found or len(tuples) > TUPLES_MAX:
@@ -242,7 +242,7 @@ def _shape(stored: Plain) -> Shape:
 
 
 def shape_words(shape: Shape) -> str:
-    """Return what messages call it.
+    """Return the name of a shape in messages.
 
     Example:
         >>> shape_words((int, (str, bytes)))
@@ -254,7 +254,7 @@ def shape_words(shape: Shape) -> str:
 
 
 def hint_words(declared: Hint) -> str:
-    """Return what messages call a declared type.
+    """Return the name of a declared type in messages.
 
     Example:
         >>> hint_words(str), hint_words(tuple[int, str])

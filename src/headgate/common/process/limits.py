@@ -60,7 +60,7 @@ def restore(before: Limits) -> list[str]:
 
 
 def advice(problem: OSError) -> str | None:
-    """Return what to do where a limit of this process, and not a disk, is the reason; else None.
+    """Return advice if a limit of this process, and not a disk, is the reason of an error; else None.
 
     Example:
         >>> advice(OSError(errno.ENOSPC, "No space left on device")) is None

@@ -137,7 +137,7 @@ class _Names(dict[str, Any]):
         return os.PathLike if name == "Path" else _Unknown
 
     def kind(self, parameter: Parameter) -> Kind | None:
-        """Return what a parameter takes; None is anything."""
+        """Return the kind of arguments that a parameter takes; None is anything."""
         hint = parameter.annotation
         if hint is parameter.empty:
             return None

@@ -178,7 +178,7 @@ class _Checked(Generic[P, R]):
         return parameters_of(self._function)
 
     def _misfit(self, given: Sequence[object], named: Mapping[str, object]) -> PlanError | None:
-        """Return what is wrong with a call; None: its arguments fit."""
+        """Return an error that says what is wrong with a call; None: its arguments fit."""
         import inspect
 
         try:

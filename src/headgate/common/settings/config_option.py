@@ -276,7 +276,7 @@ class ConfigOption(Generic[T]):
 
     @property
     def spark_key(self) -> str:
-        """Its name in Spark's own configuration, which keeps only keys that begin with ``spark.``.
+        """The option's name in Spark's own configuration, which keeps only keys that begin with ``spark.``.
 
         Example:
             >>> ConfigOption("heartbeat.timeout", Duration(), 1, "").spark_key

@@ -155,7 +155,9 @@ class Target(NamedTuple):
 def _writing_function(
     target: Target, paths: tuple[str, ...]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Yield what Spark's tasks run. It travels by value, and sets the driver's import path first."""
+    """Return the function that Spark's tasks run. It travels by value, and sets the driver's import path
+    first.
+    """
     values = tuple(target)  # their class is importable only with that path
 
     def headgate_feeder(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -58,7 +58,7 @@ def picture(folder: Path, epoch: int) -> Log:
 
 
 def damage(log: Plain | Mapping[str | bytes, Plain]) -> str | None:
-    """Return what is wrong with a stored copy of a log, which may come from an unknown writer; None: nothing.
+    """Return how a stored copy of a log, whose writer may be unknown, is damaged; None if it is not.
 
     Example:
         >>> damage({"offsets/7": zlib.compress(b"v1")}), damage({"../../.bashrc": b""})

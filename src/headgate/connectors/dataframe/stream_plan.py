@@ -48,7 +48,7 @@ _SENTENCE_END: Final = re.compile(r"\n\s*(?:at |\n|===|'|[+:]- |Caused by:)")
 
 
 def trigger_of(text: str | None) -> Trigger:
-    """Return what ``DataStreamWriter.trigger`` takes.
+    """Return the keyword arguments for ``DataStreamWriter.trigger``.
 
     Example:
         >>> trigger_of("processing-time 1500ms"), trigger_of("available-now"), trigger_of(None)

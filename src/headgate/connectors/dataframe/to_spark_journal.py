@@ -53,7 +53,7 @@ class Run(msgspec.Struct, frozen=True, array_like=True):
         return self._between(self.first, through), self._between(through + 1, self.last)
 
     def without(self, other: Run) -> list[Run]:
-        """Return what is left when the epochs of `other` are taken out."""
+        """Return the runs that are left when the epochs of `other` are taken out."""
         if other != msgspec.structs.replace(self, first=other.first, last=other.last):
             return [self]
         left = self._between(self.first, min(other.first - 1, self.last))

@@ -41,7 +41,7 @@ class RowMaker(Protocol[R]):
     names: list[str] | None  # the fields of the schema, None without one
 
     def __call__(self, header: Sequence[str], rows: Rows) -> list[R] | pa.RecordBatch:
-        """Return all records; ValueError when one of the rows does not fit."""
+        """Return the records of all rows; ValueError when one of the rows does not fit."""
         ...
 
 

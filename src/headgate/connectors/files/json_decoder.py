@@ -44,7 +44,7 @@ class LineParser(Protocol[R]):
     """Decodes lines, strictly one record per line."""
 
     def block(self, data: bytes) -> list[R] | pa.RecordBatch | None:
-        """Return all records of a block when each line is one; None when lines must be looked at singly."""
+        """Return the records of a block with one in each line; None when lines must be looked at singly."""
         ...
 
     def singly(self, lines: Sequence[bytes]) -> tuple[list[R] | pa.RecordBatch, list[tuple[int, str]]]:

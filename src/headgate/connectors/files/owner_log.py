@@ -115,7 +115,7 @@ class OwnerLog:
         ]
 
     def describe_newer(self) -> str | None:
-        """Return what is published and not history of this job, in words."""
+        """Return, in words, which published files are no history of this job; None if there are none."""
         newer = self.newer()
         if not newer:
             return None
@@ -126,7 +126,7 @@ class OwnerLog:
         return f"{len(newer)} files in {where!r}, the last of checkpoint {origin.checkpoint} of job {job!r}"
 
     def describe_missing(self) -> str | None:
-        """Return what was taken back of this job's history, in words."""
+        """Return, in words, which files of this job's history were taken back; None if there are none."""
         missing = self.missing()
         if not missing:
             return None

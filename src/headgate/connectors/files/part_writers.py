@@ -35,7 +35,7 @@ class PartWriter(ABC):
 
 
 def _other(value: Any) -> Any:
-    """Return what msgspec does not know: models, and rows and values with fields."""
+    """Return a plain value for one that msgspec does not know: models, and rows and values with fields."""
     if is_model(type(value)):
         return value.model_dump(mode="json")
     as_dict = getattr(type(value), "as_dict", None)

@@ -83,7 +83,7 @@ class FileFormat(Protocol):
     suffix: str  # of file names
 
     def opener(self) -> Callable[[PartFile], PartWriter]:
-        """Return what begins each file of one sink writer."""
+        """Return the function that begins each file of one sink writer."""
         ...
 
 

@@ -186,7 +186,9 @@ class CheckpointedInputGate(Generic[E]):
         return self._capturing
 
     def take_captured(self) -> list[tuple[int, E]]:
-        """Return what was captured since the last call, with channels; the elements of each are in order."""
+        """Return the elements captured since the last call, with channels; those of each channel are in
+        order.
+        """
         captured, self._captured = self._captured, []
         return captured
 

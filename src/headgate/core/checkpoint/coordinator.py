@@ -154,7 +154,7 @@ class CheckpointCoordinator(Questions[S]):
         self._admission.cleaning_started()
 
     def cleaning_ended(self, now_ms: int) -> list[Effect[S]]:
-        """Return what was begun with `cleaning_started` has ended, well or not."""
+        """Note that a deletion begun with `cleaning_started` has ended, well or not."""
         self._admission.cleaning_ended()
         return self._then_admit([], now_ms)
 

@@ -150,5 +150,5 @@ class CheckpointRecord:
         return self.reason if known is None else known.text
 
     def subtask(self, task: tuple[int, int]) -> SubtaskRecord | None:
-        """Return what a task acknowledged; None when it has not."""
+        """Return a task's acknowledgement; None if there is none."""
         return next((subtask for subtask in self.subtasks if subtask.task == task), None)

@@ -135,7 +135,7 @@ class Ledger(Generic[S]):
         return [] if known else [Unexpected(checkpoint, task)]
 
     def describe(self) -> tuple[Hashable, ...]:
-        """Return everything that decides, as plain values."""
+        """Return all fields that decide on later effects, as plain values."""
         return (
             self.next_id,
             tuple(pending.describe() for pending in self.pending.values()),

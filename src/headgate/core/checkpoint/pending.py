@@ -95,7 +95,7 @@ class PendingCheckpoint(Generic[S]):
 
     @property
     def kind(self) -> RequestKind:
-        """What it was requested for."""
+        """The kind of request that the checkpoint was begun for."""
         return self.request.kind
 
     @property
@@ -120,7 +120,7 @@ class PendingCheckpoint(Generic[S]):
 
     @property
     def savepoint(self) -> CheckpointId | None:
-        """Its id if the user owns it."""
+        """The checkpoint's id if it is a savepoint, which the user owns; else None."""
         return self.checkpoint if self.kind.is_savepoint else None
 
     @property

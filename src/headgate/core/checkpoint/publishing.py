@@ -96,7 +96,7 @@ class Publishing(Generic[S]):
         return pending, [*effects, *answer]
 
     def committed(self, checkpoint: CheckpointId) -> list[Effect[S]]:
-        """Its committables are published; a late message from before a suspension changes nothing."""
+        """The committables are published; a late message from before a suspension changes nothing."""
         pending, retention = self.committing, self._ledger.retention
         if pending is None or pending.checkpoint != checkpoint:
             if retention.latest is None or checkpoint > retention.latest:

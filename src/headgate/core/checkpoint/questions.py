@@ -88,7 +88,7 @@ class Questions(Generic[S]):
         )
 
     def describe(self) -> tuple[Hashable, ...]:
-        """Return everything that decides, as plain values: for traces and searches."""
+        """Return all fields that decide on later effects, as plain values: for traces and searches."""
         committing = self._publishing.committing
         return (
             self._mode.state.value,

@@ -151,7 +151,7 @@ def _senders(record: CheckpointRecord, edge: EdgeFacts, task: _Task) -> list[_Ta
 
 
 def _names(record: CheckpointRecord, task: _Task) -> list[str]:
-    """Return what a channel from `task` may be called: a side output may leave in the middle of the chain."""
+    """Return a channel's possible names, from its sender: a side output may leave a chain's middle."""
     return [f"{uid}[{task[1]}]" for uid in record.topology.vertex(task[0]).uids]
 
 

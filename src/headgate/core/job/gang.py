@@ -96,7 +96,7 @@ def cancel(job: Job, now_ms: int) -> list[e.Effect]:
 
 
 def overdue(job: Job, now_ms: int) -> list[e.Effect]:
-    """Return what the gang was asked for has taken too long: cancel it, or take it for exited."""
+    """Act on a gang that takes too long with what it was asked for: cancel it, or take it for exited."""
     gang = job.gang
     if gang is None or gang.due_ms is None or now_ms < gang.due_ms:
         return []

@@ -193,7 +193,7 @@ def check_interpreter(workers: str) -> None:
 
 
 def _active() -> SparkContext | None:
-    """Return what the process has open already, if anything."""
+    """Return the Spark context that the process has open already, if any."""
     from pyspark import SparkContext
 
     context = SparkContext._active_spark_context

@@ -83,7 +83,7 @@ def master_for(master: str, slots: int) -> str:
 
 
 def submit_settings(arguments: str) -> dict[str, str]:
-    """Return what the variable PYSPARK_SUBMIT_ARGS already says.
+    """Return the settings that the variable PYSPARK_SUBMIT_ARGS has already.
 
     Example:
         >>> submit_settings("--master yarn --conf spark.ui.enabled=true --driver-memory 4g pyspark-shell")

@@ -143,7 +143,7 @@ class Inputs:
         return led and status.state != JobEnd.CANCELLED.value
 
     def _owned(self) -> list[Path]:
-        """Return what another job has staged for a snapshot that is this job's now."""
+        """Return the folders that another job has staged for a snapshot that is this job's now."""
         if self._restored is None or not self._restored.claimed:
             return []
         positions = [self._restored.checkpoint.enumerators.get(uid) for uid in self._sources]

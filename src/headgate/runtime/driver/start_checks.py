@@ -41,7 +41,7 @@ def with_stored_groups(plan: PhysicalPlan, config: Config, checkpoint: Checkpoin
 
 
 def checks(config: Config, job: JobId, plan: PhysicalPlan, checkpoint: CheckpointMetadata) -> Iterator[Check]:
-    """Yield everything that may refuse a beginning, in order; nothing is changed by asking.
+    """Yield the checks that may refuse a beginning, in order; they change nothing.
 
     The plan has the snapshot's key groups; the job's id is the snapshot's where it goes on as that job.
     """

@@ -29,7 +29,7 @@ class Losses:
             remains_left(member)
 
     def error(self, failure: Failure) -> HeadgateError:
-        """Return what a failure is reported as.
+        """Return the error as which a failure is reported.
 
         Of a lost worker, all that is known of its end, looked up once.
         """
@@ -41,11 +41,11 @@ class Losses:
         return self._errors[failure.what]
 
     def fingerprint(self, loss: Loss) -> Fingerprint | None:
-        """Return what distinguishes the loss of a worker from others."""
+        """Return the fingerprint that distinguishes the loss of a worker from others."""
         return fingerprint_of(self.error(Failure(loss)))
 
     def stuck(self, slot: int, still_ms: int) -> str:
-        """Return what a worker is busy with whose loop does not turn."""
+        """Return, in words, what a worker is busy with whose loop does not turn."""
         member, for_s = self._members.get(slot), f"{still_ms / 1000:.0f} s"
         if member is None or not member.standstills:
             return f"the loop of worker {slot} has not turned for {for_s}; a call does not return"

@@ -118,7 +118,7 @@ class Rescaling:
 
 
 def plan_of(planned: PlannedJob) -> Plan:
-    """Return what the job's machine knows of a plan."""
+    """Return the facts of a plan that the job's machine knows."""
     plan = planned.plan
     return Plan(planned, plan.slots, sum(vertex.parallelism for vertex in plan.vertices))
 

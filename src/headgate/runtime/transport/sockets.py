@@ -68,7 +68,7 @@ class Endpoint(NamedTuple):
 
 @functools.cache
 def host_id() -> str:
-    """Return this machine since its last boot, as text.
+    """Return a text that identifies this machine since its last boot.
 
     Equal for two processes that share a kernel and a name.
     """

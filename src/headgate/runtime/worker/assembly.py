@@ -299,7 +299,7 @@ class Assembler:
 
 
 def edge_ends(plan: PhysicalPlan, edge: Edge) -> EdgeEnds:
-    """Return what an exchange is called in a checkpoint.
+    """Return the name of an exchange in a checkpoint.
 
     A stream that is united with itself reaches its receiver by several exchanges. Each has an event time of
     its own, so their records in flight are kept apart.

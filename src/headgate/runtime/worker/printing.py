@@ -213,7 +213,7 @@ def _place(context: TaskContext, caller: FrameType) -> str:
 
 
 def _as_seen(line: str) -> str:
-    r"""Return what a terminal would show of a line in which the cursor goes back to the beginning.
+    r"""Return a line as a terminal would show it, if the cursor goes back to the beginning in it.
 
     Example:
         >>> _as_seen("10 %\r50 %\r100 %\r")

@@ -60,12 +60,12 @@ def canonical(text: str) -> Schema:
 
 
 def expanded(schema: Schema) -> Schema:
-    """Return the same schema with every name replaced by its definition."""
+    """Return a schema with every name replaced by its definition."""
     return _expand(schema, {}, ())
 
 
 def name_of(schema: Schema) -> str:
-    """Return what a schema is called in messages."""
+    """Return the name of a schema in messages."""
     if isinstance(schema, list):
         return " | ".join(map(name_of, schema))
     if not isinstance(schema, dict):
@@ -92,7 +92,7 @@ def kind_of(schema: Schema) -> str:
 
 
 def logical_of(schema: Schema) -> tuple[Json, ...]:
-    """Return what a schema says of its values' meaning beyond their type."""
+    """Return a schema's logical type, scale and the like: what its values mean beyond their type."""
     return tuple(schema.get(name) for name in LOGICAL) if isinstance(schema, dict) else (None, None, None)
 
 

@@ -63,7 +63,7 @@ def message_form(cls: type) -> Form | None:
 
 
 def reader(cls: Any, keep_unknown: bool) -> Callable[[bytes], _Message]:
-    """Return what makes messages of their bytes; `keep_unknown` keeps fields that the class does not have."""
+    """Return a function that makes messages of bytes; `keep_unknown` keeps fields unknown to the class."""
 
     def read(plain: bytes) -> _Message:
         try:

@@ -198,7 +198,7 @@ def absent() -> _Mark:
 
 
 def dict_builder(names: list[str]) -> Convert:
-    """Return what builds a dict of a row of values, without those that are absent."""
+    """Return a function that builds a dict of a row of values, without those that are absent."""
     return lambda row: {name: value for name, value in zip(names, row, strict=True) if value is not _ABSENT}
 
 

@@ -119,7 +119,7 @@ def _optional_keys(stored: Description) -> frozenset[str]:
 
 
 def _shape(stored: Description, new: Form, sources: list[str | None], record: Record) -> Compatibility:
-    """Return what changed in the record itself."""
+    """Return the verdict on changes of the record itself."""
     changes = []
     name, kind, kind_now = text_in(stored, "name"), text_in(stored, "kind"), text_in(new.description, "kind")
     if name != record.names[0]:

@@ -60,7 +60,7 @@ def judge_description(stored: Description, current: TypeSerializer[T]) -> Compat
 
 
 def reading_serializer(stored: Description, current: TypeSerializer[T]) -> TypeSerializer[T]:
-    """Return what decodes bytes of a stored built-in description as values of a built-in serializer."""
+    """Return a serializer that decodes bytes of a stored description as a built-in serializer's values."""
     try:
         reading = evolve(stored, form_of(current))
     except Refused as refused:

@@ -92,7 +92,7 @@ class DataOutputView:
         self._parts.append(bytes(data))
 
     def to_bytes(self) -> bytes:
-        """Return everything written so far."""
+        """Return the bytes written so far."""
         return b"".join(self._parts)
 
     def _pack(self, layout: struct.Struct, value: float) -> None:

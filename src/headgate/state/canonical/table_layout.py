@@ -98,12 +98,12 @@ def table_info(metadata: Mapping[bytes, bytes] | None) -> TableInfo:
 
 
 def section_names(info: TableInfo) -> list[str]:
-    """Return what a stored blob calls the table's entries."""
+    """Return the names of the table's entries in a stored blob."""
     return list(TIMER_SECTIONS) if info.rows_are == TIMER else [info.name]
 
 
 def row_of(schema: Description) -> str:
-    """Return what a row of a state is, by the kind and the description of its serializers."""
+    """Return the shape of a state's rows, by the kind and the description of its serializers."""
     kind = text_in(schema, "kind")
     if kind == "timers":
         return TIMER

@@ -32,7 +32,7 @@ class Tracker(Protocol):
     """Keeps what was changed in one state, or in one kind of timers."""
 
     def take(self) -> Changed:
-        """Return what was changed since the last call; the caller owns it."""
+        """Return the changes since the last call; the caller owns them."""
 
 
 class TrackedTable:
@@ -46,7 +46,7 @@ class TrackedTable:
 
     @property
     def entries(self) -> Any:
-        """Those of the table itself, only to be read."""
+        """The entries of the table itself, only to be read."""
         return self._table.entries
 
     def own(self, key: Hashable) -> Any:
@@ -183,6 +183,6 @@ class TrackedTimerQueue(TimerQueue[K]):
 
 
 def take_all(trackers: Mapping[str, Tracker]) -> Changes:
-    """Return what was changed since the last call, without states that were not changed."""
+    """Return the changes since the last call, without states that were not changed."""
     taken = {name: each.take() for name, each in trackers.items()}
     return {name: changed for name, changed in taken.items() if changed}

@@ -146,7 +146,7 @@ class ImmutableReducingState(ImmutableValueState[V]):
         self.value = reduced
 
     def get(self) -> V | None:
-        """Return what was reduced so far; None when nothing was added."""
+        """Return the reduced value; None when nothing was added."""
         return None if self.value is MISSING else self.value
 
 
@@ -193,7 +193,7 @@ class MutableReducingState(_TableState, Generic[V]):
         self.table.put(self.key, reduced)
 
     def get(self) -> V | None:
-        """Return what was reduced so far; None when nothing was added."""
+        """Return the reduced value; None when nothing was added."""
         # Owned even for reading: the program may change what it gets.
         value = self.table.own(self.key)
         return None if value is MISSING else value

@@ -104,7 +104,7 @@ class ColumnStore:
 
     @property
     def buffered_bytes(self) -> int:
-        """What its write buffers hold in memory."""
+        """The bytes that the write buffers of the column family hold in memory."""
         found: int | None = self._store.property_int_value("rocksdb.cur-size-all-mem-tables")
         return found or 0
 

@@ -45,7 +45,7 @@ class LiveMap:
         self.changed = set(small)
 
     def lend(self, entries: dict[Hashable, Any]) -> dict[Hashable, Any]:
-        """Return all of it as a dict that may be changed; what lay apart is written anew."""
+        """Return the map as a dict that may be changed; entries that lay apart are written anew."""
         if self.small is None:
             self.small, self.cleared = entries, self.kept > 0
             self.entries, self.changed, self.whole = {}, set(), False
@@ -95,7 +95,7 @@ class LiveMap:
 
 
 def parts_of(live: LiveMap) -> list[dict[Hashable, Any]]:
-    """Return what is to be encoded of a map: all of it, or each changed entry for itself."""
+    """Return the dicts to be encoded of a map: all of it, or each changed entry for itself."""
     live.take_back()
     if live.small is not None:
         return [live.small] if live.count else []

@@ -135,11 +135,11 @@ class MapEntries(VersionedValues):
         )
 
     def head(self, count: int, next_place: int) -> bytes:
-        """Return what is stored under a stream's key where each entry is stored by itself."""
+        """Return the bytes stored under a stream's key if each entry is stored by itself."""
         return self.versions.prefix + _APART + _HEAD.pack(count, next_place)
 
     def read_map(self, stored: bytes, data: bytes) -> StoredMap:
-        """Return what is stored under a stream's key."""
+        """Return the map, or its head, that is stored under a stream's key."""
         kind = data[1:2]
         if kind == _WHOLE:
             value = decoded(self.versions, where(stored), data[:1] + data[2:])
@@ -165,7 +165,7 @@ class MapEntries(VersionedValues):
         return [(place, key, value) for place, (key, value) in zip(places, items, strict=True)]
 
     def in_order(self, stored: bytes, found: Sequence[Found], count: int) -> list[Found]:
-        """Return all entries of a map."""
+        """Return the entries of a map, in order of insertion, after a check that none is missing."""
         if len({place for place, _, _ in found}) != count or len(found) != count:
             raise self._damaged(stored, f"it has {len(found)} entries, and its head says {count}")
         return sorted(found, key=lambda each: each[0])

@@ -129,7 +129,7 @@ class RocksMapTable:
             self._dirty[live.stored] = live
 
     def items(self, live: LiveMap) -> list[tuple[Any, Any]]:
-        """Return all entries of a map, in order of insertion.
+        """Return the entries of a map, in order of insertion.
 
         The program may change their values in place.
         """
@@ -150,7 +150,7 @@ class RocksMapTable:
 
     @property
     def entries(self) -> RocksMapTable:
-        """Itself: the part of a dict that is used of a table."""
+        """The table itself: it has the part of a dict that is used of a table."""
         return self
 
     def get(self, key: Hashable, default: Any = None) -> Any:
@@ -217,7 +217,7 @@ class RocksMapTable:
         self._dirty.clear()
 
     def _changes(self, live: LiveMap, encoded: Iterator[bytes]) -> Iterator[Change]:
-        """Yield what is to be written of one map; `encoded` are its :func:`parts_of`."""
+        """Yield the writes for one map; `encoded` are its :func:`parts_of`."""
         if not live.count:
             yield live.stored, None
         elif live.small is not None:

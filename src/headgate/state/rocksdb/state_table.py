@@ -93,7 +93,7 @@ class RocksTable(Generic[V]):
 
     @property
     def entries(self) -> Self:
-        """Itself: the part of a dict that handles and generated loops use."""
+        """The table itself: it has the part of a dict that handles and generated loops use."""
         return self
 
     def get(self, key: Hashable, default: V | None = None) -> V | None:

@@ -219,7 +219,7 @@ class RocksTimerQueue:
         self._read_anew()
 
     def entries(self) -> Iterator[tuple[bytes, bytes]]:
-        """Yield all timers as they are stored, in order; as they are when the first one is asked for."""
+        """Yield the timers as they are stored, in order; as they are when the first one is asked for."""
         self.flush()
         yield from self._store.items(stop=BEYOND_ALL_TIMERS)
 

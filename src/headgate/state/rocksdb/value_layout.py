@@ -57,12 +57,12 @@ class VersionedValues:
         self.versions = versions
 
     def rows(self, store: ColumnStore, groups: tuple[int, int]) -> Iterator[Row]:
-        """Yield all keys of some key groups with their values, in order of the keys' bytes."""
+        """Yield the keys of some key groups with their values, in order of the keys' bytes."""
         for stored, data in store.items(*groups_range(*groups)):
             yield Row(stored, decoded(self.versions, where(stored), self.numbered(data)))
 
     def entries(self, stored: bytes, value: Any) -> Stored:
-        """Yield what to put for a key that had nothing."""
+        """Yield the keys and values to put for a key that had nothing."""
         yield stored, self.versions.encode((value,))[0]
 
     def numbered(self, data: bytes) -> bytes:

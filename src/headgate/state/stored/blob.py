@@ -32,7 +32,7 @@ class StoredBlob:
     def sections(
         self, values: ValueCodec, names: Collection[str] | None, without: Collection[str] = ()
     ) -> list[OpenSection]:
-        """Return its sections, but for those named in `without`, which another form has."""
+        """Return the blob's sections, except those named in `without`, which another form has."""
         found = []
         for section in self.header.sections:
             removed = changed_name(section.name)

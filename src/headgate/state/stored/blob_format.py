@@ -81,7 +81,7 @@ class BytesBlob:
 
 
 def place_in(blob: BlobReader, start: int, stop: int) -> str:
-    """Return what errors call some bytes of a blob: by file and offset, where its reader knows them."""
+    """Return some bytes' place in a blob for errors: by file and offset, where its reader knows them."""
     where, begins = _source_of(blob)
     return f"bytes {begins + start} to {begins + stop} of {where}"
 

@@ -37,7 +37,9 @@ class ValueCodec(Protocol):
         """Return how the values of a stored section pass; None: it is left out."""
 
     def targets(self, stored: Mapping[str, Description]) -> Mapping[str, Target]:
-        """Return what reads a backend's own files, of which the states and their newest types are given."""
+        """Return targets that read a backend's own files, of which the states and their newest types are
+        given.
+        """
 
 
 class Chunk(NamedTuple):
@@ -73,10 +75,10 @@ class StoredForm(Protocol):
 
     @property
     def header(self) -> Header:
-        """What it holds by its own description, verified."""
+        """The header: the stored form's own description of its content, verified."""
 
     def sections(self, values: ValueCodec, names: Collection[str] | None) -> list[OpenSection]:
-        """Return its sections for the wanted states and kinds of timers; None: all."""
+        """Return the sections of the wanted states and kinds of timers; None: all."""
 
 
 _TIMERS: Final = timers_target()

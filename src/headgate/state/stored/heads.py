@@ -56,7 +56,7 @@ class StoredSection(NamedTuple):
 
 
 def sections_of(files: StoredFiles, keyed: KeyedStateHandle) -> list[StoredSection]:
-    """Return everything that one subtask stored; a state may be named several times."""
+    """Return the sections that one subtask stored; a state may be named several times."""
     if keyed.tables is not None:
         infos = [head_of_table(files, table).info for table in keyed.tables]
         return [

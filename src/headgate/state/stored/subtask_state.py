@@ -108,7 +108,7 @@ class StoredState(NamedTuple):
 def stored_chunks(
     files: StoredFiles, keyed: KeyedStateHandle, values: ValueCodec, max_parallelism: int
 ) -> Iterator[Chunk]:
-    """Yield all entries of a subtask as they lie, every byte verified; see :meth:`StoredState.chunks`."""
+    """Yield the entries of a subtask as they lie, every byte verified; see :meth:`StoredState.chunks`."""
     with open_state(files, keyed, max_parallelism, verified=True) as stored:
         yield from stored.chunks(values)
 

@@ -68,7 +68,7 @@ def readers_of(
 
 
 def value_reader(section: Section, target: Target) -> Reader:
-    """Return what reads the values of a stored state as the program declares it."""
+    """Return a function that reads the values of a stored state as the program declares it."""
     stored, current = section.schema, target.schema
     declared = isinstance(target.serializer, DeclaredSerializer)
     if not declared and isinstance(compare(stored, current), AsIs):

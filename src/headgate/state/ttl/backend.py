@@ -92,7 +92,7 @@ class TtlKeyedBackend(BackendWrapper[KeyedBackend]):
         return keys if state is None else filter(state.handle.holds, keys)
 
     def peek(self, name: str, key: Hashable) -> StoredValue | None:
-        """Return what is not expired under a key, whatever reads of the program may see."""
+        """Return the value under a key if it has not expired, whatever reads of the program may see."""
         state = self._states.get(name)
         if state is None:
             return self._backend.peek(name, key)
@@ -116,7 +116,7 @@ class TtlKeyedBackend(BackendWrapper[KeyedBackend]):
                 state.sweep.date_values()
 
     def statistics(self) -> dict[str, TtlStatistics]:
-        """Return what is known of expired entries, for each state that has a time to live."""
+        """Return statistics on expired entries, for each state that has a time to live."""
         return {name: state.statistics() for name, state in self._states.items()}
 
 

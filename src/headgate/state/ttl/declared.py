@@ -29,7 +29,7 @@ def stamps_name(descriptor: StateDescriptor) -> str:
 
 
 def with_stamps(descriptors: Mapping[str, StateDescriptor]) -> dict[str, StateDescriptor]:
-    """Return what the backend keeps for these states.
+    """Return the states that the backend keeps for declared ones, stamps included.
 
     The stamps of a state come before its values: a snapshot is written in this order, and what the
     stamps say decides which values are left out.

@@ -128,7 +128,7 @@ class TtlHandle(ABC):
             handle.store()
 
     def peek(self, key: Hashable) -> Any:
-        """Return what a read of `key` would return, without its effects; for tests. The key stays bound."""
+        """Return the result of a read of `key`, without its effects; for tests. The key stays bound."""
         shown = self._shown_for(key, self.expiry.show_expired)
         return self._empty() if shown is ABSENT else self._result(shown)
 
@@ -137,7 +137,7 @@ class TtlHandle(ABC):
         return self._shown_for(key, self.expiry.show_expired) is not ABSENT
 
     def living(self, key: Hashable) -> Any:
-        """Return what is stored under `key` and not expired, or ABSENT.
+        """Return the value stored under `key` if it has not expired, else ABSENT.
 
         Without effects. The key stays bound.
         """
@@ -158,7 +158,7 @@ class TtlHandle(ABC):
         return self._shown(expired)
 
     def _result(self, shown: V) -> V:
-        """Return what the program gets of what is stored."""
+        """Return the program's view of a stored value."""
         return shown
 
     @abstractmethod
@@ -171,8 +171,8 @@ class TtlHandle(ABC):
 
     @abstractmethod
     def _shown(self, expired: bool) -> Any:
-        """Return what is stored for the bound key, with or without what is expired; or ABSENT."""
+        """Return the value stored for the bound key, with or without its expired parts; or ABSENT."""
 
     @abstractmethod
     def _empty(self) -> Any:
-        """Return what a key without entries reads as."""
+        """Return the result of reading a key without entries."""

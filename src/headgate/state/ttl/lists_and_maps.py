@@ -134,7 +134,7 @@ class TtlMapState(Subscripts[MK, MV], TtlHandle):
         return len(stamps), untidy, oldest
 
     def _read(self, key: MK) -> Any:
-        """Return what a read of an entry returns, with all its effects; or ABSENT."""
+        """Return the result of reading an entry, or ABSENT, with all effects of the read."""
         value = self.values.get(key, ABSENT)
         if value is ABSENT:
             return ABSENT
@@ -152,7 +152,7 @@ class TtlMapState(Subscripts[MK, MV], TtlHandle):
         self.remove(key)
 
     def _state(self) -> tuple[dict[MK, MV], set[MK]]:
-        """Return all entries, and the keys of the expired ones."""
+        """Return the entries, and the keys of the expired ones."""
         entries, stamps = dict(self.values.items()), dict(self.stamps.items())
         return entries, {key for key in entries if self.expiry.over(stamps.get(key))}
 

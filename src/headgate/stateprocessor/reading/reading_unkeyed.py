@@ -45,7 +45,7 @@ SUBTASK = "subtask"
 
 
 def operator_pieces(metadata: CheckpointMetadata, uid: str, state: str) -> tuple[OperatorPiece, ...]:
-    """Return what the subtasks have of an operator state."""
+    """Return the subtasks' parts of an operator state."""
     return tuple(
         OperatorPiece(subtask, handle)
         for subtask, stored in enumerate(metadata.operators.get(uid, []))

@@ -105,7 +105,7 @@ class SavepointWriter(SavepointContents):
         convert: Convert | None = None,
         written_at: str | None = None,
     ) -> SavepointWriter:
-        """Return one state of one operator, in place of what there is of it.
+        """Add a state of an operator to be written, in place of the existing one.
 
         Args:
             uid: of the operator.

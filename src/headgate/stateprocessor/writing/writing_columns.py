@@ -33,7 +33,7 @@ Maker = Callable[[Description, pa.DataType, str], Fit | None]
 
 
 def fit_of(stored: Description, given: pa.DataType, where: str) -> Fit:
-    """Return what makes a column's values those of a described type.
+    """Return a function that turns a column's values into those of a described type.
 
     `where` is the column, or a part of it, for messages.
 

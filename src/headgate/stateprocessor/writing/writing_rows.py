@@ -121,7 +121,7 @@ class RowColumn(Protocol):
         ...
 
     def rows(self) -> RowsOf:
-        """Return what turns these columns into rows of a table."""
+        """Return a function that turns the columns into rows of a table."""
         ...
 
 
@@ -137,7 +137,7 @@ class ValueColumn:
     convert: Convert | None = None  # None: the column has the state's type
 
     def rows(self) -> RowsOf:
-        """Return what turns the column into rows."""
+        """Return a function that turns the column into rows."""
         if self.convert is not None and self.descriptor is not None:
             return _converted(self.schema, self.descriptor, self.column, self.convert)
         rows_are = row_of(self.schema)
@@ -234,13 +234,13 @@ class TimerColumn:
     type: pa.DataType
 
     def rows(self) -> RowsOf:
-        """Return what turns the columns into rows."""
+        """Return a function that turns the columns into rows."""
         moments = _moments(self.column, self.type)
         return lambda batch: (None, [batch.column(self.domain).cast(pa.string()), moments(batch)])
 
 
 def _moments(name: str, given: pa.DataType) -> Callable[[pa.RecordBatch], pa.Array]:
-    """Return what gives the moments in a column, in ms since 1970."""
+    """Return a function that gives the moments in a column, in ms since 1970."""
     if not (pa.types.is_integer(given) or pa.types.is_timestamp(given)):
         raise UsageError(
             f"column {name!r} is of type {given}; expected a timestamp, or integers of ms since 1970"
@@ -271,7 +271,7 @@ class LastAccessColumn:
     now_ms: int
 
     def rows(self) -> RowsOf:
-        """Return what turns the columns into rows."""
+        """Return a function that turns the columns into rows."""
         values, parts = self.values.rows(), mappings_in(self.schema, "of")
         moments = None if self.column is None else _moments(self.column, self.type)
         fields = ArrowColumn(VALUE, parts[-1]).fields

@@ -153,7 +153,7 @@ class _Writing:
     # -- what stays
 
     def _kept(self) -> CheckpointMetadata:
-        """Return what is left of the existing snapshot, in the new folder."""
+        """Return the metadata of what is left of the existing snapshot, in the new folder."""
         base, writer = self._base, self._writer
         removed = {uid for uid, state in writer.removed if state is None}
         operators = {
@@ -373,7 +373,7 @@ def check_there(metadata: CheckpointMetadata, uid: str, state: str | None) -> No
 
 
 def with_tables(keyed: KeyedStateHandle, tables: Sequence[StateTable]) -> KeyedStateHandle:
-    """Return the same key groups with other tables."""
+    """Return a handle of the given key groups with other tables."""
     size = sum(table.length for table in tables)
     return KeyedStateHandle(keyed.first_group, keyed.last_group, Inline(b""), size, tables=list(tables))
 

@@ -169,7 +169,7 @@ class DriverProcess(GangOwner):
         return self.background.busy or self._within or self._proving
 
     def actions(self, now: int) -> Iterator[tuple[str, int | None, Action]]:
-        """Yield its threads, since when they have something to do, and how they do it."""
+        """Yield the driver's threads, since when they have something to do, and how they do it."""
         if not self.runs:
             return
         if not self._within:

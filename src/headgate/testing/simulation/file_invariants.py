@@ -71,7 +71,7 @@ class StoredFiles:
         return max((entry.generation for entry in self.run(job)), default=0)
 
     def metadata(self, entry: Completed) -> CheckpointMetadata:
-        """Return what a completed checkpoint consists of, by the metadata that the log names."""
+        """Return a completed checkpoint's metadata, which the log names."""
         name = entry.metadata.removeprefix(f"{URI}/")
         data = self._files.files.get(name)
         if data is None:

@@ -11,7 +11,7 @@ from headgate.ha.leading import PROOFS_PER_LEASE, Leadership
 
 
 class SimLeadership(Leadership):
-    """As :class:`Leadership`; its owner calls :meth:`look`, :meth:`prove` and :meth:`watch` in time."""
+    """A simulated :class:`Leadership`, whose owner calls `look()`, `prove()` and `watch()` in time."""
 
     def __init__(self, name: str, election: Election, clock: Clock) -> None:
         super().__init__(name, election, clock)

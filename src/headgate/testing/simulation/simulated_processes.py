@@ -143,7 +143,7 @@ class Process:
             self.posted.popleft()()
 
     def disk(self, uri: str = URI) -> SimDisk:
-        """Return this process's way to the shared files below a URI; a StorageError for any other URI."""
+        """Return the process's way to the shared files below a URI; a StorageError for any other URI."""
         scene = self.scene
         return SimDisk.at(
             uri,

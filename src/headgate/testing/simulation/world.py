@@ -83,7 +83,7 @@ class World(JobScene):
         self.supervisor = Supervisor(self, self.checks, self.submission(), elects)
 
     def submission(self) -> Submission:
-        """Return what the first driver is to run."""
+        """Return the submission that the first driver is to run."""
         return Submission(self.job, JOB_ID)
 
     def run(self) -> Outcome:

@@ -130,7 +130,7 @@ class SerializerSuite(ABC, Generic[T]):
             check([chance.choice(values) for _ in range(length)])
 
     def test_encoding_is_repeatable_and_changes_nothing(self) -> None:
-        """The same values give the same bytes again, from any instance."""
+        """Values give equal bytes when they are encoded again, by any instance."""
         serializer, values = self.serializer(), self._values()
         first = serializer.encode_many(values)
         self._check(serializer.decode_many(first, len(values)), self._values(), "after encoding")

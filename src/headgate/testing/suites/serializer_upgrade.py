@@ -65,7 +65,7 @@ class SerializerUpgradeSuite(ABC, Generic[T]):
 
     @abstractmethod
     def stored(self) -> StoredValues:
-        """Return what the older version has stored."""
+        """Return the values that the older version has stored."""
 
     @abstractmethod
     def serializer(self) -> TypeSerializer[T]:
@@ -73,7 +73,7 @@ class SerializerUpgradeSuite(ABC, Generic[T]):
 
     @abstractmethod
     def verdict(self) -> Verdict:
-        """Return what is to become of the stored values."""
+        """Return the verdict on the stored values."""
 
     def values(self) -> Sequence[T]:
         """Return the stored values as the present program gets them, in order.
@@ -213,7 +213,7 @@ def _declared(kind: str, serializer: TypeSerializer[T]) -> dict[str, StateDescri
 
 
 def _held(handle: Any, kind: str) -> list[Any]:
-    """Return what the state holds under its current key."""
+    """Return the values that the state holds under its current key."""
     if kind == StateKind.VALUE:
         return [handle.value]
     return handle.get() if kind == StateKind.LIST else [value for _, value in handle.items()]

@@ -54,7 +54,7 @@ class SinkSuite:
         raise NotImplementedError
 
     def read(self, sink: Sink, folder: Path) -> Sequence[int]:
-        """Return what readers of that place see, in any order; records are integers."""
+        """Return the records that readers of that place see, in any order; they are integers."""
         raise NotImplementedError
 
     @pytest.fixture
@@ -408,7 +408,7 @@ class _Job:
         return self.committer.committed_after(self._context)
 
     def newer_than(self, snapshot: _Snapshot | None) -> str | None:
-        """Return what the committer reports to a job that goes back to an own checkpoint, or to nothing."""
+        """Return the committer's report to a job that goes back to an own checkpoint, or to nothing."""
         return self.committer.committed_after(self._after(snapshot))
 
     def take_back(self) -> None:

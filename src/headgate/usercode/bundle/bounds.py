@@ -90,7 +90,7 @@ def open_zip(archive: Path, bounds: Bounds) -> Iterator[zipfile.ZipFile]:
 
 
 def zipped_link(opened: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes | None:
-    """Return what a symbolic link in a zip leads to; None when that is too long for one."""
+    """Return the target of a symbolic link in a zip; None when that is too long for one."""
     with opened.open(entry) as source:
         found = source.read(PATH_BYTES_MAX + 1)
     return found if len(found) <= PATH_BYTES_MAX else None
@@ -135,7 +135,7 @@ class Tar:
         self.opened, self._stream, self._archive = opened, stream, archive
 
     def entries(self, bounds: Bounds) -> list[tarfile.TarInfo]:
-        """Return all entries; the files between them are unpacked for it."""
+        """Return the archive's entries; the files between them are unpacked for it."""
         found: list[tarfile.TarInfo] = []
         size = names = 0
         while (entry := self._next()) is not None:

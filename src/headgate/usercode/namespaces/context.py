@@ -49,11 +49,11 @@ class View(HookOwner, Protocol):
 
     @property
     def path(self) -> list[str]:
-        """Its `sys.path`."""
+        """The view's `sys.path`."""
 
     @property
     def meta_path(self) -> list[MetaPathFinder]:
-        """Its `sys.meta_path`."""
+        """The view's `sys.meta_path`."""
 
     def home(self, name: Hashable) -> Modules | None:
         """Return the table that a module of this name lies in; None is the framework's."""
@@ -68,7 +68,7 @@ class View(HookOwner, Protocol):
         """Take all out of the namespace's own table."""
 
     def view(self) -> Modules:
-        """Return all modules that this namespace sees."""
+        """Return the modules that this namespace sees."""
 
 
 class Handle:

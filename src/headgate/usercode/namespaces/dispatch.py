@@ -107,7 +107,7 @@ class ModuleTable(Modules):
             self[name] = module
 
     def copy(self) -> Modules:
-        """Return what the running code sees, as a plain dict."""
+        """Return the modules that the running code sees, as a plain dict."""
         namespace = current()
         return dict(dict.items(self)) if namespace is None else namespace.view()
 

@@ -87,7 +87,7 @@ def import_of_namespace(namespace: Importing) -> Import:
 def _at_once(
     name: str, found: ModuleType, fromlist: Sequence[str] | None, modules: Modules, foreign: Modules
 ) -> ModuleType | None:
-    """Return what the statement binds, where nothing is left to import; None when something is."""
+    """Return the module that the statement binds, if nothing is left to import; else None."""
     if getattr(getattr(found, "__spec__", None), "_initializing", False):
         return None
     if fromlist:

@@ -65,7 +65,7 @@ class LeakReport:
 
 
 def examine(namespace: Namespace) -> LeakReport:
-    """Return what is left of a closed namespace, after the collector has been round twice."""
+    """Return a report on what is left of a closed namespace, after the collector has run twice."""
     gc.collect()
     gc.collect()
     modules = tuple(

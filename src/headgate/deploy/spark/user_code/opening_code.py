@@ -82,7 +82,9 @@ class OpenedCode(NamespaceCode):
             raise
 
     def load(self, payload: bytes) -> Any:
-        """Return what the job's driver has pickled, restored in the namespace; see `namespaces.code`."""
+        """Return an object that the job's driver has pickled, restored in the namespace; see
+        `namespaces.code`.
+        """
         with loading(self.namespace.name, self._fatal):
             return super().load(payload)
 

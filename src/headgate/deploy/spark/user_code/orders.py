@@ -42,7 +42,9 @@ class UserCodeOptions:
 
 
 def options_of(settings: UserCodeSettings, namespaces: bool = True) -> UserCodeOptions:
-    """Return what a job's settings ask of Spark's workers; see `UserCodeOptions` for `namespaces`."""
+    """Return the options that a job's settings give to Spark's workers; see `UserCodeOptions` for
+    `namespaces`.
+    """
     return UserCodeOptions(
         NamespaceSettings(settings.patterns, settings.resolve_order, check_leaked=settings.check_leaked),
         settings.native_modules,

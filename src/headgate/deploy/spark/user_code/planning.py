@@ -82,7 +82,7 @@ def _whole(
     located: Located,
     options: UserCodeOptions,
 ) -> UserCodePlan:
-    """Return everything in workers of the job's own: this interpreter allows no namespaces."""
+    """Return a plan that runs all code in workers of the job's own: this interpreter allows no namespaces."""
     chosen = options.native
     mode = chosen if chosen in (NativeModules.PARENT, NativeModules.FAIL) else NativeModules.PROCESS
     found = plan(job_packages, framework_packages(), mode, options.data_plane)

@@ -46,7 +46,7 @@ class Operation:
 
 
 class Operations:
-    """Those of one job; begun in the endpoint's thread, ended in the job master's."""
+    """The operations of one job; begun in the endpoint's thread, ended in the job master's."""
 
     def __init__(self) -> None:
         self._known: dict[str, Operation] = {}

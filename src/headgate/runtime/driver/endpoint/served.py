@@ -38,7 +38,10 @@ class ServedJob:
     storage: str | None = None  # URI of its checkpoints; None where it takes none
 
     def checkpoints(self) -> dict[str, Json]:
-        """Return what `headgate checkpoints --json` shows of each; waits for the job master's loop."""
+        """Return the facts that `headgate checkpoints --json` shows of each checkpoint.
+
+        Waits for the job master's loop.
+        """
         answer: Future[Sequence[CheckpointRecord]] = Future()
         self.post(lambda: answer.set_result(self.records()))
         try:

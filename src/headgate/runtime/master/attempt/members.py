@@ -83,7 +83,7 @@ class Members:
         return next((slot for slot, member in self._members.items() if member.link is link), None)
 
     def members(self) -> list[Member]:
-        """Return all, by slot."""
+        """Return the workers, by slot."""
         return [self._members[slot] for slot in sorted(self._members)]
 
     def counters(self) -> list[m.Counters]:

@@ -30,7 +30,7 @@ class Outbox:
 
 
 def failure_of(error: Exception) -> Failure:
-    """Return what the machine knows of an error: itself as an opaque id, and what decides."""
+    """Return a failure of an error, as the machine knows it: an opaque id, and what decides on a restart."""
     if not isinstance(error, HeadgateError):
         error = JobFailedError(f"{type(error).__name__}: {error}")
     return Failure(error, restart_may_help(error), fingerprint_of(error))

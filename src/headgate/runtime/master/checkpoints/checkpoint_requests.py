@@ -80,7 +80,7 @@ class CheckpointRequests:
         self._reply(effect.ticket, error)
 
     def uri(self, checkpoint: CheckpointId) -> str:
-        """Return what a checkpoint, or a pending savepoint, is restored by."""
+        """Return the URI by which a checkpoint, or a pending savepoint, is restored."""
         folder = self._savepoints.folder(checkpoint)
         if folder is not None:
             return folder.uri

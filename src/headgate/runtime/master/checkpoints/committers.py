@@ -234,7 +234,7 @@ class Committers:
         )
 
     def _newer(self, lineage: Lineage) -> dict[str, str]:
-        """Return what sinks hold that is not history of a lineage, in words, by uid."""
+        """Return, by uid, the output of sinks that is not history of a lineage, in words."""
         return {
             uid: found
             for uid, committer in self._by_uid.items()
@@ -262,7 +262,7 @@ def _sinks_in(plan: PhysicalPlan) -> list[SinkNode]:
 
 
 def committables_of(snapshot: CheckpointMetadata, uid: str) -> list[Any]:
-    """Return what a snapshot holds of the prepared output of a sink."""
+    """Return a sink's committables in a snapshot."""
     return _committables(snapshot.operators.get(uid, ()))
 
 

@@ -176,7 +176,7 @@ class _Open:
 
 
 def topology_of(plan: PhysicalPlan) -> Topology:
-    """Return what diagnosis needs of the graph."""
+    """Return the facts of the graph that diagnosis needs."""
     vertices = tuple(
         VertexFacts(v.id, v.name, tuple(n.uid or f"node-{n.id}" for n in v.chain), v.parallelism)
         for v in plan.vertices
@@ -186,7 +186,7 @@ def topology_of(plan: PhysicalPlan) -> Topology:
 
 
 def record_of(snapshot: SubtaskSnapshot, latency_ms: int) -> SubtaskRecord:
-    """Return what diagnosis keeps of an acknowledgement that came `latency_ms` after the trigger."""
+    """Return the record of an acknowledgement that came `latency_ms` after the trigger, for diagnosis."""
     return SubtaskRecord(
         vertex=snapshot.vertex,
         subtask=snapshot.subtask,

@@ -117,7 +117,7 @@ class Savepoints:
         return None if savepoint is None else savepoint.folder
 
     def order(self, checkpoint: int) -> SavepointOrder | None:
-        """Return what the barriers of a pending savepoint carry; None for a checkpoint."""
+        """Return the order that the barriers of a pending savepoint carry; None for a checkpoint."""
         savepoint = self._open.get(checkpoint)
         return None if savepoint is None else savepoint.order
 

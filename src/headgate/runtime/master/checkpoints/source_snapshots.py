@@ -38,7 +38,7 @@ class SourceSnapshots:
         return True
 
     def of(self, checkpoint: int) -> Begun:
-        """Return what was taken for it."""
+        """Return the snapshots of the sources taken for a checkpoint."""
         return self._begun[checkpoint]
 
     def ended(self, checkpoint: int, *, complete: bool) -> Begun | None:

@@ -134,7 +134,9 @@ class OutputChannel:
 
 
 def _storable(elements: Iterable[Batch | Event]) -> list[Batch | Event]:
-    """Return what a checkpoint keeps: an ended sender ends again, and barriers are of this run only."""
+    """Return the elements that a checkpoint keeps: an ended sender ends again, and barriers are of this run
+    only.
+    """
     return [e for e in elements if not isinstance(e, (Barrier, CancelMarker, EndOfData))]
 
 
@@ -356,7 +358,7 @@ class Outputs:
             self._flush_all()
 
     def channels(self) -> Iterator[OutputChannel]:
-        """Return all channels of all exchanges."""
+        """Return the channels of all exchanges."""
         return (channel for edge in self.edges for channel in edge.channels)
 
     def _flush_all(self) -> None:

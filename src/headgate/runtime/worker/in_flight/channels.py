@@ -124,7 +124,9 @@ class RecoveredChannel:
         return self._queue.popleft()
 
     def rest(self) -> list[Element]:
-        """Return what :meth:`take` will still give, as copies: the receivers of either may change theirs."""
+        """Return the elements that :meth:`take` will still give, as copies: the receivers of either may
+        change theirs.
+        """
         rest: list[Element] = []
         place, skip = self._here, self._taken
         while (loaded := self._load(place)) is not None:

@@ -101,7 +101,7 @@ class KeyedOutput(Generic[R]):
         self.marks: list[int] = []
 
     def batch(self) -> RowBatch:
-        """Return everything collected."""
+        """Return a batch of the collected records."""
         if len(self.times) != len(self.records):
             return RowBatch(self.records)
         times = np.array(self.times, dtype=np.int64)

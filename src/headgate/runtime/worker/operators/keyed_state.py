@@ -64,7 +64,7 @@ def filled_backend(
 
 
 def earlier_state(disk: Any, keyed: KeyedStateHandle, claims: Claims | None = None) -> EarlierState:
-    """Return what one earlier subtask stored, for a backend's restore; without claims, all of it is read.
+    """Return one earlier subtask's stored state, for a backend's restore; without claims, all of it is read.
 
     `disk` is a `common.ports.Disk`, or None where all is inline.
     """

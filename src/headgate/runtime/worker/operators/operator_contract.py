@@ -53,7 +53,7 @@ class TableFiles(StateFiles, Protocol):
     """Where a savepoint of the canonical format puts its bytes: keyed state becomes tables."""
 
     def new_tables(self, uid: str) -> NewWriter:
-        """Return what stores the keyed state of an operator durably, as one table for each state."""
+        """Return the writer that stores an operator's keyed state durably, as one table for each state."""
 
 
 class PendingState(Protocol):

@@ -59,7 +59,7 @@ class Bench:
         stored: Iterable[KeyedStateHandle] = (),
         states: Mapping[str, StateDescriptor] = STATES,
     ) -> list[KeyedBackend]:
-        """Return all subtasks of an operator, each with the handles that the job master would give it."""
+        """Return the subtasks of an operator, each with the handles that the job master would give it."""
         made = []
         for index in range(parallelism):
             first, last = key_group_range(GROUPS, parallelism, index)

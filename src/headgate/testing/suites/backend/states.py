@@ -110,7 +110,7 @@ def touch(backend: KeyedBackend, key: Hashable, number: int) -> None:
 
 
 def contents(backends: Iterable[KeyedBackend]) -> dict[str, Any]:
-    """Return all state and timers of some subtasks: a copy, independent of how they are spread."""
+    """Return the state and timers of some subtasks: a copy, independent of how they are spread."""
     found: dict[str, Any] = {"event timers": [], "processing timers": []}
     for backend in backends:
         for name in backend.handles:
