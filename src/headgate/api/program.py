@@ -106,7 +106,7 @@ class Program:
         self._looked_at.update(node.id for node in nodes)
 
     def note_run(self, job: str, nodes: Iterable[Node]) -> None:
-        """A job runs these: their sinks are not run again."""
+        """Note that a job runs some nodes: their sinks are not run again."""
         for node in nodes:
             self._run.add(node.id)
             if isinstance(node, SinkNode):

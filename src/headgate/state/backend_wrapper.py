@@ -75,7 +75,7 @@ class BackendWrapper(BoundHandles, Generic[B]):
         self._backend.settle()
 
     def migration_progress(self) -> list[MigrationProgress]:
-        """Return that of the backend inside."""
+        """Return the migration progress of the backend inside."""
         return self._backend.migration_progress()
 
     def close(self) -> None:

@@ -52,7 +52,7 @@ class Publishing(Generic[S]):
     def stored(
         self, checkpoint: CheckpointId, halted: CheckpointFailureReason | None
     ) -> tuple[PendingCheckpoint[S], list[Effect[S]]]:
-        """The log, or the savepoint's folder, holds it: it is complete.
+        """A checkpoint is complete: the log, or the savepoint's folder, holds it.
 
         `halted` says why no tasks run that could be notified, so that recovery does the rest.
         """

@@ -51,20 +51,20 @@ class PeriodicSchedule:
         self._due_ms = self._late_ms = None
 
     def request(self, now_ms: int) -> None:
-        """The next one is wanted now."""
+        """Make the next periodic checkpoint due now."""
         self._late_ms, self._due_ms = now_ms, None
 
     def pass_time(self, now_ms: int) -> None:
-        """What is due waits from now on."""
+        """Let a checkpoint that is due wait from now on."""
         if self._due_ms is not None and now_ms >= self._due_ms:
             self._late_ms, self._due_ms = self._due_ms, None
 
     def postpone(self, until_ms: int) -> None:
-        """The waiting one comes too soon after the last completion: make it due later."""
+        """Make the waiting checkpoint due later: it comes too soon after the last completion."""
         self._late_ms, self._due_ms = None, until_ms
 
     def take(self, now_ms: int) -> None:
-        """The waiting one starts now."""
+        """Start the waiting checkpoint now."""
         if self._late_ms is None or self._period_ms is None:
             return
         due_ms, self._late_ms = self._late_ms + self._period_ms, None

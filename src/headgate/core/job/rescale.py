@@ -73,7 +73,7 @@ def slots_counted(job: Job, event: v.SlotsCounted, _now_ms: int) -> Effects:
 
 
 def saved(job: Job, event: v.Saved, _now_ms: int) -> Effects:
-    """A checkpoint was taken for it, or could not be."""
+    """A checkpoint was taken for the rescale, or could not be."""
     rescale = _at(job, event, Step.SAVING)
     if rescale is None:
         return []

@@ -76,7 +76,7 @@ class Chain:
         self._refers: dict[int, frozenset[StateHandle]] = {}
 
     def restored(self, checkpoint: int, stored: Stored) -> None:
-        """The subtask began with this."""
+        """Note the stored state with which the subtask began."""
         self._stored[checkpoint] = stored
 
     def taken(self, checkpoint: int, follows: Stored | None) -> None:

@@ -51,7 +51,7 @@ class VersionedValues:
     """
 
     format = VERSIONED_VALUES
-    """Its number in checkpoints, for ever."""
+    """The number of this format in checkpoints, for ever."""
 
     def __init__(self, versions: Versions) -> None:
         self.versions = versions

@@ -24,7 +24,7 @@ from headgate.state.backend import BlobReader
 MAGIC: Final = b"HGKEYED\n"
 VERSION: Final = 1
 _ENVELOPE: Final = Envelope("keyed state blob", MAGIC, "<IQ")
-"""Its body is the header, which has the checksum of every chunk after it."""
+"""The envelope of a blob; the body is the header, with the checksum of every chunk after it."""
 KEY_SERIALIZER: Final = DynamicSerializer()
 """The serializer of the keys in every chunk."""
 _KEYS_LENGTH: Final = struct.Struct("<Q")

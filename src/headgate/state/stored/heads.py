@@ -181,8 +181,8 @@ def _native_keys(store: ColumnStore, timers: bool) -> Keys:
 def judge(
     name: str, schema: Description, target: Target, stored: Iterable[KeyedStateHandle]
 ) -> list[Compatibility]:
-    """Return the verdicts on a state: of values of type `schema`, and of each older type in native files. one
-    on values of the type `schema`, one on each older type in native files.
+    """Return the verdicts on a state: one on values of the type `schema`, one on each older type in native
+    files.
 
     A serializer that a restore would reconfigure is reconfigured by this, too.
     """

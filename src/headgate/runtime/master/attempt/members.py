@@ -59,7 +59,7 @@ class Members:
         return number
 
     def admit(self, number: int) -> Member:
-        """The worker with this link is the one of its slot."""
+        """Admit the worker with this link as the one of its slot."""
         register, link = self._waiting.pop(number)
         member = self._members[register.slot] = Member(register, link, number)
         return member

@@ -92,7 +92,7 @@ class CheckpointHistory:
             self._note()
 
     def stored(self, checkpoint: int) -> None:
-        """The log holds it: it is complete, though not yet committed."""
+        """A checkpoint is complete, as the log holds it, though not yet committed."""
         entry = self._open.get(checkpoint)
         if entry is not None:
             stored_ms = self._clock.monotonic_ms() - entry.began_ms

@@ -136,7 +136,7 @@ class Savepoints:
         self._open = {number: each for number, each in self._open.items() if not each.kept}
 
     def ended(self, checkpoint: int) -> None:
-        """Nothing more will happen to it; one that is not kept has failed, and its files are deleted."""
+        """A savepoint has ended; one that is not kept has failed, and its files are deleted."""
         savepoint = self._open.pop(checkpoint, None)
         if savepoint is None or savepoint.kept:
             return
