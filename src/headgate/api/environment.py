@@ -207,7 +207,7 @@ class Environment(Readers):
         format: Literal["text", "json"] = "text",  # noqa: A002 - the name that users know
         name: str = "job",
     ) -> str:
-        """Both graphs of the job, as written and as it runs; also for a program without sinks yet.
+        """Return both graphs of the job, as written and as it runs; also for a program without sinks yet.
 
         Args:
             format: "text" for people, "json" for machines.

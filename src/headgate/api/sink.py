@@ -153,7 +153,7 @@ class SinkWriter(ABC, Generic[T, C, W]):
         return self.prepare_commit()
 
     def snapshot(self) -> list[W]:
-        """State of the writer besides its committables; given back after a restore."""
+        """Return the state of the writer besides its committables; given back after a restore."""
         return []
 
     def close(self) -> None:

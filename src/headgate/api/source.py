@@ -171,14 +171,14 @@ class SplitEnumerator(ABC, Generic[P, S]):
 
     @abstractmethod
     def next_splits(self, subtask: int) -> list[Split[P]] | None:
-        """Splits for a reader that has none left: some, `[]` for "not now", None for "never again".
+        """Return splits for a reader that has none left: some, `[]` for "not now", None for "never again".
 
         A reader that got `[]` asks again after a pause.
         """
 
     @abstractmethod
     def snapshot(self) -> S:
-        """State that does not include any split already handed out."""
+        """Return the state that does not include any split already handed out."""
 
     def snapshot_for(self, checkpoint_id: int) -> S:
         """Snapshot for a checkpoint or savepoint of this id; by default :meth:`snapshot`."""

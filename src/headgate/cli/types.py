@@ -77,7 +77,7 @@ _FOOT: Final = (
 
 
 def render(job: str, types: TypesFacts, color: bool = False) -> str:
-    """Both tables as text."""
+    """Return the two tables as text."""
     streams = _table(_STREAM_COLUMNS, [_stream(row) for row in types["streams"]])
     shown = [f"job {job!r}", "", *lines(streams, color)]
     if types["states"]:

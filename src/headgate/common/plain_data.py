@@ -86,7 +86,7 @@ def named_mappings_in(data: Mapping[str, Plain], name: str) -> dict[str, Mapping
 
 
 def as_mapping(data: Plain) -> Mapping[str, Plain]:
-    """Plain data that must be a mapping."""
+    """Return plain data that must be a mapping."""
     if not isinstance(data, Mapping):
         raise TypeError(f"got {type(data).__name__}; expected a mapping")
     return data

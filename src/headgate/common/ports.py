@@ -18,7 +18,7 @@ class Clock(Protocol):
     """Two clocks: one for people and processing time, one for timeouts."""
 
     def now_ms(self) -> int:
-        """Wall-clock milliseconds since 1970; may jump."""
+        """Return wall-clock milliseconds since 1970; may jump."""
 
     def monotonic_ms(self) -> int:
         """Return milliseconds that never go back; the only clock for timeouts."""
@@ -58,7 +58,7 @@ class Disk(Protocol):
         """Return all bytes of a file; FileNotFoundError when there is none."""
 
     def list(self, prefix: str) -> Sequence[str]:
-        """Sorted names of the files below the folder `prefix`."""
+        """Return the sorted names of the files below the folder `prefix`."""
 
     def delete(self, name: str) -> None:
         """Remove a file; an absent one is no error."""

@@ -91,7 +91,7 @@ def load(kind: Kind, name: str) -> Any:
 
 
 def names(kind: Kind) -> list[str]:
-    """Sorted names of all there are, built in or added by other distributions."""
+    """Return the sorted names of all there are, built in or added by other distributions."""
     return sorted({*BUILT_IN[kind], *(point.name for point in entry_points(group=kind.group))})
 
 

@@ -218,7 +218,9 @@ class TimersAtCut(Generic[K_co]):
         self._layers, self._table, self._ticket = layers, table, ticket
 
     def slices(self, size: int) -> Iterator[tuple[list[int], list[K_co]]]:
-        """Timestamps and keys, fewer than twice `size` at a time; those of one timestamp in their order."""
+        """Yield timestamps and keys, fewer than twice `size` at a time; keys of one timestamp keep their
+        order.
+        """
         for stamps, buckets in slices_of(self._layers, size):
             sizes = list(map(len, buckets))
             total = sum(sizes)

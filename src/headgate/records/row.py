@@ -70,11 +70,11 @@ class Row:
         return tuple([column(k)[i] for k in range(len(self._names))])
 
     def as_dict(self) -> dict[str, Any]:
-        """Field name -> value."""
+        """Return a dict: field name -> value."""
         return dict(zip(self._names, self.values(), strict=True))
 
     def guessed_size(self) -> int:
-        """About how many bytes it takes; converts nothing."""
+        """Return about how many bytes the row takes; converts nothing."""
         if isinstance(self._c, Columns):
             batch = self._c._batch
             average: int = batch.nbytes // max(1, batch.num_rows)

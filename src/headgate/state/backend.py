@@ -54,7 +54,7 @@ class BlobReader(Protocol):
     size: int
 
     def read(self, offset: int, length: int) -> bytes:
-        """`length` bytes from `offset`; fewer only where the blob ends."""
+        """Return `length` bytes from `offset`; fewer only where the blob ends."""
 
 
 class StateFiles(Protocol):
@@ -97,7 +97,7 @@ class StoredFiles(Protocol):
         """
 
     def native(self, keyed: KeyedStateHandle) -> NativeState:
-        """Native files, and the blob next to them."""
+        """Return the native files, and the blob next to them."""
 
     def where(self, handle: StoredHandle) -> str:
         """Return the file's name for errors."""

@@ -244,7 +244,7 @@ class OperatorHarness:
         return copy.deepcopy(dict(handle.items()) if declared[name].mode == BROADCAST else handle.get())
 
     def timers(self, domain: str = "event") -> list[tuple[int, Any]]:
-        """(timestamp, key) of all timers that are set, in order of time.
+        """Return (timestamp, key) of all timers that are set, in order of time.
 
         Args:
             domain: "event" or "processing".
@@ -257,7 +257,7 @@ class OperatorHarness:
         return sorted(zip(times, keys, strict=True), key=lambda timer: timer[0])
 
     def snapshot(self) -> bytes:
-        """State, timers and watermark as a checkpoint stores them."""
+        """Return the state, timers and watermark as a checkpoint stores them."""
         pending = self._operator.snapshot(1)
         return msgspec.msgpack.encode(None if pending is None else pending.finish(_Memory()))
 

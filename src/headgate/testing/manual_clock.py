@@ -20,7 +20,7 @@ class ManualClock:
         self._passed_ms = 0
 
     def now_ms(self) -> int:
-        """Wall-clock milliseconds since 1970."""
+        """Return wall-clock milliseconds since 1970."""
         return self._now_ms
 
     def monotonic_ms(self) -> int:

@@ -85,7 +85,7 @@ class LeakedModules:
         return bounds.exceeded(len(leaked), sum(one.grown for one in leaked))
 
     def _judge(self) -> list[_Left]:
-        """Namespaces that are still in memory after their grace period; each is logged once."""
+        """Return the namespaces that are still in memory after their grace period; each is logged once."""
         leaked = self._overdue()
         if any(one.report is not None for one in leaked):
             gc.collect()  # modules are cycles: what is not referenced any more may still be there
@@ -102,7 +102,7 @@ class LeakedModules:
 
 
 def resident_bytes() -> int:
-    """Memory of this process; 0 where the system does not report it."""
+    """Return the memory of this process; 0 where the system does not report it."""
     try:
         return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * _PAGE
     except (OSError, IndexError, ValueError):

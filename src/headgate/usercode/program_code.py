@@ -117,7 +117,7 @@ def _of_namespace(settings: UserCodeSettings, identical: frozenset[str]) -> Name
 
 
 def _native(folders: Sequence[str], settings: UserCodeSettings) -> tuple[frozenset[str], tuple[str, ...]]:
-    """Top-level modules that are the framework's, and the folders that must stay."""
+    """Return the top-level modules that are the framework's, and the folders that must stay."""
     installed = installed_in(folders)
     if not any(one.is_native for one in installed.values()):
         return frozenset(), ()

@@ -70,7 +70,7 @@ json_loads: Final = _bound.loads
 
 
 def token(size: int) -> str:
-    """Unpredictable hexadecimal digits, two for each of so many bytes."""
+    """Return unpredictable hexadecimal digits, two for each of so many bytes."""
     return system.urandom(size).hex()
 
 

@@ -64,7 +64,7 @@ def type_name(value: object) -> str:
 
 
 def _plain_form(key: object) -> str:
-    """Advice for None, and for a key of a subclass of an allowed type."""
+    """Return advice for None, and for a key of a subclass of an allowed type."""
     if key is None:
         return "; fill or filter records without a key before key_by"
     if isinstance(key, enum.Enum):

@@ -208,7 +208,7 @@ def with_tuples_bounded(shapes: Iterable[Shape]) -> frozenset[Shape]:
 
 
 def stored_shapes(shapes: Iterable[Shape]) -> list[Plain]:
-    """Shapes as plain values, for the metadata of a checkpoint; always in the same order.
+    """Return the shapes as plain values, for the metadata of a checkpoint; always in the same order.
 
     Example:
         >>> stored_shapes({(int, (str, bytes)), int})

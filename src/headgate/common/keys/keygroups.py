@@ -68,7 +68,7 @@ def key_groups_of_arrow(
     columns: pa.Array | pa.ChunkedArray | Sequence[pa.Array | pa.ChunkedArray],
     max_parallelism: int,
 ) -> NDArray[np.int32]:
-    """Key groups of an Arrow column, or of the tuples that several columns make together.
+    """Return the key groups of an Arrow column, or of the tuples that several columns make together.
 
     A column's key is the Python value that Arrow gives for it, so the groups are those of
     :func:`key_group`. A list of columns stands for tuples, also when it is a list of one.
@@ -84,7 +84,7 @@ def key_groups_of_arrow(
 
 
 def key_groups_of_keys(keys: Sequence[Hashable], max_parallelism: int) -> NDArray[np.int32]:
-    """Key groups of Python keys; fast for batches of only int, only str, or tuples of these."""
+    """Return the key groups of Python keys; fast for batches of only int, only str, or tuples of these."""
     from headgate.common.keys import keygroups_vectorised as vectorised
 
     return vectorised.groups_of_hashes(vectorised.hashes_of_keys(keys), max_parallelism)
@@ -111,7 +111,7 @@ def operator_index_for_key_group(max_parallelism: int, parallelism: int, group: 
 
 
 def key_group_range(max_parallelism: int, parallelism: int, index: int) -> tuple[int, int]:
-    """First and last key group (inclusive) of a subtask.
+    """Return the first and last key group (inclusive) of a subtask.
 
     Example:
         >>> [key_group_range(10, 3, index) for index in range(3)]

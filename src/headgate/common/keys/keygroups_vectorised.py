@@ -56,7 +56,7 @@ def murmur_many(hashes: Hashes) -> NDArray[np.uint32]:
 
 
 def groups_of_hashes(hashes: Hashes, max_parallelism: int) -> Groups:
-    """Key groups of hashed keys."""
+    """Return the key groups of hashed keys."""
     mixed = murmur_many(hashes)
     if max_parallelism & (max_parallelism - 1) == 0:
         return (mixed & np.uint32(max_parallelism - 1)).astype(np.int32)
@@ -64,7 +64,7 @@ def groups_of_hashes(hashes: Hashes, max_parallelism: int) -> Groups:
 
 
 def hashes_of_ints(values: NDArray[np.integer]) -> Hashes:
-    """Hashes of whole numbers of any numpy integer type."""
+    """Return the hashes of whole numbers of any numpy integer type."""
     if values.dtype == np.uint64:
         large = values > np.uint64(0x7FFFFFFFFFFFFFFF)
         if large.any():
@@ -82,7 +82,7 @@ def hashes_of_ints(values: NDArray[np.integer]) -> Hashes:
 
 
 def hashes_of_floats(values: NDArray[np.floating]) -> Hashes:
-    """Hashes of floats: as whole numbers where they are whole."""
+    """Return the hashes of floats: as whole numbers where they are whole."""
     doubles = values.astype(np.float64)
     if np.isnan(doubles).any():
         key_hash(float("nan"))
@@ -157,7 +157,7 @@ _CRC_OF_ZEROS: Final = np.array([crc32(bytes(length)) for length in range(_CRC_D
 
 
 def hashes_of_arrow(column: pa.Array | pa.ChunkedArray) -> Hashes:
-    """Hashes of a column of keys."""
+    """Return the hashes of a column of keys."""
     import pyarrow as pa
 
     if isinstance(column, pa.ChunkedArray):
@@ -260,7 +260,7 @@ def hashes_of_keys(keys: Sequence[Any]) -> Hashes:
 
 
 def hashes_of_columns(columns: Sequence[Hashes], rows: int) -> Hashes:
-    """Hashes of tuples, given the hashes of their elements column by column."""
+    """Return the hashes of tuples, given the hashes of their elements column by column."""
     total = np.ones(rows, np.uint32)
     for column in columns:
         total *= np.uint32(31)

@@ -44,7 +44,7 @@ def _is_zombie(pid: int) -> bool:
 
 
 def resident_bytes() -> int:
-    """Memory of this process that is in RAM; 0 where the system does not report it."""
+    """Return the memory of this process that is in RAM; 0 where the system does not report it."""
     try:
         return int(read_bytes("/proc/self/statm").split()[1]) * _PAGE
     except (OSError, IndexError, ValueError):

@@ -16,7 +16,7 @@ class SystemClock:
     """The machine's clocks; implements `common.ports.Clock`."""
 
     def now_ms(self) -> int:
-        """Wall-clock milliseconds since 1970."""
+        """Return wall-clock milliseconds since 1970."""
         return clock.time_ns() // 1_000_000
 
     def monotonic_ms(self) -> int:
@@ -32,7 +32,7 @@ class SystemRandomness:
     """The machine's randomness; implements `common.ports.Randomness`."""
 
     def token(self, size: int) -> bytes:
-        """Unpredictable bytes."""
+        """Return unpredictable bytes."""
         return system.urandom(size)
 
     def uniform(self, low: float, high: float) -> float:

@@ -138,7 +138,7 @@ class Config:
 
 
 def assigned(assignments: Iterable[str], example: str) -> dict[str, str]:
-    """Key -> value of the texts of ``-D``; of two for one key the last wins."""
+    """Return a dict: key -> value of the texts of ``-D``; of two for one key the last wins."""
     values = {}
     for assignment in assignments:
         key, equals, value = assignment.partition("=")
@@ -192,7 +192,7 @@ Contradiction: TypeAlias = tuple[ConfigOption[Any], ConfigOption[Any], str]
 
 
 def _contradictions(config: Config) -> Iterator[Contradiction]:
-    """Contradictions wherever the values come from."""
+    """Yield contradictions wherever the values come from."""
     get = config.get
     if get(o.EXPONENTIAL_INITIAL_BACKOFF) > get(o.EXPONENTIAL_MAX_BACKOFF):
         reason = "the first must not exceed the second"
@@ -222,7 +222,7 @@ def _contradictions(config: Config) -> Iterator[Contradiction]:
 
 
 def _contradictions_of_the_job(config: Config) -> Iterator[Contradiction]:
-    """Contradictions of what the program or the command line sets.
+    """Yield contradictions of what the program or the command line sets.
 
     Spark's configuration serves many jobs: not all of them are unaligned, or have checkpoints to go on from,
     or state in RocksDB.

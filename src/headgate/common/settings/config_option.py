@@ -61,7 +61,7 @@ class Text:
     expected: str = "text that is not empty"
 
     def parse(self, value: object) -> str:
-        """Text without the blanks around it."""
+        """Return the text without the blanks around it."""
         if not isinstance(value, str) or not value.strip():
             raise _refuse(self)
         return value.strip()
@@ -114,7 +114,7 @@ class Integer:
         return number
 
     def format(self, value: int) -> str:
-        """Decimal digits."""
+        """Return decimal digits."""
         return str(value)
 
 

@@ -61,7 +61,7 @@ class DependencyLayer(Enum):
 
 
 def pattern_list(text: str | Iterable[str]) -> tuple[str, ...]:
-    """Patterns as options have them: a list, or one text with semicolons in between.
+    """Return the patterns as options have them: a list, or one text with semicolons in between.
 
     Example:
         >>> pattern_list(" attr. ; ;numpy.")

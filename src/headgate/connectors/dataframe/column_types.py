@@ -85,7 +85,7 @@ def _nullable(kind: pa.DataType) -> pa.DataType:
 
 
 def _misfits(kind: DataType, path: str) -> Iterator[tuple[str, str, str]]:
-    """Path, what is wrong with it, and what to do, of everything that is refused in a type."""
+    """Yield the path, what is wrong with it, and what to do, of everything that is refused in a type."""
     from pyspark.sql.types import ArrayType, MapType, StructType
 
     if isinstance(kind, StructType):

@@ -43,7 +43,7 @@ def unprepared(verb: str) -> UsageError:
 
 
 def shown_columns(names: list[str], most: int = 6) -> str:
-    """Column names for people.
+    """Return the column names for people.
 
     Example:
         >>> shown_columns(["a", "b", "c"], most=2)

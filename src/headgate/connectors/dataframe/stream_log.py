@@ -143,7 +143,7 @@ def files_of_later_epochs(lineage: Path, log: Mapping[str, bytes]) -> list[str]:
 
 
 def missing_locally(uris: Iterable[str]) -> list[str]:
-    """Paths of the ``file:`` URIs whose file does not exist.
+    """Return the paths of the ``file:`` URIs whose file does not exist.
 
     Example:
         >>> missing_locally(["file:///no/such%20file", "s3a://bucket/key"])

@@ -35,7 +35,7 @@ class QueryEpoch:
         return cls(name, name, -1) if begin is None else cls(begin.last.line, name, begin.last.epoch)
 
     def at(self, epoch: int) -> QueryEpoch:
-        """Another epoch of this query."""
+        """Return another epoch of this query."""
         return QueryEpoch(self.line, self.query, epoch)
 
 

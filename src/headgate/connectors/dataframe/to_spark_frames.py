@@ -101,7 +101,7 @@ _GROUP_PROPERTIES: Final = ("spark.jobGroup.id", "spark.job.description", "spark
 
 
 def columns_of(schema: pa.Schema) -> Columns:
-    """Columns of a staged file, with the types that Spark gives them."""
+    """Return the columns of a staged file, with the types that Spark gives them."""
     from pyspark.sql.pandas.types import from_arrow_type
 
     found = []

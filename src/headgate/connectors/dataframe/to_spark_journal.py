@@ -194,7 +194,7 @@ def unfinished_newer(state: State, job: str, lineage: Lineage) -> list[Run]:
 
 
 def missing(state: State, lineage: Lineage) -> list[Run]:
-    """Epochs of the job's history that were taken back."""
+    """Return the epochs of the job's history that were taken back."""
     return [kept for run in state.taken if (kept := run.parted(lineage)[0]) is not None]
 
 
@@ -214,7 +214,7 @@ def why_fenced(state: State, job: str, generation: int, lineage: Lineage) -> str
 
 
 def described(runs: Sequence[Run]) -> str:
-    """Epochs in words.
+    """Return the epochs in words.
 
     Example:
         >>> described([Run("a", 1, 1, 7, 9, 0)])

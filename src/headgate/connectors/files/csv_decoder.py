@@ -173,7 +173,7 @@ def _first_border(data: bytes) -> int:
 
 
 def _cut(data: bytes, first_line: int) -> list[tuple[int, int, bytes]]:
-    """(line, offset of the end, bytes) of each record that is not an empty line."""
+    """Return (line, offset of the end, bytes) of each record that is not an empty line."""
     records, start, line, end, quotes = [], 0, first_line, 0, 0
     for piece in io.BytesIO(data):
         end += len(piece)

@@ -129,7 +129,7 @@ class PendingCheckpoint(Generic[S]):
         return tuple(f"hook {hook!r}" for hook in self._hooks) or tuple(map(str, self._waiting))
 
     def missing(self, label: Callable[[tuple[int, int]], str]) -> str:
-        """Hooks, or labels of tasks, that have not answered yet, for people."""
+        """Return the hooks, or labels of tasks, that have not answered yet, for people."""
         names = [f"hook {hook!r}" for hook in self._hooks] or [label(task) for task in self._waiting]
         more = f" and {len(names) - MISSING_NAMED} more" if len(names) > MISSING_NAMED else ""
         return ", ".join(names[:MISSING_NAMED]) + more

@@ -70,7 +70,7 @@ class Questions(Generic[S]):
         return self._admission.next_wakeup_ms() if self._mode.state is Mode.RUNNING else None
 
     def statistics(self, now_ms: int | None = None) -> CoordinatorStatistics:
-        """Figures for people; with `now_ms` also why the first waiting request does not start."""
+        """Return figures for people; with `now_ms` also why the first waiting request does not start."""
         ledger, requests = self._ledger, self._admission.requests
         asked = now_ms is not None and self._mode.state is Mode.RUNNING
         held = requests.held_by(self._admission.load, now_ms or 0) if asked else None

@@ -83,7 +83,7 @@ class RequestQueue:
         return [*dropped, *self.drop_manual()]
 
     def tickets(self) -> set[int | None]:
-        """Tickets of all that wait."""
+        """Return the tickets of all requests that wait."""
         return {each.ticket for each in (*self._savepoints, *self._manual)}
 
     def describe(self) -> tuple[Hashable, ...]:

@@ -150,7 +150,7 @@ class Requests:
         return self._stopping
 
     def tickets(self) -> set[int | None]:
-        """Tickets of those that wait."""
+        """Return the tickets of the requests that wait."""
         return self._queue.tickets()
 
     def describe(self) -> tuple[Hashable, ...]:

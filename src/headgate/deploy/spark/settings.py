@@ -143,7 +143,7 @@ def settings_after_submit(has: Callable[[str], bool]) -> dict[str, str]:
 
 
 def launch_environment(environment: Mapping[str, str], local: bool) -> dict[str, str]:
-    """Variables that Spark reads while it starts.
+    """Return the variables that Spark reads while it starts.
 
     On one machine workers must run the driver's own interpreter. On a cluster that path need not
     exist, so what the user has set stands.

@@ -84,7 +84,7 @@ class KazooNodes:
         return ZNode(data, stat.version)
 
     def children(self, path: str) -> list[str]:
-        """Sorted names of a node's children; empty when there is no such node."""
+        """Return the sorted names of a node's children; empty when there is no such node."""
         try:
             return sorted(self._asked(lambda: self._client.get_children_async(path), f"list {path}"))
         except self._errors.NoNodeError:

@@ -82,7 +82,7 @@ class ZNodes(Protocol):
         """
 
     def children(self, path: str) -> list[str]:
-        """Sorted names of a node's children; empty when there is no such node."""
+        """Return the sorted names of a node's children; empty when there is no such node."""
 
     def change(self, changes: Sequence[Change]) -> list[str]:
         """Carry out all changes, or none; gives for each the path of its node."""

@@ -105,7 +105,7 @@ _RELEASE_GIL_BYTES: Final = 128 * 1024
 
 
 def checksum(data: Part, crc: int = 0) -> int:
-    """CRC-32 of `data`, continuing from `crc`.
+    """Return the CRC-32 of `data`, continuing from `crc`.
 
     `zlib.crc32` releases the interpreter lock above 5 KiB, and in a process whose loop is busy, getting it
     back can take a switch interval (5 ms). Below 128 KiB, some 50 µs of work, that costs more than it gains,

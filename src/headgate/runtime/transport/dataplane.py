@@ -125,7 +125,7 @@ class SocketDataPlane:
         return inbox
 
     def lost(self) -> list[tuple[int, str]]:
-        """Peers lost since the last call, with the reasons."""
+        """Return the peers lost since the last call, with the reasons."""
         with self._changed:
             lost, self._lost = self._lost, []
         return lost

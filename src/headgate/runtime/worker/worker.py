@@ -297,7 +297,7 @@ class Worker:
         return errors.UserFunctionError("code of the program", no_record, trace, self.attempt, kind, line)
 
     def standstills(self, loop: int) -> list[m.Standstill]:
-        """Calls that have not returned for a while; `loop` is the ident of the loop's thread.
+        """Return the calls that have not returned for a while; `loop` is the ident of the loop's thread.
 
         Called by the heartbeat's thread.
         """
@@ -318,7 +318,7 @@ class Worker:
             self.ports.link.send(m.Totals(self.attempt, counters))
 
     def counters(self) -> list[m.Counters]:
-        """Running totals of all subtasks; safe to call from the heartbeat's thread."""
+        """Return running totals of all subtasks; safe to call from the heartbeat's thread."""
         assembly = self._assembly
         return [] if assembly is None else [task.counters() for task in assembly.tasks.values()]
 

@@ -53,7 +53,7 @@ def _shape_of_form(form: Form) -> Shape:
 
 
 def key_description(key: Hashable) -> Description | None:
-    """Description of the typed column for keys like this one; None when there is no type for it.
+    """Return the description of the typed column for keys like this one; None when there is no type for it.
 
     Example:
         >>> key_description(("a", 1))["kind"], key_description(()) is None

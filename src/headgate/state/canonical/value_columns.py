@@ -260,7 +260,7 @@ class TableRows:
         yield slice(start, len(values))
 
     def batch(self, group: int, keys: Sequence[Hashable], values: Sequence[Any]) -> pa.RecordBatch:
-        """Entries of one key group as a record batch."""
+        """Return the entries of one key group as a record batch."""
         of_keys = self._keys.arrays(keys)
         sizes = self._values.sizes(values)
         if sizes is not None:
@@ -276,7 +276,7 @@ class TableRows:
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def entries(self, batch: pa.RecordBatch) -> tuple[list[int], list[Any], list[Any]]:
-        """Key group, key and value of each entry of a record batch."""
+        """Return the key group, key and value of each entry of a record batch."""
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         if columns["namespace"].null_count != len(batch):
             raise StorageError("a table of state has rows with a namespace; this Headgate reads none")

@@ -149,7 +149,7 @@ class TablesWriter:
 
 
 def _as_in_tables(section: NewSection, entries: Iterable[Entries]) -> Iterator[Entries]:
-    """Plain values, or of a serializer of the program's own the bytes of each."""
+    """Yield plain values, or of a serializer of the program's own the bytes of each."""
     cells = table_layout.row_of(section.schema) == BYTES
     stored = None if cells else table_layout.stored_type(section.schema)
     for group, keys, values, _ in entries:

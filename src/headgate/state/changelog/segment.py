@@ -81,7 +81,7 @@ class ChangedSections:
     targets: Mapping[str, Target]
 
     def of(self, changes: Changes) -> list[StateView]:
-        """Sections with the values of this moment; what can be changed in place as copies."""
+        """Return the sections with the values of this moment; what can be changed in place as copies."""
         sections: list[StateView] = []
         for name, changed in changes.items():
             if name in self.timers:

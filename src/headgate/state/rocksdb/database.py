@@ -74,7 +74,7 @@ class ColumnStore:
     def items(
         self, start: bytes = b"", stop: bytes | None = BEYOND_ALL_KEYS, *, ahead: bool = True
     ) -> Iterator[tuple[bytes, bytes]]:
-        """Entries in order of their keys' bytes, as they are when the first one is asked for.
+        """Yield the entries in order of their keys' bytes, as they are when the first one is asked for.
 
         `stop`: before this key; None: all that there is, late timers as well.
         `ahead`: whether so many are wanted that the disk should read ahead.

@@ -150,7 +150,7 @@ class MapEntries(VersionedValues):
         return StoredMap(size, next_place, None)
 
     def read_entries(self, names: Sequence[bytes], data: Sequence[bytes]) -> list[Found]:
-        """Entries that are stored by themselves, out of their bytes."""
+        """Return the entries that are stored by themselves, out of their bytes."""
         batches = [each[:1] + each[_ENTRY:] for each in data]
         try:
             maps = self.versions.decode(batches)

@@ -76,7 +76,7 @@ class BytesBlob:
         self.size = len(data)
 
     def read(self, offset: int, length: int) -> bytes:
-        """`length` bytes from `offset`; fewer where the blob ends."""
+        """Return `length` bytes from `offset`; fewer where the blob ends."""
         return self._data[offset : offset + length]
 
 

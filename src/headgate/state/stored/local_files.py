@@ -63,7 +63,7 @@ class Spool:
         self.size += len(head)
 
     def read(self, offset: int, length: int) -> bytes:
-        """`length` bytes from `offset`; fewer where they end."""
+        """Return `length` bytes from `offset`; fewer where they end."""
         head = self._head[offset : offset + length]
         start = max(0, offset - len(self._head))
         try:

@@ -31,7 +31,7 @@ def readers_of(
     max_parallelism: int,
     has_entries: Callable[[Section], bool] = lambda section: bool(section.chunks),
 ) -> dict[str, Reader]:
-    """Section name -> what reads its values, once everything was found to fit.
+    """Return a dict: section name -> what reads its values, once everything was found to fit.
 
     `header`: of a blob; native files next to it are described there as well.
     `has_entries`: whether anything is stored of a section; else it may be of any type.

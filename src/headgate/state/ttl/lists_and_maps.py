@@ -56,7 +56,7 @@ class TtlListState(TtlHandle, Generic[V]):
         return len(stamps), untidy, oldest
 
     def _state(self) -> tuple[list[V], list[int], list[bool]]:
-        """Elements, times of writing, and which are not expired."""
+        """Return the elements, times of writing, and which are not expired."""
         elements: list[V] = self.values.get()
         stored = self.stamps.get() if elements else []
         expiry = self.expiry

@@ -151,7 +151,7 @@ def _keyed_pieces(disk: Disk, keyed: KeyedStateHandle, shape: Shape, groups: lis
 
 
 def _divided(counts: dict[int, int]) -> Iterator[tuple[int, ...]]:
-    """Key groups in order, divided where there are enough entries; those without any are left out.
+    """Yield the key groups in order, divided where there are enough entries; those without any are left out.
 
     Example:
         >>> list(_divided({1: 300_000, 2: 0, 3: 300_000, 4: 10}))

@@ -71,7 +71,7 @@ class SimClock:
         self._offset_ms = 0.0
 
     def now_ms(self) -> int:
-        """Wall clock."""
+        """Return the milliseconds of the wall clock."""
         return EPOCH_MS + self._line.now_ms + self.skew_ms
 
     def monotonic_ms(self) -> int:

@@ -103,11 +103,11 @@ class JobScene(Scene):
         return self.finished is not None
 
     def living(self) -> list[WorkerProcess]:
-        """Workers that have not exited."""
+        """Return the workers that have not exited."""
         return [worker for worker in self.workers if worker.alive]
 
     def living_drivers(self) -> list[DriverProcess]:
-        """Drivers that have not exited."""
+        """Return the drivers that have not exited."""
         return [driver for driver in self.drivers if driver.alive]
 
     def add_worker(self, worker: WorkerProcess) -> None:

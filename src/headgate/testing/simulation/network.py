@@ -20,7 +20,7 @@ class Surroundings(Protocol):
     """What the network needs of the simulation."""
 
     def now(self) -> int:
-        """Virtual ms."""
+        """Return the virtual time in ms."""
 
     def latency(self) -> int:
         """Return how long the next item is on its way, in ms."""

@@ -61,7 +61,7 @@ class Scene(ABC):
         self._step_ms = self.rng.choice((0.1, 2.0, 40.0))
 
     def now(self) -> int:
-        """Virtual ms."""
+        """Return the virtual time in ms."""
         return self.line.now_ms
 
     def latency(self) -> int:

@@ -194,7 +194,7 @@ class SimGang:
         self._report_if_exited(gang)
 
     def living(self, gang: int | None = None) -> list[WorkerProcess]:
-        """Workers that have not exited, of one gang or of all."""
+        """Return the workers that have not exited, of one gang or of all."""
         return [w for w in self._workers if w.alive and (gang is None or w.gang == gang)]
 
     def _starter(self, gang: int, slot: int) -> Callable[[], None]:

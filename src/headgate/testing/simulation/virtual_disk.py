@@ -36,11 +36,11 @@ class SimFiles:
         self.torn: dict[str, bytes] = {}  # what killed writers left unfinished; no listing shows it
 
     def names(self, prefix: str) -> list[str]:
-        """Sorted names below the folder `prefix`."""
+        """Return the sorted names below the folder `prefix`."""
         return _below(self.files, prefix)
 
     def unfinished(self, prefix: str) -> list[str]:
-        """Sorted names of torn files below the folder `prefix`."""
+        """Return the sorted names of torn files below the folder `prefix`."""
         return _below(self.torn, prefix)
 
     def tear(self, name: str, data: bytes) -> None:

@@ -140,7 +140,7 @@ def _set(value: T, name: str) -> bool:
 
 
 def cut_short(data: bytes, at_most: int = 100) -> Iterator[bytes]:
-    """Proper beginnings of the bytes, all of them where there are few."""
+    """Return proper beginnings of the bytes, all of them where there are few."""
     step = max(1, len(data) // at_most)
     return (data[:end] for end in range(0, len(data), step))
 

@@ -30,7 +30,7 @@ _log = logging.getLogger("headgate.usercode")
 
 
 def hash_of(path: Path) -> str:
-    """SHA-256 of a file's bytes, or of the relative names of a folder's files and their own hashes.
+    """Return the SHA-256 of a file's bytes, or of a folder's relative names and its files' hashes.
 
     Example:
         >>> import tempfile
@@ -53,7 +53,7 @@ def hash_of(path: Path) -> str:
 
 
 def hash_of_file(path: Path) -> str:
-    """SHA-256 of a file's bytes, in hexadecimal digits."""
+    """Return the SHA-256 of a file's bytes, in hexadecimal digits."""
     found = sha256()
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK):

@@ -116,7 +116,7 @@ class _Search:
         self._own |= {id(namespace), id(namespace.__dict__)}
 
     def holders(self) -> Iterator[str]:
-        """Ways from a root to something of the namespace's."""
+        """Yield ways from a root to something of the namespace's."""
         found = 0
         for _ in range(OBJECTS_MAX):
             if not self._queue or found >= HOLDERS_MAX:

@@ -84,7 +84,7 @@ def plan(
 
 
 def with_requirements(names: Iterable[str], job_packages: Mapping[str, Installed]) -> frozenset[str]:
-    """Distributions and all that they need, as far as the job brings it.
+    """Return the distributions and all that they need, as far as the job brings it.
 
     Example:
         >>> def package(name, *needs):

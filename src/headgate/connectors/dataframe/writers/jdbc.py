@@ -31,7 +31,7 @@ _NAME: Final = re.compile(r"(?:[A-Za-z_][A-Za-z0-9_]*\.)*[A-Za-z_][A-Za-z0-9_]*"
 
 
 def jdbc(url: str, table: str, properties: Mapping[str, str] | None = None) -> JdbcWriter:
-    """Epochs appended to a table of a database.
+    """Return a writer of epochs that are appended to a table of a database.
 
     The table is made with the first epoch where it does not exist. Next to it, in its schema, are the table
     ``headgate_epochs`` with a row for each epoch, and tables ``headgate_stage_...`` while epochs are written.

@@ -28,7 +28,7 @@ class Arrived:
     leases: tuple[Leased, ...]
 
     def paths(self, digests: Iterable[str] | None = None, without: Iterable[str] = ()) -> tuple[str, ...]:
-        """Entries for a path: of all artifacts, or of some."""
+        """Return the entries for a path: of all artifacts, or of some."""
         wanted = None if digests is None else frozenset(digests)
         unwanted = frozenset(without)
         return tuple(

@@ -241,7 +241,7 @@ _process: WorkerProcess | None = None
 
 
 def this_process() -> WorkerProcess:
-    """User code of this process; made after the fork of Spark's daemon."""
+    """Return the user code of this process; made after the fork of Spark's daemon."""
     global _process
     if _process is None:
         _process = WorkerProcess(cache_of_executor())

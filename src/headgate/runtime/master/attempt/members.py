@@ -87,7 +87,7 @@ class Members:
         return [self._members[slot] for slot in sorted(self._members)]
 
     def counters(self) -> list[m.Counters]:
-        """Last running totals of all subtasks."""
+        """Return the last running totals of all subtasks."""
         return [counters for member in self.members() for counters in member.counters.values()]
 
     def broadcast(self, message: m.ToWorker) -> None:

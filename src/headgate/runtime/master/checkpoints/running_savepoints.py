@@ -95,7 +95,7 @@ class Savepoints:
         self._ports.background.submit(work, done)
 
     def take_prepared(self) -> list[Prepared]:
-        """Savepoints that may be triggered by their tickets, or not, since the last call."""
+        """Return the savepoints that may be triggered by their tickets, or not, since the last call."""
         prepared, self._prepared = self._prepared, []
         return prepared
 

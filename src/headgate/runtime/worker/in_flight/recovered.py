@@ -166,7 +166,7 @@ class _OperatorInput:
         return self._levels[self._level] if self._level >= 0 else []
 
     def _latest_ends(self) -> dict[int, list[RecoveredChannel]]:
-        """Old receiver -> its channels at the last level that it has up to the present one."""
+        """Return a dict: old receiver -> its channels at the last level that it has up to the present one."""
         latest: dict[int, list[RecoveredChannel]] = {}
         for channel in self._channels():
             latest.setdefault(channel.stream.receiver_subtask, []).append(channel)

@@ -50,7 +50,7 @@ class FunctionState:
         return _PendingBoth(self._uid, others, own)
 
     def state_types(self) -> StateTypes:
-        """State name -> description, for the checkpoint's metadata."""
+        """Return a dict: state name -> description, for the checkpoint's metadata."""
         return self._backend.state_types()
 
 

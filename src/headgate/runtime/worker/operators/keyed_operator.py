@@ -240,7 +240,7 @@ class KeyedProcessOperator(Operator):
         return self._backend.peek(state, key)
 
     def state_types(self) -> StateTypes:
-        """Descriptions of the serializers of keyed and operator state."""
+        """Return the descriptions of the serializers of keyed and operator state."""
         return self._backend.state_types() | self._own.state_types()
 
     def close(self) -> None:

@@ -82,7 +82,7 @@ class EagerHandle(Protocol):
 
 
 def split_handles(backend: KeyedBackend) -> tuple[list[EagerHandle], list[StateHandle]]:
-    """Handles that the loop loads and stores, and handles that only need to know the key."""
+    """Return the handles that the loop loads and stores, and handles that only need to know the key."""
     handles = list(backend.handles.values())
     return [h for h in handles if h.immutable], [h for h in handles if not h.immutable]
 

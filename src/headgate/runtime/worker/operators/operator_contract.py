@@ -154,7 +154,7 @@ class Operator:
         return None
 
     def state_types(self) -> StateTypes:
-        """State name -> description of its serializer, for the checkpoint's metadata."""
+        """Return a dict: state name -> description of its serializer, for the checkpoint's metadata."""
         return {}
 
     def peek(self, state: str, key: Hashable) -> StoredValue | None:

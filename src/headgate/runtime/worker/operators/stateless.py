@@ -119,7 +119,7 @@ class ProcessOperator(Operator):
         return self._state.snapshot(None)
 
     def state_types(self) -> StateTypes:
-        """Descriptions of the serializers of operator state."""
+        """Return the descriptions of the serializers of operator state."""
         return self._state.state_types()
 
     def close(self) -> None:

@@ -78,7 +78,7 @@ class TimestampsOperator(Operator):
             self.next.idle()
 
     def snapshot(self, checkpoint: int) -> PendingState | None:
-        """Event time, and the watermark of each split that is not read to its end."""
+        """Return the event time, and the watermark of each split that is not read to its end."""
         unread = [] if self.source is None else self.source.splits()
         marks = [[split, self._splits.of(split, self._greatest)] for split in unread]
         return ReadyState(

@@ -233,7 +233,7 @@ class OnThread(ChainRunner):
         thread.leave()
 
     def called_from_loop(self, operators: Sequence[Operator]) -> Sequence[Operator]:
-        """Operators that take their snapshots on the thread."""
+        """Return the operators that take their snapshots on the thread."""
         return [_SnapshotOnThread(operator, self) for operator in operators]
 
     def _thread(self) -> SubtaskThread:

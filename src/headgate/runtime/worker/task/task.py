@@ -357,7 +357,7 @@ class Task(ABC):
             raise first
 
     def counters(self) -> Counters:
-        """Running totals."""
+        """Return running totals."""
         skipped = self.head.skipped if isinstance(self.head, SourceOperator) else 0
         watermark = None if self.watermark == WATERMARK_MIN else self.watermark
         busy_ms, backpressured_ms = round(self.budget.busy_ms), round(self.budget.backpressured_ms)

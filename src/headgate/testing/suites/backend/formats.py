@@ -33,7 +33,7 @@ class VersionedSerializer(TypeSerializer[Value]):
         self.version, self.migrates, self.reconfigures = version, migrates, reconfigures
 
     def encode(self, value: Value) -> bytes:
-        """Both as text, with a bar between them."""
+        """Return both as text, with a bar between them."""
         text, number = value
         return "|".join((text, str(number)) if self.version % 2 else (str(number), text)).encode()
 
