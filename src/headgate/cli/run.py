@@ -105,7 +105,7 @@ def _write_last_line(writer: LineWriter, error: BaseException) -> None:
 
 @contextmanager
 def _signals_cancel() -> Iterator[None]:
-    """Within it the signals of a service manager or a closed terminal cancel the job as Ctrl-C does."""
+    """Let the signals of a service manager or a closed terminal cancel the job as Ctrl-C does."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

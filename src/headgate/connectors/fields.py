@@ -25,7 +25,7 @@ _names: Final[weakref.WeakKeyDictionary[type, tuple[str, ...]]] = weakref.WeakKe
 
 
 def fields_of(record: Any) -> dict[str, Any]:
-    """Field names and values of a record; records inside become dicts, members of an Enum their values.
+    """Return a record's field names and values; inner records become dicts, Enum members their values.
 
     Example:
         >>> fields_of(("ada", 3))

@@ -73,9 +73,9 @@ def always_aligned(edge: Edge) -> bool:
 
 
 def late_vertices(plan: PhysicalPlan) -> frozenset[VertexId]:
-    """Vertices whose barriers come only behind records, also in an unaligned checkpoint. They have an
-    exchange among their inputs on which nothing is overtaken, or such a vertex among their senders. From all
-    others an unaligned barrier comes at once, whatever waits for credit.
+    """Return the vertices whose barriers come only behind records, also in an unaligned checkpoint. They have
+    an exchange among their inputs on which nothing is overtaken, or such a vertex among their senders. From
+    all others an unaligned barrier comes at once, whatever waits for credit.
     """
     late: set[VertexId] = set()
     for vertex in plan.vertices:  # senders come first

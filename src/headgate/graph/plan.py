@@ -63,8 +63,8 @@ def physical_plan(
 
 
 def edge_record_types(nodes: Iterable[Node], plan: PhysicalPlan) -> dict[EdgeId, Hint]:
-    """Edge -> type of the records that travel over it, for the edges where the program tells it. Those of
-    side outputs are in `nodes` only, the program that was planned.
+    """Return a dict: edge -> type of the records that travel over it, for edges where the program tells it.
+    Those of side outputs are in `nodes` only, the program that was planned.
     """
     tagged: dict[tuple[int, str], list[Hint | None]] = {}
     for node in nodes:

@@ -278,7 +278,7 @@ class KeyedBackend(Protocol):
         """
 
     def state_types(self) -> dict[str, Description]:
-        """State name -> kind and description of its serializers, for the checkpoint's metadata."""
+        """Return a dict: state name -> kind and description of its serializers, for the metadata."""
 
     def snapshot_sync(self, checkpoint: int = 0, completed: int | None = 0) -> PendingSnapshot:
         """Fix the state at this moment; changes made afterwards do not reach the snapshot.

@@ -309,7 +309,7 @@ class OperatorStateBackend:
         return PendingOperatorState([one for one in copies if one is not None])
 
     def state_types(self) -> dict[str, Description]:
-        """State name -> mode and description of its serializers, for the checkpoint's metadata."""
+        """Return a dict: state name -> mode and description of its serializers, for the metadata."""
         return {name: target.schema() for name, target in self._targets.items()}
 
     def _target(self, name: str) -> _Target:

@@ -126,7 +126,7 @@ class LocalDisk:
 
     @contextmanager
     def _writing(self, path: Path) -> Iterator[None]:
-        """Around writing a file; when that fails, no empty folder remains."""
+        """Leave no empty folder when writing a file in the block fails."""
         try:
             with self._refusing("write", path):
                 yield

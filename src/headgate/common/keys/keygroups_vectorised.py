@@ -98,7 +98,7 @@ def hashes_of_floats(values: NDArray[np.floating]) -> Hashes:
 
 
 def hashes_of_strings(offsets: NDArray[np.integer], data: NDArray[np.uint8]) -> Hashes:
-    """CRC-32 of each of many byte strings laid end to end in `data`, given where each begins and the end."""
+    """Return the CRC-32 of each byte string in `data`, given where each begins and the last one ends."""
     ends = offsets[1:].astype(np.int64, copy=False)
     lengths = ends - offsets[:-1]
     hashes = np.empty(len(lengths), np.uint32)
@@ -237,7 +237,7 @@ def _is_repetitive(column: pa.Array) -> bool:
 
 
 def hashes_of_keys(keys: Sequence[Any]) -> Hashes:
-    """Hashes of Python keys; batches of only int, only str or only tuples of one length go fast."""
+    """Return the hashes of Python keys; batches of only int, only str or equally long tuples go fast."""
     kinds = set(map(type, keys))
     if len(kinds) == 1:
         kind = kinds.pop()

@@ -70,7 +70,7 @@ def task_context() -> TaskContext:
 
 @contextmanager
 def logging_for(job: str) -> Iterator[None]:
-    """Within it this thread's lines carry the job; for the driver."""
+    """Give this thread's lines the job, within the block; for the driver."""
     before = _current.get()
     _current.set(TaskContext(job))
     try:

@@ -52,7 +52,7 @@ def resident_bytes() -> int:
 
 
 def oom_kills(own: Path = Path("/proc/self/cgroup"), root: Path = _CGROUPS) -> int | None:
-    """Processes of this container that the kernel has killed for want of memory; None: it does not report."""
+    """Return how many processes of this container the kernel has killed to free memory; None: unknown."""
     places = [root]
     with suppress(OSError):
         for line in read_bytes(own).decode().splitlines():

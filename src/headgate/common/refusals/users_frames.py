@@ -119,7 +119,7 @@ def is_standard_library(file: str) -> bool:
 
 
 def users_line(error: BaseException) -> str | None:
-    """File and line of the program that an error came out of; None: it has no frame of the program's.
+    """Return file and line of the program that an error came out of; None: it has no frame of the program.
 
     That is the innermost frame which is neither Python's nor an installed package's; where all are, the
     innermost one that is not Headgate's.
@@ -153,7 +153,7 @@ def is_of_the_program(error: BaseException) -> bool:
 
 
 def calling_line() -> str:
-    """Place of the program's innermost frame that this is called under, as `job.py:12`; empty: there is none.
+    """Return the program's innermost frame on the stack, as `job.py:12`; empty: there is none.
 
     Example:
         >>> calling_line()

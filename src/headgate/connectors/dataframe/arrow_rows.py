@@ -188,7 +188,7 @@ def check_values(values: Sequence[T], kind: pa.DataType) -> None:
 
 
 def _plain_kinds(kind: pa.DataType) -> tuple[tuple[type, ...], tuple[type, ...], str]:
-    """Python types that fit a type without parts, subclasses of them that do not, and a word for them."""
+    """Return Python types that fit a type without parts, subclasses that do not, and a word for them."""
     from pyarrow import types as t
 
     table: list[tuple[Callable[[pa.DataType], bool], tuple[type, ...], tuple[type, ...], str]] = [

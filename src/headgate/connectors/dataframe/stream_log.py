@@ -132,7 +132,7 @@ def offsets_text(log: Mapping[str, bytes], epoch: int) -> str:
 
 
 def files_of_later_epochs(lineage: Path, log: Mapping[str, bytes]) -> list[str]:
-    """URIs of files that queries of a lineage, whose logs are in the folder, have read after a position."""
+    """Return the URIs of files that queries of a lineage, with logs in the folder, read after a position."""
     before = {uri for name, data in log.items() for uri in listed(name, zlib.decompress(data))}
     later: set[str] = set()
     for query in lineage.iterdir() if lineage.is_dir() else ():

@@ -182,7 +182,7 @@ def _run_of(begun: Begun) -> Run:
 
 
 def newer(state: State, job: str, lineage: Lineage) -> list[Run]:
-    """Epochs that are written and not history of the job; its own only where it falls back before them."""
+    """Return the written epochs that are not history of the job; its own only if it falls back."""
     falls_back = any(fork.job == job for fork in lineage.forks)
     runs = [run for run in state.written if run.job != job or falls_back]
     return [rest for run in runs if (rest := run.parted(lineage)[1]) is not None]

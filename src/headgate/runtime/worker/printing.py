@@ -251,7 +251,7 @@ def _uninstall() -> None:
 def printing_to(
     outlet: LogOutlet | None, job: str, slot: int, *, alone: bool, box: BlackBox | None = None
 ) -> Iterator[None]:
-    """Within it the lines that user code of worker `slot` of `job` prints go to `outlet`.
+    """Send the lines that user code of worker `slot` of `job` prints in the block to `outlet`.
 
     Without an outlet they go to the standard streams of this process, with their places. If the worker is
     `alone` in its process, every thread's lines are its own. `box` keeps the last lines on the standard error

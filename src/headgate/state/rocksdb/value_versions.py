@@ -126,7 +126,9 @@ class Versions:
         )
 
     def renumbered(self, others: Versions) -> dict[bytes, bytes]:
-        """First byte of another column family's values -> what it is here; all types become known here."""
+        """Return a dict: first byte of another family's values -> their first byte here, where all types
+        become known.
+        """
         numbers = {others.prefix: self.prefix}
         for number, known in others._older.items():
             numbers[bytes((number,))] = bytes((self._add(known),))

@@ -82,7 +82,7 @@ def sources_of(states: Sequence[NamedStates], groups: tuple[int, int]) -> list[S
 def readable(
     source: Source, stored: Database, targets: Mapping[str, Target], max_parallelism: int
 ) -> dict[str, VersionedValues]:
-    """State -> how its column family is read, for each that has entries; once everything was found to fit."""
+    """Return a dict: state -> reader of its column family, if it has entries and all was found to fit."""
     return _layouts_of(
         source,
         targets,

@@ -88,7 +88,9 @@ class StoredState(NamedTuple):
         return found
 
     def by_group(self, values: ValueCodec, names: Sequence[str], groups: Sequence[int]) -> dict[str, Merged]:
-        """States and kinds of timers by name, merged; one that is not stored is empty. `groups` ascend."""
+        """Return states and kinds of timers by name, merged; one that is not stored is empty. `groups`
+        ascend.
+        """
         forms = self._sections(values, names)
 
         def entries(form: list[OpenSection], name: str, removed: bool) -> _Grouped:

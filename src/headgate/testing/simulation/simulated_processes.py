@@ -42,7 +42,7 @@ class FaultInjector(Protocol):
         """A process is at a named place, where a fault may wait for it."""
 
     def tampers(self, wire: ControlWire) -> Tamper:
-        """Decides for each message on a wire whether it is lost or repeated."""
+        """Decide for each message on a wire whether it is lost or repeated."""
 
 
 class Scene(ABC):

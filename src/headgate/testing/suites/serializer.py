@@ -352,7 +352,7 @@ def _switching_often() -> Iterator[None]:
 
 @contextmanager
 def _traced_memory() -> Iterator[None]:
-    """Within it, allocations are counted; the counting ends after it unless it was on before."""
+    """Count allocations in the block; the counting ends after it unless it was on before."""
     ours = not tracemalloc.is_tracing()
     if ours:
         tracemalloc.start()

@@ -59,7 +59,7 @@ class SinkSuite:
 
     @pytest.fixture
     def start(self, tmp_path: Path) -> Iterator[Start]:
-        """Begins a job that writes to one place."""
+        """Begin a job that writes to one place."""
         jobs: list[_Job] = []
 
         def start(

@@ -172,7 +172,7 @@ def _restore(name: str, container: Container[C] | None) -> None:
 
 @contextmanager
 def in_view_of(handle: Handle) -> Iterator[None]:
-    """Within it, modules are those of the handle's owner."""
+    """Let modules in the block be those of the handle's owner."""
     token = enter(handle)
     try:
         yield
@@ -182,7 +182,7 @@ def in_view_of(handle: Handle) -> Iterator[None]:
 
 @contextmanager
 def pinned_to_framework() -> Iterator[None]:
-    """Within it, modules are the framework's, for any caller."""
+    """Let modules in the block be the framework's, for any caller."""
     restore_containers()
     token = enter(FRAMEWORK)
     try:

@@ -117,7 +117,7 @@ class NamespaceFinder:
         self,
         context: DistributionFinder.Context = DistributionFinder.Context(),  # noqa: B008 - it is constant
     ) -> Iterable[Distribution]:
-        """Distributions on the namespace's path; of the framework's modules the framework's own only."""
+        """Return the distributions on the namespace's path; of the framework's modules only its own."""
         namespace = self._namespace()
         if namespace is None:
             return
@@ -182,7 +182,7 @@ class _LoaderAround:
 
 @contextmanager
 def _taken_back(reference: weakref.ref[Searched]) -> Iterator[None]:
-    """Within it C code may enter modules into the framework's table, from where they are taken back.
+    """Let C code in the block enter modules into the framework's table, and take them back from there.
 
     Compilers such as mypyc and Cython enter modules there themselves, past every override.
     """

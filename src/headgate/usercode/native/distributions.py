@@ -61,7 +61,9 @@ class Installed:
 
 
 def installed_in(path: Iterable[str], names: Iterable[str] | None = None) -> dict[str, Installed]:
-    """Distributions by name; of two the first on the path. Without `names` every file's record is read."""
+    """Return the distributions by name; of two the first on the path. Without `names` every file's record is
+    read.
+    """
     path = list(path)
     found: dict[str, Installed] = {}
     for asked in [None] if names is None else names:

@@ -91,7 +91,7 @@ class OpenedCode(NamespaceCode):
 
 @contextmanager
 def loading(job: str, fatal: bool) -> Iterator[None]:
-    """Within it, memory that runs out ends this process if `fatal`, else it is a `UserCodeLoadError`."""
+    """End this process if memory runs out in the block and `fatal`, else raise a `UserCodeLoadError`."""
     try:
         yield
     except Exception as error:

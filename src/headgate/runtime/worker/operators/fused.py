@@ -141,5 +141,5 @@ def compile_loop(kinds: tuple[str, ...], indexed: bool) -> Callable[..., None]:
 
 @lru_cache(maxsize=256)
 def line_owner(kinds: tuple[str, ...], indexed: bool) -> dict[int, tuple[int, str]]:
-    """Line of the generated loop -> index of the operator that it calls, and the variable it hands over."""
+    """Return a dict: line of the generated loop -> index of its operator, and the variable handed over."""
     return _source(kinds, indexed)[1]

@@ -40,7 +40,7 @@ class BackendTests(ABC):
 
     @pytest.fixture
     def bench(self, tmp_path: Path) -> Iterator[Bench]:
-        """Makes backends and takes their checkpoints; at the end no file of them may be left."""
+        """Make backends and take their checkpoints; at the end no file of them may be left."""
         with self.opened(tmp_path) as made:
             yield made
 
