@@ -274,7 +274,7 @@ class Environment(Readers):
         return handle
 
     def free_uid(self, stem: str) -> str:
-        """`stem`, or `stem` with the first number that no operator has as its uid."""
+        """Return `stem`, or `stem` with the first number that no operator has as its uid."""
         taken = {node.uid for node in self.program.nodes()}
         count, uid = 1, stem
         while uid in taken:

@@ -65,7 +65,7 @@ class TimerService(Protocol):
     """Event time has passed this point (ms); -2**63 before the first watermark."""
 
     def now_ms(self) -> int:
-        """Processing time: wall-clock ms."""
+        """Return the processing time: wall-clock ms."""
         ...
 
     def register_event_time(self, timestamp: int) -> None:

@@ -102,7 +102,7 @@ def deleted(made: Deleted) -> str:
 
 
 def with_progress(work: Callable[[Told | None], Rewritten]) -> Rewritten:
-    """Shows a bar on the standard error while it is a terminal."""
+    """Show a bar on the standard error while it is a terminal."""
     console = Console(stderr=True)
     if not console.is_terminal:
         return work(None)

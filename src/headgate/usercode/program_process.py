@@ -85,7 +85,7 @@ class ProcessOrder:
         return PathFinder.find_spec(name, [*self._folders, *of_framework])
 
     def _portion(self, name: str, path: list[str]) -> ModuleSpec | None:
-        """Of a namespace package, where a pattern wants the framework's portion."""
+        """Return the spec of a namespace package, where a pattern wants the framework's portion."""
         if len(path) < 2 or not self._is_frameworks(name):
             return None
         return PathFinder.find_spec(name, sorted(path, key=self._is_brought))

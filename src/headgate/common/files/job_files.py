@@ -59,7 +59,7 @@ class JobFile(msgspec.Struct, frozen=True):
     version: int = FORMAT_VERSION
 
     def __repr__(self) -> str:
-        """Without the secret, so that it gets into no log."""
+        """Leave out the secret, so that it gets into no log."""
         return f"JobFile({self.job_id!r}, pid {self.pid} on {self.host}, {self.address})"
 
 

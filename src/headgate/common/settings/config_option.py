@@ -87,7 +87,7 @@ class Boolean:
         return word in _TRUE
 
     def format(self, value: bool) -> str:
-        """``true`` or ``false``."""
+        """Return ``true`` or ``false``."""
         return "true" if value else "false"
 
 
@@ -251,7 +251,7 @@ class OptionalKind(Generic[T]):
         return f"{self.inner.expected}, or {self.word}"
 
     def parse(self, value: object) -> T | None:
-        """None, or what the inner type reads."""
+        """Return None, or what the inner type reads."""
         if value is None or (isinstance(value, str) and value.strip().lower() == self.word):
             return None
         try:

@@ -107,7 +107,7 @@ class IsolationKind:
             raise ValueError(f"expected {self.expected}") from None
 
     def format(self, value: Isolation) -> str:
-        """``auto``, ``true`` or ``false``."""
+        """Return ``auto``, ``true`` or ``false``."""
         return value.value
 
 

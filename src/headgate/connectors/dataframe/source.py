@@ -159,7 +159,7 @@ class Staged(NamedTuple):
         return cls(str(folder), tuple(map(StagedFile._make, position["files"])))
 
     def position(self) -> StagedPosition:
-        """For the checkpoint."""
+        """Return the source's position for the checkpoint."""
         return {"folder": self.folder, "files": [list(file) for file in self.files]}
 
     def require(self) -> None:

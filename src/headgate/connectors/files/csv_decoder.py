@@ -89,7 +89,7 @@ class CsvDecoder(Generic[T]):
         return list(self._header)
 
     def border(self, data: bytes) -> int:
-        """Right after the last line feed that has an even number of quotes before it."""
+        """Return the offset right after the last line feed that has an even number of quotes before it."""
         end = data.rfind(b"\n")
         quotes = data.count(b'"', 0, max(0, end))
         while end >= 0 and quotes % 2:

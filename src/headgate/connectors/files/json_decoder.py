@@ -66,7 +66,7 @@ class JsonDecoder(Generic[T]):
         """Save nothing."""
 
     def border(self, data: bytes) -> int:
-        """Right after the last line feed."""
+        """Return the offset right after the last line feed."""
         return data.rfind(b"\n") + 1
 
     def decode(self, data: bytes, first_line: int) -> Decoded[T]:

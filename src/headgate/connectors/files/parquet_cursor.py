@@ -65,7 +65,7 @@ class ParquetCursor:
         return piece, []
 
     def position(self) -> ParquetPosition:
-        """Right after the last row polled."""
+        """Return the position right after the last row polled."""
         return {"row_group": self._group, "row": self._row, "seal": self._seal}
 
     def close(self) -> None:

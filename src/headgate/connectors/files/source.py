@@ -53,7 +53,7 @@ class FileCursor(Protocol[R, Q]):
         ...
 
     def position(self) -> Q | None:
-        """Right after the last record polled; None: the beginning."""
+        """Return the position right after the last record polled; None: the beginning."""
         ...
 
     def close(self) -> None:

@@ -182,7 +182,9 @@ def _pause_ms(seen: SubtaskRecord, following: SubtaskRecord | None) -> float:
 
 
 def _taken_ms(seen: SubtaskRecord) -> float:
-    """From the trigger until the snapshot was taken: at the last barrier, or the first if it overtakes."""
+    """Return the time from the trigger until the snapshot was taken: at the last barrier, or the first if it
+    overtakes.
+    """
     return seen.start_delay_ms + (0.0 if seen.unaligned else seen.alignment_ms)
 
 
@@ -202,7 +204,7 @@ def _hop(record: CheckpointRecord, seen: SubtaskRecord, before_ms: float, pause_
 
 
 def _last_hop(record: CheckpointRecord, seen: SubtaskRecord, before_ms: float) -> Hop:
-    """With everything until the job master had the acknowledgement."""
+    """Return the last hop, with everything until the job master had the acknowledgement."""
     ready_ms, writing_ms = _taken_ms(seen) + seen.sync_ms, seen.async_ms
     hop = _hop(record, seen, before_ms, seen.sync_ms)
     if seen.unaligned:

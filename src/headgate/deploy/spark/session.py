@@ -90,7 +90,7 @@ def _acquired(given: SparkSession | None, name: str, config: Config, slots: int)
 
 
 def session(slots: int = 3, name: str = "headgate") -> SparkSession:
-    """Spark as a job opens it that finds none, for programs that read from it before their job begins.
+    """Return the session of a job that finds none, for programs that read from Spark before their job.
 
     It starts fast, logs little, and is there until the process ends. Where the process has a session
     already, that one is given.
@@ -230,7 +230,7 @@ def _open(name: str, config: Config, slots: int) -> SparkContext:
 
 
 def _open_submitted() -> SparkContext:
-    """In the JVM that spark-submit has started, with the master and the settings that it was given."""
+    """Open a context in the JVM that spark-submit has started, with the master and settings it was given."""
     from pyspark import SparkConf, SparkContext
 
     SparkContext._ensure_initialized()

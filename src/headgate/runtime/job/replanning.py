@@ -24,7 +24,7 @@ class PlannedJob:
 
     @classmethod
     def of(cls, plan: PhysicalPlan, program: Program, code: UserCode = SAME_INTERPRETER) -> PlannedJob:
-        """Ready to be deployed; `code` is where the program's functions live."""
+        """Return a plan that is ready to be deployed; `code` is where the program's functions live."""
         return cls(plan, program.to_bytes(code))
 
 

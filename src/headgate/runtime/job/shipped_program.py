@@ -57,7 +57,7 @@ class Program:
     record_types: Mapping[EdgeId, Any]  # edge id -> type of its records, where known
 
     def to_bytes(self, code: UserCode = SAME_INTERPRETER) -> bytes:
-        """For :class:`headgate.runtime.protocol.messages.Deploy`."""
+        """Return the bytes for :class:`headgate.runtime.protocol.messages.Deploy`."""
         return shipped(self, code)
 
 

@@ -69,7 +69,7 @@ class Losses:
         return OperatingError(f"{loss.why} workers were not running within {seconds:g} s")
 
     def _gang_ended(self, why: str | None) -> OperatingError:
-        """By the worker that was the cause, where it can be found out which one that was."""
+        """Return an error that names the worker that was the cause, if that can be found out."""
         slot, lost, left = slot_named(why or ""), self._lost(), self._members.members()
         for member in left:
             if member.register.slot == slot:

@@ -296,7 +296,7 @@ def set_struct(cls: type, state: tuple[State, Callable[[type, State], type]]) ->
 
 
 def _own_fields(cls: type[msgspec.Struct]) -> dict[str, Attributes]:
-    """For each field that the class itself declares, the arguments of `msgspec.field`."""
+    """Return the arguments of `msgspec.field` for each field that the class itself declares."""
     names, defaults = cls.__struct_fields__, cls.__struct_defaults__
     given = dict(zip(names[len(names) - len(defaults) :], defaults, strict=True))
     declared = inspect.get_annotations(cls)

@@ -151,7 +151,7 @@ class Versions:
         return copy.copy(self)
 
     def stored(self) -> StoredVersions:
-        """For a checkpoint's details."""
+        """Return the versions for a checkpoint's details."""
         older = (Older(n, dict(known.schema), known.changes) for n, known in self._older.items())
         return StoredVersions(self.current, tuple(older))
 

@@ -89,7 +89,7 @@ class TableTask:
     place: Place
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """For `DataFrame.mapInArrow`: gives one row for each table where there are entries, or an error."""
+        """Yield one row for each table where there are entries, or an error; for `DataFrame.mapInArrow`."""
         filled = (batch for batch in batches if batch.num_rows)
         first = next(filled, None)
         if first is not None:

@@ -200,7 +200,7 @@ def _release(version: str) -> tuple[int, ...]:
 
 
 def _requirements() -> list[str]:
-    """Headgate's own; none where it runs from sources that were never installed."""
+    """Return Headgate's own requirements; none where it runs from sources that were never installed."""
     try:
         return importlib.metadata.requires("headgate") or []
     except importlib.metadata.PackageNotFoundError:

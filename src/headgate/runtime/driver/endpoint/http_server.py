@@ -75,7 +75,7 @@ class PatientServer(uvicorn.Server):
         self._clients = clients
 
     async def on_tick(self, counter: int) -> bool:
-        """Ten times a second; whether the server is to end."""
+        """Return whether the server is to end; called ten times a second."""
         self._clients.cut_late()
         return await super().on_tick(counter)
 

@@ -37,7 +37,7 @@ class Timers:
         self._ctx, self._clock = ctx, clock
 
     def now_ms(self) -> int:
-        """Processing time: wall-clock ms."""
+        """Return the processing time: wall-clock ms."""
         return self._clock.now_ms()
 
     def register_event_time(self, timestamp: int) -> None:

@@ -280,7 +280,7 @@ class Task(ABC):
         return True
 
     def _flush_due(self) -> bool:
-        """True when something was flushed: it may be input of a subtask that had its turn already."""
+        """Return whether something was flushed: it may be input of a subtask that had its turn already."""
         due = self.outputs.next_flush
         if due is None or (now := self.clock.monotonic_ms()) < due:
             return False

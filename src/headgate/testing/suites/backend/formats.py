@@ -38,7 +38,7 @@ class VersionedSerializer(TypeSerializer[Value]):
         return "|".join((text, str(number)) if self.version % 2 else (str(number), text)).encode()
 
     def decode(self, data: bytes) -> Value:
-        """In the order of the version."""
+        """Decode a value in the order of the version."""
         first, second = data.decode().split("|")
         return (first, int(second)) if self.version % 2 else (second, int(first))
 
@@ -66,7 +66,7 @@ class VersionedSnapshot(TypeSerializerSnapshot[Value]):
         self.serializer = VersionedSerializer(in_.read_int())
 
     def restore_serializer(self) -> VersionedSerializer:
-        """Of the version that was stored."""
+        """Return a serializer of the version that was stored."""
         return self.serializer
 
     def resolve_schema_compatibility(self, old_snapshot: TypeSerializerSnapshot[Value]) -> Compatibility:
