@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,14 @@ FUNCTION_LINES_MAX = 60
 FILE_LINES_MAX = 700
 PRODUCT = ("src", "bench", "proof", "examples", "scripts")
 FROZEN = Path(__file__).with_name("frozen.txt")
+ARTICLES = {"The", "A", "An", "All"}
+NO_SENTENCE = {"What", "Whether", "How", "Where", "Why", "When", "Which", "Those", "As", "Its"}
+RELATIVE = re.compile(r"[.;:,]|\b(that|which|who|whose|what|where|whether|how|when|if|as|while|than|so)\b")
+FINITE = re.compile(
+    r"\b(is|are|has|have|was|were|can|cannot|may|must|does|do|will|comes|came|goes|begins|ends|ended|takes|gives|could"
+    r"|sends|stays|holds|runs|waits|needs|says|reads|writes|uses|wants|sent|left|exited|dropped|registers|failed)\b"
+)
+"""The finite verbs of first clauses in docstrings; add one where a sentence is not recognised."""
 
 
 def body_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
@@ -85,6 +94,44 @@ def test_every_test_states_its_rule() -> None:
         if function.name.startswith("test_") and not ast.get_docstring(function)
     ]
     assert wrong == []
+
+
+def is_noun_phrase(text: str) -> bool:
+    """Return whether a docstring begins with a thing in place of what the function does."""
+    first, subject = text.split(maxsplit=1)[0], RELATIVE.split(text, maxsplit=1)[0]
+    return first in NO_SENTENCE or (first in ARTICLES and FINITE.search(subject) is None)
+
+
+def returns_value(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Return whether a call gives something; a property is read as an attribute and may be a noun phrase."""
+    read = any("property" in ast.unparse(decorator) for decorator in function.decorator_list)
+    return not read and function.returns is not None and ast.unparse(function.returns) != "None"
+
+
+def test_functions_say_what_they_do() -> None:
+    """The docstring of a function that returns something begins with a verb, or with a whole sentence."""
+    wrong = [
+        f"{module.path}::{name}: {text.splitlines()[0]}"
+        for module in modules("src")
+        for name, function in functions(module)
+        if returns_value(function) and (text := ast.get_docstring(function)) and is_noun_phrase(text)
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("text", "noun_phrase"),
+    [
+        ("Return the backend.", False),
+        ("The backend inside.", True),
+        ("The job has ended: say so.", False),
+        ("The backend that is inside.", True),
+        ("Whether it fits.", True),
+    ],
+)
+def test_noun_phrases_are_told_from_sentences(text: str, noun_phrase: bool) -> None:
+    """A verb in a relative clause makes no sentence."""
+    assert is_noun_phrase(text) is noun_phrase
 
 
 def test_test_files_have_names_of_their_own() -> None:

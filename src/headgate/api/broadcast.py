@@ -98,7 +98,7 @@ class BroadcastProcessFunction(RichFunction, ABC, Generic[I, B, O]):
 
 
 class KeyedBroadcastProcessFunction(RichFunction, ABC, Generic[K, I, B, O]):
-    """As :class:`BroadcastProcessFunction`, with state and timers per key on the main side.
+    """A function over a keyed stream and a broadcast one, with state and timers per key on the main side.
 
     Example:
         >>> import headgate as hg
@@ -140,5 +140,5 @@ class KeyedBroadcastProcessFunction(RichFunction, ABC, Generic[K, I, B, O]):
         """
 
     def on_timer(self, timestamp: int, ctx: OnTimerContext[K]) -> Iterable[O] | None:
-        """A timer of `ctx.key` fired."""
+        """Handle a timer of `ctx.key` that fired."""
         return None

@@ -194,7 +194,7 @@ class Environment(Readers):
     # -- looking
 
     def plan(self, name: str = "job") -> PhysicalPlan:
-        """The job as it will run, after every check that needs neither a disk nor a worker.
+        """Return the job as it will run, after every check that needs neither a disk nor a worker.
 
         Raises:
             PlanError: the program cannot run as written, or jobs have run all of it.
@@ -207,7 +207,7 @@ class Environment(Readers):
         format: Literal["text", "json"] = "text",  # noqa: A002 - the name that users know
         name: str = "job",
     ) -> str:
-        """Both graphs of the job, as written and as it runs; also for a program without sinks yet.
+        """Return both graphs of the job, as written and as it runs; also for a program without sinks yet.
 
         Args:
             format: "text" for people, "json" for machines.
@@ -222,7 +222,7 @@ class Environment(Readers):
         return render(facts) if format == "text" else json.dumps(facts, indent=2)
 
     def describe(self, name: str = "job") -> dict[str, Any]:
-        """What :meth:`explain` shows, as plain values."""
+        """Return the facts that :meth:`explain` shows, as plain values."""
         return self._described(name, self.program.remaining(), self._settings)
 
     # -- running
@@ -274,7 +274,7 @@ class Environment(Readers):
         return handle
 
     def free_uid(self, stem: str) -> str:
-        """`stem`, or `stem` with the first number that no operator has as its uid."""
+        """Return `stem`, or `stem` with the first number that no operator has as its uid."""
         taken = {node.uid for node in self.program.nodes()}
         count, uid = 1, stem
         while uid in taken:
@@ -287,7 +287,10 @@ class Environment(Readers):
     def _query(
         self, name: str, nodes: tuple[Node, ...], settings: Callable[[Config], Config]
     ) -> JobSpec | None:
-        """A job of nodes outside the program, after every check; None where only the plan is captured."""
+        """Return a job of nodes outside the program, after every check.
+
+        None where only the plan is captured.
+        """
         config = settings(self._settings)
         self._capture(name, nodes, config, ends=False)
         return None if launch.capture_file() is not None else self._spec(name, nodes, config)
@@ -302,7 +305,7 @@ class Environment(Readers):
     # -- inside
 
     def _pending(self, name: str) -> tuple[Node, ...]:
-        """What an execution runs; refused where jobs have run all sinks, or there is none."""
+        """Return the nodes that an execution runs; refused if jobs have run all sinks, or there is none."""
         nodes = self.program.pending()
         if nodes or not self.program.nodes():
             return nodes

@@ -65,7 +65,7 @@ class TimerService(Protocol):
     """Event time has passed this point (ms); -2**63 before the first watermark."""
 
     def now_ms(self) -> int:
-        """Processing time: wall-clock ms."""
+        """Return the processing time: wall-clock ms."""
         ...
 
     def register_event_time(self, timestamp: int) -> None:
@@ -168,7 +168,7 @@ class KeyedProcessFunction(RichFunction, ABC, Generic[K, I, O]):
         """
 
     def on_timer(self, timestamp: int, ctx: OnTimerContext[K]) -> Iterable[O] | None:
-        """A timer of `ctx.key` fired."""
+        """Handle a timer of `ctx.key` that fired."""
         return None
 
 
@@ -225,7 +225,7 @@ def blocking(function: F) -> F:
 
 
 def is_blocking(function: object) -> bool:
-    """Whether :func:`blocking` marked it, or what it is a ``functools.partial`` of."""
+    """Return whether :func:`blocking` marked it, or what it is a ``functools.partial`` of."""
     while getattr(function, _BLOCKING, False) is not True:
         if not isinstance(function, functools.partial):
             return False

@@ -53,11 +53,11 @@ class Program:
         self._nodes[number] = replace(node, **changes)
 
     def node(self, number: int) -> Node:
-        """The node as it is now; its inputs may be older."""
+        """Return the node as it is now; its inputs may be older."""
         return self._nodes[number]
 
     def nodes(self) -> tuple[Node, ...]:
-        """The complete program, every input replaced by the node as it is now."""
+        """Return the complete program, every input replaced by the node as it is now."""
         fresh: dict[int, Node] = {}
         for number, node in self._nodes.items():
             fresh[number] = replace(node, inputs=tuple(fresh[source.id] for source in node.inputs))
@@ -66,19 +66,21 @@ class Program:
     # -- parts of it
 
     def above(self, *numbers: int) -> tuple[Node, ...]:
-        """These nodes and everything that feeds them, in the order of the program."""
+        """Return the nodes of these numbers and everything that feeds them, in the order of the program."""
         return closure(self.nodes(), numbers)
 
     def remaining(self) -> tuple[Node, ...]:
-        """What is left to look at: all that no job has run, with what feeds it; all if there is no such."""
+        """Return the nodes that are left to look at: all that no job has run, with what feeds it; all if
+        there is no such.
+        """
         fresh = self.nodes()
         left = [node.id for node in fresh if node.id not in self._run]
         return closure(fresh, left) if left else fresh
 
     def pending(self) -> tuple[Node, ...]:
-        """What the next execution runs: sinks that no job has run, with what feeds them. A stream that leads
-        nowhere is among them, for the check that refuses it, unless somebody has looked at it, or writes the
-        program step by step and may have left it for another.
+        """Return the nodes that the next execution runs: sinks that no job has run, with what feeds them. A
+        stream that leads nowhere is among them, for the check that refuses it, unless somebody has looked at
+        it, or writes the program step by step and may have left it for another.
         """
         fresh = self.nodes()
         fed = {source.id for node in fresh for source in node.inputs}
@@ -96,7 +98,7 @@ class Program:
         return next(reversed(self._sinks_run.values()), None)
 
     def has_run(self, number: int) -> bool:
-        """Whether a job has run, or runs, this sink."""
+        """Return whether a job has run, or runs, this sink."""
         return number in self._sinks_run
 
     def looked_at(self, nodes: Iterable[Node]) -> None:
@@ -104,7 +106,7 @@ class Program:
         self._looked_at.update(node.id for node in nodes)
 
     def note_run(self, job: str, nodes: Iterable[Node]) -> None:
-        """A job runs these: their sinks are not run again."""
+        """Note that a job runs some nodes: their sinks are not run again."""
         for node in nodes:
             self._run.add(node.id)
             if isinstance(node, SinkNode):
@@ -118,7 +120,7 @@ class Program:
 
 
 def closure(nodes: Sequence[Node], wanted: Collection[int]) -> tuple[Node, ...]:
-    """Those of `nodes` that are wanted or feed one that is; inputs stand before what they feed."""
+    """Return the nodes that are wanted or feed a wanted one; inputs stand before what they feed."""
     found = set(wanted)
     for node in reversed(nodes):
         if node.id in found:

@@ -92,7 +92,7 @@ class Preview(Sequence[T]):
 
 
 def counted(count: int) -> str:
-    """How many records, in words.
+    """Return how many records, in words.
 
     Example:
         >>> counted(1), counted(12000)
@@ -128,7 +128,7 @@ def cell(value: object) -> str:
 
 
 def html_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of texts, which are escaped."""
+    """Return a table of texts, which are escaped."""
     head = "".join(f'<th style="{_STYLE}">{escape(cell(name))}</th>' for name in columns)
     body = "".join(
         "<tr>" + "".join(f'<td style="{_STYLE}">{escape(text)}</td>' for text in row) + "</tr>"
@@ -138,7 +138,7 @@ def html_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def html_facts(title: str, facts: Mapping[str, str | int]) -> str:
-    """A thing and what is known of it, which is escaped."""
+    """Return a thing and what is known of it, which is escaped."""
     body = "".join(
         f'<tr><th style="{_STYLE}">{escape(str(name))}</th>'
         f'<td style="{_STYLE}">{escape(cell(value))}</td></tr>'

@@ -59,7 +59,7 @@ class Lineage:
     forks: tuple[Fork, ...] = ()
 
     def holds(self, job: str, generation: int, attempt: int, checkpoint: int) -> bool:
-        """Whether output prepared there, and committed, is history of this job.
+        """Return whether output prepared there, and committed, is history of this job.
 
         Args:
             job: who prepared it.
@@ -153,7 +153,7 @@ class SinkWriter(ABC, Generic[T, C, W]):
         return self.prepare_commit()
 
     def snapshot(self) -> list[W]:
-        """State of the writer besides its committables; given back after a restore."""
+        """Return the state of the writer besides its committables; given back after a restore."""
         return []
 
     def close(self) -> None:
@@ -176,7 +176,7 @@ class SinkCommitter(ABC, Generic[C]):
         """The job begins; called once, before the first commit."""
 
     def committed_after(self, context: SinkCommitterContext) -> str | None:
-        """What this sink has published of the lineage that is not history of the job, in words.
+        """Return, in words, what this sink has published of the lineage that is not history of the job.
 
         Called before :meth:`begin` of a job that begins from another job's snapshot, and whenever a job falls
         back to a snapshot before its newest ones, which are damaged or may be lost: then a fork of the
@@ -285,14 +285,14 @@ class Sink(ABC, Generic[T, C, W]):
 
     @abstractmethod
     def create_writer(self, context: SinkWriterContext, restored: Sequence[W]) -> SinkWriter[T, C, W]:
-        """A live writer; `restored` are writer states of the restored checkpoint, dealt out anew."""
+        """Return a live writer; `restored` are writer states of the restored checkpoint, dealt out anew."""
 
     def create_committer(self) -> SinkCommitter[C] | None:
-        """A live committer, or None when writing is all there is to it."""
+        """Return a live committer, or None when writing is all there is to it."""
         return None
 
     def place(self) -> str | None:
-        """The local folder, if any, into which a second running job must not write unasked."""
+        """Return the local folder, if any, into which a second running job must not write unasked."""
         return None
 
     def validate(self) -> None:
@@ -303,5 +303,5 @@ class Sink(ABC, Generic[T, C, W]):
         """
 
     def describe(self) -> str:
-        """A short name for explain and logs."""
+        """Return a short name for explain and logs."""
         return type(self).__name__

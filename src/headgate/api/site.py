@@ -13,7 +13,7 @@ _OURS = str(Path(__file__).absolute().parents[1]) + os.sep
 
 
 def user_site() -> str:
-    """``job.py:12``, or ``In[3]:2``, of the nearest caller outside Headgate; empty when there is none."""
+    """Return ``job.py:12``, or ``In[3]:2``, of the nearest caller outside Headgate; empty if none."""
     frame = sys._getframe(1)
     while _is_ours(frame):
         if frame.f_back is None:
@@ -23,7 +23,7 @@ def user_site() -> str:
 
 
 def interactive() -> bool:
-    """Whether the program is written and run in parts, in a shell or a notebook."""
+    """Return whether the program is written and run in parts, in a shell or a notebook."""
     if hasattr(sys, "ps1") or sys.flags.interactive:
         return True
     return running_shell() is not None

@@ -119,7 +119,7 @@ class SourceReader(ABC, Generic[T, P]):
 
     @abstractmethod
     def poll(self, max_records: int) -> list[T] | pa.RecordBatch | PollStatus:
-        """The next records, at least one and at most about `max_records`, in input order.
+        """Return the next records, at least one and at most about `max_records`, in input order.
 
         A record batch of Arrow stays columnar in the dataflow. Fewer records than asked for are fine; an
         empty list is not (return NOTHING_AVAILABLE).
@@ -130,7 +130,7 @@ class SourceReader(ABC, Generic[T, P]):
 
     @abstractmethod
     def snapshot(self) -> list[Split[P]]:
-        """The splits not yet finished, with positions right after the last polled record.
+        """Return the splits not yet finished, with positions right after the last polled record.
 
         The classic mistake is a position one record early or late: a restored reader must return exactly the
         records that this reader has not returned yet.
@@ -171,21 +171,21 @@ class SplitEnumerator(ABC, Generic[P, S]):
 
     @abstractmethod
     def next_splits(self, subtask: int) -> list[Split[P]] | None:
-        """Splits for a reader that has none left: some, `[]` for "not now", None for "never again".
+        """Return splits for a reader that has none left: some, `[]` for "not now", None for "never again".
 
         A reader that got `[]` asks again after a pause.
         """
 
     @abstractmethod
     def snapshot(self) -> S:
-        """State that does not include any split already handed out."""
+        """Return the state that does not include any split already handed out."""
 
     def snapshot_for(self, checkpoint_id: int) -> S:
         """Snapshot for a checkpoint or savepoint of this id; by default :meth:`snapshot`."""
         return self.snapshot()
 
     def ready_to_snapshot(self) -> bool:
-        """Whether a checkpoint may be taken now; asked right before :meth:`snapshot_for`.
+        """Return whether a checkpoint may be taken now; asked right before :meth:`snapshot_for`.
 
         A source whose snapshots must fall between two groups of records returns False until all readers have
         finished the present group. It is asked again until the checkpoint times out.
@@ -193,14 +193,14 @@ class SplitEnumerator(ABC, Generic[P, S]):
         return True
 
     def wants_checkpoint(self) -> bool:
-        """Whether the source waits for a checkpoint; one is taken as soon as the limits allow it.
+        """Return whether the source waits for a checkpoint; one is taken as soon as the limits allow it.
 
         Asked often. Without periodic checkpoints nothing follows.
         """
         return False
 
     def report(self) -> SourceReport | None:
-        """The source's progress, for the job's status; None: it reports none."""
+        """Return the source's progress, for the job's status; None: it reports none."""
         return None
 
     def checkpoint_complete(self, checkpoint_id: int) -> None:
@@ -232,11 +232,11 @@ class Source(ABC, Generic[T, P, S]):
 
     @abstractmethod
     def create_enumerator(self, restored: S | None) -> SplitEnumerator[P, S]:
-        """A live enumerator; `restored` is what :meth:`SplitEnumerator.snapshot` gave, or None."""
+        """Return a live enumerator; `restored` is what :meth:`SplitEnumerator.snapshot` gave, or None."""
 
     @abstractmethod
     def create_reader(self, context: SourceReaderContext) -> SourceReader[T, P]:
-        """A live reader without splits."""
+        """Return a live reader without splits."""
 
     def check_restore(self, rest: S | None, splits: Sequence[Split[P]]) -> None:
         """Check that readers can resume where a snapshot stands, before a job begins from it.
@@ -260,5 +260,5 @@ class Source(ABC, Generic[T, P, S]):
         """
 
     def describe(self) -> str:
-        """A short name for explain and logs."""
+        """Return a short name for explain and logs."""
         return type(self).__name__

@@ -156,7 +156,7 @@ def _copy(disk: Disk, handle: StateHandle, target: Path) -> None:
 
 
 def _linked(copies: CopyFolder, handle: FileRange, target: Path) -> bool:
-    """Whether a local copy could be given another name, once it was verified."""
+    """Return whether a local copy could be given another name, once it was verified."""
     try:
         path = copies.whole_file(handle)
         if path is None:
@@ -195,7 +195,7 @@ class StoredBytes:
 
 
 def where_of(disk: Disk, handle: StateHandle) -> str:
-    """Return what messages call the file of a handle."""
+    """Return the name of a handle's file for messages."""
     return "state in the metadata" if isinstance(handle, Inline) else disk.describe(handle.file)
 
 

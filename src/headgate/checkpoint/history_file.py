@@ -130,7 +130,7 @@ class HistoryFile:
 
 
 def _settled(record: CheckpointRecord, logged: bool) -> CheckpointRecord:
-    """The record of an earlier job master's checkpoint, with its final status."""
+    """Return the record of an earlier job master's checkpoint, with its final status."""
     if logged and record.status is not CheckpointStatus.COMPLETED:
         return replace(record, status=CheckpointStatus.COMPLETED, reason=None, detail="")
     if record.status is CheckpointStatus.IN_PROGRESS:
@@ -196,7 +196,10 @@ def _in_storage(disk: Disk) -> list[KeptHistory]:
 
 
 def _written_ms(kept: KeptHistory) -> int:
-    """When a history was last written; where the storage lacks that, when its last checkpoint began."""
+    """Return when a history was last written.
+
+    Where the storage lacks that, when its last checkpoint began.
+    """
     try:
         if isinstance(kept.disk, TellsAge):
             return kept.disk.modified_ms(kept.name)

@@ -86,7 +86,7 @@ class Users:
         return found
 
     def files(self, checkpoints: Iterable[CheckpointId]) -> set[str]:
-        """Return all files of checkpoints, as far as their metadata can be read."""
+        """Return the names of all files of checkpoints, as far as their metadata can be read."""
         names: set[str] = set()
         for checkpoint in checkpoints:
             name = metadata_name(self._job, checkpoint)

@@ -145,12 +145,12 @@ def newer_than_log(files: JobFiles, logged: Iterable[Completed]) -> dict[str, Ch
 
 
 def names_needed(found: dict[str, CheckpointMetadata]) -> set[str]:
-    """Return all files of such checkpoints."""
+    """Return the names of all files that the found checkpoints need."""
     return {*found, *(name for metadata in found.values() for name in referenced_files(metadata))}
 
 
 def is_whole(files: JobFiles, metadata: CheckpointMetadata) -> bool:
-    """Whether a checkpoint could be restored; reads all of it."""
+    """Return whether a checkpoint could be restored; reads all of it."""
     try:
         verify_files(files.disk, metadata)
     except (StorageError, FileNotFoundError):

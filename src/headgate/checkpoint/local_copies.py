@@ -217,7 +217,7 @@ def remove_abandoned_copies(root: Path, host: str, mine: Path) -> list[Path]:
 
 
 def _is_ours(folder: Path) -> bool:
-    """Whether a folder in a shared place belongs to this user, and is no link of another user's."""
+    """Return whether a folder in a shared place belongs to this user, and is no link of another user's."""
     try:
         found = folder.lstat()
     except OSError:
@@ -226,7 +226,7 @@ def _is_ours(folder: Path) -> bool:
 
 
 def _living(folder: Path) -> bool:
-    """Whether a process that uses a job's folder is running."""
+    """Return whether a process that uses a job's folder is running."""
     markers = [_MARKER.fullmatch(marker.name) for marker in folder.glob("processes/*")]
     return any(match is not None and process_lives(int(match[1])) for match in markers)
 
@@ -293,7 +293,7 @@ class NearbyDisk(_Delegating):
         self._lock = Lock()
 
     def best(self, handle: FileRange, read: Callable[[Disk], T]) -> T:
-        """Return what `read` makes of a disk that has a handle's bytes; `read` verifies them."""
+        """Return the result of `read` on a disk that has a handle's bytes; `read` verifies them."""
         try:
             copy = self.copies.find(handle.file)
             if copy is not None:
@@ -314,5 +314,5 @@ class NearbyDisk(_Delegating):
 
 
 def best_of(disk: Disk, handle: FileRange, read: Callable[[Disk], T]) -> T:
-    """Return what `read` makes of the nearest disk that has a handle's bytes."""
+    """Return the result of `read` on the nearest disk that has a handle's bytes."""
     return disk.best(handle, read) if isinstance(disk, NearbyDisk) else read(disk)

@@ -200,14 +200,14 @@ def damaged_log(error: DamagedFileError, disk: Disk, folder: str) -> DamagedFile
 
 
 def _by_folders(disk: Disk, job: str) -> list[Completed]:
-    """The checkpoints with metadata, oldest first, for a job whose log is on another storage."""
+    """Return the checkpoints with metadata, oldest first, for a job whose log is on another storage."""
     folders = {name.rpartition("/")[0] for name in disk.list(job) if name.rpartition("/")[2] == METADATA}
     numbers = sorted(n for folder in folders if (n := checkpoint_number(folder.rpartition("/")[2])))
     return [Completed(0, "", number, f"{job}/chk-{number}/{METADATA}", "") for number in numbers]
 
 
 def _uri_of(disk: Disk, entry: Completed) -> str:
-    """What `--from` takes for a checkpoint."""
+    """Return the URI of a checkpoint, as `--from` takes it."""
     name = entry.metadata.removesuffix(f"/{METADATA}")
     return name if is_outside(name) else disk.describe(name)
 

@@ -131,7 +131,7 @@ def _judged(files: JobFiles, name: str, newest: int, age: _Age) -> Orphan:
 
 
 def _entries(files: JobFiles) -> list[Completed]:
-    """Every completed checkpoint that a file of the log names, also before a gap in the log."""
+    """Return every completed checkpoint that a file of the log names, also before a gap in the log."""
     found = []
     for name in files.log_names():
         try:
@@ -167,7 +167,7 @@ class _Age:
         self._now: int | None = None
 
     def proves(self, name: str) -> tuple[bool, str]:
-        """Whether a file is old enough, and the reason."""
+        """Return whether a file is old enough, and the reason."""
         if not isinstance(self._disk, TellsAge):
             return False, "its checkpoint may be pending, and this storage does not have the age of files"
         try:

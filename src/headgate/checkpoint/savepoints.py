@@ -87,5 +87,5 @@ def folder_of(metadata: str) -> str:
 
 
 def is_outside(name: str) -> bool:
-    """Whether the metadata that a log names is a savepoint's, somewhere else than the job's own files."""
+    """Return whether a log entry names a savepoint's metadata, which lies outside the job's own files."""
     return _SCHEME.match(name) is not None

@@ -45,7 +45,7 @@ _LOG: Final = logging.getLogger("headgate.checkpoints")
 
 
 def may_be_published(error: BaseException) -> bool:
-    """Whether a checkpoint may be in the log although :meth:`CheckpointService.store` raised `error`.
+    """Return whether a checkpoint may be in the log although :meth:`CheckpointService.store` raised `error`.
 
     Only a plain StorageError says for certain that it is not; then, and only then, its files may go.
     """
@@ -98,7 +98,7 @@ class CheckpointService:
         return self._log.claim()
 
     def _left_here(self) -> str | None:
-        """A file that job masters of this job have left: of a checkpoint, or of their log."""
+        """Return a file that job masters of this job have left: of a checkpoint, or of their log."""
         folder, log = job_folder(self.job), log_folder(self.job)
         for name in self.disk.list(folder):
             is_entry = name.startswith(f"{log}/") and name.rpartition("/")[2].isdigit()
@@ -111,7 +111,7 @@ class CheckpointService:
         self._log.check(permit)
 
     def completed(self) -> list[Completed]:
-        """Return what the log holds, oldest first, read afresh."""
+        """Return the completed checkpoints in the log, oldest first, read afresh."""
         return self._log.completed()
 
     def next_checkpoint_id(self) -> CheckpointId:

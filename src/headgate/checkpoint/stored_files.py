@@ -29,7 +29,7 @@ class DiskFiles:
         self._disk = disk
 
     def read(self, handle: StateHandle) -> bytes:
-        """Return all bytes, verified."""
+        """Return all bytes of a handle, verified."""
         return read_handle(self._disk, handle)
 
     def verify(self, handle: StateHandle) -> None:
@@ -50,5 +50,5 @@ class DiskFiles:
         return StoredNativeState(self._disk, keyed, keyed.native)
 
     def where(self, handle: StateHandle) -> str:
-        """Return what errors call the file."""
+        """Return the file's name for errors."""
         return where_of(self._disk, handle)

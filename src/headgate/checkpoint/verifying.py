@@ -292,7 +292,7 @@ class _Verifying:
 
 
 def _still_logged(job: JobFiles, entry: Completed) -> bool:
-    """Whether a log names an entry even now; a running job may have retired it meanwhile."""
+    """Return whether a log names an entry even now; a running job may have retired it meanwhile."""
     try:
         logged = CompletedCheckpointLog(job.disk, log_folder(job.job)).completed()
     except StorageError:

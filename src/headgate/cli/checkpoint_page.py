@@ -27,7 +27,7 @@ def verify_with_progress(path: str) -> Report:
 
 
 def verified(report: Report) -> str:
-    """A report as text.
+    """Return a report as text.
 
     Example:
         >>> print(verified(Report("file:///cp", "storage", jobs=1, checkpoints=2, files=3, bytes=4096)))
@@ -54,7 +54,7 @@ def verified(report: Report) -> str:
 
 
 def pruned(found: Pruning) -> str:
-    """A pruning as text.
+    """Return a pruning as text.
 
     Example:
         >>> print(pruned(Pruning("file:///cp", (), ())))

@@ -39,7 +39,7 @@ class CheckpointsRequest:
 
 
 def show(request: CheckpointsRequest, width: int, color: bool = False) -> str:
-    """What the command prints."""
+    """Return the text that the command prints."""
     if request.last and request.checkpoint is not None:
         raise UsageError("--last and --id exclude each other; give one of them")
     try:
@@ -70,7 +70,7 @@ def _path(request: CheckpointsRequest) -> str:
 
 
 def _of_job(found: list[KeptHistory], job: str) -> KeptHistory:
-    """The newest history of a job, by its id or else by its name."""
+    """Return the newest history of a job, by its id or else by its name."""
     for kept in found:
         if kept.job == job:
             return kept
@@ -84,7 +84,7 @@ def _of_job(found: list[KeptHistory], job: str) -> KeptHistory:
 
 
 def _chosen(history: History, request: CheckpointsRequest) -> CheckpointRecord | None:
-    """The checkpoint to show in full; None for all of them."""
+    """Return the checkpoint to show in full; None for all of them."""
     if request.checkpoint is not None:
         for record in history.records:
             if record.checkpoint == request.checkpoint:
@@ -104,7 +104,7 @@ def _chosen(history: History, request: CheckpointsRequest) -> CheckpointRecord |
 
 
 def _remark(history: History, record: CheckpointRecord, request: CheckpointsRequest) -> str:
-    """What to know about the choice of `record`; empty when there is nothing."""
+    """Return a remark about the choice of `record`; empty when there is nothing to say."""
     remarks = []
     if request.last and record.status is CheckpointStatus.FAILED:
         completed = [r.checkpoint for r in history.records if r.status is CheckpointStatus.COMPLETED]

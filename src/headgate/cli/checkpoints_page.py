@@ -42,7 +42,7 @@ _SHOWN_MS: Final = 0.05  # parts of a hop that took less are left out
 
 
 def overview(history: History, width: int, color: bool = False) -> str:
-    """A line for each checkpoint, newest first."""
+    """Return a line for each checkpoint, newest first."""
     made = table(
         ["id", "kind", "status", "triggered (UTC)", ">took", ">state", ">in flight", "unaligned", "slowest"]
     )
@@ -63,13 +63,13 @@ def overview(history: History, width: int, color: bool = False) -> str:
 
 
 def detail(record: CheckpointRecord, remark: str, width: int, color: bool = False) -> str:
-    """One checkpoint: its subtasks, the slowest path, and why it was slow."""
+    """Return the page of one checkpoint: its subtasks, the slowest path, and why it was slow."""
     path = slowest_path(record)
     return _text([*_head(record, remark), _subtasks(record, path), *foot(path)], width, color)
 
 
 def foot(path: SlowestPath) -> list[RenderableType]:
-    """The slowest path as a line of hops with their times, and the cause."""
+    """Return the slowest path as a line of hops with their times, and the cause."""
     hops = [_hop(hop, first=number == 0) for number, hop in enumerate(path.hops)]
     ends = {"stored": path.storing_ms, "committed": path.committing_ms}
     hops += [f"{name} {span(ms)}" for name, ms in ends.items() if ms >= _SHOWN_MS]
@@ -94,7 +94,7 @@ def _head(record: CheckpointRecord, remark: str) -> list[RenderableType]:
 
 
 def _subtasks(record: CheckpointRecord, path: SlowestPath) -> Table:
-    """A line for each subtask; what is nothing everywhere has no column."""
+    """Return a line for each subtask; what is nothing everywhere has no column."""
     figures = {
         seen.task: {name: figure(seen) for name, figure in _FIGURES.items()} for seen in record.subtasks
     }
@@ -117,7 +117,7 @@ def _subtasks(record: CheckpointRecord, path: SlowestPath) -> Table:
 
 
 def _slowest(record: CheckpointRecord) -> str:
-    """The subtask that the checkpoint waited for."""
+    """Return the subtask that the checkpoint waited for."""
     if record.missing:
         more = f" and {len(record.missing) - 1} more" if len(record.missing) > 1 else ""
         return f"{record.topology.label(record.missing[0])}{more} missing"

@@ -173,7 +173,7 @@ def query(
 
 
 def key_typed(text: str) -> Hashable:
-    """The key that was typed: JSON, or else the text itself.
+    """Return the key that was typed: JSON, or else the text itself.
 
     Example:
         >>> key_typed("ada"), key_typed("42"), key_typed('"42"'), key_typed('["ada", 1]')

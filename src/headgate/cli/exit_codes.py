@@ -74,7 +74,7 @@ class Ending:
 
 
 def ending_of(error: BaseException) -> Ending:
-    """What to print of an error, and the code to exit with.
+    """Return the text to print for an error, and the code to exit with.
 
     Headgate's own traceback is part of it only for an error of Headgate's own, or when the environment
     variable HEADGATE_DEBUG is 1.
@@ -83,7 +83,7 @@ def ending_of(error: BaseException) -> Ending:
 
 
 def ending_without_job(error: BaseException) -> Ending:
-    """How an error ends a command that runs no job: no job failed, only the request did."""
+    """Return how an error ends a command that runs no job: no job failed, only the request did."""
     if isinstance(error, OperatingError):
         hopeless = isinstance(error, DamagedFileError) or _no_such_snapshot(error)
         code = ExitCode.REFUSED if hopeless else ExitCode.JOB_FAILED
@@ -92,14 +92,14 @@ def ending_without_job(error: BaseException) -> Ending:
 
 
 def ending_of_look(error: BaseException) -> Ending:
-    """How an error ends a command that only reads: where nothing could be read, nothing was judged."""
+    """Return how an error ends a command that only reads: where nothing could be read, nothing was judged."""
     if isinstance(error, StorageError):
         return _with_details(Ending(ExitCode.REFUSED, f"headgate: {error}"), error)
     return ending_without_job(error)
 
 
 def ending_of_wait(error: BaseException) -> Ending:
-    """How an error ends a command that asks a running job for something, and waits for it."""
+    """Return how an error ends a command that asks a running job for something, and waits for it."""
     if isinstance(error, KeyboardInterrupt):
         return Ending(ExitCode.INTERRUPTED, "headgate: not waiting any more; the request to the job goes on")
     if isinstance(error, TimeoutError):
@@ -147,7 +147,7 @@ def _ending_of(error: BaseException) -> Ending:
 
 
 def _no_such_snapshot(error: BaseException) -> bool:
-    """Whether the snapshot that a command begins with is not there, or cannot be trusted.
+    """Return whether the snapshot that a command begins with is not there, or cannot be trusted.
 
     A storage that did not answer is neither: to try again may help.
     """
@@ -166,7 +166,7 @@ def _please_report(details: str) -> str:
 
 
 def _raised_by_headgate(error: BaseException) -> bool:
-    """Whether the fault is Headgate's: its own code raised while it ran a job.
+    """Return whether the fault is Headgate's: its own code raised while it ran a job.
 
     An error in a call that builds the dataflow is most likely the call's, so it counts as the program's.
     """

@@ -33,7 +33,7 @@ class Seen:
     remark: str = ""
 
     def facts(self) -> dict[str, Json]:
-        """As plain values; without the secret."""
+        """Return the job's facts as plain values, without its secret."""
         file = self.job.file
         return {
             "job_id": file.job_id,
@@ -70,7 +70,7 @@ def _seen(job: KnownJob) -> Seen:
 
 
 def listed(jobs: Sequence[Seen], color: bool = False) -> str:
-    """The table of all."""
+    """Return the table of all."""
     if not jobs:
         return "no job of yours is running"
     made = table(["job", "name", "state", "since (UTC)", ">parallelism", ">restarts", ">checkpoints", ""])
@@ -92,7 +92,7 @@ def listed(jobs: Sequence[Seen], color: bool = False) -> str:
 
 
 def shown(status: JobStatus, color: bool = False) -> str:
-    """One job in full."""
+    """Return the page of one job in full."""
     failed = f", {status.checkpoints_failed} failed" if status.checkpoints_failed else ""
     latest = "none yet" if status.latest_checkpoint is None else f"the last is {status.latest_checkpoint}"
     if status.latest_duration_ms is not None:

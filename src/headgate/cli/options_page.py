@@ -14,8 +14,8 @@ T = TypeVar("T")
 
 
 def page(key: str | None = None, width: int = 100) -> str:
-    """All options, those whose key begins with `key` up to a dot, or everything about one; keys may begin
-    with ``spark.``.
+    """Return the page of all options, of those below the prefix `key`, or of the option `key` in full. Keys
+    may begin with ``spark.``.
 
     Example:
         >>> print(page("execution.buffer-timeout"))

@@ -49,7 +49,7 @@ class RunRequest:
 
 
 def assignments(request: RunRequest) -> list[str]:
-    """All settings of the command line as ``key=value``; the named options win over ``-D``."""
+    """Return all settings of the command line as ``key=value``; the named options win over ``-D``."""
     if request.as_json and request.quiet:
         raise UsageError("--json and --quiet exclude each other; give one of them")
     display = ProgressDisplay.JSON if request.as_json else ProgressDisplay.OFF if request.quiet else None
@@ -105,7 +105,7 @@ def _write_last_line(writer: LineWriter, error: BaseException) -> None:
 
 @contextmanager
 def _signals_cancel() -> Iterator[None]:
-    """Within it the signals of a service manager or a closed terminal cancel the job as Ctrl-C does."""
+    """Let the signals of a service manager or a closed terminal cancel the job as Ctrl-C does."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -204,7 +204,7 @@ def diff_(
 
 
 def new_keys(texts: Sequence[str]) -> dict[str, str]:
-    """Uid -> function of the texts of ``--rekey``.
+    """Return a dict: uid -> function of the texts of ``--rekey``.
 
     Example:
         >>> new_keys(["count=without_region"])

@@ -29,7 +29,7 @@ _WIDEST: Final = 100
 
 
 def render(facts: SnapshotFacts, color: bool = False) -> str:
-    """What `describe_snapshot` gave, as text."""
+    """Return the facts of `describe_snapshot` as text."""
     moment = dt.datetime.fromtimestamp(facts["time_ms"] / 1000, dt.UTC).isoformat(" ", "seconds")
     form = "" if facts["format"] is None else f" ({facts['format']})"
     what = f"{facts['kind']}{form} {facts['checkpoint']}"
@@ -44,7 +44,7 @@ def render(facts: SnapshotFacts, color: bool = False) -> str:
 
 
 def described(facts: SnapshotFacts, color: bool = False) -> str:
-    """What `describe_with_keys` gave, as text."""
+    """Return the facts of `describe_with_keys` as text."""
     lines = [render(facts, color)]
     for operator in facts["operators"]:
         if "key_types" not in operator:
@@ -75,7 +75,7 @@ def _table(operators: Sequence[OperatorFacts]) -> Table:
 
 
 def rewritten(made: Rewritten, as_json: bool = False) -> str:
-    """The report on a new savepoint."""
+    """Return the report on a new savepoint."""
     if as_json:
         return json.dumps(made._asdict(), indent=2)
     lines = [f"wrote and verified {made.uri}: {made.max_parallelism} key groups, {made.entries:,} entries"]
@@ -84,7 +84,7 @@ def rewritten(made: Rewritten, as_json: bool = False) -> str:
 
 
 def deleted(made: Deleted) -> str:
-    """The report on a deleted savepoint.
+    """Return the report on a deleted savepoint.
 
     Example:
         >>> print(deleted(Deleted("file:///sp/a", 3, [], {"out": 2}, [])))
@@ -102,7 +102,7 @@ def deleted(made: Deleted) -> str:
 
 
 def with_progress(work: Callable[[Told | None], Rewritten]) -> Rewritten:
-    """Shows a bar on the standard error while it is a terminal."""
+    """Show a bar on the standard error while it is a terminal."""
     console = Console(stderr=True)
     if not console.is_terminal:
         return work(None)
@@ -115,7 +115,7 @@ def with_progress(work: Callable[[Told | None], Rewritten]) -> Rewritten:
 
 
 def differences(found: Sequence[StateDifference]) -> str:
-    """All states as text.
+    """Return the differences of all states as text.
 
     Example:
         >>> from headgate.stateprocessor.diff import Sample, StateDifference
@@ -159,6 +159,6 @@ def _text(value: V) -> str:
 
 
 def differences_json(found: Sequence[StateDifference]) -> str:
-    """All states for machines."""
+    """Return the differences of all states as JSON."""
     facts = {"same": not any(one.differs for one in found), "states": [asdict(one) for one in found]}
     return json.dumps(facts, default=str, indent=2)

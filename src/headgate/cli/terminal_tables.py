@@ -14,7 +14,7 @@ _WIDEST: Final = 10_000
 
 
 def table(columns: Iterable[str]) -> Table:
-    """A plain table; a column whose name begins with ``>`` holds figures."""
+    """Return a plain table; a column whose name begins with ``>`` holds figures."""
     made = Table(box=box.SIMPLE, pad_edge=False, show_edge=False)
     for name in columns:
         made.add_column(name.lstrip(">"), justify="right" if name[:1] == ">" else "left", no_wrap=True)
@@ -22,7 +22,7 @@ def table(columns: Iterable[str]) -> Table:
 
 
 def lines(part: RenderableType, color: bool, width: int = _WIDEST) -> list[str]:
-    """What the terminal shows of a table or a text with markup, line by line."""
+    """Return the lines that the terminal shows of a table or a text with markup."""
     console = Console(width=width, force_terminal=color, highlight=False)
     with console.capture() as captured:
         console.print(part)
@@ -30,5 +30,5 @@ def lines(part: RenderableType, color: bool, width: int = _WIDEST) -> list[str]:
 
 
 def moment(ms: int) -> str:
-    """A time in UTC, to the second."""
+    """Return a time in UTC, to the second."""
     return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")

@@ -77,7 +77,7 @@ _FOOT: Final = (
 
 
 def render(job: str, types: TypesFacts, color: bool = False) -> str:
-    """Both tables as text."""
+    """Return the two tables as text."""
     streams = _table(_STREAM_COLUMNS, [_stream(row) for row in types["streams"]])
     shown = [f"job {job!r}", "", *lines(streams, color)]
     if types["states"]:
@@ -91,7 +91,7 @@ def render(job: str, types: TypesFacts, color: bool = False) -> str:
 
 
 def _keys(row: KeysRow) -> str:
-    """A line on the keys of an operator.
+    """Return a line on the keys of an operator.
 
     Example:
         >>> _keys({"operator": "Count", "uid": "count", "type": "int", "why": "function Count"})

@@ -96,7 +96,7 @@ def asked(
     requirements: str | None,
     settings: Mapping[str, str],
 ) -> ExplainedFacts:
-    """The explanation, made in a process of its own."""
+    """Return the explanation, made in a process of its own."""
     request = {
         "program": program,
         "modules": list(modules),
@@ -123,7 +123,7 @@ def asked(
 
 
 def render(found: ExplainedFacts, color: bool = False) -> str:
-    """The explanation for people: one row for each module."""
+    """Return the explanation for people: one row for each module."""
     native = any(row["native"] for row in found["modules"])
     made = table(["module", "copy", "file", "why", *(["compiled parts run"] if native else [])])
     for row in found["modules"]:

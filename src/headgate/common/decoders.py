@@ -86,7 +86,7 @@ def converter(
 
 
 def is_custom(kind: Hint) -> bool:
-    """Whether msgspec knows nothing of a type and leaves it to a `dec_hook`.
+    """Return whether msgspec knows nothing of a type and leaves it to a `dec_hook`.
 
     Example:
         >>> is_custom(dict[str, int]), is_custom(threading.Thread)

@@ -162,7 +162,7 @@ class InternalError(HeadgateError):
 
 
 def restart_may_help(error: BaseException) -> bool:
-    """Whether the same program may get further in another attempt.
+    """Return whether the same program may get further in another attempt.
 
     A wrong program or setting stays wrong, and so does what is stored; user code may have met a passing
     condition.

@@ -27,7 +27,7 @@ CURRENT: Final = FormatConfig()  # what this version writes
 
 
 def fingerprint(config: FormatConfig = CURRENT) -> str:
-    """All choices as one line, stored in every checkpoint and compared at restore.
+    """Return the choices of the stored format as one line, stored in checkpoints and compared at restore.
 
     Example:
         >>> fingerprint()
@@ -37,7 +37,8 @@ def fingerprint(config: FormatConfig = CURRENT) -> str:
 
 
 def differences(stored: str, config: FormatConfig = CURRENT) -> list[str]:
-    """What of a stored fingerprint this version would read wrong, one sentence part each; empty when equal.
+    """Return what this version would misread in data of a stored fingerprint, as sentence parts; empty if
+    equal.
 
     The fingerprint may be of another version, or damaged.
 

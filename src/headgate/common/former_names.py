@@ -68,7 +68,7 @@ def formerly(*names: str) -> Callable[[C], C]:
 
 
 def former_names(cls: Any) -> tuple[str, ...]:
-    """The names of :func:`formerly`; those of a base class are not the class's own."""
+    """Return the names of :func:`formerly`; those of a base class are not the class's own."""
     names: tuple[str, ...] = vars(cls).get(FORMERLY, ())
     return names
 

@@ -68,7 +68,7 @@ class LayeredTable(Generic[K, V]):
         return self._view is None
 
     def own(self, key: K) -> V:
-        """The value of `key` for changing in place, or MISSING."""
+        """Return the value of `key` for changing in place, or MISSING."""
         view = self._view
         found: V = self._base.get(key, MISSING) if view is None else view.own(key)
         return found
@@ -82,7 +82,10 @@ class LayeredTable(Generic[K, V]):
         self.entries.pop(key, None)
 
     def freeze(self) -> tuple[Layers[K, V], int]:
-        """The entries as they are now, and the ticket to :meth:`thaw` with. Takes no time per entry."""
+        """Return the entries as they are now, and the ticket to :meth:`thaw` with.
+
+        Takes no time per entry.
+        """
         if not self._base and not self._deltas:
             return (), next(self._tickets)
         self._deltas = [delta for delta in self._deltas if delta]
@@ -150,7 +153,7 @@ class _View(MutableMapping[K, V]):
     @overload
     def get(self, key: K, default: D) -> V | D: ...
     def get(self, key: K, default: V | D | None = None) -> V | D | None:
-        """The value of `key`, or `default`."""
+        """Return the value of `key`, or `default`."""
         for delta in self._deltas:
             value: V = delta.get(key, _UNKNOWN)
             if value is not _UNKNOWN:
@@ -254,7 +257,7 @@ class _Merging(_View[K, V]):
 
 
 def slices_of(layers: Layers[K, V], size: int) -> Iterator[tuple[list[K], list[V]]]:
-    """Keys and values of a snapshot's layers, at most `size` at a time: other threads run in between.
+    """Yield keys and values of a snapshot's layers, at most `size` at a time: other threads run in between.
 
     Example:
         >>> list(slices_of(({"a": 1, "b": 2, "c": 3}, {"b": MISSING, "d": 4}), 2))

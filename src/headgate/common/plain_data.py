@@ -25,7 +25,7 @@ of the kind.
 
 
 def text_in(data: Mapping[str, Plain], name: str) -> str:
-    """The text under a name.
+    """Return the text under a name.
 
     Example:
         >>> text_in({"kind": "int"}, "kind")
@@ -42,7 +42,7 @@ def text_in(data: Mapping[str, Plain], name: str) -> str:
 
 
 def texts_in(data: Mapping[str, Plain], name: str) -> list[str]:
-    """The texts in the list under a name.
+    """Return the texts in the list under a name.
 
     Example:
         >>> texts_in({"members": ["RED", "BLUE"]}, "members")
@@ -56,7 +56,7 @@ def texts_in(data: Mapping[str, Plain], name: str) -> list[str]:
 
 
 def mapping_in(data: Mapping[str, Plain], name: str) -> Mapping[str, Plain]:
-    """The mapping under a name, such as the description of the elements of a list.
+    """Return the mapping under a name, such as the description of the elements of a list.
 
     Example:
         >>> mapping_in({"of": {"kind": "int"}}, "of")
@@ -66,7 +66,7 @@ def mapping_in(data: Mapping[str, Plain], name: str) -> Mapping[str, Plain]:
 
 
 def mappings_in(data: Mapping[str, Plain], name: str) -> list[Mapping[str, Plain]]:
-    """The mappings in the list under a name, such as the descriptions of the parts of a tuple.
+    """Return the mappings in the list under a name, such as the descriptions of the parts of a tuple.
 
     Example:
         >>> mappings_in({"of": [{"kind": "int"}]}, "of")
@@ -76,7 +76,7 @@ def mappings_in(data: Mapping[str, Plain], name: str) -> list[Mapping[str, Plain
 
 
 def named_mappings_in(data: Mapping[str, Plain], name: str) -> dict[str, Mapping[str, Plain]]:
-    """The mappings by name under a name, such as the descriptions of the fields of a record.
+    """Return the mappings by name under a name, such as the descriptions of the fields of a record.
 
     Example:
         >>> named_mappings_in({"fields": {"x": {"kind": "int"}}}, "fields")
@@ -86,7 +86,7 @@ def named_mappings_in(data: Mapping[str, Plain], name: str) -> dict[str, Mapping
 
 
 def as_mapping(data: Plain) -> Mapping[str, Plain]:
-    """Plain data that must be a mapping."""
+    """Return plain data that must be a mapping."""
     if not isinstance(data, Mapping):
         raise TypeError(f"got {type(data).__name__}; expected a mapping")
     return data

@@ -18,13 +18,13 @@ class Clock(Protocol):
     """Two clocks: one for people and processing time, one for timeouts."""
 
     def now_ms(self) -> int:
-        """Wall-clock milliseconds since 1970; may jump."""
+        """Return wall-clock milliseconds since 1970; may jump."""
 
     def monotonic_ms(self) -> int:
-        """Milliseconds that never go back; the only clock for timeouts."""
+        """Return milliseconds that never go back; the only clock for timeouts."""
 
     def precise_ms(self) -> float:
-        """The monotonic clock with its fraction, for measuring."""
+        """Return the monotonic clock with its fraction, for measuring."""
 
 
 class Randomness(Protocol):
@@ -34,7 +34,7 @@ class Randomness(Protocol):
         """`size` unpredictable bytes (predictable from the seed in the simulator)."""
 
     def uniform(self, low: float, high: float) -> float:
-        """A number between `low` and `high`."""
+        """Return a number between `low` and `high`."""
 
 
 class Disk(Protocol):
@@ -55,16 +55,16 @@ class Disk(Protocol):
         """Write a small file durably unless the name exists; False when it does."""
 
     def read(self, name: str) -> bytes:
-        """All bytes of a file; FileNotFoundError when there is none."""
+        """Return all bytes of a file; FileNotFoundError when there is none."""
 
     def list(self, prefix: str) -> Sequence[str]:
-        """Sorted names of the files below the folder `prefix`."""
+        """Return the sorted names of the files below the folder `prefix`."""
 
     def delete(self, name: str) -> None:
         """Remove a file; an absent one is no error."""
 
     def describe(self, name: str = "") -> str:
-        """The full URI, for messages."""
+        """Return the full URI, for messages."""
 
 
 class Background(Protocol):
@@ -95,10 +95,10 @@ class UserCode(Protocol):
         """Call `function` where that code finds its own modules; once for a batch."""
 
     def pickler(self) -> Any:
-        """A module with the `Pickler` and `loads` of cloudpickle, for objects of that code."""
+        """Return a module with the `Pickler` and `loads` of cloudpickle, for objects of that code."""
 
     def load(self, payload: bytes) -> Any:
-        """An object of that code that another process of the job has pickled."""
+        """Return an object of that code that another process of the job has pickled."""
 
 
 class IsolatedCode(UserCode, Protocol):

@@ -69,7 +69,7 @@ OPTIONAL_PACKAGES: Final[Mapping[str, str]] = {
 
 
 def load(kind: Kind, name: str) -> Any:
-    """The factory (a class or function) of an executor or connector.
+    """Return the factory (a class or function) of an executor or connector.
 
     Example:
         >>> load(Kind.EXECUTOR, "sparc")
@@ -91,7 +91,7 @@ def load(kind: Kind, name: str) -> Any:
 
 
 def names(kind: Kind) -> list[str]:
-    """Sorted names of all there are, built in or added by other distributions."""
+    """Return the sorted names of all there are, built in or added by other distributions."""
     return sorted({*BUILT_IN[kind], *(point.name for point in entry_points(group=kind.group))})
 
 

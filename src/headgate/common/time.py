@@ -22,7 +22,7 @@ _PATTERN: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|min|m|h|d)\s*")
 
 
 def duration_ms(value: int | float | str, name: str = "duration") -> int:
-    """Milliseconds of a duration.
+    """Return milliseconds of a duration.
 
     Args:
         value: milliseconds as a number, or text such as ``"500ms"``, ``"1s"``, ``"7d"``.
@@ -49,7 +49,7 @@ def duration_ms(value: int | float | str, name: str = "duration") -> int:
 
 
 def format_ms(value_ms: int) -> str:
-    """The shortest text that :func:`duration_ms` reads back.
+    """Return the shortest text that :func:`duration_ms` reads back.
 
     Example:
         >>> format_ms(604_800_000), format_ms(1500)

@@ -55,7 +55,7 @@ class RecordPacker:
         self._serializers: dict[type, tuple[bytes, TypeSerializer[Any]] | str] = {}
 
     def pack(self, value: Any) -> Packed:
-        """The packed form of one record."""
+        """Return the packed form of one record."""
         kind = type(value)
         if kind in _LEAVES:
             leaf: Plain = value
@@ -101,7 +101,10 @@ class RecordPacker:
 
 
 def _serializer_of(kind: type) -> tuple[bytes, TypeSerializer[Any]] | str:
-    """The logical name of a class and its serializer; or why records with fields have none, else nothing."""
+    """Return the logical name of a class and its serializer.
+
+    Or why records with fields have none, else nothing.
+    """
     if kind.__module__ in ("datetime", "decimal", "uuid") or hasattr(kind, "as_dict"):
         return ""
     try:
@@ -112,7 +115,7 @@ def _serializer_of(kind: type) -> tuple[bytes, TypeSerializer[Any]] | str:
 
 
 def packed_bytes(packed: Sequence[Packed], verb: str = "collect") -> bytes:
-    """The bytes of packed records.
+    """Return the bytes of packed records.
 
     Example:
         >>> records = [(1, 2**70), [None, {"a": b"x"}], {3}]
@@ -128,7 +131,7 @@ def packed_bytes(packed: Sequence[Packed], verb: str = "collect") -> bytes:
 
 
 def unpacked(data: bytes, class_of: Callable[[str], type] | None) -> list[T]:
-    """The records of :func:`packed_bytes`."""
+    """Return the records of :func:`packed_bytes`."""
 
     def extension(code: int, inner: memoryview) -> Any:
         if code == _BIG_INT:

@@ -42,7 +42,7 @@ COLLECT_LIMIT_DEFAULT = 1_000_000
 
 
 def collection_source(records: Iterable[T], splits: int | None = None) -> CollectionSource[T]:
-    """A bounded source that reads the given records.
+    """Return a bounded source that reads the given records.
 
     The collection is divided into contiguous splits that do not depend on the parallelism; order is kept
     within a split, so a collection of up to 1024 records keeps its order altogether.
@@ -163,7 +163,7 @@ class CollectedBatch(TypedDict):
 
 
 def collect_sink(limit: int = COLLECT_LIMIT_DEFAULT, record_type: type[T] | None = None) -> CollectSink[T]:
-    """A sink whose records appear, exactly once, in the list :attr:`CollectSink.results`.
+    """Return a sink whose records appear, exactly once, in the list :attr:`CollectSink.results`.
 
     On their way they are part of checkpoints, by field and without pickle: a record is a plain value, a
     record class whose fields have serializable types, or a container of these. Row views become dicts.
@@ -259,7 +259,7 @@ class CollectCommitter(SinkCommitter[CollectedBatch], Generic[T]):
 
 
 def rebuilt(record_type: type[T] | None, records: list[T]) -> list[T]:
-    """Row views and dicts as records of a type; records of a class stay what they are."""
+    """Return row views and dicts as records of a type; records of a class stay what they are."""
     if record_type is None or all(type(record) is not dict for record in records):
         return records
     make = converter(record_type, dec_hook=model_hook)
@@ -278,7 +278,7 @@ def _over_limit(limit: int) -> UsageError:
 
 
 def sample_sink(count: int, record_type: type[T] | None = None, verb: str = "take") -> SampleSink[T]:
-    """A sink for the first `count` records that come, from any subtask; all others it ignores. Records are as
+    """Return a sink for the first `count` records from any subtask; it ignores all others. Records are as
     those of `collect_sink`, and reach the driver as they come. Nothing of them is in a checkpoint: after a
     failure some may be there twice. `verb` is what the program called, for messages.
     """

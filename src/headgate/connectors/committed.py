@@ -22,7 +22,7 @@ Ticket: TypeAlias = tuple[int, int, str]
 
 
 def writer_name(context: SinkWriterContext) -> str:
-    """A name that no other writer ever has."""
+    """Return a name that no other writer ever has."""
     return f"{context.job}/{context.uid}/{context.generation}.{context.attempt}/{context.subtask}"
 
 
@@ -43,7 +43,10 @@ class CommittedOnce:
         self._above: dict[str, set[int]] = {}
 
     def take(self, writer: str, sequence: int) -> bool:
-        """Whether this committable is new; from now on it is not. A writer counts its committables from 0."""
+        """Return whether this committable is new.
+
+        From now on it is not. A writer counts its committables from 0.
+        """
         low, above = self._below.get(writer, 0), self._above.setdefault(writer, set())
         if sequence < low or sequence in above:
             return False

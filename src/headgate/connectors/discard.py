@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def discard_sink() -> CountingSink:
-    """A sink that forgets its records and counts them.
+    """Return a sink that forgets its records and counts them.
 
     Example:
         >>> sink = discard_sink()

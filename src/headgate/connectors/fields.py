@@ -25,7 +25,7 @@ _names: Final[weakref.WeakKeyDictionary[type, tuple[str, ...]]] = weakref.WeakKe
 
 
 def fields_of(record: Any) -> dict[str, Any]:
-    """Field names and values of a record; records inside become dicts, members of an Enum their values.
+    """Return a record's field names and values; inner records become dicts, Enum members their values.
 
     Example:
         >>> fields_of(("ada", 3))
@@ -48,7 +48,7 @@ def fields_of(record: Any) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """A value as Arrow knows it: made of dicts, lists and tuples, where there were records.
+    """Return a value as Arrow knows it: made of dicts, lists and tuples, where there were records.
 
     Example:
         >>> class Color(enum.Enum):
@@ -80,7 +80,7 @@ def _plain_dict(value: dict[Any, Any]) -> dict[Any, Any]:
 
 
 def _names_of(kind: type) -> tuple[str, ...]:
-    """Names of the fields of a class of records; none for others."""
+    """Return names of the fields of a class of records; none for others."""
     if issubclass(kind, tuple):
         names = getattr(kind, "_fields", ())
     elif dataclasses.is_dataclass(kind):
@@ -96,7 +96,7 @@ def _names_of(kind: type) -> tuple[str, ...]:
 
 
 def is_model(kind: Any) -> bool:
-    """Whether a type is a model of pydantic 2."""
+    """Return whether a type is a model of pydantic 2."""
     return isinstance(kind, type) and isinstance(vars(kind).get("__pydantic_fields__"), dict)
 
 

@@ -46,7 +46,7 @@ class MonotonicClock(Protocol):
     """The part of the clock port that a rate needs."""
 
     def monotonic_ms(self) -> int:
-        """Milliseconds that never decrease."""
+        """Return milliseconds that never decrease."""
         ...
 
 
@@ -54,7 +54,7 @@ class ProcessClock:
     """The clock of this process, used when none is passed in."""
 
     def monotonic_ms(self) -> int:
-        """Milliseconds that never decrease."""
+        """Return milliseconds that never decrease."""
         return clock.monotonic_ns() // 1_000_000
 
 
@@ -75,7 +75,7 @@ class RateLimit:
         self._credit, self._at_ms = 0.0, now_ms
 
     def allowed(self, now_ms: int) -> int:
-        """How many records may go out at this moment."""
+        """Return how many records may go out at this moment."""
         earned = (now_ms - self._at_ms) * self._rate_per_ms
         self._credit, self._at_ms = min(self._credit_max, self._credit + earned), now_ms
         # The tiny addition makes up for what binary fractions lose: ten tenths must be one record.
@@ -96,7 +96,7 @@ def generator_source(
     split_size: int | None = None,
     clock: MonotonicClock | None = None,
 ) -> GeneratorSource:
-    """A source of `function(0), function(1), ...`, bounded by `count` or endless.
+    """Return a source of `function(0), function(1), ...`, bounded by `count` or endless.
 
     Which indices belong to a split depends neither on the parallelism nor on the rate at which readers ask,
     so a job computes the same at any parallelism. Order is kept within a split.
@@ -149,7 +149,7 @@ def _check_rate(where: str, rate_per_s: float | None) -> None:
 
 
 def foreign_positions(problem: Exception) -> UsageError:
-    """The refusal of a snapshot that another kind of source has written."""
+    """Return the refusal of a snapshot that another kind of source has written."""
     return UsageError(
         f"its positions are those of another kind of source ({problem}); keep the source as it was, or give "
         "the new one another uid"
@@ -282,7 +282,7 @@ class GeneratorReader(RangeReader[T]):
 def throttled(
     source: Source[T, P, S], rate_per_s: float, *, clock: MonotonicClock | None = None
 ) -> ThrottledSource[T, P, S]:
-    """The same source, giving at most `rate_per_s` records per second in all readers together.
+    """Return a source that gives at most `rate_per_s` records per second in all readers together.
 
     Args:
         source: any source; positions and checkpoints are its own.

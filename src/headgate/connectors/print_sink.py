@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def print_sink() -> PrintSink:
-    """A sink that prints every record in its subtask, as soon as it comes.
+    """Return a sink that prints every record in its subtask, as soon as it comes.
 
     Example:
         >>> writer = print_sink().create_writer(SinkWriterContext("p", 0, 1, 1, "job"), [])

@@ -51,7 +51,7 @@ class ReceiverCredit:
         self.owed = initial if withheld else 0
 
     def release(self) -> int:
-        """Gives all that is owed, to be sent at once: what was withheld is so no longer."""
+        """Return all credit that is owed, to be sent at once: what was withheld is so no longer."""
         frames, self.owed = self.owed, 0
         return frames
 

@@ -52,7 +52,7 @@ class InputGate(Generic[T]):
         return bool(self._ready) and not self._silent
 
     def poll(self, wanted: Callable[[T], bool] | None = None) -> tuple[int, T] | None:
-        """The next element and its channel; None when nothing may be read.
+        """Return the next element and its channel; None when nothing may be read.
 
         With `wanted` only an element for which it holds is read; other channels keep their places.
         """
@@ -86,9 +86,9 @@ class InputGate(Generic[T]):
         self._blocked = set(blocked)
 
     def waiting(self, channel: int) -> Iterator[T]:
-        """The elements that wait on a channel, in order; they stay."""
+        """Return the elements that wait on a channel, in order; they stay."""
         return iter(self._queues[channel])
 
     def queued(self, channel: int) -> int:
-        """How many elements wait on a channel."""
+        """Return how many elements wait on a channel."""
         return len(self._queues[channel])

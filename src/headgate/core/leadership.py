@@ -25,7 +25,7 @@ class LeadershipState(Enum):
 
 
 class LeadershipEvent(Enum):
-    """What it learns about its right."""
+    """An event that changes a driver's right to lead."""
 
     GRANTED = "granted"
     RENEWED = "renewed"
@@ -144,12 +144,12 @@ class LeadershipTerm:
         return self.expired(f"by time at {now_ms}")
 
     def may_commit(self, now_ms: int) -> bool:
-        """Whether a commit that begins now begins well before another driver can lead."""
+        """Return whether a commit that begins now begins well before another driver can lead."""
         leads = self._machine.state is LeadershipState.LEADER
         return leads and now_ms + self._margin_ms < self._deadline_ms
 
     def next_wakeup(self) -> int | None:
-        """When :meth:`tick` may have news; None when time changes nothing."""
+        """Return when :meth:`tick` may have news; None when time changes nothing."""
         return self._deadline_ms if self._timed else None
 
     @property

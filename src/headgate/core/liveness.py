@@ -86,7 +86,7 @@ class HeartbeatMonitor(Generic[W]):
         return True
 
     def check(self, now_ms: int) -> LivenessReport[W]:
-        """What changed since the last check."""
+        """Return the workers whose state changed since the last check."""
         lapsed = tuple(w for w, watch in self._watched.items() if now_ms - watch.heard_ms >= self._timeout_ms)
         for worker in lapsed:
             del self._watched[worker]
@@ -103,14 +103,14 @@ class HeartbeatMonitor(Generic[W]):
         return LivenessReport(lapsed, tuple(stuck), tuple(recovered))
 
     def next_wakeup(self) -> int | None:
-        """When :meth:`check` can next have news (monotonic ms); None when no worker is watched."""
+        """Return when :meth:`check` can next have news (monotonic ms); None when no worker is watched."""
         times = [watch.heard_ms + self._timeout_ms for watch in self._watched.values()]
         if self._stuck_ms is not None:
             times += [w.moved_ms + self._stuck_ms for w in self._watched.values() if not w.reported_stuck]
         return min(times, default=None)
 
     def describe(self, now_ms: int) -> tuple[Hashable, ...]:
-        """Who is watched and since when, counted from `now_ms`, as plain values."""
+        """Return who is watched and since when, counted from `now_ms`, as plain values."""
         return tuple(
             (worker, w.heard_ms - now_ms, w.moved_ms - now_ms, w.progress, w.reported_stuck)
             for worker, w in self._watched.items()
@@ -138,10 +138,10 @@ class Lease:
         self._expires_ms = max(self._expires_ms, sent_ms + self._length_ms)
 
     def expired(self, now_ms: int) -> bool:
-        """Whether the worker must stop; once lost, a lease does not come back."""
+        """Return whether the worker must stop; once lost, a lease does not come back."""
         self._lost = self._lost or now_ms >= self._expires_ms
         return self._lost
 
     def remaining_ms(self, now_ms: int) -> int:
-        """How long the worker may act without an answer."""
+        """Return how long the worker may act without an answer."""
         return 0 if self.expired(now_ms) else self._expires_ms - now_ms

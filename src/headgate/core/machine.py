@@ -57,7 +57,7 @@ class Machine(Generic[StateT, EventT]):
         return tuple(self._history)
 
     def can(self, event: EventT) -> bool:
-        """Whether the table lists `event` for the current state."""
+        """Return whether the table lists `event` for the current state."""
         return (self._state, event) in self._moves
 
     def move(self, event: EventT, detail: str = "") -> StateT:
@@ -75,5 +75,5 @@ class Machine(Generic[StateT, EventT]):
         self._history.append(text)
 
     def explain(self, problem: str) -> str:
-        """A message for an InternalError: the problem, and what led to it."""
+        """Return a message for an InternalError: the problem, and what led to it."""
         return f"{self.name} {problem}; history: {', '.join(self._history) or 'none'}"

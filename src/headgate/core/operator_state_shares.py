@@ -51,7 +51,7 @@ class Share(Generic[H]):
 
 
 def redistribute(old: Sequence[Sequence[H]], parallelism: int) -> list[list[Share[H]]]:
-    """What each new subtask gets: split states first, then union, then broadcast; each by name.
+    """Return the shares of each new subtask: split states first, then union, then broadcast; each by name.
 
     Example:
         >>> from headgate.state.snapshots import Inline, OperatorStateHandle
@@ -79,7 +79,7 @@ def redistribute(old: Sequence[Sequence[H]], parallelism: int) -> list[list[Shar
 
 
 def _of_mode(old: Sequence[Sequence[H]], mode: str) -> Iterator[list[H | None]]:
-    """What each old subtask has of every state of a mode, by name."""
+    """Yield the old subtasks' parts of every state of a mode, by name."""
     names = sorted({held.name for states in old for held in states if held.mode == mode})
     for name in names:
         yield [next((held for held in states if held.name == name), None) for states in old]
@@ -101,7 +101,7 @@ def _split(parts: Sequence[H], new: list[list[Share[H]]], begin: int) -> int:
 
 
 def _taken(rest: list[Share[H]], count: int) -> Iterator[Share[H]]:
-    """The next `count` elements of what is not dealt out yet, which lies in reversed order."""
+    """Yield the next `count` elements of what is not dealt out yet, which lies in reversed order."""
     while count:
         share = rest.pop()
         stop = min(share.stop, share.first + count)

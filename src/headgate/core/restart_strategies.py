@@ -92,7 +92,7 @@ RestartSpec: TypeAlias = NoRestart | FixedDelay | FailureRate | ExponentialDelay
 
 
 def restart_strategy(spec: RestartSpec, uniform: Uniform) -> RestartStrategy:
-    """The live strategy of a description.
+    """Return the live strategy of a description.
 
     Example:
         >>> strategy = restart_strategy(FixedDelay(attempts=1), lambda low, high: high)
@@ -131,7 +131,7 @@ class RestartStrategy(ABC):
         """Answer a failure that counts."""
 
     def describe(self, now_ms: int) -> tuple[Hashable, ...]:
-        """What it remembers, with times counted from `now_ms`, as plain values."""
+        """Return the strategy's memory, with times counted from `now_ms`, as plain values."""
         due = self._restart_at_ms
         return (None if due is None or due <= now_ms else due - now_ms, *self._remembers(now_ms))
 

@@ -75,5 +75,5 @@ class SameFailures:
         self.repeating = None
 
     def describe(self) -> tuple[Hashable, ...]:
-        """Everything that decides, as plain values."""
+        """Return all fields that decide on later answers, as plain values."""
         return self._since, self.repeating, tuple(sorted(self._times.items(), key=str))

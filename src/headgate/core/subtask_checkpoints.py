@@ -75,7 +75,7 @@ class SubtaskCheckpoints:
         return frozenset(self._running)
 
     def admit(self, checkpoint: int) -> Verdict:
-        """A barrier handler or a trigger wants the snapshot of `checkpoint`."""
+        """Return a barrier handler or a trigger wants the snapshot of `checkpoint`."""
         if checkpoint <= self._last:
             return Verdict.SKIP
         aborted = checkpoint in self._remembered
@@ -109,7 +109,7 @@ class SubtaskCheckpoints:
         return wanted
 
     def aborted(self, checkpoint: int) -> Abort:
-        """The job master or a newer barrier gave `checkpoint` up; may be reported more than once."""
+        """Return the job master or a newer barrier gave `checkpoint` up; may be reported more than once."""
         if checkpoint > self._last:
             self._remember(checkpoint)
             return Abort(cancel_running=False, notify_operators=False)
@@ -127,7 +127,7 @@ class SubtaskCheckpoints:
             self._void = True
 
     def describe(self) -> tuple[Hashable, ...]:
-        """The complete state as plain values, for traces and searches."""
+        """Return the complete state as plain values, for traces and searches."""
         known = (tuple(sorted(self._remembered)), tuple(sorted(self._running)), tuple(self._settled))
         return (self._last, *known, self._taking, self._void)
 

@@ -88,7 +88,7 @@ Bucket: TypeAlias = dict[K, None] | LargeBucket[K]
 
 
 def copied(bucket: Bucket[K]) -> Bucket[K]:
-    """A bucket that can be changed while a snapshot has the one given."""
+    """Return a bucket that can be changed while a snapshot has the one given."""
     if len(bucket) <= COPIED_MAX or (isinstance(bucket, LargeBucket) and bucket.depth >= DEPTH_MAX):
         return dict.fromkeys(bucket)
     return LargeBucket(bucket)

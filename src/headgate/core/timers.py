@@ -65,7 +65,7 @@ class TimerQueue(Generic[K]):
         self._own: Callable[[int], Bucket[K] | None] = self._own_in_layers if in_layers else buckets.get
 
     def _own_in_layers(self, timestamp: int) -> Bucket[K] | None:
-        """The bucket of a timestamp, not a snapshot's; None when there is none."""
+        """Return the bucket of a timestamp, not a snapshot's; None when there is none."""
         bucket: Bucket[K] = self._table.own(timestamp)
         if bucket is MISSING:
             return None
@@ -104,7 +104,7 @@ class TimerQueue(Generic[K]):
         return True
 
     def holds(self, timestamp: int, key: K) -> bool:
-        """Whether the key has a timer at that timestamp."""
+        """Return whether the key has a timer at that timestamp."""
         bucket = self._buckets.get(timestamp)
         return bucket is not None and key in bucket
 
@@ -116,7 +116,7 @@ class TimerQueue(Generic[K]):
         return self._heap[0] if self._heap else None
 
     def has_due(self, up_to: int) -> bool:
-        """Whether a timer at or before `up_to` is left."""
+        """Return whether a timer at or before `up_to` is left."""
         head = self.next_time
         return head is not None and head <= up_to
 
@@ -155,7 +155,7 @@ class TimerQueue(Generic[K]):
         return None
 
     def freeze(self) -> TimersAtCut[K]:
-        """The timers as they are now, for a snapshot. Takes no time per timer."""
+        """Return the timers as they are now, for a snapshot. Takes no time per timer."""
         layers, ticket = self._table.freeze()
         return TimersAtCut(layers, self._table, ticket)
 
@@ -175,7 +175,7 @@ class TimerQueue(Generic[K]):
         return True
 
     def frozen(self) -> tuple[list[int], list[K]]:
-        """A flat copy: timestamps and keys in two lists, not yet in order of time."""
+        """Return a flat copy: timestamps and keys in two lists, not yet in order of time."""
         timestamps: list[int] = []
         keys: list[K] = []
         for timestamp, bucket in self._buckets.items():
@@ -184,7 +184,7 @@ class TimerQueue(Generic[K]):
         return timestamps, keys
 
     def snapshot(self) -> list[tuple[int, K]]:
-        """All timers as plain (timestamp, key) in firing order."""
+        """Return the timers as plain (timestamp, key) in firing order."""
         return list(zip(*in_order(*self.frozen()), strict=True))
 
     def restore(self, timers: Iterable[tuple[int, K]]) -> None:
@@ -218,7 +218,9 @@ class TimersAtCut(Generic[K_co]):
         self._layers, self._table, self._ticket = layers, table, ticket
 
     def slices(self, size: int) -> Iterator[tuple[list[int], list[K_co]]]:
-        """Timestamps and keys, fewer than twice `size` at a time; those of one timestamp in their order."""
+        """Yield timestamps and keys, fewer than twice `size` at a time; keys of one timestamp keep their
+        order.
+        """
         for stamps, buckets in slices_of(self._layers, size):
             sizes = list(map(len, buckets))
             total = sum(sizes)
@@ -254,7 +256,7 @@ def _slices_of_buckets(
 
 
 def in_order(timestamps: list[int], keys: list[K]) -> tuple[list[int], list[K]]:
-    """The timers of :meth:`TimerQueue.frozen` in firing order."""
+    """Return the timers of :meth:`TimerQueue.frozen` in firing order."""
     order = sorted(range(len(timestamps)), key=timestamps.__getitem__)
     return [timestamps[place] for place in order], [keys[place] for place in order]
 

@@ -27,11 +27,11 @@ class WatermarkValve:
         self._combine()
 
     def position(self, channel: int) -> tuple[int, bool]:
-        """A channel's own watermark, and whether it is idle."""
+        """Return a channel's own watermark, and whether it is idle."""
         return self._marks[channel], self._idle[channel]
 
     def advance(self, channel: int, watermark: int) -> int:
-        """A channel's own watermark; gives the combined one."""
+        """Return a channel's own watermark; gives the combined one."""
         self._idle[channel] = False
         if watermark > self._marks[channel]:
             self._marks[channel] = watermark
@@ -43,11 +43,11 @@ class WatermarkValve:
         return self._combine()
 
     def is_idle(self) -> bool:
-        """Whether every channel is idle."""
+        """Return whether every channel is idle."""
         return all(self._idle)
 
     def bound_by_others(self, channel: int) -> int:
-        """The least watermark of the other active channels: how far `channel` alone may carry time."""
+        """Return the least watermark of the other active channels: how far `channel` alone may carry time."""
         self._idle[channel] = False
         others = [
             mark for index, mark in enumerate(self._marks) if index != channel and not self._idle[index]

@@ -46,7 +46,7 @@ class Display(Protocol):
 
 
 def sentence(event: str, facts: Facts) -> str | None:
-    """What an event means, for a person; None for one that needs no line of its own.
+    """Return a sentence for people about an event; None for one that needs no line of its own.
 
     Example:
         >>> sentence("submitted", {"gang": 1, "slots": 2})
@@ -80,7 +80,7 @@ def sentence(event: str, facts: Facts) -> str | None:
 
 
 def phrases(status: JobStatus, now_ms: int, width: int | None = None) -> list[str]:
-    """A running job in a few words each.
+    """Return a running job in a few words each.
 
     `width` is what they must fit into, with two spaces between. State, restarts and attempt stay, whatever
     else has to go.

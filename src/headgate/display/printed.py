@@ -51,14 +51,14 @@ class ShowsInCell(Protocol):
 
 
 def where_prints_show() -> Prints:
-    """Where a person would look for what a program prints."""
+    """Return where a person would look for what a program prints."""
     if notebook_display() is not None:
         return Prints.CELL
     return Prints.TERMINAL if _terminal() is not None else Prints.LOG
 
 
 def notebook_display() -> ShowsInCell | None:
-    """What shows something in a cell, where the program runs in a notebook."""
+    """Return the function that shows something in a cell, if the program runs in a notebook."""
     if not hasattr(running_shell(), "kernel"):
         return None
     found: ShowsInCell = sys.modules["IPython"].display.display
@@ -66,7 +66,7 @@ def notebook_display() -> ShowsInCell | None:
 
 
 def printed_lines() -> PrintedLines:
-    """What shows lines here."""
+    """Return the printer of lines for this terminal or notebook."""
     display = notebook_display()
     return TerminalLines() if display is None else CellLines(display)
 
@@ -134,7 +134,7 @@ class CellLines:
 
 
 def _terminal() -> TextIO | None:
-    """The standard stream that a person sees, if one does."""
+    """Return the standard stream that a person sees, if one does."""
     return next((stream for stream in (sys.stdout, sys.stderr) if _is_terminal(stream)), None)
 
 

@@ -204,7 +204,7 @@ class CellDisplay:
 def listener_for(
     config: Config, job_name: str, plan: PhysicalPlan | None = None, clock: Clock | None = None
 ) -> JobListener:
-    """The listener that shows a job as ``headgate.progress`` asks.
+    """Return the listener that shows a job as ``headgate.progress`` asks.
 
     Without `plan`, which shows which vertices read records, there are no record counts.
     """

@@ -45,7 +45,7 @@ _reserved: LineWriter | None = None
 
 
 def line_writer() -> LineWriter:
-    """The writer on the reserved standard output, or one on the standard output as it is."""
+    """Return the writer on the reserved standard output, or one on the standard output as it is."""
     return _reserved or LineWriter(sys.stdout)
 
 
@@ -76,7 +76,10 @@ def _are_standard_files(stdout: TextIO, stderr: TextIO) -> bool:
 
 @contextmanager
 def _own_stream(stdout: TextIO, exchange: bool) -> Iterator[TextIO]:
-    """A stream to the present standard output; to exchange the files it must outlive their numbers."""
+    """Provide a stream to the present standard output.
+
+    To exchange the files it must outlive their numbers.
+    """
     if not exchange:
         yield stdout
         return

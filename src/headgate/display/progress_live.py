@@ -58,7 +58,7 @@ class LiveDisplay:
             self._lasting(event, facts)
 
     def line(self) -> Text:
-        """The line as it is now."""
+        """Return the line as it is now."""
         # Next to the name, of which something is shown in any case.
         width, name = self._console.width, self._status.name
         room = max(width - cell_len(name) - 2, min(width - NAME_LENGTH_MIN - 2, LINE_LENGTH_MIN))

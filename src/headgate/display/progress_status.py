@@ -52,11 +52,11 @@ class JobStatus:
         return self._skipped_before + self.skipped_attempt
 
     def duration_ms(self, now_ms: int) -> int:
-        """Since the submission."""
+        """Return the milliseconds since the submission."""
         return now_ms - self._began_ms
 
     def rate(self, now_ms: int) -> float | None:
-        """Records per second that the sources read lately; None without a recent report."""
+        """Return records per second that the sources read lately; None without a recent report."""
         rate = self._rate
         return None if rate is None or now_ms - rate[0] > RATE_WINDOW_MS else rate[1]
 
@@ -121,7 +121,7 @@ class ErrorFacts(TypedDict, total=False):
 
 
 def error_facts(error: BaseException) -> ErrorFacts:
-    """An error as plain values; texts are cut to a length that a line can hold.
+    """Return an error as plain values; texts are cut to a length that a line can hold.
 
     Example:
         >>> error_facts(HeadgateError("no such file"))
@@ -141,7 +141,7 @@ def error_facts(error: BaseException) -> ErrorFacts:
 
 
 def error_line(facts: ErrorFacts) -> str:
-    """What :func:`error_facts` gave, in one line without a traceback.
+    """Return the facts of :func:`error_facts` in one line without a traceback.
 
     Example:
         >>> error = UserFunctionError("'map' (uid 'm')", record="7", traceback_text="ValueError: odd")

@@ -42,7 +42,7 @@ def describe(
     reserved_slots: int = 0,
     checkpointing: Checkpointing = Checkpointing(),  # noqa: B008 - frozen
 ) -> dict[str, Any]:
-    """Both graphs as plain values, ready for JSON."""
+    """Return both graphs as plain values, ready for JSON."""
     promised = sink_guarantees(plan, checkpointing)
     shapes = _Shapes(plan)
     uids = {node.id: node.uid for vertex in plan.vertices for node in vertex.chain}
@@ -62,7 +62,7 @@ def describe(
 
 
 def render(facts: Mapping[str, Any]) -> str:
-    """What :func:`describe` gave, as text."""
+    """Return the facts of :func:`describe` as text."""
     lines = [
         _head_line(facts),
         "",
@@ -76,7 +76,7 @@ def render(facts: Mapping[str, Any]) -> str:
 
 
 def key_text(key: KeySelector) -> str:
-    """A key selector for people.
+    """Return a key selector for people.
 
     Example:
         >>> key_text("author"), key_text(("repo", "author")), key_text(len)
@@ -88,7 +88,7 @@ def key_text(key: KeySelector) -> str:
 
 
 def partitioner_text(partitioner: Partitioner) -> str:
-    """How records travel, in words."""
+    """Return how records travel, in words."""
     match partitioner:
         case ByKeyGroup(key):
             return f"by key {key_text(key)}"
@@ -114,13 +114,13 @@ class _Shapes:
                 arriving = self.leaving[node.id] = _leaving(node, arriving)
 
     def of_edge(self, edge: Edge) -> str:
-        """What travels over an exchange; a side output is rows, it was emitted record by record."""
+        """Return the shape of an exchange's batches; side outputs are rows, emitted record by record."""
         if edge.tag is not None:
             return ROWS
         return self.leaving[self._plan.vertices[edge.source].chain[edge.operator].id]
 
     def conversion(self, node: Node) -> str | None:
-        """The conversion at the operator's entrance, if it needs one."""
+        """Return the conversion at the operator's entrance, if it needs one."""
         arriving = self.entering[node.id]
         if arriving == ROWS or isinstance(node, SourceNode) or _keeps_columns(node):
             return None

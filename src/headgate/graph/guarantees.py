@@ -30,7 +30,7 @@ class Checkpointing:
 
 
 def sink_guarantees(plan: PhysicalPlan, checkpointing: Checkpointing) -> dict[int, str]:
-    """The guarantee of every sink in words, by node id."""
+    """Return the guarantee of every sink in words, by node id."""
     return {
         node.id: _guarantee(plan, vertex.id, node, checkpointing)
         for vertex in plan.vertices
@@ -40,8 +40,8 @@ def sink_guarantees(plan: PhysicalPlan, checkpointing: Checkpointing) -> dict[in
 
 
 def input_channels(plan: PhysicalPlan, vertex: VertexId) -> int:
-    """How many channels each subtask of a vertex reads; 0 for a source. A forward exchange gives it one, any
-    other one from every subtask of the sender.
+    """Return how many channels each subtask of a vertex reads; 0 for a source. A forward exchange gives it
+    one, any other one from every subtask of the sender.
     """
     return sum(
         1 if isinstance(edge.partitioner, Forward) else plan.vertices[edge.source].parallelism
@@ -50,7 +50,7 @@ def input_channels(plan: PhysicalPlan, vertex: VertexId) -> int:
 
 
 def needs_alignment(plan: PhysicalPlan, vertex: VertexId) -> bool:
-    """Whether a barrier can reach a vertex, or one upstream of it, on one channel before another. Where it
+    """Return whether a barrier can reach a vertex, or one upstream, on one channel before another. Where it
     cannot, at-least-once is exactly-once: there is nobody to wait for.
     """
     seen, open_ends = {vertex}, [vertex]
@@ -65,17 +65,17 @@ def needs_alignment(plan: PhysicalPlan, vertex: VertexId) -> bool:
 
 
 def always_aligned(edge: Edge) -> bool:
-    """Whether barriers never overtake records on this exchange. Every receiver of a broadcast is sent its own
-    copy of a record, so copies that a checkpoint took along could not be shared out over another number of
-    receivers.
+    """Return whether barriers never overtake records on this exchange. Every receiver of a broadcast is sent
+    its own copy of a record, so copies that a checkpoint took along could not be shared out over another
+    number of receivers.
     """
     return isinstance(edge.partitioner, Broadcast)
 
 
 def late_vertices(plan: PhysicalPlan) -> frozenset[VertexId]:
-    """Vertices whose barriers come only behind records, also in an unaligned checkpoint. They have an
-    exchange among their inputs on which nothing is overtaken, or such a vertex among their senders. From all
-    others an unaligned barrier comes at once, whatever waits for credit.
+    """Return the vertices whose barriers come only behind records, also in an unaligned checkpoint. They have
+    an exchange among their inputs on which nothing is overtaken, or such a vertex among their senders. From
+    all others an unaligned barrier comes at once, whatever waits for credit.
     """
     late: set[VertexId] = set()
     for vertex in plan.vertices:  # senders come first

@@ -122,7 +122,7 @@ class PartitionNode(Node):
 
 @dataclass(frozen=True, eq=False)
 class SideOutputNode(Node):
-    """What its one input emitted under `tag`."""
+    """The records that its one input emitted under `tag`."""
 
     tag: str = ""
 

@@ -72,9 +72,9 @@ class PhysicalPlan:
     slots: int
 
     def inputs(self, vertex: VertexId) -> tuple[Edge, ...]:
-        """The exchanges that feed a vertex."""
+        """Return the exchanges that feed a vertex."""
         return tuple(edge for edge in self.edges if edge.target == vertex)
 
     def outputs(self, vertex: VertexId) -> tuple[Edge, ...]:
-        """The exchanges that a vertex feeds."""
+        """Return the exchanges that a vertex feeds."""
         return tuple(edge for edge in self.edges if edge.source == vertex)

@@ -30,9 +30,9 @@ Pass = Callable[[Flow], Flow]
 
 
 def passes(default_parallelism: int) -> tuple[Pass, ...]:
-    """The passes in their order. Side outputs go first, while the node they were taken from still stands
-    before them; then unions and partitions, so that what follows sees operators only; chaining last, when
-    every link knows its partitioner.
+    """Return the passes in their order. Side outputs go first, while the node they were taken from still
+    stands before them; then unions and partitions, so that what follows sees operators only; chaining last,
+    when every link knows its partitioner.
     """
     return (
         assign_uids,
@@ -48,7 +48,7 @@ def passes(default_parallelism: int) -> tuple[Pass, ...]:
 def physical_plan(
     nodes: Iterable[Node], default_parallelism: int = 1, max_parallelism: int | None = None
 ) -> PhysicalPlan:
-    """The job as it runs. Without `max_parallelism`, the number of key groups follows from the widest
+    """Return the job as it runs. Without `max_parallelism`, the number of key groups follows from the widest
     operator.
     """
     flow = flow_of(nodes)
@@ -63,8 +63,8 @@ def physical_plan(
 
 
 def edge_record_types(nodes: Iterable[Node], plan: PhysicalPlan) -> dict[EdgeId, Hint]:
-    """Edge -> type of the records that travel over it, for the edges where the program tells it. Those of
-    side outputs are in `nodes` only, the program that was planned.
+    """Return a dict: edge -> type of the records that travel over it, for edges where the program tells it.
+    Those of side outputs are in `nodes` only, the program that was planned.
     """
     tagged: dict[tuple[int, str], list[Hint | None]] = {}
     for node in nodes:

@@ -57,21 +57,21 @@ class Flow:
     chains: tuple[tuple[int, ...], ...] = ()  # ids of nodes that run together; empty before the chaining pass
 
     def into(self, node: int) -> list[Link]:
-        """The links that end at `node`."""
+        """Return the links that end at `node`."""
         return [link for link in self.links if link.target == node]
 
     def out_of(self, node: int) -> list[Link]:
-        """The links that begin at `node`."""
+        """Return the links that begin at `node`."""
         return [link for link in self.links if link.source == node]
 
 
 def place(node: Node) -> str:
-    """A node for a message: what it is called and where it was written."""
+    """Return a node for a message: what it is called and where it was written."""
     return f"{node.name!r} ({node.site})" if node.site else f"{node.name!r}"
 
 
 def flow_of(nodes: Iterable[Node]) -> Flow:
-    """The graph as the program wrote it: one link for each input."""
+    """Return the graph as the program wrote it: one link for each input."""
     ordered = sorted(nodes, key=lambda node: node.id)
     links = [
         Link(source.id, node.id, side=_side(node, number))
@@ -173,8 +173,8 @@ def chain_operators(flow: Flow) -> Flow:
 
 
 def number_vertices(flow: Flow) -> tuple[tuple[Vertex, ...], tuple[Edge, ...]]:
-    """The chains as vertices and the links between chains as edges. A chain's number follows the position of
-    its first node. Nodes are written after their inputs, so this order is topological.
+    """Return the chains as vertices and the links between chains as edges. A chain's number follows the
+    position of its first node. Nodes are written after their inputs, so this order is topological.
     """
     vertices = []
     seat: dict[int, tuple[VertexId, int]] = {}

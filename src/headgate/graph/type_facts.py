@@ -61,7 +61,7 @@ _PLAIN_KINDS: Final = frozenset(
 def type_rows(
     nodes: Iterable[Node], plan: PhysicalPlan, states: States, shape_of: Callable[[Edge], str]
 ) -> dict[str, list[Row]]:
-    """A row for each stream, each declared state and the keys of each keyed operator, as plain values."""
+    """Return a row, as plain values, for each stream, each declared state and each keyed operator's keys."""
     types = edge_record_types(nodes, plan)
     streams = [row for vertex in plan.vertices for row in _stream_rows(vertex, plan, types, shape_of)]
     operators = [node for vertex in plan.vertices for node in vertex.chain]
@@ -71,7 +71,7 @@ def type_rows(
 
 
 def storable(hint: Hint | None) -> str:
-    """Whether records of a type can be stored in flight, without pickle.
+    """Return whether records of a type can be stored in flight, without pickle.
 
     Returns:
         ``YES``, ``NO``, or ``PLAIN_ONLY`` where the type leaves it open.
@@ -128,7 +128,7 @@ def _stream_row(node: Node, tag: str | None, target: int | None, hint: Hint | No
 
 
 def _key_row(node: KeyedProcessNode) -> Row:
-    """What the program declares of an operator's keys."""
+    """Return a row about the declared keys of an operator."""
     row: Row = {"operator": node.name, "uid": node.uid}
     if node.keys is None:
         return row | {"type": None, "why": NOBODY}
@@ -191,7 +191,7 @@ def _serializer_text(serializer: TypeSerializer[Any]) -> str:
 
 
 def _immutable(hint: Hint | None) -> bool | None:
-    """Whether a value can never be changed in place; None where that is unknown."""
+    """Return whether a value can never be changed in place; None where that is unknown."""
     if hint is None or hint is Any:
         return None
     try:
@@ -201,7 +201,7 @@ def _immutable(hint: Hint | None) -> bool | None:
 
 
 def _plain(description: Description) -> str:
-    """Whether values of a described type are plain data."""
+    """Return whether values of a described type are plain data."""
     if description["kind"] == "any":
         return PLAIN_ONLY
     if description["kind"] not in _PLAIN_KINDS:

@@ -41,7 +41,7 @@ class TypeText(str):
 
 
 def type_text(hint: Hint | None) -> TypeText:
-    """A type as a program would write it.
+    """Return a type as a program would write it.
 
     Example:
         >>> type_text(int), type_text(dict[str, int]), type_text(None), type_text(int | None)

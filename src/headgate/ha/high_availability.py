@@ -141,7 +141,7 @@ class HighAvailability:
         self._close()
 
     def _recorded(self) -> bool:
-        """Whether the end is on record; tried for a while, as long as this driver leads."""
+        """Return whether the end is on record; tried for a while, as long as this driver leads."""
         for pause_s in (*END_PAUSES_S, None):
             try:
                 self.end()
@@ -158,7 +158,10 @@ class HighAvailability:
 
 
 def _of_the_disk(error: BaseException | None) -> bool:
-    """Whether the system refused something, such as for want of room; what was read and is wrong stays so."""
+    """Return whether the system refused something, such as for want of room.
+
+    What was read and is wrong stays so.
+    """
     if isinstance(error, DamagedFileError):
         return False
     while error is not None and not isinstance(error, OSError):
@@ -169,7 +172,7 @@ def _of_the_disk(error: BaseException | None) -> bool:
 def open_leadership(
     config: Config, job_name: str, disk: Disk | None, clock: Clock
 ) -> HighAvailability | None:
-    """This driver's part in the high availability of a job.
+    """Return this driver's part in the high availability of a job.
 
     None where `high-availability.type` is none or there are no checkpoints: the job then is one of its
     own, with an id that no other job has.
@@ -230,7 +233,7 @@ def where_to_begin(
     disks: Callable[[str], Disk] = open_disk,
     fell_back: Callable[[str], None] | None = None,
 ) -> RestorePoint | None:
-    """Where a driver that leads begins: at the last completed checkpoint of its job, if there is one.
+    """Return where a driver that leads begins: at the last completed checkpoint of its job, if there is one.
 
     The checkpoint or savepoint that the user named (`explicit` opens it) counts for a job that has completed
     none yet: a driver that is started again by machine is given the same command line each time, when what
@@ -241,7 +244,7 @@ def where_to_begin(
 
 
 def zookeeper_root(config: Config) -> str:
-    """The node below which everything of a cluster lies.
+    """Return the node below which everything of a cluster lies.
 
     Example:
         >>> zookeeper_root(Config())
@@ -257,7 +260,7 @@ def zookeeper_root(config: Config) -> str:
 
 
 def job_id(name: str, cluster: str, run: int) -> JobId:
-    """The id of a job by its name and by how often it was brought to its end before.
+    """Return the id of a job by its name and by how often it was brought to its end before.
 
     Example:
         >>> job_id("clicks per user", "default", 0)
@@ -267,7 +270,7 @@ def job_id(name: str, cluster: str, run: int) -> JobId:
 
 
 def election_key(name: str, cluster: str) -> str:
-    """What drivers of the same job have in common."""
+    """Return the key that drivers of one job have in common."""
     return f"{_readable(name)}-{_digest(name, cluster)[:12]}"
 
 

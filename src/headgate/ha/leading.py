@@ -242,7 +242,7 @@ class Leadership:
             listener(error)
 
     def _lost(self, why: str) -> FencedError:
-        """What ended this leadership; the first reason stays."""
+        """Return the error that ended this leadership; the first reason stays."""
         if self._error is None:
             doubt = self._doubt if self._doubt not in ("", why) else ""
             reason = why or "its right to lead could not be proved for a whole lease"
@@ -262,13 +262,13 @@ class LedStore:
         self._permit: CommitPermit | None = None
 
     def claim(self) -> CommitPermit:
-        """As :meth:`CompletedCheckpointStore.claim`, and FencedError where the right is lost."""
+        """Claim the job as :meth:`CompletedCheckpointStore.claim`; FencedError if leadership is lost."""
         self._leadership.require()
         self._permit = self._store.claim()
         return self._permit
 
     def generation(self) -> int:
-        """As :meth:`CompletedCheckpointStore.generation`."""
+        """Return the store's :meth:`CompletedCheckpointStore.generation`."""
         return self._store.generation()
 
     def forget(self) -> None:
@@ -277,40 +277,40 @@ class LedStore:
             self.close(self._permit, terminal=True)
 
     def append(self, permit: CommitPermit, checkpoint: CheckpointId, metadata: str, sha256: str) -> None:
-        """As :meth:`CompletedCheckpointStore.append`."""
+        """Call :meth:`CompletedCheckpointStore.append` while this driver leads."""
         self._leadership.require()
         self._store.append(permit, checkpoint, metadata, sha256)
 
     def check(self, permit: CommitPermit) -> None:
-        """As :meth:`CompletedCheckpointStore.check`."""
+        """Call :meth:`CompletedCheckpointStore.check` while this driver leads."""
         self._leadership.require()
         self._store.check(permit)
 
     def completed(self) -> list[Completed]:
-        """As :meth:`CompletedCheckpointStore.completed`."""
+        """Return the store's :meth:`CompletedCheckpointStore.completed`."""
         return self._store.completed()
 
     def latest(self) -> Completed | None:
-        """As :meth:`CompletedCheckpointStore.latest`."""
+        """Return the store's :meth:`CompletedCheckpointStore.latest`."""
         return self._store.latest()
 
     def trim(self, permit: CommitPermit, oldest: CheckpointId) -> None:
-        """As :meth:`CompletedCheckpointStore.trim`."""
+        """Call :meth:`CompletedCheckpointStore.trim` while this driver leads."""
         self._leadership.require()
         self._store.trim(permit, oldest)
 
     def first_checkpoint_id(self, at_least: CheckpointId) -> CheckpointId:
-        """As :meth:`CompletedCheckpointStore.first_checkpoint_id`."""
+        """Call :meth:`CompletedCheckpointStore.first_checkpoint_id` while this driver leads."""
         self._leadership.require()
         return self._store.first_checkpoint_id(at_least)
 
     def reserve_ids(self, permit: CommitPermit, end: CheckpointId) -> None:
-        """As :meth:`CompletedCheckpointStore.reserve_ids`."""
+        """Call :meth:`CompletedCheckpointStore.reserve_ids` while this driver leads."""
         self._leadership.require()
         self._store.reserve_ids(permit, end)
 
     def close(self, permit: CommitPermit, *, terminal: bool) -> None:
-        """As :meth:`CompletedCheckpointStore.close`."""
+        """Call :meth:`CompletedCheckpointStore.close`; a terminal close requires that this driver leads."""
         if terminal:
             self._leadership.require()
         self._store.close(permit, terminal=terminal)

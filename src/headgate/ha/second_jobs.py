@@ -118,7 +118,7 @@ def refuse_running(
 def _leading(
     config: Config, disk: Disk, checkpoint: CheckpointMetadata, clock: Clock, pause: Callable[[float], None]
 ) -> str | None:
-    """The leader of the job on this storage whose beat goes on, in words."""
+    """Return the leader of the job on this storage whose beat goes on, in words."""
     name, cluster = checkpoint.job_name, config.get(o.HA_CLUSTER_ID)
     lease_ms = config.get(o.HA_LEASE)
     election = FileElection(disk, f"{LEADERS}/{election_key(name, cluster)}", clock, lease_ms)
@@ -135,7 +135,10 @@ def _leading(
 
 
 def running_in(disk: Disk, job: JobId) -> str | None:
-    """The living driver of a job that keeps its checkpoints on a disk, in words; None where none is seen."""
+    """Return the living driver of a job that keeps its checkpoints on a disk, in words.
+
+    None where none is seen.
+    """
     if not isinstance(disk, LocalDisk):
         return None
     try:
@@ -156,7 +159,7 @@ def _enter(folder: Path, me: Occupant, look: Look, opened: ExitStack) -> None:
 
 
 def _answering(disk: Disk, *also: str | None) -> list[Occupant]:
-    """The jobs of this user that answer commands, and keep checkpoints on a disk or `also` on none."""
+    """Return the jobs of this user that answer commands, and keep checkpoints on a disk or `also` on none."""
     files = [known.file for known in known_jobs() if not known.exited]
     storages = (disk.describe(), *also)
     return [

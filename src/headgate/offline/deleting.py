@@ -122,7 +122,7 @@ def _delete(uri: str, claimed: bool, release: Release) -> Deleted:
 
 
 def _opened(uri: str) -> tuple[Disk, CheckpointMetadata, frozenset[str]]:
-    """The savepoint's own folder, its metadata, and all files in the folder."""
+    """Return the savepoint's own folder, its metadata, and all files in the folder."""
     place = look_at(uri)
     if place.kind != "snapshot":
         raise UsageError(f"{place.uri} is no savepoint but a {place.kind} of checkpoints; name one savepoint")

@@ -50,7 +50,7 @@ class _DescribedCodec(ElementCodec):
 
 
 def records_in_flight(disk: Disk, stream: InFlightStream, max_parallelism: int) -> Iterator[Records]:
-    """The records of one channel."""
+    """Yield the records of one channel."""
     codec = ElementCodec() if stream.record_type is None else _DescribedCodec(stream.record_type)
     reader = PartReader(lambda _: codec, partial(read_handle, disk), max_parallelism)
     for part in stream.parts:

@@ -152,7 +152,7 @@ class Judgement:
         return [f"{what}; {mend}, or rewrite the snapshot: {rewrite}"]
 
     def _refused(self) -> list[str]:
-        """The messages with which a start of the job would refuse the snapshot."""
+        """Return the messages with which a start of the job would refuse the snapshot."""
         refusals: list[str] = []
 
         def ask(check: Callable[[], T]) -> T | None:
@@ -171,7 +171,7 @@ class Judgement:
         return list(dict.fromkeys(refusals))
 
     def _claimed(self) -> JobId | None:
-        """The job whose id the program would continue, if it claims the snapshot and may do so."""
+        """Return the job whose id the program would continue, if it claims the snapshot and may do so."""
         settings = job_settings(self._config)
         disks = disks_with(storage_settings(self._config))
         disk = None if settings.storage is None else disks(settings.storage)
@@ -223,7 +223,7 @@ class Judgement:
                 yield item
 
     def _ends(self, uid: str, node: Node | None) -> Iterable[Item]:
-        """A source's splits, the state of a sink's writers, and the output that it has prepared."""
+        """Yield a source's splits, the state of a sink's writers, and the output that it has prepared."""
         is_source, is_sink = isinstance(node, SourceNode), isinstance(node, SinkNode)
         if uid in self._sources or is_source:
             yield _end("source", "splits", uid in self._sources, is_source)
@@ -236,7 +236,7 @@ class Judgement:
     # -- records in flight
 
     def _streams(self, uid: str) -> list[InFlightStream]:
-        """The records in flight to an operator, those of all channels of one typed edge together."""
+        """Return the records in flight to an operator, those of all channels of one typed edge together."""
         found = [
             stream for stream in self._metadata.in_flight if stream.receiver == uid and records_of(stream)
         ]
@@ -300,7 +300,7 @@ def _suggested(lost: OperatorReport, held: Sequence[OperatorReport]) -> Operator
 
 
 def _alike(names: set[str], other: OperatorReport) -> float:
-    """Which share of the items of both has the same names."""
+    """Return which share of the items of both has the same names."""
     theirs = {item.name for item in other.items}
     # Timers and keys have one name everywhere, and the program alone does not show that it has any.
     names = names - {"timers", "keys"}

@@ -99,7 +99,9 @@ class StoredKeyed:
         return any(stored_shapes(keyed) is None and too_large(keyed) for keyed in self.handles)
 
     def refusals(self, state: StateDescriptor) -> Iterator[str]:
-        """Why values cannot be read as declared, found by reading them: a sentence for each such subtask."""
+        """Yield the reasons why values cannot be read as declared, found by reading them: a sentence for each
+        such subtask.
+        """
         own = {state.name: state}
         for keyed in self.handles:
             if _too_large_to_try(keyed):
@@ -122,7 +124,7 @@ def _too_large_to_try(stored: KeyedStateHandle) -> bool:
 def operator_refusals(
     disk: Disk, stored: Sequence[OperatorStateHandle], state: OperatorStateDescriptor
 ) -> Iterator[str]:
-    """Why elements of an operator state cannot be read as declared, found by reading them."""
+    """Yield why elements of an operator state cannot be read as declared, found by reading them."""
     for held in stored:
         if size_of(held.handle) > BYTES_TRIED:
             continue
@@ -140,7 +142,9 @@ def add(schemas: list[Description], schema: Description) -> None:
 
 
 def targets_of(states: Mapping[str, StateDescriptor]) -> dict[str, Target]:
-    """What a backend keeps for a function: its states, their last-access times, and the timers."""
+    """Return the targets that a backend keeps for a function: its states, their last-access times, the
+    timers.
+    """
     return _targets(states) | dict.fromkeys(TIMER_SECTIONS, timers_target())
 
 
@@ -179,7 +183,7 @@ def _on_trial(stored: StoredKeyed, item: Item, states: Mapping[str, StateDescrip
 
 
 def refused(item: Item, reasons: Iterable[str]) -> Item:
-    """The item as incompatible if there are reasons, else the item itself."""
+    """Return the item as incompatible if there are reasons, else the item itself."""
     short = [in_short(reason) for reason in dict.fromkeys(reasons)]
     return replace(item, verdict=Verdict.INCOMPATIBLE, why="; ".join(short)) if short else item
 
@@ -187,7 +191,10 @@ def refused(item: Item, reasons: Iterable[str]) -> Item:
 def _by_types(
     stored: StoredKeyed, targets: Mapping[str, Target], filled: Mapping[str, list[Description]] | None
 ) -> list[Item]:
-    """An item for each state; `filled` has the types of states with entries, None: those in the metadata."""
+    """Return an item for each state.
+
+    `filled` has the types of states with entries, None: those in the metadata.
+    """
     types: dict[str, list[Description]] = {name: [schema] for name, schema in stored.types.items()}
     types |= filled or {}
     items = []
@@ -215,7 +222,7 @@ def _state(
 
 
 def together(found: Iterable[Compatibility]) -> tuple[Verdict, str | None]:
-    """The gravest of the engine's verdicts as one of the report, with the reasons of all."""
+    """Return the gravest of the engine's verdicts as one of the report, with the reasons of all."""
     verdicts = [_verdict(one) for one in found]
     why = "; ".join(dict.fromkeys(why for _, why in verdicts if why))
     return gravest(verdict for verdict, _ in verdicts), why or None
@@ -234,7 +241,7 @@ def _verdict(compatibility: Compatibility) -> tuple[Verdict, str]:
 
 
 def in_short(message: str) -> str:
-    """The part of a restore's message that the table of the report does not show already."""
+    """Return the part of a restore's message that the table of the report does not show already."""
     for begin in ("as the program declares it: ", "cannot be read: "):
         _, found, rest = message.partition(begin)
         if found:

@@ -242,7 +242,7 @@ def _functions(names: Mapping[str, str], plan: PhysicalPlan) -> dict[str, Rekey]
 
 
 def _named(function: Rekey, name: str) -> Rekey:
-    """The function of new keys, with errors that name it."""
+    """Return the function of new keys, with errors that name it."""
 
     def new_key(old: Hashable) -> Hashable:
         try:

@@ -54,32 +54,32 @@ class Change(ABC):
 
     @abstractmethod
     def values(self, uid: str) -> ValueCodec:
-        """How the values of an operator's keyed state are read and written."""
+        """Return how the values of an operator's keyed state are read and written."""
 
     def keeps(self, uid: str) -> bool:
-        """Whether an operator's state is in the new savepoint."""
+        """Return whether an operator's state is in the new savepoint."""
         return True
 
     def part(self, state: OperatorSubtaskState) -> OperatorSubtaskState:
-        """The part of a kept operator's state in one subtask that is in the new savepoint."""
+        """Return the part of a kept operator's state in one subtask that is in the new savepoint."""
         return state
 
     def splits(self, uid: str) -> bool:
-        """Whether the state of a source's enumerator is in the new savepoint."""
+        """Return whether the state of a source's enumerator is in the new savepoint."""
         return True
 
     def rekey(self, uid: str) -> Rekey | None:
-        """The function that gives an operator's new keys; None: they stay."""
+        """Return the function that gives an operator's new keys; None: they stay."""
         return None
 
     def operator_state(
         self, uid: str, state: OperatorSubtaskState, disk: Disk, write: WriteState
     ) -> list[OperatorStateHandle] | None:
-        """The operator state of one subtask, written anew; None: it is copied."""
+        """Return the operator state of one subtask, written anew; None: it is copied."""
         return None
 
     def state_types(self, uid: str, stored: StateTypes) -> StateTypes:
-        """The types of an operator's state from now on."""
+        """Return the types of an operator's state from now on."""
         return stored
 
 
@@ -180,7 +180,7 @@ def _check(metadata: CheckpointMetadata, change: Change, groups: int) -> None:
 
 
 def keyed_handles(states: Iterable[OperatorSubtaskState]) -> list[KeyedStateHandle]:
-    """The keyed state of those subtasks that have some."""
+    """Return the keyed state of those subtasks that have some."""
     return [state.keyed for state in states if state.keyed is not None]
 
 

@@ -69,14 +69,14 @@ class SnapshotFacts(TypedDict):
 
 
 def describe_snapshot(uri: str, options: Sequence[str] = ()) -> SnapshotFacts:
-    """Return what is in a checkpoint or savepoint, as plain values; no class of the program is needed."""
+    """Return the contents of a checkpoint or savepoint as plain values; no class of the program is needed."""
     with storage_options(options):
         disk, metadata = open_checkpoint(uri)
         return _described(uri, disk, metadata)
 
 
 def describe_with_keys(uri: str, options: Sequence[str] = (), samples: int = SAMPLES) -> SnapshotFacts:
-    """Return what :func:`describe_snapshot` does, and what it has of keys.
+    """Return the facts of :func:`describe_snapshot`, and facts about the keys.
 
     A keyed operator also has ``key_types``, the names of the types of all its keys, and ``keys_read``:
     whether none of its files was too large to be fetched for its keys. Each of its states has ``keys``: the
@@ -140,7 +140,7 @@ def _operator(disk: Disk, metadata: CheckpointMetadata, uid: str) -> OperatorFac
 
 
 def sections_of_operator(disk: Disk, metadata: CheckpointMetadata, uid: str) -> list[StoredSection]:
-    """Everything keyed that the subtasks of an operator stored; a state may be named several times."""
+    """Return the keyed sections that an operator's subtasks stored; a state may be named several times."""
     files = DiskFiles(disk)
     return [
         section
@@ -182,7 +182,7 @@ def _add_keys(
 
 
 def _first(keys: Iterator[K], count: int) -> list[K]:
-    """The first different keys; a key of a map comes once for each of its entries."""
+    """Return the first different keys; a key of a map comes once for each of its entries."""
     found: dict[K, None] = {}
     for key in islice(keys, KEYS_READ):
         if len(found) >= count:
@@ -192,7 +192,7 @@ def _first(keys: Iterator[K], count: int) -> list[K]:
 
 
 def _in_turn(parts: Sequence[Sequence[K]]) -> list[K]:
-    """The first keys of each part, then the second ones and so on; each key once."""
+    """Return the first keys of each part, then the second ones and so on; each key once."""
     longest = max(map(len, parts), default=0)
     turns = (part[place] for place in range(longest) for part in parts if place < len(part))
     return list(dict.fromkeys(turns))

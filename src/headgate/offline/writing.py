@@ -69,7 +69,7 @@ class SubtaskWriter:
         return SpooledBlob(groups, max_parallelism, self._folder, blob)
 
     def _counted(self, entries: Iterator[Entries], shapes: set[Shape]) -> Iterator[Entries]:
-        """The same; also adds the types of all keys, those of timers included, to `shapes`."""
+        """Yield the given entries; also add the types of all keys, those of timers included, to `shapes`."""
         for each in entries:
             self.entries += len(each.keys)
             shapes |= shapes_of(each.keys)

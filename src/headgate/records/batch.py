@@ -35,7 +35,7 @@ class Batch(Protocol):
         """Return the records at `indices`, in that order."""
 
     def with_times(self, timestamps: Int64s, watermarks: Int64s) -> Batch:
-        """Return the same records with event time; this batch stays as it is."""
+        """Return a batch of this one's records with event time; this batch stays as it is."""
 
     def rows(self) -> Objects:
         """Return the records as Python objects."""
@@ -61,7 +61,7 @@ def slice_times(times: Int64s | None, start: int, stop: int) -> Int64s | None:
 
 
 def join_times(parts: Sequence[Int64s | None]) -> Int64s | None:
-    """Return all parts in a row; None unless all have times."""
+    """Return the times of all parts in a row; None unless all parts have times."""
     import numpy as np
 
     present = [part for part in parts if part is not None]

@@ -21,7 +21,7 @@ _CODEC: Final = DynamicSerializer()
 
 
 def detached(batch: RowBatch) -> RowBatch:
-    """Return the same records, sharing nothing that can be changed; the batch itself if nothing can.
+    """Return a batch of equal records that share nothing changeable; the batch itself if nothing can change.
 
     Example:
         >>> shared = RowBatch([("a", 1)])

@@ -61,20 +61,20 @@ class Row:
         raise AttributeError(f"no field {field!r}; the row has {', '.join(self._names) or 'no fields'}")
 
     def keys(self) -> tuple[str, ...]:
-        """The field names, in order."""
+        """Return the field names, in order."""
         return self._names
 
     def values(self) -> Values:
-        """The field values, in order."""
+        """Return the field values, in order."""
         column, i = self._c.column, self._i
         return tuple([column(k)[i] for k in range(len(self._names))])
 
     def as_dict(self) -> dict[str, Any]:
-        """Field name -> value."""
+        """Return a dict: field name -> value."""
         return dict(zip(self._names, self.values(), strict=True))
 
     def guessed_size(self) -> int:
-        """About how many bytes it takes; converts nothing."""
+        """Return about how many bytes the row takes; converts nothing."""
         if isinstance(self._c, Columns):
             batch = self._c._batch
             average: int = batch.nbytes // max(1, batch.num_rows)

@@ -85,7 +85,7 @@ class RowBatch:
 
 
 def concat_rows(batches: Sequence[RowBatch]) -> RowBatch:
-    """Return one batch with the records of all, in order."""
+    """Return one batch with the records of all batches, in order."""
     return RowBatch(
         list(chain.from_iterable(batch.records for batch in batches)),
         join_times([batch.timestamps for batch in batches]),
@@ -94,7 +94,7 @@ def concat_rows(batches: Sequence[RowBatch]) -> RowBatch:
 
 
 def each_of(function: Callable[[T], R], records: Sequence[T]) -> list[R]:
-    """Return what a function gives for each record, also where it raises StopIteration.
+    """Return the results of a function for each record, also where it raises StopIteration.
 
     Example:
         >>> each_of(lambda record: next(iter(record)), [[1], []])
@@ -136,7 +136,7 @@ def _size_of_some(values: list[T], depth: int) -> int:
 
 
 def field_getter(selector: KeySelector, sample: T) -> Callable[[T], Any]:
-    """Return what reads the selected fields of records like `sample`; a UsageError names one they lack."""
+    """Return a function that reads fields of records like `sample`; a UsageError names those they lack."""
     if callable(selector):
         return selector
     names = (selector,) if isinstance(selector, str) else tuple(selector)

@@ -80,7 +80,7 @@ def check_compatible(
 
 
 def called(checkpoint: CheckpointMetadata) -> str:
-    """Return what messages call a checkpoint."""
+    """Return the name of a checkpoint in messages."""
     return f"{checkpoint.kind} {checkpoint.checkpoint} of job {checkpoint.job_name!r}"
 
 
@@ -105,7 +105,10 @@ def unclaimed_state(plan: PhysicalPlan, checkpoint: CheckpointMetadata) -> list[
 
 
 def _has_state(state: OperatorSubtaskState) -> bool:
-    """Whether something would be lost without it; a clock alone starts anew, ends have their own messages."""
+    """Return whether something would be lost without it.
+
+    A clock alone starts anew, ends have their own messages.
+    """
     filled = any(held.count for held in state.operator_state)
     return _has_keyed(state) or filled or any(state.list_state.keys() - {SPLITS, WRITER, MARKS})
 
@@ -115,7 +118,7 @@ def _names(uids: Iterable[str]) -> str:
 
 
 def _unclaimed_ends(nodes: Mapping[str, Node], checkpoint: CheckpointMetadata) -> list[str]:
-    """What removed sources have not read yet and removed sinks have not published yet."""
+    """Return the unread rest of removed sources and the unpublished output of removed sinks, in words."""
     read = sources_in(checkpoint) - {uid for uid, node in nodes.items() if isinstance(node, SourceNode)}
     sinks = {uid: node for uid, node in nodes.items() if isinstance(node, SinkNode)}
     writers = _with_list(checkpoint, WRITER) - sinks.keys()
@@ -153,7 +156,7 @@ def prepared_in(checkpoint: CheckpointMetadata) -> set[str]:
 
 
 def publishes(sink: Sink) -> bool:
-    """Whether a sink publishes what a checkpoint holds as prepared output."""
+    """Return whether a sink publishes what a checkpoint holds as prepared output."""
     return type(sink).create_committer is not Sink.create_committer
 
 
@@ -167,7 +170,7 @@ def _has_keyed(state: OperatorSubtaskState) -> bool:
 
 
 def _unclaimed_of(node: Node, states: Sequence[OperatorSubtaskState]) -> list[str]:
-    """What is stored of an operator that it does not declare any more."""
+    """Return, in words, the stored state of an operator that it does not declare any more."""
     lost, function = [], getattr(node, "function", None)
     if not isinstance(node, KeyedProcessNode) and any(map(_has_keyed, states)):
         lost.append(
@@ -241,7 +244,7 @@ def _least(marks: Iterable[int | None]) -> int | None:
 
 
 def _firing_to(old: Sequence[OperatorSubtaskState], mark: int | None) -> int | None:
-    """How far timers may fire at once: to where every old subtask has been, or was about to go."""
+    """Return how far timers may fire at once: to where every old subtask has been, or was about to go."""
     least = _least(s.watermark if s.firing_to is None else s.firing_to for s in old)
     if least is None or (mark is not None and least <= mark):
         return None
@@ -296,5 +299,5 @@ def _finished_copies(
 
 
 def without_committables(states: Sequence[OperatorSubtaskState]) -> list[OperatorSubtaskState]:
-    """Return the same states for workers: the job master commits what was prepared."""
+    """Return the states without committables, for workers: the job master commits what was prepared."""
     return [msgspec.structs.replace(state, committables=[]) for state in states]

@@ -103,7 +103,7 @@ def _places(plan: PhysicalPlan) -> dict[str | None, _Place]:
 
 
 def _links(streams: Sequence[InFlightStream]) -> Iterator[list[InFlightStream]]:
-    """The streams of each (receiver, sender, tag), their levels aligned."""
+    """Yield the streams of each (receiver, sender, tag), their levels aligned."""
     links: dict[tuple[str, str, str], list[InFlightStream]] = {}
     for stream in _aligned(streams):
         # A tag is never empty, so the main output can stand as "".
@@ -118,7 +118,7 @@ def _order(stream: InFlightStream) -> tuple[int, int, int, int, bool, bool]:
 
 
 def _aligned(streams: Sequence[InFlightStream]) -> list[InFlightStream]:
-    """The same streams with levels that mean the same for all subtasks of a receiver.
+    """Return the streams with levels that mean the same for all subtasks of a receiver.
 
     Each subtask counts its levels from its own oldest records. What is live is the top level of each,
     so levels are aligned there. A sender does not know how many levels the receiver has: what it
@@ -177,7 +177,7 @@ class _Planner:
         return taken
 
     def _partitioner(self, place: _Place, sender: str, tag: str | None) -> Partitioner | None:
-        """How records come from the sender now; None when they do not."""
+        """Return how records come from the sender now; None when they do not."""
         vertex = self._plan.vertices[place.vertex]
         if place.position:
             chained = tag is None and vertex.chain[place.position - 1].uid == sender
@@ -192,7 +192,7 @@ class _Planner:
         return found[0] if found else None
 
     def _marked_former(self, link: Sequence[InFlightStream]) -> list[InFlightStream]:
-        """The streams, marked `former` if the sender's subtasks are not the ones that run now."""
+        """Return the streams, marked `former` if the sender's subtasks are not the ones that run now."""
         place = self._places.get(link[0].sender)
         if place is not None and self._before.get(link[0].sender) == place.parallelism:
             return list(link)
@@ -261,7 +261,7 @@ def _sender(stream: InFlightStream) -> tuple[int, bool]:
 
 
 def _stand_in(streams: Sequence[InFlightStream], sender_subtask: int) -> InFlightStream:
-    """An empty stream that is as far as the slowest of these where they begin."""
+    """Return an empty stream that is as far as the slowest of these where they begin."""
     # An idle channel with records in it is about to wake up.
     awake = [stream for stream in streams if not stream.idle or records_of(stream)]
     marks = [s.watermark for s in awake or streams if s.watermark is not None]

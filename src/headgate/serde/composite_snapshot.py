@@ -106,7 +106,7 @@ class CompositeTypeSerializerSnapshot(NestsSnapshots, TypeSerializerSnapshot[T],
 
     @abstractmethod
     def current_outer_snapshot_version(self) -> int:
-        """The version of what :meth:`write_outer_snapshot` writes; raise it when that changes."""
+        """Return the version of what :meth:`write_outer_snapshot` writes; raise it when that changes."""
 
     @abstractmethod
     def nested_serializers(self, outer_serializer: S) -> Sequence[AnySerializer]:
@@ -144,7 +144,7 @@ class CompositeTypeSerializerSnapshot(NestsSnapshots, TypeSerializerSnapshot[T],
         return self._nested
 
     def current_version(self) -> int:
-        """The version of the composite's layout, which is not the subclass's."""
+        """Return the version of the composite's layout, which is not the subclass's."""
         return _VERSION
 
     def write_snapshot(self, out: DataOutputView) -> None:
@@ -177,7 +177,7 @@ class CompositeTypeSerializerSnapshot(NestsSnapshots, TypeSerializerSnapshot[T],
         self._nested = tuple(read_versioned(in_, self.known) for _ in range(count))
 
     def restore_serializer(self) -> TypeSerializer[T]:
-        """The outer serializer of the restored nested ones."""
+        """Return the outer serializer of the restored nested ones."""
         return self.create_outer_serializer([one.restore_serializer() for one in self._nested])
 
     def restore_serializer_for(self, new_serializer: TypeSerializer[T]) -> TypeSerializer[T]:

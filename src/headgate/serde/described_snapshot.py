@@ -36,7 +36,7 @@ class Rules(Protocol):
         """Return a serializer of the described type, whose classes are looked up by their names."""
 
     def reading(self, description: Description, new: TypeSerializer[T]) -> TypeSerializer[T]:
-        """Return what reads described values as those of another built-in serializer."""
+        """Return a serializer that reads described values as those of another built-in serializer."""
 
     def judge(self, description: Description, new: TypeSerializer[T]) -> Compatibility:
         """Judge whether described values can become those of another built-in serializer."""
@@ -82,7 +82,7 @@ class DescribedSnapshot(TypeSerializerSnapshot[T]):
         self._serializer = serializer
 
     def current_version(self) -> int:
-        """The version of the layout."""
+        """Return the version of the layout."""
         return _VERSION
 
     def write_snapshot(self, out: DataOutputView) -> None:
@@ -104,13 +104,16 @@ class DescribedSnapshot(TypeSerializerSnapshot[T]):
         self.description = found
 
     def restore_serializer(self) -> TypeSerializer[T]:
-        """A serializer of the described type, whose classes are looked up by their names."""
+        """Return a serializer of the described type, whose classes are looked up by their names."""
         if self._serializer is None:
             self._serializer = rules().serializer_of(self.description)
         return self._serializer
 
     def restore_serializer_for(self, new_serializer: TypeSerializer[T]) -> TypeSerializer[T]:
-        """What reads the described values as those of another built-in serializer; no class is needed."""
+        """Return a serializer that reads the described values as those of another built-in serializer.
+
+        No class is needed.
+        """
         if isinstance(new_serializer.snapshot(), DescribedSnapshot):
             return rules().reading(self.description, new_serializer)
         return self.restore_serializer()

@@ -47,7 +47,7 @@ def note_logical_name(cls: type) -> None:
 
 
 def class_named(name: str) -> Any:
-    """Return what a module has at its top under a logical name; imports the module."""
+    """Return the object at the top of a module under a logical name; imports the module."""
     module_name, _, qualname = name.rpartition(".")
     try:
         module = _running_script(module_name) or importlib.import_module(module_name)
@@ -87,7 +87,7 @@ def _running_script(module: str) -> types.ModuleType | None:
 
 
 def _script_name() -> str | None:
-    """What `__main__` would be called if it were imported."""
+    """Return the name that `__main__` would have if it were imported."""
     main = sys.modules.get("__main__")
     spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
     return spec.name if spec is not None else PurePath(file).stem if file else None

@@ -87,7 +87,7 @@ def composite_serializer(hint: Hint | None) -> AnySerializer | None:
 
 
 def _form(hint: Hint, outer: tuple[type, ...]) -> Form:
-    """The form of a hint; `outer` are the record classes that it is part of."""
+    """Return the form of a hint; `outer` are the record classes that it is part of."""
     known = PRIMITIVES.get(hint) if _hashable(hint) else None
     if known is not None:
         return known
@@ -111,7 +111,7 @@ def _form(hint: Hint, outer: tuple[type, ...]) -> Form:
 
 
 def _annotated(hint: Hint, marks: tuple[V, ...], outer: tuple[type, ...]) -> Form:
-    """The form that a mark chooses; other annotations mean nothing here."""
+    """Return the form that a mark chooses; other annotations mean nothing here."""
     if avro in marks:
         raise UsageError("hg.avro stands without its schema; write hg.avro(schema)")
     chosen = [mark for mark in marks if isinstance(mark, StoredAs)]
@@ -143,7 +143,7 @@ def _generic(hint: Hint, origin: type, args: tuple[Any, ...], outer: tuple[type,
 
 
 def _of_generic_class(origin: type, args: tuple[Hint, ...], outer: tuple[type, ...]) -> Form | None:
-    """The form of a record class with type arguments, such as ``Pair[int]``."""
+    """Return the form of a record class with type arguments, such as ``Pair[int]``."""
     names = getattr(origin, "__parameters__", ())
     if len(names) != len(args):
         return None
@@ -224,7 +224,7 @@ class _DescriptionRules:
 
 
 def _hint_of(description: Description) -> Hint:
-    """The annotation that a description came from."""
+    """Return the annotation that a description came from."""
     kind = text_in(description, "kind")
     if kind == "any":
         return Any

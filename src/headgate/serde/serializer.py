@@ -74,7 +74,7 @@ class TypeSerializer(ABC, Generic[T]):
 
     @abstractmethod
     def snapshot(self) -> TypeSerializerSnapshot[T]:
-        """Return what is to be stored with values that this serializer has written."""
+        """Return the snapshot to be stored with values that this serializer has written."""
 
     def encode(self, value: T) -> bytes:
         """Encode one value."""
@@ -132,7 +132,7 @@ class TypeSerializer(ABC, Generic[T]):
         return value if self.immutable else copy.deepcopy(value)
 
     def describe(self) -> dict[str, Plain]:
-        """Return what is stored with the values: a plain dict with at least "kind" and "version"."""
+        """Return the description stored with the values: a plain dict with at least "kind" and "version"."""
         return {
             "kind": "custom",
             "version": 1,
@@ -325,7 +325,7 @@ class TypeSerializerSnapshot(ABC, Generic[T]):
 
     @abstractmethod
     def current_version(self) -> int:
-        """The version of the layout that :meth:`write_snapshot` writes; raise it when that changes."""
+        """Return the version of the layout that :meth:`write_snapshot` writes; raise it when that changes."""
 
     @abstractmethod
     def write_snapshot(self, out: DataOutputView) -> None:
@@ -372,7 +372,7 @@ class TypeSerializerSnapshot(ABC, Generic[T]):
         )
 
     def restore_serializer_for(self, new_serializer: TypeSerializer[T]) -> TypeSerializer[T]:
-        """What reads the stored bytes, for values that another serializer is to write.
+        """Return a serializer that reads the stored bytes, for values that another serializer is to write.
 
         Args:
             new_serializer: whose values are wanted.

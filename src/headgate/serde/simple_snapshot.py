@@ -49,11 +49,11 @@ class SimpleTypeSerializerSnapshot(TypeSerializerSnapshot[T]):
         self._supplier = supplier
 
     def current_version(self) -> int:
-        """The version of the empty layout."""
+        """Return the version of the empty layout."""
         return _VERSION
 
     def write_snapshot(self, out: DataOutputView) -> None:
-        """Nothing is to be stored."""
+        """Write nothing: the class is all there is to store."""
 
     def read_snapshot(self, read_version: int, in_: DataInputView) -> None:
         """Read nothing, or in the older layout a name that is not used.
@@ -70,11 +70,11 @@ class SimpleTypeSerializerSnapshot(TypeSerializerSnapshot[T]):
             )
 
     def restore_serializer(self) -> TypeSerializer[T]:
-        """A new serializer of the class."""
+        """Return a new serializer of the class."""
         return self._supplier()
 
     def resolve_schema_compatibility(self, old_snapshot: AnySnapshot) -> TypeSerializerSchemaCompatibility[T]:
-        """As is if both serializers are of one class, else incompatible."""
+        """Return "as is" if both serializers are of one class, else "incompatible"."""
         new = type(self._supplier())
         if not isinstance(old_snapshot, SimpleTypeSerializerSnapshot):
             return TypeSerializerSchemaCompatibility.incompatible(

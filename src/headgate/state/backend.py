@@ -54,7 +54,7 @@ class BlobReader(Protocol):
     size: int
 
     def read(self, offset: int, length: int) -> bytes:
-        """`length` bytes from `offset`; fewer only where the blob ends."""
+        """Return `length` bytes from `offset`; fewer only where the blob ends."""
 
 
 class StateFiles(Protocol):
@@ -83,7 +83,7 @@ class StoredFiles(Protocol):
     """The files that stored state is in."""
 
     def read(self, handle: StoredHandle) -> bytes:
-        """All bytes, verified."""
+        """Return all bytes of a handle, verified."""
 
     def verify(self, handle: StoredHandle) -> None:
         """Compare the bytes with their checksum."""
@@ -92,13 +92,15 @@ class StoredFiles(Protocol):
         """Verify all bytes, then give them in parts."""
 
     def ranges(self, handle: StoredHandle) -> BlobReader:
-        """The bytes, read where they are asked for and not verified: for what has checksums of its own."""
+        """Return a reader that fetches bytes when asked for them and does not verify them: for what has
+        checksums of its own.
+        """
 
     def native(self, keyed: KeyedStateHandle) -> NativeState:
-        """Native files, and the blob next to them."""
+        """Return the native files, and the blob next to them."""
 
     def where(self, handle: StoredHandle) -> str:
-        """What errors call the file."""
+        """Return the file's name for errors."""
 
 
 class NativeState(BlobReader, Protocol):
@@ -254,19 +256,19 @@ class KeyedBackend(Protocol):
         """Read what the next records need with one access; `keys` are theirs, also more than once."""
 
     def keys(self, name: str) -> Iterable[Hashable]:
-        """The keys that have an entry in a state now, in no particular order; it may change meanwhile.
+        """Return the keys that have an entry in a state now, in no particular order; it may change meanwhile.
 
         Call it between records, with everything stored.
         """
 
     def scan(self, name: str) -> Items:
-        """A walk over the keys and values of one state, continued at will between records.
+        """Return a walk over the keys and values of one state, continued at will between records.
 
         What changes meanwhile may be seen or not, and values are not to be changed.
         """
 
     def peek(self, name: str, key: Hashable) -> StoredValue | None:
-        """What one state holds under a key now, without the effects of a read; None: nothing.
+        """Return the value of one state under a key now, without the effects of a read; None: nothing.
 
         Call it between records, with everything stored; bind a key anew before its use.
 
@@ -276,7 +278,7 @@ class KeyedBackend(Protocol):
         """
 
     def state_types(self) -> dict[str, Description]:
-        """State name -> kind and description of its serializers, for the checkpoint's metadata."""
+        """Return a dict: state name -> kind and description of its serializers, for the metadata."""
 
     def snapshot_sync(self, checkpoint: int = 0, completed: int | None = 0) -> PendingSnapshot:
         """Fix the state at this moment; changes made afterwards do not reach the snapshot.
@@ -293,7 +295,7 @@ class KeyedBackend(Protocol):
         """
 
     def migration_progress(self) -> list[MigrationProgress]:
-        """The states of which :meth:`settle` still rewrites values that an earlier program stored."""
+        """Return the states of which :meth:`settle` still rewrites values that an earlier program stored."""
 
     def restore(self, stored: Iterable[Stored]) -> None:
         """Fill the empty backend with its own key groups out of what any number of subtasks stored.
@@ -313,7 +315,7 @@ class StateTable(Protocol):
         """Has of a dict `get`, `pop` and item assignment; may be another object after a batch."""
 
     def own(self, key: Hashable) -> Any:
-        """The value of `key` for changing in place, or MISSING."""
+        """Return the value of `key` for changing in place, or MISSING."""
 
     def put(self, key: Hashable, value: Any) -> None:
         """Set the value of `key`."""

@@ -42,12 +42,12 @@ class BackendWrapper(BoundHandles, Generic[B]):
 
     @property
     def groups(self) -> tuple[int, int]:
-        """Those of the backend inside."""
+        """The first and the last key group of the backend inside."""
         return self._backend.groups
 
     @property
     def targets(self) -> Mapping[str, Target]:
-        """Those of the backend inside."""
+        """The targets of the backend inside."""
         return self._backend.targets
 
     def prefetch(self, keys: Iterable[Hashable]) -> None:
@@ -55,7 +55,7 @@ class BackendWrapper(BoundHandles, Generic[B]):
         self._backend.prefetch(keys)
 
     def keys(self, name: str) -> Iterable[Hashable]:
-        """The keys in the backend inside."""
+        """Return the keys in the backend inside."""
         return self._backend.keys(name)
 
     def scan(self, name: str) -> Items:
@@ -63,11 +63,11 @@ class BackendWrapper(BoundHandles, Generic[B]):
         return self._backend.scan(name)
 
     def peek(self, name: str, key: Hashable) -> StoredValue | None:
-        """What the backend inside holds."""
+        """Return the value in the backend inside, without the effects of a read."""
         return self._backend.peek(name, key)
 
     def state_types(self) -> dict[str, Description]:
-        """Those of the backend inside."""
+        """Return the inner backend's types."""
         return self._backend.state_types()
 
     def settle(self) -> None:
@@ -75,7 +75,7 @@ class BackendWrapper(BoundHandles, Generic[B]):
         self._backend.settle()
 
     def migration_progress(self) -> list[MigrationProgress]:
-        """That of the backend inside."""
+        """Return the migration progress of the backend inside."""
         return self._backend.migration_progress()
 
     def close(self) -> None:

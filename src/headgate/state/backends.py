@@ -34,7 +34,7 @@ class StateBackends(Protocol):
     def open(
         self, descriptors: Mapping[str, StateDescriptor], groups: tuple[int, int], max_parallelism: int
     ) -> KeyedBackend:
-        """An empty backend."""
+        """Return an empty backend."""
 
 
 class HeapBackends:
@@ -47,7 +47,7 @@ class HeapBackends:
         return HeapKeyedBackend(descriptors, *groups, max_parallelism)
 
     def to_build_on(self) -> HeapBackends:
-        """The backends for a backend that is built around the tables."""
+        """Return the backends for a backend that is built around the tables."""
         return self
 
 
@@ -92,7 +92,9 @@ class RocksBackends:
         )
 
     def to_build_on(self) -> RocksBackends:
-        """The backends for a backend that is built around the tables: maps in one entry, timers in memory."""
+        """Return the backends for a backend that is built around the tables: maps in one entry, timers in
+        memory.
+        """
         return replace(self, timers_on_disk=False, map_entries=False)
 
 
@@ -127,7 +129,7 @@ def backends_for(
     timers_on_disk: bool = False,
     eager_migration: bool = False,
 ) -> HeapBackends | RocksBackends:
-    """The backends that a job asked for, by the name in its configuration."""
+    """Return the backends that a job asked for, by the name in its configuration."""
     if kind == HASHMAP:
         return HeapBackends()
     if kind != ROCKSDB:

@@ -53,7 +53,7 @@ class LiveListState(Generic[V]):
         self._elements.extend(values)
 
     def get(self) -> list[V]:
-        """The elements, in a list of its own."""
+        """Return the elements, in a list of its own."""
         return self._elements.copy()
 
     def update(self, values: Iterable[V]) -> None:
@@ -68,7 +68,7 @@ class LiveListState(Generic[V]):
         return len(self._elements)
 
     def columns(self) -> tuple[list[V]]:
-        """What a snapshot encodes."""
+        """Return the columns that a snapshot encodes."""
         return (self._elements,)
 
     def refill(self, elements: list[V]) -> None:
@@ -85,7 +85,7 @@ class LiveBroadcastState(Subscripts[K, V]):
         self._entries: dict[K, V] = {}
 
     def get(self, key: K, default: V | None = None) -> V | None:
-        """The entry's value, or `default`."""
+        """Return the entry's value, or `default`."""
         return self._entries.get(key, default)
 
     def put(self, key: K, value: V) -> None:
@@ -106,7 +106,7 @@ class LiveBroadcastState(Subscripts[K, V]):
         return len(self._entries)
 
     def items(self) -> list[tuple[K, V]]:
-        """The entries at this moment, in order of insertion."""
+        """Return the entries at this moment, in order of insertion."""
         return list(self._entries.items())
 
     def clear(self) -> None:
@@ -114,7 +114,7 @@ class LiveBroadcastState(Subscripts[K, V]):
         self._entries = {}
 
     def columns(self) -> tuple[list[K], list[V]]:
-        """What a snapshot encodes."""
+        """Return the columns that a snapshot encodes."""
         return list(self._entries), list(self._entries.values())
 
     def refill(self, keys: list[K], values: list[V]) -> None:
@@ -208,12 +208,12 @@ class _Target:
         self.handle: Any = LiveBroadcastState() if self.mode == BROADCAST else LiveListState()
 
     def schema(self) -> Description:
-        """What a checkpoint calls it; a restore may reconfigure a serializer of the declaration."""
+        """Return the state's description in a checkpoint; a restore may reconfigure its serializers."""
         current = [s.current if isinstance(s, DeclaredSerializer) else s for s in self.serializers]
         return {"kind": self.mode, "of": [serializer.describe() for serializer in current]}
 
     def at_snapshot(self) -> _StateCopy | None:
-        """A copy that later changes do not reach; None where an empty list would be stored.
+        """Return a copy that later changes do not reach; None where an empty list would be stored.
 
         A broadcast map is stored also when it is empty: that it was reported counts at the restore.
         """
@@ -248,7 +248,7 @@ class _Target:
             raise self._unreadable(error) from None
 
     def verdict(self, stored: OperatorStateHandle) -> Compatibility:
-        """What becomes of the elements of a stored state that :meth:`readers` found to fit."""
+        """Return the verdict on the elements of a stored state that :meth:`readers` found to fit."""
         current = [s.current if isinstance(s, DeclaredSerializer) else s for s in self.serializers]
         return combined([judge(old, s) for old, s in zip(stored.schema["of"], current)])
 
@@ -298,7 +298,7 @@ class OperatorStateBackend:
             self._target(stored.name).restore(stored, blob)
 
     def verdict(self, stored: OperatorStateHandle) -> Compatibility:
-        """What a restore of a stored state would make of its elements."""
+        """Return the verdict of a restore on the elements of a stored state."""
         target = self._target(stored.name)
         target.readers(stored)
         return target.verdict(stored)
@@ -309,7 +309,7 @@ class OperatorStateBackend:
         return PendingOperatorState([one for one in copies if one is not None])
 
     def state_types(self) -> dict[str, Description]:
-        """State name -> mode and description of its serializers, for the checkpoint's metadata."""
+        """Return a dict: state name -> mode and description of its serializers, for the metadata."""
         return {name: target.schema() for name, target in self._targets.items()}
 
     def _target(self, name: str) -> _Target:
@@ -327,13 +327,13 @@ class OperatorStateBackend:
 
 
 def blob_parts(columns: Sequence[bytes]) -> list[bytes]:
-    """The blob of encoded batches, in parts to be laid end to end."""
+    """Return the blob of encoded batches, in parts to be laid end to end."""
     body = [part for column in columns for part in (_LENGTH.pack(len(column)), column)]
     return _ENVELOPE.seal(VERSION, body)
 
 
 def read_columns(blob: bytes, count: int) -> list[memoryview]:
-    """The `count` encoded batches of a blob, verified."""
+    """Return the `count` encoded batches of a blob, verified."""
     _, body = _ENVELOPE.open(blob, "it", (VERSION,))
     columns: list[memoryview] = []
     while len(body) >= _LENGTH.size:

@@ -80,13 +80,13 @@ class StateSerializerProvider(Generic[T]):
         return self._judge(previous, self._registered, writer)
 
     def current_serializer(self) -> TypeSerializer[T]:
-        """What writes the state from now on."""
+        """Return the serializer that writes the state from now on."""
         if self._phase is _Phase.REFUSED:
             raise UsageError(f"{self._state} cannot be accessed: {self._why}")
         return self.previous_serializer() if self._registered is None else self._registered
 
     def previous_serializer(self) -> TypeSerializer[T]:
-        """What reads the stored bytes, for the values of the new serializer if there is one."""
+        """Return a serializer of the stored bytes, for the new serializer's values if there is one."""
         if self._previous is None:
             raise InternalError(f"nothing was restored into {self._state}; please report this")
         if self._restored is None:

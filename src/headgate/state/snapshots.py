@@ -31,12 +31,12 @@ StateHandle = Inline | FileRange
 
 
 def size_of(handle: StateHandle) -> int:
-    """How many bytes it stands for."""
+    """Return how many bytes it stands for."""
     return len(handle.data) if isinstance(handle, Inline) else handle.length
 
 
 def place_of(handle: StateHandle) -> str:
-    """What errors call its bytes: by file and offset."""
+    """Return the place of a handle's bytes for errors: by file and offset."""
     if isinstance(handle, Inline):
         return f"{len(handle.data)} bytes in the metadata"
     return f"bytes {handle.offset} to {handle.offset + handle.length} of {handle.file}"
@@ -59,7 +59,7 @@ class StateTable(msgspec.Struct, frozen=True):
     crc32: int  # verified before anything decodes the bytes
 
     def range(self) -> FileRange:
-        """The complete file, as other bytes in files are referred to."""
+        """Return the complete file, as other bytes in files are referred to."""
         return FileRange(self.file, 0, self.length, self.crc32)
 
 
@@ -82,7 +82,7 @@ class KeyedStateHandle(msgspec.Struct, frozen=True):
     key_types: list[Any] | None = None
 
     def handles(self) -> list[StateHandle]:
-        """Everything that it refers to."""
+        """Return the handles that the keyed state refers to."""
         if self.tables is not None:
             return [table.range() for table in self.tables]
         native = [] if self.native is None else list(self.native.files.values())
@@ -117,12 +117,12 @@ class OperatorSubtaskState(msgspec.Struct, frozen=True):
     operator_state: list[OperatorStateHandle] = []  # the states of the subtask that belong to no key
 
     def handles(self) -> list[StateHandle]:
-        """Everything that it refers to."""
+        """Return the handles that the subtask's state refers to."""
         keyed = [] if self.keyed is None else self.keyed.handles()
         return [*keyed, *(state.handle for state in self.operator_state)]
 
     def size(self) -> int:
-        """Bytes that its state takes, those of earlier checkpoints' files included."""
+        """Return bytes that its state takes, those of earlier checkpoints' files included."""
         keyed = 0 if self.keyed is None else self.keyed.size
         return keyed + sum(size_of(state.handle) for state in self.operator_state)
 

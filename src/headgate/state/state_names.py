@@ -13,17 +13,17 @@ _REMOVED: Final = "-"
 
 
 def is_stamps(name: str) -> bool:
-    """Whether a stored state holds stamps. Without a declaration they are skipped: nothing is lost."""
+    """Return whether a stored state holds stamps. Without a declaration they are skipped: nothing is lost."""
     return STAMPS in name
 
 
 def removed(name: str) -> str:
-    """The section of a state's removed entries."""
+    """Return the section of a state's removed entries."""
     return _REMOVED + name
 
 
 def changed_name(section: str) -> str | None:
-    """The state whose removed entries a section holds; None: it holds those that are there."""
+    """Return the state whose removed entries a section holds; None: it holds those that are there."""
     return section.removeprefix(_REMOVED) if section.startswith(_REMOVED) else None
 
 
@@ -38,7 +38,7 @@ class Claims:
         self.skipped: set[str] = set()
 
     def claims(self, name: str) -> bool:
-        """Whether a stored state is to be restored; notes it where it is not."""
+        """Return whether a stored state is to be restored; notes it where it is not."""
         state = changed_name(name) or name
         if state in self._declared:
             return True
@@ -48,7 +48,7 @@ class Claims:
 
 
 def unclaimed(stored: Iterable[str], declared: Collection[str]) -> list[str]:
-    """Names of stored states that the program does not declare, sorted; without last-access times.
+    """Return names of stored states that the program does not declare, sorted; without last-access times.
 
     Example:
         >>> unclaimed({"count": {}, "last": {}, "last#ttl": {}}, ["count"])

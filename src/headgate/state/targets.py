@@ -54,35 +54,35 @@ class DeclaredSerializer(TypeSerializer[V]):
         self.name, self.immutable = serializer.name, serializer.immutable
 
     def encode(self, value: V) -> bytes:
-        """As the current one."""
+        """Encode a value with the current serializer."""
         return self.current.encode(value)
 
     def decode(self, data: bytes) -> V:
-        """As the current one."""
+        """Decode a value with the current serializer."""
         return self.current.decode(data)
 
     def encode_many(self, values: Sequence[V]) -> bytes:
-        """As the current one."""
+        """Encode values with the current serializer."""
         return self.current.encode_many(values)
 
     def decode_many(self, data: Buffer, count: int) -> list[V]:
-        """As the current one."""
+        """Decode values with the current serializer."""
         return self.current.decode_many(data, count)
 
     def encode_checked(self, values: Sequence[V]) -> bytes:
-        """As the current one."""
+        """Encode and check values with the current serializer."""
         return self.current.encode_checked(values)
 
     def copy(self, value: V) -> V:
-        """As the current one."""
+        """Copy a value with the current serializer."""
         return self.current.copy(value)
 
     def snapshot(self) -> TypeSerializerSnapshot[V]:
-        """As the current one."""
+        """Return the current serializer's snapshot."""
         return self.current.snapshot()
 
     def reader_of(self, stored: Description) -> Reader:
-        """What reads batches of a stored description; the verdict on it may reconfigure the serializer.
+        """Return a reader of batches of a stored description; its verdict may reconfigure the serializer.
 
         Incompatible ones are a UsageError that names both serializers and the reason.
         """
@@ -104,7 +104,10 @@ class DeclaredSerializer(TypeSerializer[V]):
 
 
 def target_of(descriptor: StateDescriptor) -> Target:
-    """What a checkpoint calls a declared state, and the serializer of its values; for every backend."""
+    """Return a declared state's description in a checkpoint and the serializer of its values.
+
+    For every backend.
+    """
     what = f"state {descriptor.name!r}"
     if descriptor.kind not in _HINTS:
         raise UsageError(f"{what} has kind {descriptor.kind!r}; expected one of {', '.join(_HINTS)}")
@@ -124,20 +127,20 @@ def target_of(descriptor: StateDescriptor) -> Target:
 
 
 def timers_target() -> Target:
-    """What a checkpoint calls timers of either kind: they are stored as their timestamps, by key."""
+    """Return the target of timers of either kind: they are stored as their timestamps, by key."""
     timestamps = serializer_for(int)
     return Target({"kind": "timers", "of": [timestamps.describe()]}, timestamps)
 
 
 def stored_reader(stored: Description, serializer: TypeSerializer[Any]) -> Reader:
-    """What reads batches of a stored description as values of a state's serializer."""
+    """Return a function that reads batches of a stored description as a state's serializer's values."""
     if isinstance(serializer, DeclaredSerializer):
         return serializer.reader_of(stored)
     return reader_for(stored, serializer)
 
 
 def map_key_serializer(serializer: TypeSerializer[Any]) -> TypeSerializer[Any] | None:
-    """The serializer of a map state's own keys, if one is declared for keys or values."""
+    """Return the serializer of a map state's own keys, if one is declared for keys or values."""
     declared = serializer.current if isinstance(serializer, DeclaredSerializer) else None
     return declared.key if isinstance(declared, MapSerializer) else None
 
@@ -149,7 +152,9 @@ def _over(kind: str, parts: Sequence[TypeSerializer[Any]]) -> TypeSerializer[Any
 
 
 def _built_in(kind: str, parts: Sequence[TypeSerializer[Any]]) -> TypeSerializer[Any]:
-    """As the annotation of the same types would give it: the description is the same for both."""
+    """Return the serializer that an annotation of the same types would give: the description is the same for
+    both.
+    """
     forms = [form_of(part) for part in parts]
     if kind == StateKind.LIST:
         return FormSerializer(sequence_form(list, forms[0]))

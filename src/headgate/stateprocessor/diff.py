@@ -170,7 +170,7 @@ class _Sorted(NamedTuple):
     values: _Readable
 
     def by_group(self, state: str) -> Iterator[tuple[int, Entries]]:
-        """The entries of one state, key group by key group."""
+        """Yield the entries of one state, key group by key group."""
         if state not in self.sorter.codecs:
             return
         timers = state in TIMER_SECTIONS
@@ -205,7 +205,7 @@ class _Readable(PlainValues):
             return None
 
     def words(self, state: str) -> str | None:
-        """The state's type for people."""
+        """Return the state's type for people."""
         if state in TIMER_SECTIONS:
             return "timers"
         schema = self._schemas.get(state)
@@ -223,7 +223,7 @@ class _View:
             self._column = None if codec_of(stored) is None else ArrowColumn("value", stored)
 
     def shown(self, plain: Any) -> Any:
-        """A plain value; a record by the names of its fields."""
+        """Return a plain value; a record by the names of its fields."""
         if isinstance(plain, Beyond):
             return plain.plain
         if self._column is None or plain is None:
@@ -240,7 +240,7 @@ def _same(before: V, after: V) -> bool:
 def _paired(
     before: Iterator[tuple[int, Entries]], after: Iterator[tuple[int, Entries]]
 ) -> Iterator[tuple[Entries, Entries]]:
-    """The entries of both snapshots for each key group that one of them has, in ascending order."""
+    """Yield the entries of both snapshots for each key group that one of them has, in ascending order."""
     ends: tuple[int, Entries] = (MAX_PARALLELISM_LIMIT, {})
     old, new = next(before, ends), next(after, ends)
     while (group := min(old[0], new[0])) < MAX_PARALLELISM_LIMIT:

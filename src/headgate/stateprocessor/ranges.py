@@ -83,13 +83,13 @@ def _hash(frame: DataFrame, name: str) -> Column:
 
 
 def _hash_of_long(column: Column) -> Column:
-    """The number itself in 32 bits, or both halves of it together."""
+    """Return the number itself in 32 bits, or both halves of it together."""
     small = column.between(-0x80000000, 0x7FFFFFFF)
     return _low_bits(f.when(small, column).otherwise(column.bitwiseXOR(f.shiftright(column, 32))))
 
 
 def _hashed_in_python(column: Column) -> Column:
-    """The hash of types that Spark cannot hash as Python does, such as floats without a fraction."""
+    """Return the hash of types that Spark cannot hash as Python does, such as floats without a fraction."""
 
     def hashes(values: pa.Array) -> pa.Array:
         usable = values.is_valid()
@@ -131,6 +131,6 @@ def _shifted(value: Column, bits: int) -> Column:
 
 
 def _sortable(frame: DataFrame, name: str) -> Column:
-    """A column in the order of its bytes, so that equal keys are adjacent whatever its collation is."""
+    """Return a column in the order of its bytes, so that equal keys are adjacent in any collation."""
     column = f.col(quoted(name))
     return column.cast("string") if isinstance(frame.schema[name].dataType, t.StringType) else column

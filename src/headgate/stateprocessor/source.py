@@ -55,7 +55,7 @@ class SavepointSource(spark_source.DataSource):
     @classmethod
     @override
     def name(cls) -> str:
-        """The name that `format()` takes."""
+        """Return the name that `format()` takes."""
         return NAME
 
     @property
@@ -72,7 +72,7 @@ class SavepointSource(spark_source.DataSource):
 
     @override
     def schema(self) -> StructType:
-        """The columns, in the types in which Spark reads them from Parquet."""
+        """Return the columns, in the types in which Spark reads them from Parquet."""
         columns = self.reading.columns
         names = chosen(columns.names, self._request.columns)
         return _struct(pa.schema([columns.field(name) for name in names]))
@@ -117,7 +117,7 @@ class SavepointReader(spark_source.DataSourceReader):
 
     @override
     def partitions(self) -> list[spark_source.InputPartition]:
-        """Return what can be read in parallel: files, row groups, key groups."""
+        """Return the partitions that can be read in parallel: files, row groups, key groups."""
         columns = spark_schema(self._reading.columns)
         groups = wanted_groups(self._conditions, columns, self._reading.max_parallelism)
         return [SavepointPartition(piece) for piece in self._reading.pieces(groups)]

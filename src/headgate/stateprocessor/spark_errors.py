@@ -97,7 +97,7 @@ def readable(error: BaseException) -> str:
 
 
 def _cause(lines: list[str]) -> str:
-    """The line with the reason: the innermost of Java's, or the end of Python's traceback."""
+    """Return the line with the reason: the innermost of Java's, or the end of Python's traceback."""
     causes = [line.removeprefix(_CAUSE) for line in lines if line.startswith(_CAUSE)]
     python = next((at for at, line in enumerate(lines) if line.startswith("Traceback (most recent")), None)
     if python is not None:

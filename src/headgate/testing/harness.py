@@ -107,7 +107,7 @@ class OperatorHarness:
         max_parallelism: int = 128,
         clock: ManualClock | None = None,
     ) -> OperatorHarness:
-        """A harness whose function starts with the state, timers and watermark of a snapshot.
+        """Return a harness whose function starts with the state, timers and watermark of a snapshot.
 
         Args:
             function: a new instance, perhaps of a later version of the class.
@@ -194,16 +194,16 @@ class OperatorHarness:
         self._operator.fire_processing_time(now_ms)
 
     def take(self) -> list[Any]:
-        """The main outputs since the last call."""
+        """Return the main outputs since the last call."""
         taken, self.outputs[:] = list(self.outputs), []
         return taken
 
     def side_outputs(self, tag: OutputTag[T] | str) -> list[Any]:
-        """Everything emitted under a tag so far."""
+        """Return the records emitted under a tag so far."""
         return self._sides.get(tag if isinstance(tag, str) else tag.name, [])
 
     def state(self, name: str, key: K) -> Any:
-        """A copy of what the function holds for a key: the value, the list or the dict; of reducing
+        """Return a copy of what the function holds for a key: the value, the list or the dict; of reducing
         and aggregating state what `get` gives.
 
         A key that holds nothing gives the declared default, ``[]``, ``{}`` or None.
@@ -229,7 +229,7 @@ class OperatorHarness:
         return [] if kind == StateKind.LIST else {} if kind == StateKind.MAP else descriptor.default()
 
     def operator_state(self, name: str) -> Any:
-        """A copy of an operator state of the function: a list, and a dict of broadcast state.
+        """Return a copy of an operator state of the function: a list, and a dict of broadcast state.
 
         Raises:
             UsageError: the function declares no such state.
@@ -244,7 +244,7 @@ class OperatorHarness:
         return copy.deepcopy(dict(handle.items()) if declared[name].mode == BROADCAST else handle.get())
 
     def timers(self, domain: str = "event") -> list[tuple[int, Any]]:
-        """(timestamp, key) of all timers that are set, in order of time.
+        """Return (timestamp, key) of all timers that are set, in order of time.
 
         Args:
             domain: "event" or "processing".
@@ -257,7 +257,7 @@ class OperatorHarness:
         return sorted(zip(times, keys, strict=True), key=lambda timer: timer[0])
 
     def snapshot(self) -> bytes:
-        """State, timers and watermark as a checkpoint stores them."""
+        """Return the state, timers and watermark as a checkpoint stores them."""
         pending = self._operator.snapshot(1)
         return msgspec.msgpack.encode(None if pending is None else pending.finish(_Memory()))
 

@@ -20,15 +20,15 @@ class ManualClock:
         self._passed_ms = 0
 
     def now_ms(self) -> int:
-        """Wall-clock milliseconds since 1970."""
+        """Return wall-clock milliseconds since 1970."""
         return self._now_ms
 
     def monotonic_ms(self) -> int:
-        """Milliseconds since the clock was made."""
+        """Return milliseconds since the clock was made."""
         return self._passed_ms
 
     def precise_ms(self) -> float:
-        """The monotonic clock; it has no fraction."""
+        """Return the monotonic clock; it has no fraction."""
         return float(self._passed_ms)
 
     def advance(self, by_ms: int) -> None:

@@ -103,7 +103,7 @@ class _ThreadGang:
 
 @contextmanager
 def _inherited_owners() -> Iterator[None]:
-    """Within it, a thread has the owner of the thread that starts it."""
+    """Give each thread that is started in the block the owner of the thread that starts it."""
     global _jobs, _patch
     with _lock:
         _jobs += 1

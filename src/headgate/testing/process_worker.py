@@ -66,7 +66,7 @@ def main() -> None:
 
 
 def _take_standard_input() -> socket.socket:
-    """The socket that was the standard input, where no child of user code inherits it."""
+    """Return the socket that was the standard input, where no child of user code inherits it."""
     connection = hide(socket.socket(fileno=os.dup(0)))
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)

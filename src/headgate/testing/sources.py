@@ -50,7 +50,7 @@ EOF: Final = Marker("end")
 
 
 def PAUSE(ms: int) -> Marker:  # noqa: N802 - reads as a marker beside the others
-    """Nothing is available for `ms` milliseconds, each time that a reader gets here.
+    """Return a marker: nothing is available for `ms` milliseconds, each time that a reader gets here.
 
     Raises:
         UsageError: `ms` is negative.
@@ -103,7 +103,7 @@ class TestSource(Source[T]):
             raise UsageError(f"TestSource remembers in {self.memory!r}, which is no folder; create it first")
 
     def first_time(self, split: int, position: int) -> bool:
-        """Whether no attempt has crashed at this place before; it has from now on."""
+        """Return whether no attempt has crashed at this place before; it has from now on."""
         try:
             os.close(os.open(f"{self.memory}/crashed-{split}-{position}", os.O_CREAT | os.O_EXCL))
         except FileExistsError:

@@ -31,7 +31,7 @@ class LoaderBounds:
     bytes: int = LEAKED_BYTES_MAX  # by which loading has grown the process, beyond what open namespaces need
 
     def exceeded(self, loaders: int, grown: int) -> str | None:
-        """The bound that is exceeded, in words; None when none is.
+        """Return the bound that is exceeded, in words; None when none is.
 
         Example:
             >>> LoaderBounds(3, 1000).exceeded(4, 10)
@@ -52,7 +52,7 @@ class LoaderBounds:
 
 
 def is_exhaustion(error: BaseException) -> bool:
-    """Whether an import failed because there was no memory, anywhere in the chain of its causes.
+    """Return whether an import failed because there was no memory, anywhere in the chain of its causes.
 
     Example:
         >>> is_exhaustion(ImportError("libx.so: failed to map segment from shared object"))
@@ -64,7 +64,7 @@ def is_exhaustion(error: BaseException) -> bool:
 
 
 def is_failed_import(error: BaseException) -> bool:
-    """Whether an import failed, anywhere in the chain of causes, explicit or not.
+    """Return whether an import failed, anywhere in the chain of causes, explicit or not.
 
     Example:
         >>> import importlib
@@ -112,7 +112,7 @@ def end_process(why: str, leave: Callable[[int], None] = os._exit) -> None:
 def on_load_failure(
     error: BaseException, loader: str, fatal: bool, leave: Callable[[int], None] = os._exit
 ) -> UserCodeLoadError | None:
-    """The error for an import that ran out of memory, which ends the process if `fatal`; else None."""
+    """Return the error for an import that ran out of memory, which ends the process if `fatal`; else None."""
     if not is_exhaustion(error):
         return None
     why = f"memory ran out while user code loader {loader!r} loaded a module: {error}"

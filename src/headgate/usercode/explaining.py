@@ -79,7 +79,7 @@ class Explanation:
     )
 
     def facts(self) -> dict[str, Json]:
-        """As plain values."""
+        """Return the explanation as plain values."""
         return {
             "modules": [
                 {
@@ -157,7 +157,7 @@ class _View:
 
 
 def explain(names: Sequence[str], path: Sequence[Entry], settings: UserCodeSettings) -> Explanation:
-    """Which copy each module means."""
+    """Return which copy each module means."""
     job_packages = installed_in(str(one.folder) for one in path)
     native = any(one.is_native for one in job_packages.values())
     framework = installed_in(framework_path()) if native else {}
@@ -175,7 +175,7 @@ def explain(names: Sequence[str], path: Sequence[Entry], settings: UserCodeSetti
 def _linked(
     decided: NativePlan, job_packages: Mapping[str, Installed], settings: UserCodeSettings
 ) -> frozenset[str]:
-    """What the framework uses of the job's, too, in the job's own workers: what clashes, and its needs."""
+    """Return the modules of the job that the framework uses, too, in the job's own workers."""
     own = [one.name for one in decided.placements if one.place is Place.PROCESS]
     modules = [job_packages[name].modules for name in with_requirements(own, job_packages)]
     match = settings.patterns.match
@@ -191,7 +191,7 @@ def _with_native(
 
 
 def entries(program: Path, others: Sequence[Path], wheels: Sequence[Path], scratch: Path) -> Iterator[Entry]:
-    """A job's path: the folder of its program, then the other artifacts; archives are unpacked."""
+    """Yield a job's path: the folder of its program, then the other artifacts; archives are unpacked."""
     if not program.is_file():
         raise UsageError(f"there is no program {str(program)!r}; give the path of a Python file")
     yield Entry(program.resolve().parent, str(program.resolve().parent))
@@ -207,14 +207,14 @@ def entries(program: Path, others: Sequence[Path], wheels: Sequence[Path], scrat
 
 
 def without_namespaces(settings: UserCodeSettings) -> UserCodeSettings:
-    """The settings as they work where every job has processes of its own."""
+    """Return the settings as they work where every job has processes of its own."""
     if settings.native_modules in (NativeModules.AUTO, NativeModules.IN_PROCESS):
         return replace(settings, native_modules=NativeModules.PROCESS)
     return settings
 
 
 def _no_namespaces() -> str | None:
-    """Why this interpreter allows none; it is prepared for them as a driver is."""
+    """Return why this interpreter allows none; it is prepared for them as a driver is."""
     try:
         install()
     except NoIsolationError as error:
@@ -233,7 +233,7 @@ class Question(TypedDict):
 
 
 def answer(asked: Question) -> dict[str, Json]:
-    """The explanation as plain values."""
+    """Return the explanation as plain values."""
     texts = dict(asked["settings"])
     chosen = texts.pop(USER_CODE_APART.key, Isolation.AUTO.value)
     settings = UserCodeSettings.from_texts(texts)
@@ -252,7 +252,7 @@ def answer(asked: Question) -> dict[str, Json]:
 
 
 def _why_isolated(asked: Question, chosen: str) -> str | None:
-    """The reason that `headgate run` would have with the same program and packages."""
+    """Return the reason that `headgate run` would have with the same program and packages."""
     options: dict[str, str | tuple[str, ...]] = {USER_CODE_APART.key: chosen}
     if asked["others"]:
         options[USER_CODE_PATH.key] = tuple(asked["others"])
@@ -262,7 +262,7 @@ def _why_isolated(asked: Question, chosen: str) -> str | None:
 
 
 def child_main() -> None:
-    """What a child process runs: a request on the standard input, one line with the answer on the output."""
+    """Answer a request on the standard input with one line on the output; the child process runs this."""
     result: dict[str, Json]
     try:
         result = {"explanation": answer(json.load(sys.stdin))}

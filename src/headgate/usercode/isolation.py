@@ -33,7 +33,7 @@ FRAMEWORK_MODULES: Final = frozenset([
 
 
 def why_isolated(program: Path, config: Config, shared: bool) -> str | None:
-    """Why a program is isolated; None where it is plain.
+    """Return why a program is isolated; None where it is plain.
 
     `config` is that of the command line, as what a program sets itself comes too late; `shared` tells that
     this process has run, or runs, another program.
@@ -59,7 +59,7 @@ def why_isolated(program: Path, config: Config, shared: bool) -> str | None:
 
 
 def taken_names(folder: Path, path: Sequence[str] | None = None) -> Iterator[str]:
-    """The modules and packages of a program's folder whose names mean something without that folder, too.
+    """Yield modules and packages of a program's folder whose names have a meaning without it, too.
 
     Example:
         >>> import tempfile
@@ -81,7 +81,7 @@ def taken_names(folder: Path, path: Sequence[str] | None = None) -> Iterator[str
 
 
 def _names(folder: Path) -> set[tuple[str, bool]]:
-    """Names that Python can import from a folder, and whether there is more to each than a bare folder."""
+    """Return the names that Python can import from a folder, and whether each is more than a bare folder."""
     found: dict[str, bool] = {}
     try:
         entries = list(os.scandir(folder))
@@ -110,6 +110,9 @@ def _is_loaded(name: str, folder: Path) -> bool:
 
 
 def _is_found(name: str, path: Sequence[str]) -> bool:
-    """Whether a module or a regular package of this name lies there; portions of a namespace add up."""
+    """Return whether a module or a regular package of this name lies there.
+
+    Portions of a namespace add up.
+    """
     spec = PathFinder.find_spec(name, path)
     return spec is not None and spec.origin is not None

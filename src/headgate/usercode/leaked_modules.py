@@ -74,7 +74,7 @@ class LeakedModules:
         self._left.append(_Left(namespace.tokens, 0, self._clock(), lambda: examine(namespace)))
 
     def exceeded(self, bounds: LoaderBounds) -> str | None:
-        """Why this process has leaked too much, without modules released since; None: it has not."""
+        """Return why this process has leaked too much, without modules released since; None: it has not."""
         if self._exceeds(bounds) is None:
             return None
         gc.collect()
@@ -85,7 +85,7 @@ class LeakedModules:
         return bounds.exceeded(len(leaked), sum(one.grown for one in leaked))
 
     def _judge(self) -> list[_Left]:
-        """Namespaces that are still in memory after their grace period; each is logged once."""
+        """Return the namespaces that are still in memory after their grace period; each is logged once."""
         leaked = self._overdue()
         if any(one.report is not None for one in leaked):
             gc.collect()  # modules are cycles: what is not referenced any more may still be there
@@ -102,7 +102,7 @@ class LeakedModules:
 
 
 def resident_bytes() -> int:
-    """Memory of this process; 0 where the system does not report it."""
+    """Return the memory of this process; 0 where the system does not report it."""
     try:
         return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * _PAGE
     except (OSError, IndexError, ValueError):

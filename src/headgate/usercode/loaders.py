@@ -72,7 +72,7 @@ class UserCodeLoaders:
             return tuple(self._held)
 
     def lease(self, job: str, artifacts: Artifacts) -> Lease:
-        """A job's namespace, opened when it is the first."""
+        """Return a job's namespace, opened when it is the first."""
         with self._lock:
             held = self._held.get(job)
             if held is None:

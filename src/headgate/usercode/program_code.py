@@ -117,7 +117,7 @@ def _of_namespace(settings: UserCodeSettings, identical: frozenset[str]) -> Name
 
 
 def _native(folders: Sequence[str], settings: UserCodeSettings) -> tuple[frozenset[str], tuple[str, ...]]:
-    """Top-level modules that are the framework's, and the folders that must stay."""
+    """Return the top-level modules that are the framework's, and the folders that must stay."""
     installed = installed_in(folders)
     if not any(one.is_native for one in installed.values()):
         return frozenset(), ()
@@ -127,7 +127,7 @@ def _native(folders: Sequence[str], settings: UserCodeSettings) -> tuple[frozens
 
 
 def _layer(folders: tuple[str, ...], settings: NamespaceSettings, artifacts: ProgramArtifacts) -> Namespace:
-    """The layer of these folders as they are now; it takes their leases along."""
+    """Return the layer of these folders as they are now; it takes their leases along."""
     key = tuple((folder, _content_of(folder)) for folder in folders), settings
     if key not in _layers:
         namespace = Namespace("packages with compiled parts", folders, settings)
@@ -140,7 +140,7 @@ def _content_of(folder: str) -> str:
 
 
 def _refuse_if_full(program: Path, settings: UserCodeSettings) -> None:
-    """No further program where ended ones have left too much; a driver is not ended as a worker is."""
+    """Refuse a further program where ended ones have left too much; a driver is not ended as a worker is."""
     _leaked.release_s = settings.release_timeout_ms / 1000
     why = _leaked.exceeded(settings.bounds)
     if why is None:

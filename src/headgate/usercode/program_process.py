@@ -70,7 +70,9 @@ class ProcessOrder:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """As every finder's; parts of regular packages are where their packages are, as always in Python."""
+        """Find a module's spec in the program's folders. Parts of regular packages are found where their
+        packages are.
+        """
         if not isinstance(sys.path, SharedPath):  # `sys.path = [...]` by the program
             sys.path = SharedPath(sys.path, self._folders)
         if name.partition(".")[0] in STANDARD_LIBRARY:
@@ -83,7 +85,7 @@ class ProcessOrder:
         return PathFinder.find_spec(name, [*self._folders, *of_framework])
 
     def _portion(self, name: str, path: list[str]) -> ModuleSpec | None:
-        """Of a namespace package, where a pattern wants the framework's portion."""
+        """Return the spec of a namespace package, where a pattern wants the framework's portion."""
         if len(path) < 2 or not self._is_frameworks(name):
             return None
         return PathFinder.find_spec(name, sorted(path, key=self._is_brought))
@@ -115,7 +117,7 @@ class ProcessOrder:
 
 
 def after_standard_library(path: Sequence[str], standard: Sequence[str] | None = None) -> int:
-    """The place of a job's packages in a path: a user's `json.py` must not win against Python's.
+    """Return the place of a job's packages in a path: a user's `json.py` must not win against Python's.
 
     Example:
         >>> after_standard_library(["", "/py/lib", "/py/lib/lib-dynload", "/venv/site"], ["/py/lib"])
@@ -170,5 +172,5 @@ def _take_process(code: ProcessCode) -> None:
 
 
 def running_alone() -> ProcessCode | None:
-    """The program that has this process to itself; None where there is none."""
+    """Return the program that has this process to itself; None where there is none."""
     return _program if _program is not None and _program.is_open else None

@@ -46,7 +46,7 @@ class ParentFirst:
     readded: tuple[str, ...] = ()
 
     def match(self, name: str) -> str | None:
-        """The first pattern that a module's name fits."""
+        """Return the first pattern that a module's name fits."""
         dotted = f"{name}."
         if not dotted.startswith(self.patterns):  # of most names, and asked for every module
             return None
@@ -54,7 +54,7 @@ class ParentFirst:
 
 
 def parent_first(default: Iterable[str] = DEFAULT_PATTERNS, additional: Iterable[str] = ()) -> ParentFirst:
-    """The patterns that two options give together."""
+    """Return the patterns that two options give together."""
     chosen = tuple(default)
     missing = tuple(pattern for pattern in MANDATORY_PATTERNS if pattern not in chosen)
     return ParentFirst((*missing, *chosen, *additional), missing)
@@ -79,10 +79,13 @@ class Surroundings(Protocol):
     """Knows what lies where."""
 
     def has(self, origin: Origin, name: str) -> bool:
-        """Whether a module can be found there; for a part of a package, in that origin's portion of it."""
+        """Return whether a module can be found there.
+
+        For a part of a package, in that origin's portion of it.
+        """
 
     def is_namespace(self, origin: Origin, name: str) -> bool:
-        """Whether a package is there an implicit namespace package, one without `__init__`."""
+        """Return whether a package is there an implicit namespace package, one without `__init__`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +126,7 @@ class Resolver:
         self._decided: dict[str, Decision] = {}
 
     def decide(self, name: str) -> Decision:
-        """Whose copy of a module is meant."""
+        """Decide whose copy of a module is meant."""
         decision = self._decided.get(name)
         if decision is None:
             decision = self._decided[name] = self._decide(name)

@@ -42,13 +42,13 @@ class UserCodeSettings:
 
     @classmethod
     def from_texts(cls, texts: Mapping[str, str]) -> UserCodeSettings:
-        """The settings of some options; all others have their defaults."""
+        """Return the settings of some options; all others have their defaults."""
         values = {_FIELDS[_known(key)]: _parsed(key, text) for key, text in texts.items()}
         return cls(**values)
 
     @classmethod
     def from_config(cls, config: Config) -> UserCodeSettings:
-        """The settings of a job."""
+        """Return the settings of a job."""
         return cls(**{_FIELDS[key]: config.get(option) for key, option in loader.LOADER_OPTIONS.items()})
 
     @property

@@ -98,7 +98,7 @@ def check_columns(verb: str, columns: tuple[object, ...]) -> None:
 
 
 def path_uid(verb: str, path: object) -> str:
-    """A uid made from what is read or written: it stays when the program around it changes.
+    """Return a uid made from what is read or written: it stays when the program around it changes.
 
     Example:
         >>> path_uid("read_json", "in/*.jsonl.gz")
@@ -145,7 +145,7 @@ class made_by:  # noqa: N801 - reads as a function; as a generator it would run 
 
 
 def under_verb(text: str, verb: str, site: str) -> str | None:
-    """A connector's refusal of an argument, in the name of the call that gave it; None for other refusals.
+    """Rewrite a connector's refusal to name the call that gave the argument. Return None for other refusals.
 
     Example:
         >>> under_verb("csv_source got delimiter='ab'; expected one character", "read_csv", "job.py:3")

@@ -49,7 +49,7 @@ _PROCESS_FUNCTIONS = (
 
 
 def map_output(function: Callable[..., object]) -> Hint | None:
-    """The type that a function of one record returns.
+    """Return the type that a function of one record returns.
 
     Example:
         >>> def length(text: str) -> int: return len(text)
@@ -62,7 +62,7 @@ def map_output(function: Callable[..., object]) -> Hint | None:
 
 
 def flat_map_output(function: Callable[..., Iterable[object]]) -> Hint | None:
-    """The type of the elements that a function of one record returns.
+    """Return the type of the elements that a function of one record returns.
 
     Example:
         >>> def words(text: str) -> list[str]: return text.split()
@@ -73,8 +73,8 @@ def flat_map_output(function: Callable[..., Iterable[object]]) -> Hint | None:
 
 
 def process_output(function: ProcessingFunction) -> Hint | None:
-    """The output type of a process function: its class's type argument, else what `process` yields. Where
-    there is a broadcast side, too, it has to yield the same or nothing.
+    """Return the output type of a process function: its class's type argument, else what `process` yields.
+    Where there is a broadcast side, too, it has to yield the same or nothing.
     """
     for base in _PROCESS_FUNCTIONS:
         if isinstance(function, base):
@@ -89,7 +89,7 @@ def process_output(function: ProcessingFunction) -> Hint | None:
 
 
 def declared_keys(function: ProcessingFunction, selector: KeySelector, records: Node) -> DeclaredKeys | None:
-    """The type of keys that a program declares for a keyed function; None where it leaves that open. The
+    """Return the type of keys that a program declares for a keyed function; None if it leaves that open. The
     first that says something counts: the type argument of the function's class, what the key function is
     annotated to return, the fields of the records' type that the key is made of.
     """
@@ -108,7 +108,7 @@ def declared_keys(function: ProcessingFunction, selector: KeySelector, records: 
 
 
 def keys_of_function(cls: type) -> DeclaredKeys | None:
-    """The type of keys that the class of a keyed function declares by its type argument.
+    """Return the type of keys that the class of a keyed function declares by its type argument.
 
     Example:
         >>> class Count(KeyedProcessFunction[int, str, str]): ...
@@ -127,7 +127,7 @@ def _tells_keys(hint: Hint | None) -> TypeGuard[Hint]:
 
 
 def field_hint(record_type: Hint | None, name: str) -> Hint:
-    """What a class of records says of a field."""
+    """Return the type that a class of records declares for a field."""
     if not isinstance(record_type, type):
         return Any
     try:
@@ -138,19 +138,19 @@ def field_hint(record_type: Hint | None, name: str) -> Hint:
 
 
 def source_output(source: Source[T]) -> Hint | None:
-    """The record type of a source, from its class's type argument."""
+    """Return the record type of a source, from its class's type argument."""
     arguments = generic_arguments(type(source), Source)
     return _known(arguments[0]) if arguments else None
 
 
 def tag_output(tag: OutputTag[T]) -> Hint | None:
-    """The record type of a side output whose tag was made as ``OutputTag[int]("late")``."""
+    """Return the record type of a side output whose tag was made as ``OutputTag[int]("late")``."""
     arguments = get_args(getattr(tag, "__orig_class__", None))
     return _known(arguments[0]) if arguments else None
 
 
 def common_scalar(records: Sequence[T]) -> type[T] | None:
-    """The one plain scalar type that all records have, if there is one.
+    """Return the one plain scalar type that all records have, if there is one.
 
     Example:
         >>> common_scalar([1, 2]), common_scalar([1, "a"])
@@ -161,7 +161,7 @@ def common_scalar(records: Sequence[T]) -> type[T] | None:
 
 
 def rebuildable(hint: Hint | None) -> type | None:
-    """The record class that collected plain values are made into again; None leaves them plain."""
+    """Return the record class that collected plain values are made into again; None leaves them plain."""
     marks = ("__dataclass_fields__", "__struct_fields__", "_fields")
     return hint if isinstance(hint, type) and any(hasattr(hint, mark) for mark in marks) else None
 

@@ -32,7 +32,7 @@ _WARNED: Final[dict[Any, Any]] = {}
 
 
 def check_program(nodes: Sequence[Node], config: Config) -> None:
-    """Everything that needs neither a disk nor a worker."""
+    """Check everything that needs neither a disk nor a worker."""
     check_backend(config)
     check_ends(nodes)
     check_unique_uids(nodes)
@@ -78,7 +78,7 @@ def check_uids_given(nodes: Iterable[Node]) -> None:
 
 
 def stateful_part(node: Node) -> str | None:
-    """What a checkpoint holds of the operator, in words; None when it holds nothing."""
+    """Return, in words, what a checkpoint holds of an operator; None when it holds nothing."""
     if isinstance(node, SourceNode):
         return "a position in its input"
     if isinstance(node, SinkNode):
@@ -93,12 +93,12 @@ def stateful_part(node: Node) -> str | None:
 
 
 def committing_sinks(nodes: Iterable[Node]) -> frozenset[int]:
-    """The sinks whose output becomes visible with a checkpoint, by node id."""
+    """Return the sinks whose output becomes visible with a checkpoint, by node id."""
     return frozenset(node.id for node in nodes if isinstance(node, SinkNode) and _commits(node))
 
 
 def states_of(nodes: Iterable[Node]) -> dict[int, list[StateFact]]:
-    """The declared states of every operator that has any, as text, by node id."""
+    """Return the declared states of every operator that has any, as text, by node id."""
     found: dict[int, list[StateFact]] = {}
     for node in nodes:
         own = [
@@ -128,7 +128,7 @@ def check_methods(nodes: Iterable[Node]) -> None:
 
 
 def _contract(cls: type) -> Iterable[tuple[str, list[str]]]:
-    """The methods that a class of the program implements, with the arguments that they will get."""
+    """Yield the methods that a class of the program implements, with the arguments that they will get."""
     ours = [base for base in cls.__mro__ if base.__module__.startswith("headgate.api.")]
     for name, member in ((name, member) for base in ours for name, member in vars(base).items()):
         own = isinstance(member, FunctionType) and getattr(cls, name, member) is not member

@@ -63,7 +63,7 @@ def check_shippable(nodes: Iterable[Node]) -> None:
 
 
 def shipping_error(thing: object) -> str | None:
-    """Why `thing` cannot be pickled; None when it can.
+    """Return why `thing` cannot be pickled; None when it can.
 
     Example:
         >>> shipping_error(lambda record: record) is None
@@ -88,7 +88,7 @@ def shipping_error(thing: object) -> str | None:
 
 
 def find_culprit(thing: object, reason: str) -> Culprit:
-    """The innermost part of `thing`, as the user would name it, that cannot be pickled."""
+    """Return the innermost part of `thing`, as the user would name it, that cannot be pickled."""
     path: tuple[str, ...] = ()
     seen = {id(thing)}
     for _ in range(_DEPTH_MAX):

@@ -45,18 +45,18 @@ class AggregateFunction(ABC, Generic[IN, ACC, OUT]):
 
     @abstractmethod
     def create_accumulator(self) -> ACC:
-        """A new accumulator that nothing was added to; never one that was given before."""
+        """Return a new accumulator that nothing was added to; never one that was given before."""
 
     @abstractmethod
     def add(self, value: IN, accumulator: ACC) -> ACC:
-        """The accumulator with `value` added: a new one, or the given one changed in place.
+        """Return the accumulator with `value` added: a new one, or the given one changed in place.
 
         Never None: a function that changes in place must return the accumulator, too.
         """
 
     @abstractmethod
     def get_result(self, accumulator: ACC) -> OUT:
-        """The result so far. Called any number of times; leaves the accumulator as it is."""
+        """Return the result so far. Called any number of times; leaves the accumulator as it is."""
 
 
 def check_reduce(reduce: object, site: str) -> None:
@@ -86,7 +86,7 @@ def check_aggregate(function: object, site: str) -> None:
 
 
 def accumulator_type(function: AggregateFunction[Any, Any, Any], site: str) -> Hint:
-    """The accumulator's type as the function's class declares it, ``Any`` where it does not."""
+    """Return the accumulator's type as the function's class declares it, ``Any`` where it does not."""
     cls = type(function)
     try:
         hint = get_type_hints(cls.create_accumulator, include_extras=True).get("return", ACC)
@@ -108,7 +108,7 @@ def accumulator_type(function: AggregateFunction[Any, Any, Any], site: str) -> H
 
 
 def _is_open(hint: Hint) -> bool:
-    """Whether a type is left to a subclass to say."""
+    """Return whether a type is left to a subclass to say."""
     if isinstance(hint, (typing.TypeVar, typing_extensions.TypeVar)):
         return True
     return bool(getattr(hint, "__parameters__", ())) and not isinstance(hint, type)

@@ -90,9 +90,9 @@ D = TypeVar("D", bound=Declaration)
 
 
 def noted(declaration: D) -> D:
-    """The declaration, noted in the class body that calls whoever calls this. A second declaration of the
-    same name replaces the first in the class body without a trace, so each one is also kept in the namespace
-    of the class that is just being made.
+    """Note a declaration in the class body that calls the caller of this function, and return it. A second
+    declaration of the same name replaces the first in the class body without a trace, so each one is also
+    kept in the namespace of the class that is just being made.
     """
     declaration.site = user_site()
     frame: FrameType | None = sys._getframe(2)
@@ -106,7 +106,7 @@ def noted(declaration: D) -> D:
 
 
 def declarations(cls: type) -> dict[str, Declaration]:
-    """All that a class declares, by name, in order of declaration; what it inherits comes first."""
+    """Return a class's declarations by name, in order of declaration; inherited ones come first."""
     found: dict[str, Declaration] = {}
     for base in reversed(cls.__mro__):
         _refuse_repeated(base, found)
@@ -115,7 +115,7 @@ def declarations(cls: type) -> dict[str, Declaration]:
 
 
 def declared(cls: type, kind: type[D]) -> list[tuple[str, D, Hint | None]]:
-    """Name, declaration and annotation of each state of one kind, in order of declaration."""
+    """Return the name, declaration and annotation of each state of one kind, in order of declaration."""
     found = {name: each for name, each in declarations(cls).items() if isinstance(each, kind)}
     hints = hints_of(cls) if found else {}
     return [(name, each, hints.get(name)) for name, each in found.items()]
@@ -124,7 +124,7 @@ def declared(cls: type, kind: type[D]) -> list[tuple[str, D, Hint | None]]:
 def types_of(
     what: str, declaration: Declaration, hint: Hint | None, handle: type, arity: int, maker: str
 ) -> tuple[Hint, ...]:
-    """The type arguments of a declaration's annotation, which must be that of its handle."""
+    """Return the type arguments of a declaration's annotation, which must be that of its handle."""
     if hint is not None and (get_origin(hint) or hint) is not handle:
         raise PlanError(
             f"{what} ({declaration.site}) is declared with hg.{maker}() but annotated {hint!r}; annotate it "
@@ -151,7 +151,7 @@ def _refuse_repeated(cls: type, inherited: dict[str, Declaration]) -> None:
 
 
 def hints_of(cls: type) -> dict[str, Hint]:
-    """The resolved annotations of a class, without `Annotated` around them, but with it inside them."""
+    """Return the resolved annotations of a class; `Annotated` is removed only where it is outermost."""
     try:
         hints = get_type_hints(cls, include_extras=True)
     except NameError as error:
@@ -165,7 +165,8 @@ def hints_of(cls: type) -> dict[str, Hint]:
 
 
 def generic_arguments(cls: type, base: type) -> tuple[Hint, ...] | None:
-    """The type arguments of `base` as `cls` fills them in, through any classes between; None if unsaid.
+    """Return the type arguments that `cls` gives to `base`, directly or through classes between; None if
+    none.
 
     Example:
         >>> generic_arguments(dict, list) is None

@@ -56,7 +56,7 @@ class ListState(Protocol[V]):
         ...
 
     def get(self) -> list[V]:
-        """A copy of the elements; empty when there are none."""
+        """Return a copy of the elements; empty when there are none."""
         ...
 
     def update(self, values: Iterable[V]) -> None:
@@ -72,7 +72,7 @@ class MapState(Protocol[MK, MV]):
     """A map per key. Square brackets work as with a dict: `state[k]`, `state[k] = v`, `del state[k]`."""
 
     def get(self, key: MK, default: MV | None = None) -> MV | None:
-        """The entry's value, or `default`."""
+        """Return the entry's value, or `default`."""
         ...
 
     def put(self, key: MK, value: MV) -> None:
@@ -90,7 +90,7 @@ class MapState(Protocol[MK, MV]):
     def __iter__(self) -> Iterator[MK]: ...
     def __len__(self) -> int: ...
     def items(self) -> Iterable[tuple[MK, MV]]:
-        """The entries at this moment, in order of insertion."""
+        """Return the entries at this moment, in order of insertion."""
         ...
 
     def clear(self) -> None:
@@ -110,7 +110,7 @@ class ReducingState(Protocol[V]):
         ...
 
     def get(self) -> V | None:
-        """What was reduced so far; None when nothing was added."""
+        """Return the reduced value; None when nothing was added."""
         ...
 
     def clear(self) -> None:
@@ -130,7 +130,7 @@ class AggregatingState(Protocol[IN, OUT]):
         ...
 
     def get(self) -> OUT | None:
-        """The result of what was added so far; None when nothing was."""
+        """Return the result of what was added so far; None when nothing was."""
         ...
 
     def clear(self) -> None:
@@ -186,7 +186,7 @@ class StateDeclaration(Declaration, Generic[V]):
         self._default, self._factory = default, default_factory
 
     def default(self) -> V | None:
-        """The value for a key without an entry; a fresh copy where it could be changed in place."""
+        """Return the value for a key without an entry; a fresh copy where it could be changed in place."""
         if self._factory is not None:
             return self._factory()
         return copy.deepcopy(self._default)
@@ -337,7 +337,7 @@ _HANDLES: Final[dict[str, tuple[type, int]]] = {
 
 
 def declared_state(function: object) -> dict[str, StateDescriptor]:
-    """The states that a function's class declares, by name, in order of declaration."""
+    """Return the states that a function's class declares, by name, in order of declaration."""
     cls = type(function)
     found = {}
     states = declared(cls, StateDeclaration)

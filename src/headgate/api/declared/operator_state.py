@@ -29,7 +29,7 @@ class OperatorListState(ListState[V], Protocol[V]):
     """A list of one subtask, in order of appending. Its elements are what is dealt out anew."""
 
     def get(self) -> list[V]:
-        """The elements, in a list of its own; a change inside an element is a change of the state."""
+        """Return the elements, in a list of its own; a change inside an element is a change of the state."""
         ...
 
     def __len__(self) -> int: ...
@@ -133,7 +133,7 @@ _DECLARED_AS: Final[dict[str, tuple[type, int, str]]] = {
 
 
 def declared_operator_state(function: object) -> dict[str, OperatorStateDescriptor]:
-    """The operator states that a function's class declares, by name, in order of declaration."""
+    """Return the operator states that a function's class declares, by name, in order of declaration."""
     cls = type(function)
     found = {}
     for name, state, hint in declared(cls, OperatorStateDeclaration):

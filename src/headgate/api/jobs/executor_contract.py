@@ -187,7 +187,7 @@ class JobControl(Protocol):
     """
 
     def status(self) -> JobStatus:
-        """The job as it is now, or as it ended. Not to be called in the job's loop.
+        """Return the job as it is now, or as it ended. Not to be called in the job's loop.
 
         Raises:
             OperatingError: the job's loop did not answer in time.
@@ -300,7 +300,7 @@ class JobResult:
         return html_facts(f"job {self.name}", self._facts()) + html_table(columns, rows)
 
     def _facts(self) -> dict[str, str | int]:
-        """What is worth a word; records that were collected are counted, never shown."""
+        """Return the facts to print of a result; records that were collected are counted, never shown."""
         facts: dict[str, str | int] = {
             "after": f"{self.duration_ms / 1000:.1f} s",
             "checkpoints": self.checkpoints,

@@ -175,7 +175,10 @@ class JobHandle(JobRequests):
         return html_facts(f"job {self.name}", {"state": state}) if status is None else status._repr_html_()
 
     def _seen(self) -> tuple[str, JobStatus | None]:
-        """The state in a word, and the status if there is one; never waits for a job that does not answer."""
+        """Return the state in a word, and the status if there is one.
+
+        Never waits for a job that does not answer.
+        """
         if not self._control.done():
             return "starting", None
         try:
@@ -211,7 +214,7 @@ class JobHandle(JobRequests):
         return self._result.done()
 
     def status(self) -> JobStatus:
-        """The job as it is now, or as it ended.
+        """Return the job as it is now, or as it ended.
 
         Raises:
             OperatingError: it did not begin at all.

@@ -99,7 +99,7 @@ def _run(path: str | Path, arguments: Sequence[str], options: Sequence[str] | No
 
 
 def _opened(file: Path, config: Config, shared: bool) -> IsolatedCode | None:
-    """The namespace for the modules of an isolated program; None: it is not isolated."""
+    """Return the namespace for the modules of an isolated program; None: it is not isolated."""
     from headgate.usercode.isolation import why_isolated
 
     if why_isolated(file, config, shared) is None:

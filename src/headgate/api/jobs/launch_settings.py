@@ -74,23 +74,23 @@ def _current() -> RunningProgram:
 
 
 def command_line_options() -> list[str]:
-    """The ``key=value`` texts of ``-D``; empty outside ``headgate run``."""
+    """Return the ``key=value`` texts of ``-D``; empty outside ``headgate run``."""
     options = _current().options
     return list(map(str, json.loads(os.environ.get(OPTIONS_VARIABLE, "[]")) if options is None else options))
 
 
 def user_code() -> IsolatedCode | None:
-    """The modules of the running program, where it is isolated."""
+    """Return the modules of the running program, where it is isolated."""
     return _current().code
 
 
 def restore_from() -> str | None:
-    """The checkpoint of ``--from``."""
+    """Return the checkpoint of ``--from``."""
     return os.environ.get(RESTORE_VARIABLE) or None
 
 
 def capture_file() -> Path | None:
-    """Where ``execute`` is to write the plan instead of running it; None to run."""
+    """Return where ``execute`` is to write the plan instead of running it; None to run."""
     name = os.environ.get(CAPTURE_VARIABLE)
     return Path(name) if name else None
 
@@ -98,7 +98,7 @@ def capture_file() -> Path | None:
 def launch_variables(
     options: Sequence[str] = (), restore: str | None = None, capture: Path | None = None
 ) -> dict[str, str]:
-    """The environment from which a program reads these things."""
+    """Return the environment from which a program reads these things."""
     variables = {OPTIONS_VARIABLE: json.dumps(list(options))}
     if restore is not None:
         variables[RESTORE_VARIABLE] = restore
@@ -162,7 +162,7 @@ class CaptureComplete(PastAllHandlers):
 
 
 def inspected(nodes: Sequence[Node], plan: PhysicalPlan, config: Config) -> dict[str, Any]:
-    """The result of an inspection, under ``inspection``; nothing where none is requested."""
+    """Return the result of an inspection, under ``inspection``; nothing where none is requested."""
     wanted = os.environ.get(INSPECTION_VARIABLE)
     if wanted is None:
         return {}

@@ -49,7 +49,7 @@ def capture(
     timeout_s: float | None = 60.0,
     inspection: Inspection | None = None,
 ) -> dict[str, Any]:
-    """The captured plan of a program file: a script, or a module with ``def build(env)``.
+    """Return the captured plan of a program file: a script, or a module with ``def build(env)``.
 
     The time limit is for reaching ``execute()``, and for the inspection. Raises the UsageError that the
     program itself raised, and PlanError where it failed otherwise, ended without a job, or took too long.
@@ -75,7 +75,7 @@ def capture(
 
 
 def child_main() -> None:
-    """What the child process runs: ``-c <this> program arguments...``."""
+    """Run a program alone in the child process, whose command line is: ``-c <this> program arguments...``."""
     file = capture_file()
     assert file is not None, "the child is started with the capture variable set"
     try:

@@ -68,7 +68,7 @@ class RemoteJob(JobRequests):
             return True
 
     def status(self) -> JobStatus:
-        """The job as it is now.
+        """Return the job as it is now.
 
         Raises:
             OperatingError: its driver does not answer.
@@ -76,11 +76,11 @@ class RemoteJob(JobRequests):
         return _job_status(self._ask("GET", "/v1/job"))
 
     def checkpoints(self) -> Answer:
-        """The last checkpoints, as `headgate checkpoints --json` prints them."""
+        """Return the last checkpoints, as `headgate checkpoints --json` prints them."""
         return self._ask("GET", "/v1/checkpoints")
 
     def plan(self) -> Answer:
-        """The job's dataflow as it runs: vertices with their operators and keyed states, and edges."""
+        """Return the job's dataflow as it runs: vertices with their operators and keyed states, and edges."""
         return self._ask("GET", "/v1/plan")
 
     def __repr__(self) -> str:
@@ -115,7 +115,7 @@ class RemoteJob(JobRequests):
         return str(self._request("cancel", {}, timeout_s))
 
     def look(self, uid: str, state: str, key: Hashable) -> Answer:
-        """The value of a keyed state under a key; `docs/queryable-state.md` says of which moment.
+        """Return the value of a keyed state under a key; `docs/queryable-state.md` says of which moment.
 
         Args:
             uid: of the operator.
@@ -201,7 +201,7 @@ class RemoteJob(JobRequests):
 
 
 def connect(job: str) -> RemoteJob:
-    """A running job of this user, in whatever process.
+    """Return a running job of this user, in whatever process.
 
     Args:
         job: its id, its name, or the beginning of its id.
@@ -214,8 +214,8 @@ def connect(job: str) -> RemoteJob:
 
 
 def find_job(job: str, known: Sequence[KnownJob]) -> KnownJob:
-    """The job of an id, of a name, or whose id begins so; jobs that run come first. Where none or several are
-    meant, the UsageError names those there are.
+    """Return the job with an id or name, or whose id begins so. Running jobs are preferred. Where none or
+    several are meant, the UsageError names those there are.
     """
     running = [each for each in known if not each.exited]
     for group in (running, [each for each in known if each.exited]):
@@ -239,7 +239,10 @@ def _named(jobs: Sequence[KnownJob]) -> str:
 
 
 def _error(facts: Mapping[str, str]) -> HeadgateError:
-    """The error that the job reported; OperatingError where its kind is unknown or has parts of its own."""
+    """Return the error that the job reported.
+
+    OperatingError where its kind is unknown or has parts of its own.
+    """
     kind = getattr(errors, facts.get("kind", ""), OperatingError)
     usual = isinstance(kind, type) and issubclass(kind, HeadgateError)
     if not usual or kind in (InternalError, errors.UserFunctionError):

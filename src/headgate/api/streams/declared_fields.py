@@ -75,7 +75,7 @@ def refuse_impossible_fields(names: Iterable[str], record_type: Hint | None) -> 
 
 
 def can_be_key(hint: Hint) -> bool:
-    """Whether something of this type may be a key; a type that leaves it open may.
+    """Return whether something of this type may be a key; a type that leaves it open may.
 
     Example:
         >>> import enum

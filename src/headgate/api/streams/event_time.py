@@ -36,7 +36,7 @@ class WatermarkStrategy:
         out_of_orderness: str | int = 0,
         idleness: str | int | None = None,
     ) -> WatermarkStrategy:
-        """A strategy from durations as people write them.
+        """Return a strategy from durations as people write them.
 
         Raises:
             PlanError: a duration is negative or not a duration.

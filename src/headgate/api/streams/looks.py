@@ -35,7 +35,7 @@ _OF_LASTING_JOBS: Final = (
 
 
 def collected(environment: ProgramContext, number: int, name: str) -> list[Any]:
-    """All records of a stream; runs a job to its end."""
+    """Return all records of a stream; runs a job to its end."""
     sink = load(Kind.CONNECTOR, "collect_sink")(record_type=_rebuilt(environment, number))
     run_query(environment, number, sink, "collect", name)
     return list(sink.results)
@@ -44,7 +44,7 @@ def collected(environment: ProgramContext, number: int, name: str) -> list[Any]:
 def taken(
     environment: ProgramContext, number: int, count: int, timeout_s: float | None, verb: str
 ) -> list[Any]:
-    """The first records that come; ends the job as soon as they are there."""
+    """Return the first records that come; ends the job as soon as they are there."""
     check_count(verb, count)
     check_seconds(verb, timeout_s)
     sink = load(Kind.CONNECTOR, "sample_sink")(count, _rebuilt(environment, number), verb)
@@ -100,8 +100,8 @@ def _refuse_endless(verb: str, above: Sequence[Node]) -> None:
 
 
 def query_settings(config: Config, short: bool) -> Config:
-    """The settings of a look: without checkpoints and all that needs them. A `short` look is not shown while
-    it runs, and never tried again.
+    """Return the configuration of a job that only reads results: without checkpoints and all that needs them.
+    A `short` look is not shown while it runs, and never tried again.
     """
     # DataFrames are staged below that directory where driver and workers share no other.
     config = config.without(*_OF_LASTING_JOBS, but=o.CHECKPOINTING_DIR)

@@ -59,14 +59,16 @@ class DataStream(Outputs[T]):
     # -- per record
 
     def map(self, function: Callable[[T], U], uid: str | None = None) -> DataStream[U]:
-        """One record out per record in."""
+        """Emit one record for each record that comes in."""
         check_callable("map", function)
         kind, waits = inference.map_output(function), is_blocking(function)
         node = logical.MapNode(NEW, "map", uid=uid, record_type=kind, blocking=waits, function=function)
         return DataStream(self._environment, self._added(node))
 
     def flat_map(self, function: Callable[[T], Iterable[U]], uid: str | None = None) -> DataStream[U]:
-        """Any number of records out per record in: those of the iterable that `function` returns."""
+        """Emit any number of records for each record that comes in: those of the iterable that `function`
+        returns.
+        """
         check_callable("flat_map", function)
         kind, waits = inference.flat_map_output(function), is_blocking(function)
         node = logical.FlatMapNode(
@@ -75,7 +77,7 @@ class DataStream(Outputs[T]):
         return DataStream(self._environment, self._added(node))
 
     def filter(self, function: Callable[[T], object], uid: str | None = None) -> DataStream[T]:
-        """Only the records for which `function` is true."""
+        """Keep only the records for which `function` is true."""
         check_callable("filter", function)
         kind, waits = self._node.record_type, is_blocking(function)
         node = logical.FilterNode(NEW, "filter", uid=uid, record_type=kind, blocking=waits, function=function)
@@ -85,7 +87,7 @@ class DataStream(Outputs[T]):
     """PySpark's other name of :meth:`filter`."""
 
     def select(self, *columns: str, uid: str | None = None) -> DataStream[Row]:
-        """Only some fields of each record, in this order, as rows; columnar batches stay columnar.
+        """Keep some fields of each record, in this order, as rows; columnar batches stay columnar.
 
         Raises:
             PlanError: no column, one that is no text, or one named twice.
@@ -95,7 +97,7 @@ class DataStream(Outputs[T]):
         return DataStream(self._environment, self._added(node))
 
     def process(self, function: ProcessFunction[T, U], uid: str | None = None) -> DataStream[U]:
-        """Zero, one or many records out per record in, with `open`, `close` and side outputs.
+        """Emit zero, one or many records for each one, with `open`, `close` and side outputs.
 
         State and timers need a key: ``stream.key_by(...).process(...)``.
 
@@ -111,7 +113,7 @@ class DataStream(Outputs[T]):
         return DataStream(self._environment, add_function(self._environment, node, uid, self._number))
 
     def side_output(self, tag: OutputTag[U]) -> DataStream[U]:
-        """What the operator of this stream emitted under `tag`.
+        """Return the records that the operator of this stream emitted under `tag`.
 
         Raises:
             PlanError: the stream does not come from ``process()`` or a source.
@@ -170,7 +172,7 @@ class DataStream(Outputs[T]):
     # -- how records travel
 
     def union(self, *others: DataStream[T]) -> DataStream[T]:
-        """All records of this stream and the others, in no particular order between them.
+        """Return the records of this stream and the others, in no particular order between them.
 
         Raises:
             PlanError: no other stream, something else than a stream, or one of another Environment.
@@ -289,7 +291,7 @@ class KeyedStream(ShownAsLine, Looks[T], Generic[K, T]):
         return KeyedBroadcastConnectedStream(self._environment, self._number, broadcast, self._key)
 
     def process(self, function: KeyedProcessFunction[K, T, U], uid: str | None = None) -> DataStream[U]:
-        """Zero, one or many records out per record in, with state and timers per key.
+        """Emit zero, one or many records for each one, with state and timers per key.
 
         Args:
             function: its class declares its state as class attributes.
@@ -349,7 +351,7 @@ class BroadcastConnectedStream(_Connected, Generic[T, B]):
     """Records of type `T`, and next to them broadcast records of type `B`."""
 
     def process(self, function: BroadcastProcessFunction[T, B, U], uid: str | None = None) -> DataStream[U]:
-        """Zero, one or many outputs per record of either input.
+        """Emit zero, one or many outputs for each record of either input.
 
         Args:
             function: its class declares broadcast state as class attributes.
@@ -374,7 +376,7 @@ class KeyedBroadcastConnectedStream(_Connected, Generic[K, T, B]):
     def process(
         self, function: KeyedBroadcastProcessFunction[K, T, B, U], uid: str | None = None
     ) -> DataStream[U]:
-        """Zero, one or many outputs per record of either input, with state and timers per key.
+        """Emit zero, one or many outputs for each record of either input, with state and timers per key.
 
         Args:
             function: its class declares its state as class attributes.

@@ -124,7 +124,7 @@ class Looks(Generic[T]):
         return add_sink(self._environment, self._number, load(Kind.CONNECTOR, "print_sink")(), uid, "print")
 
     def collect(self, job_name: str = "collect") -> list[T]:
-        """All records of this stream. Runs only what feeds it, and leaves the program open.
+        """Return all records of this stream. Runs only what feeds it, and leaves the program open.
 
         The program's sinks are not run, nothing is restored, and no checkpoints are taken. The stream must
         be bounded and its records must fit into the driver's memory. To collect several streams of one job,
@@ -149,7 +149,7 @@ class Looks(Generic[T]):
         return queries.collected(self._environment, self._number, job_name)
 
     def take(self, n: int, timeout_s: float | None = None) -> list[T]:
-        """The first `n` records that come, of whichever subtask; also of a stream that never ends.
+        """Return the first `n` records that come, of whichever subtask; also of a stream that never ends.
 
         Runs only what feeds the stream, as :meth:`collect` does, and ends as soon as they are there.
 
@@ -173,7 +173,8 @@ class Looks(Generic[T]):
         return queries.taken(self._environment, self._number, n, timeout_s, "take")
 
     def preview(self, n: int = 10, timeout_s: float | None = None) -> Preview[T]:
-        """As :meth:`take`, but what it gives shows itself as a table, in a shell and in a notebook.
+        """Return the first records, as :meth:`take`, in a form that shows itself as a table in shells and
+        notebooks.
 
         Args:
             n: how many records; fewer where the stream has no more.
@@ -247,7 +248,8 @@ class Outputs(Operator, Looks[T]):
     def to_dataframe(
         self, schema: StructType | str | None = None, job_name: str = "to_dataframe"
     ) -> DataFrame:
-        """This stream's records as a Spark DataFrame. Runs only what feeds it, as :meth:`collect` does.
+        """Return this stream's records as a Spark DataFrame. Runs only what feeds it, as :meth:`collect`
+        does.
 
         The stream must be bounded. The rows are staged as files that live as long as this process.
         To get several streams of one job, or together with its sinks, use :meth:`to_dataframe_later`.

@@ -103,7 +103,9 @@ class LocalDisk:
         return (self.root / name).as_uri() if name else self.root.as_uri()
 
     def _path(self, name: str, *, temporary_allowed: bool = False, linked: bool = True) -> Path:
-        """The path of a file; no link in it may lead out, and with `linked` neither may the file itself."""
+        """Return the path of a file. No link in it may lead out; with `linked` the file itself may be no link
+        either.
+        """
         pieces = check_name(name, self.describe(), temporary_allowed=temporary_allowed)
         checked = pieces if linked else pieces[:-1]
         if checked:
@@ -124,7 +126,7 @@ class LocalDisk:
 
     @contextmanager
     def _writing(self, path: Path) -> Iterator[None]:
-        """Around writing a file; when that fails, no empty folder remains."""
+        """Leave no empty folder when writing a file in the block fails."""
         try:
             with self._refusing("write", path):
                 yield

@@ -185,7 +185,10 @@ class ObjectDisk:
         return f"{self._uri}/{name}" if name else self._uri
 
     def _owner(self, name: str) -> str | None:
-        """The mark of a file's writer; "" without a mark, None without a file or when it cannot be read."""
+        """Return the mark of a file's writer.
+
+        "" without a mark, None without a file or when it cannot be read.
+        """
         import obstore
 
         try:
@@ -230,7 +233,7 @@ class _Source:
         self.error: BaseException | None = None
 
     def up_to(self, size: int) -> bytes:
-        """The first parts, until they are at least `size` bytes or all."""
+        """Return the first parts, until they are at least `size` bytes or all."""
         taken, got = [], 0
         for part in self:
             taken.append(part)
@@ -254,14 +257,14 @@ class _Source:
 
 
 def _of_the_store(error: BaseException) -> bool:
-    """Whether an error is the library's account of a request."""
+    """Return whether an error is the library's account of a request."""
     from obstore.exceptions import BaseError
 
     return isinstance(error, (BaseError, FileNotFoundError))
 
 
 def _nothing_visible(error: BaseException) -> bool:
-    """Whether a failed write has certainly changed nothing.
+    """Return whether a failed write has certainly changed nothing.
 
     The library reports that only in its text; what is not understood counts as unknown.
     """
@@ -326,7 +329,7 @@ def open_s3(
 
 
 def _named(*variables: str) -> str | None:
-    """The value of the first variable of the environment that is set."""
+    """Return the value of the first variable of the environment that is set."""
     return next((value for name in variables if (value := os.environ.get(name))), None)
 
 

@@ -22,7 +22,7 @@ def check_name(name: str, where: str, *, temporary_allowed: bool = False) -> lis
 
 
 def is_temporary(name: str) -> bool:
-    """Whether a name is that of an unfinished file."""
+    """Return whether a name is that of an unfinished file."""
     return name.rpartition("/")[2].startswith(TEMPORARY_PREFIX)
 
 

@@ -227,7 +227,7 @@ class CompletedCheckpointLog:
         return self._disk.create_if_absent(self._name(place.index), place.data)
 
     def _is_last(self, place: _Place, before: _Place | None = None) -> bool:
-        """Whether no entry follows `place`, the last of this job master's that it knows of.
+        """Return whether no entry follows `place`, the last of this job master's that it knows of.
 
         `before` is an earlier entry, which is removed only after another claim. A StorageError says that it
         is missing without such a claim: this is not the log's place.
@@ -245,7 +245,7 @@ class CompletedCheckpointLog:
         return _Place(last.index + 1 if last else 0, encode_entry(entry), entry)
 
     def _read_run(self) -> list[_Place]:
-        """The log: the longest run of linked entries that ends at the last one."""
+        """Return the log: the longest run of linked entries that ends at the last one."""
         for _ in range(ATTEMPTS_MAX):
             indices = self._indices()
             if not indices:

@@ -17,7 +17,7 @@ IDS_AHEAD: Final = 64  # a store reserves for its claimant at once: it hears of 
 
 
 class _Claimed:
-    """Its only instance proves that a claim succeeded."""
+    """The type whose only instance proves that a claim succeeded."""
 
 
 CLAIMED: Final = _Claimed()

@@ -70,7 +70,7 @@ json_loads: Final = _bound.loads
 
 
 def token(size: int) -> str:
-    """Unpredictable hexadecimal digits, two for each of so many bytes."""
+    """Return unpredictable hexadecimal digits, two for each of so many bytes."""
     return system.urandom(size).hex()
 
 
@@ -101,7 +101,7 @@ def open_nameless(folder: FilePath) -> io.FileIO:
 
 
 def read_bytes(path: FilePath) -> bytes:
-    """All bytes of a file."""
+    """Return all bytes of a file."""
     with open_read(path) as file:
         return file.read()
 

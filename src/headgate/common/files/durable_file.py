@@ -90,7 +90,7 @@ class NewFile:
         return descriptor
 
     def fileno(self) -> int:
-        """The descriptor; -1 once it is closed."""
+        """Return the descriptor; -1 once it is closed."""
         return self._descriptor
 
     def _write_waiting(self) -> None:
@@ -128,7 +128,7 @@ class Measured:
         return written
 
     def tell(self) -> int:
-        """Bytes written so far."""
+        """Return bytes written so far."""
         return self.size
 
     def flush(self) -> None:
@@ -243,7 +243,7 @@ def hold(path: Path, data: bytes, mode: int) -> int:
 
 
 def try_lock(descriptor: int, kind: int = fcntl.LOCK_SH) -> bool | None:
-    """Whether a file was locked; None where the file system has no locks."""
+    """Return whether a file was locked; None where the file system has no locks."""
     try:
         fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -254,7 +254,7 @@ def try_lock(descriptor: int, kind: int = fcntl.LOCK_SH) -> bool | None:
 
 
 def temporary_beside(path: Path) -> Path:
-    """A free name in the folder of a file, which all readers know as that of an unfinished file."""
+    """Return a free name in the folder of a file, which all readers know as that of an unfinished file."""
     return path.with_name(f"{TEMPORARY_PREFIX}{token(8)}")
 
 
@@ -276,7 +276,7 @@ def sync_tree(folder: Path) -> None:
 
 @contextmanager
 def _cleared(path: Path) -> Iterator[Path]:
-    """A name for an unfinished file; a file that still has it at the end is removed."""
+    """Provide a name for an unfinished file; a file that still has it at the end is removed."""
     temporary = temporary_beside(path)
     try:
         yield temporary
@@ -287,7 +287,7 @@ def _cleared(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def _unfinished(path: Path, permissions: Permissions | None, *, durable: bool) -> Iterator[NewFile]:
-    """An unfinished file, which is closed at the end, and removed unless it was renamed."""
+    """Provide an unfinished file, which is closed at the end, and removed unless it was renamed."""
     with _cleared(path) as temporary:
         file = _opened(temporary, permissions, durable)
         try:

@@ -73,7 +73,7 @@ class Envelope:
         self.size = self._fields.size
 
     def seal(self, version: int, parts: Sequence[P]) -> list[bytes | P]:
-        """The bytes of a file in order: the envelope, then the parts of its body as they are."""
+        """Return the bytes of a file in order: the envelope, then the parts of its body as they are."""
         length = sum(memoryview(part).nbytes for part in parts)
         first = self._before_crc.pack(self.magic, version, length)
         crc32 = crc32_of(first) if self._covers_head else 0
@@ -88,14 +88,14 @@ class Envelope:
         return [self._fields.pack(*values), *parts]
 
     def open(self, data: Part, where: str, versions: Collection[int]) -> tuple[int, memoryview]:
-        """The version and the verified body of a file, given all its bytes."""
+        """Return the version and the verified body of a file, given all its bytes."""
         head = self.head(data, where, versions)
         body = memoryview(data)[self.size :]
         self.check(head, body, where)
         return head.version, body
 
     def decode(self, data: Part, where: str, readers: Mapping[int, Callable[[memoryview], T]]) -> T:
-        """The decoded body of a file, given all its bytes; `readers` is version -> decoder."""
+        """Return the decoded body of a file, given all its bytes; `readers` is version -> decoder."""
         version, body = self.open(data, where, readers)
         try:
             return readers[version](body)
@@ -107,7 +107,10 @@ class Envelope:
             ) from error
 
     def head(self, start: Part, where: str, versions: Collection[int], begins: int = 0) -> Head:
-        """The fields before the body, for a file whose body is read by itself; `start` is its first bytes."""
+        """Return the fields before the body, for a file whose body is read by itself.
+
+        `start` is its first bytes.
+        """
         found = bytes(start[: len(self.magic)])
         if found != self.magic[: len(found)]:
             first = next(at for at, got in enumerate(found) if got != self.magic[at])
@@ -148,7 +151,7 @@ class Envelope:
             )
 
     def _what_differs(self, head: Head, body: Part, begins: int) -> str | None:
-        """Where the damage is: in a checksum when the other one fits, else in what they are of."""
+        """Return where the damage is: in a checksum when the other one fits, else in what they are of."""
         fits = [crc32_of(body, head.covered) == head.crc32]
         if head.sha256 is not None:
             fits.append(sha256_of(body).digest() == head.sha256)
@@ -170,7 +173,7 @@ class Envelope:
 
 
 def seal_line(body: bytes) -> bytes:
-    r"""A line of text with its CRC-32 before it, for files that people read too.
+    r"""Return a line of text with its CRC-32 before it, for files that people read too.
 
     Example:
         >>> seal_line(b"{}")
@@ -180,7 +183,7 @@ def seal_line(body: bytes) -> bytes:
 
 
 def open_line(line: bytes) -> bytes:
-    """The verified body of a line of :func:`seal_line`; ValueError where it is damaged."""
+    """Return the verified body of a line of :func:`seal_line`; ValueError where it is damaged."""
     checksum, _, body = line.partition(b" ")
     body = body.rstrip(b"\n")
     if int(checksum, 16) != crc32_of(body):

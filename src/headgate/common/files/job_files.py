@@ -59,7 +59,7 @@ class JobFile(msgspec.Struct, frozen=True):
     version: int = FORMAT_VERSION
 
     def __repr__(self) -> str:
-        """Without the secret, so that it gets into no log."""
+        """Leave out the secret, so that it gets into no log."""
         return f"JobFile({self.job_id!r}, pid {self.pid} on {self.host}, {self.address})"
 
 
@@ -77,7 +77,7 @@ class KnownJob:
 
 
 def jobs_folder(variables: Mapping[str, str] | None = None) -> Path:
-    """The folder of the files, by the process's environment; it need not exist.
+    """Return the folder of the files, by the process's environment; it need not exist.
 
     Example:
         >>> jobs_folder({"HEADGATE_HOME": "/srv/headgate"}).as_posix()
@@ -112,7 +112,7 @@ class PublishedJob:
         hide(self)  # a child that holds the lock would look like a living driver
 
     def fileno(self) -> int:
-        """The locked descriptor; -1 once it is given up."""
+        """Return the locked descriptor; -1 once it is given up."""
         return self._descriptor
 
     def withdraw(self) -> None:
@@ -128,7 +128,7 @@ class PublishedJob:
 
 
 def known_jobs() -> list[KnownJob]:
-    """All jobs that have a file, oldest first; files of another kind are skipped."""
+    """Return all jobs that have a file, oldest first; files of another kind are skipped."""
     found = [job for path in sorted(jobs_folder().glob(f"*{_SUFFIX}")) if (job := _read(path)) is not None]
     return sorted(found, key=lambda job: job.file.started_ms)
 
@@ -183,7 +183,7 @@ _OCCUPANTS: Final = json_decoder(Occupant)
 
 
 def this_driver_as(job_id: str, name: str) -> Occupant:
-    """A job of this process."""
+    """Return a job of this process."""
     return Occupant(job_id, name, os.getpid(), socket.gethostname())
 
 
@@ -232,7 +232,7 @@ class Occupancy:
 
 
 def occupants_of(folder: Path) -> list[Occupant]:
-    """The jobs whose drivers live and use a folder; files of dead drivers are removed."""
+    """Return the jobs whose drivers live and use a folder; files of dead drivers are removed."""
     found = (_living(path) for path in sorted(folder.glob(f"*{_SUFFIX}")))
     return [occupant for occupant in found if occupant is not None]
 

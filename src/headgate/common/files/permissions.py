@@ -75,7 +75,7 @@ def permissions_of_job(permissions: Permissions) -> Iterator[None]:
 
 
 def permissions_in_use() -> Permissions:
-    """The permissions of the job that this thread works for, or of this process."""
+    """Return the permissions of the job that this thread works for, or of this process."""
     return _of_job.get() or _of_process
 
 

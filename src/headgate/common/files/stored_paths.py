@@ -17,7 +17,7 @@ from headgate.common.errors import StrayPathError
 def inside(
     root: str | os.PathLike[str], name: object, what: str, shape: re.Pattern[str] | None = None
 ) -> Path:
-    """The path of a stored name, once it is certain that it lies below the root.
+    """Return the path of a stored name, once it is certain that it lies below the root.
 
     The root may itself be a link, or not exist; the whole name must match `shape`, where that is given.
 
@@ -42,7 +42,7 @@ from another one
 
 
 def unlinked(root: str | os.PathLike[str], *parts: str) -> Path:
-    """The path of a folder of Headgate's own in a shared one, if no link leads it out of the shared one.
+    """Return the path of Headgate's own folder in a shared one, if no link leads it out of the shared one.
 
     The root may itself be a link, or not exist.
 
@@ -60,7 +60,7 @@ def unlinked(root: str | os.PathLike[str], *parts: str) -> Path:
 
 
 def is_relative(name: str) -> bool:
-    """Whether a name has one part or more, none of which is empty or climbs.
+    """Return whether a name has one part or more, none of which is empty or climbs.
 
     Example:
         >>> is_relative("a/b"), is_relative("/a"), is_relative("a/../b"), is_relative("a//b"), is_relative("")
@@ -70,7 +70,7 @@ def is_relative(name: str) -> bool:
 
 
 def made_folder(stored: object, kind: str, below: re.Pattern[str], what: str) -> Path:
-    """A complete path that was stored, once it is certain that it is a folder which only Headgate makes.
+    """Check that a stored path is a complete one of a folder which only Headgate makes, and return it.
 
     It may be on a disk that the job does not use any more. `kind` is what the folder of all such folders is
     called, possibly with random digits after it; `below` is what the path must be from there on, where an

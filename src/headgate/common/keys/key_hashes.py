@@ -28,7 +28,7 @@ _MICROSECOND: Final = dt.timedelta(microseconds=1)
 
 
 def key_hash(key: Hashable) -> int:
-    """The stable hash of a key, as an unsigned 32-bit number.
+    """Return the stable hash of a key, as an unsigned 32-bit number.
 
     Args:
         key: int, str, bytes, bool, float, datetime, date, UUID, or a tuple of these. Subclasses are refused,
@@ -52,19 +52,19 @@ def combine(total: int, element: int) -> int:
 
 
 def shortened(key: object, limit: int = 60) -> str:
-    """A key's repr for a message, cut at `limit` characters."""
+    """Return a key's repr for a message, cut at `limit` characters."""
     text = repr(key)
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
 def type_name(value: object) -> str:
-    """A value's type for a message, with its module unless it is built in."""
+    """Return a value's type for a message, with its module unless it is built in."""
     cls = type(value)
     return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
 
 
 def _plain_form(key: object) -> str:
-    """Advice for None, and for a key of a subclass of an allowed type."""
+    """Return advice for None, and for a key of a subclass of an allowed type."""
     if key is None:
         return "; fill or filter records without a key before key_by"
     if isinstance(key, enum.Enum):

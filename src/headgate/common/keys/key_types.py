@@ -56,7 +56,7 @@ class DeclaredKeys(NamedTuple):
 
 
 def shape_of(key: Hashable) -> Shape:
-    """The shape of a key.
+    """Return the shape of a key.
 
     Example:
         >>> shape_of((1, ("a", True)))
@@ -66,7 +66,7 @@ def shape_of(key: Hashable) -> Shape:
 
 
 def shapes_of(keys: Sequence[Hashable]) -> set[Shape]:
-    """The shapes of many keys, in C loops unless tuples are of different shapes.
+    """Return the shapes of many keys, in C loops unless tuples are of different shapes.
 
     Example:
         >>> sorted(map(shape_words, shapes_of([1, "a", True])))
@@ -85,7 +85,7 @@ def shapes_of(keys: Sequence[Hashable]) -> set[Shape]:
 
 
 def all_of_shape(keys: Sequence[Hashable], shape: Shape) -> bool:
-    """Whether all keys are of one shape, at less cost than :func:`shapes_of`; of tuples in tuples it says no.
+    """Return whether all keys are of one shape. Cheaper than :func:`shapes_of`; False for tuples in tuples.
 
     Example:
         >>> all_of_shape([1, 2], int), all_of_shape([1, True], int), all_of_shape([(1, "a")], (int, str))
@@ -104,7 +104,7 @@ def all_of_shape(keys: Sequence[Hashable], shape: Shape) -> bool:
 
 
 def fits(shape: Shape, declared: Hint) -> bool:
-    """Whether a key of this shape may be equal to a key of the declared type.
+    """Return whether a key of this shape may be equal to a key of the declared type.
 
     A type that says nothing fits all keys: `Any`, or a class that is no subclass of a type of keys.
     An `IntEnum` is judged as int, a `StrEnum` as str, a NamedTuple as the tuple of its fields.
@@ -150,7 +150,7 @@ def _fits_class(shape: Shape, declared: type) -> bool:
 
 
 def _fields_of(declared: type) -> tuple[Hint, ...] | None:
-    """The types of a NamedTuple's fields; None where they are not known."""
+    """Return the types of a NamedTuple's fields; None where they are not known."""
     names = getattr(declared, "_fields", None)
     if not names:
         return None
@@ -166,7 +166,7 @@ class _NoKey:
 
 
 def says_nothing(declared: Hint) -> bool:
-    """Whether a declared type leaves the type of keys open.
+    """Return whether a declared type leaves the type of keys open.
 
     Example:
         >>> says_nothing(Any), says_nothing(int), says_nothing(tuple[Any, int])
@@ -176,13 +176,13 @@ def says_nothing(declared: Hint) -> bool:
 
 
 def first_misfit(shapes: Iterable[Shape], declared: Hint) -> Shape | None:
-    """One of the shapes that does not fit; always the same one."""
+    """Return a shape that does not fit, always the same one; None if all fit."""
     wrong = sorted((shape for shape in shapes if not fits(shape, declared)), key=shape_words)
     return wrong[0] if wrong else None
 
 
 def may_find(shape: Shape, stored: Iterable[Shape]) -> bool:
-    """Whether a key of this shape may be equal to one of the stored shapes.
+    """Return whether a key of this shape may be equal to one of the stored shapes.
 
     Example:
         >>> may_find(bool, {int}), may_find(str, {int}), may_find((str, bool), {(str, int)})
@@ -199,7 +199,7 @@ def _alike(shape: Shape, other: Shape) -> bool:
 
 
 def with_tuples_bounded(shapes: Iterable[Shape]) -> frozenset[Shape]:
-    """The same shapes; the class `tuple` in place of all tuples where these are too many."""
+    """Return the shapes, with the class `tuple` in place of all tuples where these are too many."""
     found = frozenset(shapes)
     tuples = [shape for shape in found if isinstance(shape, tuple)]
     if tuple in found or len(tuples) > TUPLES_MAX:
@@ -208,7 +208,7 @@ def with_tuples_bounded(shapes: Iterable[Shape]) -> frozenset[Shape]:
 
 
 def stored_shapes(shapes: Iterable[Shape]) -> list[Plain]:
-    """Shapes as plain values, for the metadata of a checkpoint; always in the same order.
+    """Return the shapes as plain values, for the metadata of a checkpoint; always in the same order.
 
     Example:
         >>> stored_shapes({(int, (str, bytes)), int})
@@ -223,7 +223,7 @@ def _stored(shape: Shape) -> Plain:
 
 
 def shapes_of_stored(stored: Plain) -> frozenset[Shape] | None:
-    """The shapes that :func:`stored_shapes` made plain; None where they are not known.
+    """Return the shapes that :func:`stored_shapes` made plain; None where they are not known.
 
     Example:
         >>> shapes_of_stored(["int", ["int"]]) == {int, (int,)}, shapes_of_stored(["other"])
@@ -242,7 +242,7 @@ def _shape(stored: Plain) -> Shape:
 
 
 def shape_words(shape: Shape) -> str:
-    """What messages call it.
+    """Return the name of a shape in messages.
 
     Example:
         >>> shape_words((int, (str, bytes)))
@@ -254,7 +254,7 @@ def shape_words(shape: Shape) -> str:
 
 
 def hint_words(declared: Hint) -> str:
-    """What messages call a declared type.
+    """Return the name of a declared type in messages.
 
     Example:
         >>> hint_words(str), hint_words(tuple[int, str])

@@ -32,7 +32,7 @@ _MASK: Final = 0xFFFFFFFF
 
 
 def key_group(key: Hashable, max_parallelism: int) -> int:
-    """The key group of a key, from 0 to `max_parallelism` - 1.
+    """Return the key group of a key, from 0 to `max_parallelism` - 1.
 
     Example:
         >>> [key_group(key, 128) for key in (0, 1, 42, -1)]
@@ -68,7 +68,7 @@ def key_groups_of_arrow(
     columns: pa.Array | pa.ChunkedArray | Sequence[pa.Array | pa.ChunkedArray],
     max_parallelism: int,
 ) -> NDArray[np.int32]:
-    """Key groups of an Arrow column, or of the tuples that several columns make together.
+    """Return the key groups of an Arrow column, or of the tuples that several columns make together.
 
     A column's key is the Python value that Arrow gives for it, so the groups are those of
     :func:`key_group`. A list of columns stands for tuples, also when it is a list of one.
@@ -84,7 +84,7 @@ def key_groups_of_arrow(
 
 
 def key_groups_of_keys(keys: Sequence[Hashable], max_parallelism: int) -> NDArray[np.int32]:
-    """Key groups of Python keys; fast for batches of only int, only str, or tuples of these."""
+    """Return the key groups of Python keys; fast for batches of only int, only str, or tuples of these."""
     from headgate.common.keys import keygroups_vectorised as vectorised
 
     return vectorised.groups_of_hashes(vectorised.hashes_of_keys(keys), max_parallelism)
@@ -93,7 +93,7 @@ def key_groups_of_keys(keys: Sequence[Hashable], max_parallelism: int) -> NDArra
 def operator_indexes_of_key_groups(
     groups: NDArray[np.integer], max_parallelism: int, parallelism: int
 ) -> NDArray[np.uint16]:
-    """Which subtask owns each key group; 16 bits wide, so that a stable argsort is a radix sort."""
+    """Return which subtask owns each key group; 16 bits wide, so that a stable argsort is a radix sort."""
     import numpy as np
 
     owners = np.arange(max_parallelism, dtype=np.int64) * parallelism // max_parallelism
@@ -101,7 +101,7 @@ def operator_indexes_of_key_groups(
 
 
 def operator_index_for_key_group(max_parallelism: int, parallelism: int, group: int) -> int:
-    """Which subtask owns a key group.
+    """Return which subtask owns a key group.
 
     Example:
         >>> [operator_index_for_key_group(128, 3, group) for group in (0, 42, 43, 127)]
@@ -111,7 +111,7 @@ def operator_index_for_key_group(max_parallelism: int, parallelism: int, group: 
 
 
 def key_group_range(max_parallelism: int, parallelism: int, index: int) -> tuple[int, int]:
-    """First and last key group (inclusive) of a subtask.
+    """Return the first and last key group (inclusive) of a subtask.
 
     Example:
         >>> [key_group_range(10, 3, index) for index in range(3)]
@@ -126,7 +126,7 @@ def key_group_range(max_parallelism: int, parallelism: int, index: int) -> tuple
 
 
 def default_max_parallelism(parallelism: int) -> int:
-    """The number of key groups of an operator whose program names none.
+    """Return the number of key groups of an operator whose program names none.
 
     One and a half times the parallelism, rounded up to a power of two, from 128 to 32768: room to
     grow without making the pieces of state needlessly small.

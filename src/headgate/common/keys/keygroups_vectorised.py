@@ -36,7 +36,7 @@ _DAY_MS: Final = 86_400_000
 
 
 def murmur_many(hashes: Hashes) -> NDArray[np.uint32]:
-    """The murmur step of :func:`headgate.common.keys.keygroups.murmur`, for an array."""
+    """Return the murmur step of :func:`headgate.common.keys.keygroups.murmur`, for an array."""
     mixed = hashes * np.uint32(0xCC9E2D51)
     mixed = (mixed << np.uint32(15)) | (mixed >> np.uint32(17))
     mixed *= np.uint32(0x1B873593)
@@ -56,7 +56,7 @@ def murmur_many(hashes: Hashes) -> NDArray[np.uint32]:
 
 
 def groups_of_hashes(hashes: Hashes, max_parallelism: int) -> Groups:
-    """Key groups of hashed keys."""
+    """Return the key groups of hashed keys."""
     mixed = murmur_many(hashes)
     if max_parallelism & (max_parallelism - 1) == 0:
         return (mixed & np.uint32(max_parallelism - 1)).astype(np.int32)
@@ -64,7 +64,7 @@ def groups_of_hashes(hashes: Hashes, max_parallelism: int) -> Groups:
 
 
 def hashes_of_ints(values: NDArray[np.integer]) -> Hashes:
-    """Hashes of whole numbers of any numpy integer type."""
+    """Return the hashes of whole numbers of any numpy integer type."""
     if values.dtype == np.uint64:
         large = values > np.uint64(0x7FFFFFFFFFFFFFFF)
         if large.any():
@@ -82,7 +82,7 @@ def hashes_of_ints(values: NDArray[np.integer]) -> Hashes:
 
 
 def hashes_of_floats(values: NDArray[np.floating]) -> Hashes:
-    """Hashes of floats: as whole numbers where they are whole."""
+    """Return the hashes of floats: as whole numbers where they are whole."""
     doubles = values.astype(np.float64)
     if np.isnan(doubles).any():
         key_hash(float("nan"))
@@ -98,7 +98,7 @@ def hashes_of_floats(values: NDArray[np.floating]) -> Hashes:
 
 
 def hashes_of_strings(offsets: NDArray[np.integer], data: NDArray[np.uint8]) -> Hashes:
-    """CRC-32 of each of many byte strings laid end to end in `data`, given where each begins and the end."""
+    """Return the CRC-32 of each byte string in `data`, given where each begins and the last one ends."""
     ends = offsets[1:].astype(np.int64, copy=False)
     lengths = ends - offsets[:-1]
     hashes = np.empty(len(lengths), np.uint32)
@@ -157,7 +157,7 @@ _CRC_OF_ZEROS: Final = np.array([crc32(bytes(length)) for length in range(_CRC_D
 
 
 def hashes_of_arrow(column: pa.Array | pa.ChunkedArray) -> Hashes:
-    """Hashes of a column of keys."""
+    """Return the hashes of a column of keys."""
     import pyarrow as pa
 
     if isinstance(column, pa.ChunkedArray):
@@ -231,13 +231,13 @@ def _hashes_of_arrow_strings(column: pa.Array) -> Hashes:
 
 
 def _is_repetitive(column: pa.Array) -> bool:
-    """Whether hashing each distinct value once pays (70 against 25 M rows/s at 1,000 values)."""
+    """Return whether hashing each distinct value once pays (70 against 25 M rows/s at 1,000 values)."""
     sample = column.slice(0, _SAMPLE_ROWS).dictionary_encode()
     return len(sample.dictionary) <= _SAMPLE_DISTINCT_MAX
 
 
 def hashes_of_keys(keys: Sequence[Any]) -> Hashes:
-    """Hashes of Python keys; batches of only int, only str or only tuples of one length go fast."""
+    """Return the hashes of Python keys; batches of only int, only str or equally long tuples go fast."""
     kinds = set(map(type, keys))
     if len(kinds) == 1:
         kind = kinds.pop()
@@ -260,7 +260,7 @@ def hashes_of_keys(keys: Sequence[Any]) -> Hashes:
 
 
 def hashes_of_columns(columns: Sequence[Hashes], rows: int) -> Hashes:
-    """Hashes of tuples, given the hashes of their elements column by column."""
+    """Return the hashes of tuples, given the hashes of their elements column by column."""
     total = np.ones(rows, np.uint32)
     for column in columns:
         total *= np.uint32(31)

@@ -28,7 +28,7 @@ class HasDescriptor(Protocol):
     """A file or a socket."""
 
     def fileno(self) -> int:
-        """The descriptor; below 0 or a ValueError once it is closed."""
+        """Return the descriptor; below 0 or a ValueError once it is closed."""
 
 
 _hidden: Final[set[weakref.ref[HasDescriptor]]] = set()
@@ -55,7 +55,7 @@ class _OpenSocket:
         self._descriptor, self._inode = descriptor, os.fstat(descriptor).st_ino
 
     def fileno(self) -> int:
-        """The descriptor; -1 once it is another file's."""
+        """Return the descriptor; -1 once it is another file's."""
         try:
             return self._descriptor if os.fstat(self._descriptor).st_ino == self._inode else -1
         except OSError:
@@ -79,7 +79,7 @@ def _resources() -> list[HasDescriptor]:
 
 
 def descriptors_closed() -> int:
-    """How many hidden descriptors other code of this process has closed, or reused."""
+    """Return how many hidden descriptors other code of this process has closed, or reused."""
     closed = 0
     for resource in _resources():
         descriptor = _descriptor(resource)
@@ -122,7 +122,7 @@ _owners: Final[set[int]] = set()
 
 
 def is_child() -> bool:
-    """Whether this process is a copy by fork of one in which an :class:`OwnProcess` was made."""
+    """Return whether this process is a copy by fork of one in which an :class:`OwnProcess` was made."""
     return bool(_owners) and os.getpid() not in _owners
 
 

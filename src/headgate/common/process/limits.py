@@ -18,7 +18,7 @@ _MEANT: Final = {errno.EFBIG: "RLIMIT_FSIZE", errno.EMFILE: "RLIMIT_NOFILE", err
 
 
 def limits_of(pid: int = 0) -> dict[str, tuple[int, int]]:
-    """The limits of a process, 0 being this one; without those that the system does not report."""
+    """Return the limits of a process, 0 being this one; without those that the system does not report."""
     found: dict[str, tuple[int, int]] = {}
     for name in NAMES:
         number = getattr(resource, name, None)
@@ -30,7 +30,7 @@ def limits_of(pid: int = 0) -> dict[str, tuple[int, int]]:
 
 
 def changes(now: Limits, before: Limits) -> list[str]:
-    """Which of the limits have changed, for people.
+    """Return which of the limits have changed, for people.
 
     Example:
         >>> changes({"RLIMIT_FSIZE": (1000, 1000)}, {"RLIMIT_FSIZE": (-1, -1)})
@@ -60,7 +60,7 @@ def restore(before: Limits) -> list[str]:
 
 
 def advice(problem: OSError) -> str | None:
-    """What to do where a limit of this process, and not a disk, is the reason; else None.
+    """Return advice if a limit of this process, and not a disk, is the reason of an error; else None.
 
     Example:
         >>> advice(OSError(errno.ENOSPC, "No space left on device")) is None
@@ -87,6 +87,6 @@ def advice(problem: OSError) -> str | None:
 
 
 def _text(limit: tuple[int, int], other: tuple[int, int]) -> str:
-    """The soft limit, and the hard one where only that one differs."""
+    """Return the soft limit, and the hard one where only that one differs."""
     soft, hard = ("unlimited" if value < 0 or value >= 1 << 62 else str(value) for value in limit)
     return soft if limit[0] != other[0] or limit == other else f"{soft} (hard: {hard})"

@@ -64,13 +64,13 @@ def clear_task_context() -> None:
 
 
 def task_context() -> TaskContext:
-    """The subtask that this thread works for."""
+    """Return the subtask that this thread works for."""
     return _current.get()
 
 
 @contextmanager
 def logging_for(job: str) -> Iterator[None]:
-    """Within it this thread's lines carry the job; for the driver."""
+    """Give this thread's lines the job, within the block; for the driver."""
     before = _current.get()
     _current.set(TaskContext(job))
     try:

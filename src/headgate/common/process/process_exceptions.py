@@ -24,7 +24,7 @@ class PastAllHandlers(BaseException):
 
 
 def is_about_the_process(error: BaseException) -> bool:
-    """Whether an exception is to end more than the function that it came out of.
+    """Return whether an exception is to end more than the function that it came out of.
 
     Example:
         >>> is_about_the_process(ValueError()), is_about_the_process(SystemExit(7))
@@ -65,7 +65,7 @@ def note_signal(error: BaseException) -> None:
 
 
 def _is_ctrl_c(error: BaseException) -> bool:
-    """Whether no statement raised it, or one that answers such an interrupt."""
+    """Return whether no statement raised it, or one that answers such an interrupt."""
     seen: BaseException | None = error
     while seen is not None:
         if isinstance(seen, KeyboardInterrupt) and not _is_raised_by_statement(seen.__traceback__):
@@ -75,7 +75,7 @@ def _is_ctrl_c(error: BaseException) -> bool:
 
 
 def _is_raised_by_statement(trace: TracebackType | None) -> bool:
-    """Whether the innermost frame stands at a ``raise``: Python's handler of SIGINT has no frame."""
+    """Return whether the innermost frame stands at a ``raise``: Python's handler of SIGINT has no frame."""
     if trace is None:
         return False
     while trace.tb_next is not None:

@@ -34,7 +34,7 @@ def process_lives(pid: int) -> bool:
 
 
 def _is_zombie(pid: int) -> bool:
-    """Whether the kernel calls the process ended; False where there is no /proc."""
+    """Return whether the kernel calls the process ended; False where there is no /proc."""
     try:
         facts = read_bytes(f"/proc/{pid}/stat")
     except OSError:
@@ -44,7 +44,7 @@ def _is_zombie(pid: int) -> bool:
 
 
 def resident_bytes() -> int:
-    """Memory of this process that is in RAM; 0 where the system does not report it."""
+    """Return the memory of this process that is in RAM; 0 where the system does not report it."""
     try:
         return int(read_bytes("/proc/self/statm").split()[1]) * _PAGE
     except (OSError, IndexError, ValueError):
@@ -52,7 +52,7 @@ def resident_bytes() -> int:
 
 
 def oom_kills(own: Path = Path("/proc/self/cgroup"), root: Path = _CGROUPS) -> int | None:
-    """Processes of this container that the kernel has killed for want of memory; None: it does not report."""
+    """Return how many processes of this container the kernel has killed to free memory; None: unknown."""
     places = [root]
     with suppress(OSError):
         for line in read_bytes(own).decode().splitlines():

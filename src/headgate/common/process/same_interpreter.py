@@ -23,7 +23,7 @@ class SameInterpreter:
         return function(*args)
 
     def pickler(self) -> Any:
-        """The framework's own; loaded when something is shipped, and not for a look at a plan."""
+        """Return the framework's own; loaded when something is shipped, and not for a look at a plan."""
         import cloudpickle
 
         return cloudpickle

@@ -16,15 +16,15 @@ class SystemClock:
     """The machine's clocks; implements `common.ports.Clock`."""
 
     def now_ms(self) -> int:
-        """Wall-clock milliseconds since 1970."""
+        """Return wall-clock milliseconds since 1970."""
         return clock.time_ns() // 1_000_000
 
     def monotonic_ms(self) -> int:
-        """Milliseconds that never go back."""
+        """Return milliseconds that never go back."""
         return clock.monotonic_ns() // 1_000_000
 
     def precise_ms(self) -> float:
-        """The monotonic clock with its fraction."""
+        """Return the monotonic clock with its fraction."""
         return clock.monotonic_ns() / 1_000_000
 
 
@@ -32,11 +32,11 @@ class SystemRandomness:
     """The machine's randomness; implements `common.ports.Randomness`."""
 
     def token(self, size: int) -> bytes:
-        """Unpredictable bytes."""
+        """Return unpredictable bytes."""
         return system.urandom(size)
 
     def uniform(self, low: float, high: float) -> float:
-        """A number in between."""
+        """Return a number in between."""
         return chance.uniform(low, high)
 
 

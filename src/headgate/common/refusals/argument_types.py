@@ -57,7 +57,10 @@ class Parameters(NamedTuple):
     names: tuple[str, ...]  # in order
 
     def wrong(self, given: Sequence[object], named: Mapping[str, object]) -> Wrong | None:
-        """The first argument that cannot be meant, of a plain kind if there is one; None where all can."""
+        """Return the first argument that cannot be meant, of a plain kind if there is one.
+
+        None where all can.
+        """
         found = None
         for name, kind, value in self._with_kinds(given, named):
             if not kind.fits(value):
@@ -134,7 +137,7 @@ class _Names(dict[str, Any]):
         return os.PathLike if name == "Path" else _Unknown
 
     def kind(self, parameter: Parameter) -> Kind | None:
-        """What a parameter takes; None is anything."""
+        """Return the kind of arguments that a parameter takes; None is anything."""
         hint = parameter.annotation
         if hint is parameter.empty:
             return None

@@ -136,7 +136,7 @@ def _wrapped(function: Callable[P, R], verb: str, *, own: bool) -> Callable[P, R
 
 
 def _is_all_ours(error: BaseException) -> bool:
-    """Whether no code of the program ran between this call and the error."""
+    """Return whether no code of the program ran between this call and the error."""
     files = (frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__))
     return not any(is_users_file(file) and not is_standard_library(file) for file in files)
 
@@ -178,7 +178,7 @@ class _Checked(Generic[P, R]):
         return parameters_of(self._function)
 
     def _misfit(self, given: Sequence[object], named: Mapping[str, object]) -> PlanError | None:
-        """What is wrong with a call; None: its arguments fit."""
+        """Return an error that says what is wrong with a call; None: its arguments fit."""
         import inspect
 
         try:

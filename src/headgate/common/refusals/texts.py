@@ -10,7 +10,7 @@ _HEAD_SHARE: Final = 4
 
 
 def shortened(text: str, most: int = TEXT_CHARS_MAX) -> str:
-    r"""A text as it is, or its head and its tail, about `most` characters, and how much was left out.
+    r"""Return a text as it is, or its head and its tail, about `most` characters, and how much was left out.
 
     The tail is longer: that is where a traceback says what was raised. Halves of characters, which JSON and
     names of files can bring into a text and no encoding takes, come as ``\ud800``.
@@ -28,7 +28,7 @@ def shortened(text: str, most: int = TEXT_CHARS_MAX) -> str:
 
 
 def encodable(text: str) -> str:
-    r"""A text as it is, or with its halves of characters written out.
+    r"""Return a text as it is, or with its halves of characters written out.
 
     Example:
         >>> encodable("ä"), encodable("a\ud800")

@@ -31,7 +31,7 @@ _OTHERS: Final = (*_OURS, *_STANDARD_LIBRARY, *_INSTALLED)
 
 
 def is_users_file(name: str) -> bool:
-    """Whether code of this file is the program's, or of a package that it uses.
+    """Return whether code of this file is the program's, or of a package that it uses.
 
     Example:
         >>> is_users_file("/home/ada/job.py"), is_users_file(__file__)
@@ -41,7 +41,7 @@ def is_users_file(name: str) -> bool:
 
 
 def users_traceback(error: BaseException) -> str:
-    """The traceback of an error, of its causes too, with the user's frames only.
+    """Return the traceback of an error, of its causes too, with the user's frames only.
 
     An error that has no frame of the program's, such as a syntax error, is shown without any.
 
@@ -58,7 +58,7 @@ def users_traceback(error: BaseException) -> str:
 
 
 def raised_line(traceback_text: str) -> str:
-    r"""What was raised, of a traceback's text: the type and the first line of the message.
+    r"""Return the type and the first line of the message at the end of a traceback's text.
 
     Further lines of the message, notes and the members of a group come after it, and are not part of it.
 
@@ -80,7 +80,7 @@ def raised_line(traceback_text: str) -> str:
 
 
 def notebook_lines(error: BaseException) -> list[str]:
-    r"""Return what a notebook shows of an error: the program's own lines and the message.
+    r"""Return the lines that a notebook shows of an error: the program's own lines and the message.
 
     Example:
         >>> notebook_lines(ValueError("it says\nall"))
@@ -109,7 +109,7 @@ def _leave_users_frames(found: traceback.TracebackException) -> None:
 
 
 def is_standard_library(file: str) -> bool:
-    """Whether a file of code is Python's own.
+    """Return whether a file of code is Python's own.
 
     Example:
         >>> is_standard_library(traceback.__file__), is_standard_library("/home/ada/job.py")
@@ -119,7 +119,7 @@ def is_standard_library(file: str) -> bool:
 
 
 def users_line(error: BaseException) -> str | None:
-    """File and line of the program that an error came out of; None: it has no frame of the program's.
+    """Return file and line of the program that an error came out of; None: it has no frame of the program.
 
     That is the innermost frame which is neither Python's nor an installed package's; where all are, the
     innermost one that is not Headgate's.
@@ -142,7 +142,7 @@ def users_line(error: BaseException) -> str | None:
 
 
 def is_of_the_program(error: BaseException) -> bool:
-    """Whether code of the program itself was on the way, not only Python's, ours or of packages.
+    """Return whether code of the program itself was on the way, not only Python's, ours or of packages.
 
     Example:
         >>> is_of_the_program(ValueError("raised nowhere"))
@@ -153,7 +153,7 @@ def is_of_the_program(error: BaseException) -> bool:
 
 
 def calling_line() -> str:
-    """Place of the program's innermost frame that this is called under, as `job.py:12`; empty: there is none.
+    """Return the program's innermost frame on the stack, as `job.py:12`; empty: there is none.
 
     Example:
         >>> calling_line()
@@ -166,6 +166,6 @@ def calling_line() -> str:
 
 
 def text_with_line(error: BaseException) -> str:
-    """Type, text and the program's line of an error, for a message that stands for it."""
+    """Return the type, text and the program's line of an error, for a message that stands for it."""
     text, line = str(error), users_line(error)
     return f"{type(error).__name__}{f': {text}' if text else ''}{f' at {line}' if line else ''}"

@@ -62,27 +62,27 @@ class Config:
     _settings: Mapping[str, Setting[Any]] = field(default_factory=dict)
 
     def get(self, option: ConfigOption[T]) -> T:
-        """The value of an option; durations in milliseconds, sizes in bytes."""
+        """Return the value of an option; durations in milliseconds, sizes in bytes."""
         setting: Setting[T] | None = self._settings.get(option.key)
         return option.default if setting is None else setting.value
 
     def origin(self, option: ConfigOption[T]) -> Origin:
-        """Where the value of an option came from."""
+        """Return where the value of an option came from."""
         setting = self._settings.get(option.key)
         return Origin.DEFAULT if setting is None else setting.origin
 
     def is_set(self, option: ConfigOption[T]) -> bool:
-        """Whether a layer sets the option, be it to its default."""
+        """Return whether a layer sets the option, be it to its default."""
         return option.key in self._settings
 
     def texts(self) -> dict[str, str]:
-        """The values that were set, as text, by key; :meth:`from_texts` reads them back."""
+        """Return the values that were set, as text, by key; :meth:`from_texts` reads them back."""
         return {
             key: OPTIONS[key].kind.format(setting.value) for key, setting in sorted(self._settings.items())
         }
 
     def __iter__(self) -> Iterator[tuple[ConfigOption[Any], Any, Origin]]:
-        """Every option there is with its value and origin."""
+        """Yield every option there is with its value and origin."""
         for option in OPTIONS.values():
             yield option, self.get(option), self.origin(option)
 
@@ -92,7 +92,7 @@ class Config:
 
     @classmethod
     def from_texts(cls, texts: Mapping[str, str]) -> Config:
-        """The settings that :meth:`texts` wrote, for another process; their origins are lost."""
+        """Return the settings that :meth:`texts` wrote, for another process; their origins are lost."""
         return cls().with_program(texts)
 
     def with_spark(self, spark_conf: Mapping[str, str]) -> Config:
@@ -114,7 +114,7 @@ class Config:
         return self._layered(assigned(assignments, example), Origin.COMMAND_LINE)
 
     def without(self, *beginnings: str, but: ConfigOption[T] | None = None) -> Config:
-        """The settings without those whose keys begin with one of these texts, except `but`."""
+        """Return the settings without those whose keys begin with one of these texts, except `but`."""
         kept = {
             key: setting
             for key, setting in self._settings.items()
@@ -138,7 +138,7 @@ class Config:
 
 
 def assigned(assignments: Iterable[str], example: str) -> dict[str, str]:
-    """Key -> value of the texts of ``-D``; of two for one key the last wins."""
+    """Return a dict: key -> value of the texts of ``-D``; of two for one key the last wins."""
     values = {}
     for assignment in assignments:
         key, equals, value = assignment.partition("=")
@@ -157,7 +157,9 @@ def _unknown(key: str, origin: Origin, known: Iterable[str]) -> ConfigError:
 
 
 def effective_restart_strategy(config: Config) -> RestartStrategyType:
-    """The restart strategy in force: what is set, else exponential delay exactly when checkpoints are on."""
+    """Return the restart strategy in force: what is set, else exponential delay exactly when checkpoints are
+    on.
+    """
     chosen = config.get(o.RESTART_STRATEGY)
     if chosen is not None:
         return chosen
@@ -190,7 +192,7 @@ Contradiction: TypeAlias = tuple[ConfigOption[Any], ConfigOption[Any], str]
 
 
 def _contradictions(config: Config) -> Iterator[Contradiction]:
-    """Contradictions wherever the values come from."""
+    """Yield contradictions wherever the values come from."""
     get = config.get
     if get(o.EXPONENTIAL_INITIAL_BACKOFF) > get(o.EXPONENTIAL_MAX_BACKOFF):
         reason = "the first must not exceed the second"
@@ -220,7 +222,7 @@ def _contradictions(config: Config) -> Iterator[Contradiction]:
 
 
 def _contradictions_of_the_job(config: Config) -> Iterator[Contradiction]:
-    """Contradictions of what the program or the command line sets.
+    """Yield contradictions of what the program or the command line sets.
 
     Spark's configuration serves many jobs: not all of them are unaligned, or have checkpoints to go on from,
     or state in RocksDB.
@@ -256,7 +258,7 @@ _STRATEGIES: Final = frozenset(strategy.value for strategy in RestartStrategyTyp
 
 
 def _refuse_settings_of_other_strategies(config: Config) -> None:
-    """A parameter of a strategy that is not in force would be ignored in silence.
+    """Refuse a parameter of a strategy that is not in force: it would be ignored in silence.
 
     Spark's configuration may hold parameters of several: it serves many jobs.
     """

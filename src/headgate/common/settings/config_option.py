@@ -36,10 +36,10 @@ class OptionKind(Protocol[T_co]):
         """What a valid value looks like, to follow the word "expected" in a message."""
 
     def parse(self, value: object) -> T_co:
-        """The value of a text or of a Python object; ValueError when it is none of this type."""
+        """Return the value of a text or of a Python object; ValueError when it is none of this type."""
 
     def format(self, value: Any) -> str:
-        """The text that :meth:`parse` reads back to the same value."""
+        """Return the text that :meth:`parse` reads back to the same value."""
 
 
 def _refuse(kind: OptionKind[T]) -> ValueError:
@@ -61,13 +61,13 @@ class Text:
     expected: str = "text that is not empty"
 
     def parse(self, value: object) -> str:
-        """Text without the blanks around it."""
+        """Return the text without the blanks around it."""
         if not isinstance(value, str) or not value.strip():
             raise _refuse(self)
         return value.strip()
 
     def format(self, value: str) -> str:
-        """The text itself."""
+        """Return the text itself."""
         return value
 
 
@@ -78,7 +78,7 @@ class Boolean:
     expected: str = "true or false"
 
     def parse(self, value: object) -> bool:
-        """The truth of a bool or of its usual words."""
+        """Return the truth of a bool or of its usual words."""
         if isinstance(value, bool):
             return value
         word = value.strip().lower() if isinstance(value, str) else ""
@@ -87,7 +87,7 @@ class Boolean:
         return word in _TRUE
 
     def format(self, value: bool) -> str:
-        """``true`` or ``false``."""
+        """Return ``true`` or ``false``."""
         return "true" if value else "false"
 
 
@@ -104,7 +104,7 @@ class Integer:
         return f"a whole number {_bounds(self.low, self.high)}"
 
     def parse(self, value: object) -> int:
-        """The number; a bool is not one."""
+        """Return the number; a bool is not one."""
         if isinstance(value, bool) or not isinstance(value, int | str):
             raise _refuse(self)
         with _refusing(self):
@@ -114,7 +114,7 @@ class Integer:
         return number
 
     def format(self, value: int) -> str:
-        """Decimal digits."""
+        """Return decimal digits."""
         return str(value)
 
 
@@ -131,7 +131,7 @@ class Number:
         return f"a number {_bounds(self.low, self.high)}"
 
     def parse(self, value: object) -> float:
-        """The number; a bool is not one, nor is infinity."""
+        """Return the number; a bool is not one, nor is infinity."""
         if isinstance(value, bool) or not isinstance(value, int | float | str):
             raise _refuse(self)
         with _refusing(self):
@@ -141,7 +141,7 @@ class Number:
         return number
 
     def format(self, value: float) -> str:
-        """The shortest digits that read back equal."""
+        """Return the shortest digits that read back equal."""
         return repr(value)
 
 
@@ -162,7 +162,7 @@ class Duration:
         return f"a duration{least} such as '500ms', '1s', '10min', '2h' or '7d'"
 
     def parse(self, value: object) -> int:
-        """Milliseconds of a text with a unit, a number of milliseconds, or a timedelta."""
+        """Return milliseconds of a text with a unit, a number of milliseconds, or a timedelta."""
         if isinstance(value, timedelta):
             value = value / timedelta(milliseconds=1)
         negative = isinstance(value, int | float) and not isinstance(value, bool) and value < 0
@@ -177,7 +177,7 @@ class Duration:
         return span_ms
 
     def format(self, value: int) -> str:
-        """The shortest text with a unit."""
+        """Return the shortest text with a unit."""
         return format_ms(value)
 
 
@@ -193,7 +193,7 @@ class MemorySize:
         return f"a size of at least {self.format(self.low_bytes)} such as '64kb', '32mb' or '1gb'"
 
     def parse(self, value: object) -> int:
-        """Bytes of a text with a unit or of a number of bytes."""
+        """Return bytes of a text with a unit or of a number of bytes."""
         size = value if isinstance(value, int) and not isinstance(value, bool) else -1
         if isinstance(value, str) and (match := _MEMORY_PATTERN.fullmatch(value.strip())):
             size = int(match[1]) * _MEMORY_UNITS[(match[2] or match[3]).lower()]
@@ -202,7 +202,7 @@ class MemorySize:
         return size
 
     def format(self, value: int) -> str:
-        """The largest unit that divides the size."""
+        """Return the largest unit that divides the size."""
         for unit in ("t", "g", "m", "k"):
             if value and value % _MEMORY_UNITS[unit] == 0:
                 return f"{value // _MEMORY_UNITS[unit]}{unit}b"
@@ -222,7 +222,7 @@ class Choice(Generic[E]):
         return f"{', '.join(most)} or {last}"
 
     def parse(self, value: object) -> E:
-        """The member of a name; ``_`` stands for ``-`` and case does not matter."""
+        """Return the member of a name; ``_`` stands for ``-`` and case does not matter."""
         if isinstance(value, str):
             for member in self.names:
                 if _plain(member.value) == _plain(value):
@@ -230,7 +230,7 @@ class Choice(Generic[E]):
         raise _refuse(self)
 
     def format(self, value: E) -> str:
-        """The name as documented."""
+        """Return the name as documented."""
         return str(value.value)
 
 
@@ -251,7 +251,7 @@ class OptionalKind(Generic[T]):
         return f"{self.inner.expected}, or {self.word}"
 
     def parse(self, value: object) -> T | None:
-        """None, or what the inner type reads."""
+        """Return None, or what the inner type reads."""
         if value is None or (isinstance(value, str) and value.strip().lower() == self.word):
             return None
         try:
@@ -260,7 +260,7 @@ class OptionalKind(Generic[T]):
             raise ValueError(f"{error}, or {self.word}") from None
 
     def format(self, value: T | None) -> str:
-        """The word, or what the inner type writes."""
+        """Return the word, or what the inner type writes."""
         return self.word if value is None else self.inner.format(value)
 
 
@@ -276,7 +276,7 @@ class ConfigOption(Generic[T]):
 
     @property
     def spark_key(self) -> str:
-        """Its name in Spark's own configuration, which keeps only keys that begin with ``spark.``.
+        """The option's name in Spark's own configuration, which keeps only keys that begin with ``spark.``.
 
         Example:
             >>> ConfigOption("heartbeat.timeout", Duration(), 1, "").spark_key
@@ -288,20 +288,20 @@ class ConfigOption(Generic[T]):
 
 
 def flag(key: str, default: bool, description: str) -> ConfigOption[bool]:
-    """An option that is true or false."""
+    """Return an option that is true or false."""
     return ConfigOption(key, Boolean(), default, description)
 
 
 def choice(key: str, default: E, description: str) -> ConfigOption[E]:
-    """An option whose value is a member of the enumeration that the default is of."""
+    """Return an option whose value is a member of the enumeration that the default is of."""
     return ConfigOption(key, Choice(type(default)), default, description)
 
 
 def optional_text(key: str, description: str) -> ConfigOption[str | None]:
-    """An option whose value is text; by default there is none."""
+    """Return an option whose value is text; by default there is none."""
     return ConfigOption(key, OptionalKind(Text()), None, description)
 
 
 def optional_boolean(key: str, description: str, word: str = "unset") -> ConfigOption[bool | None]:
-    """An option that is true, false or, by default, neither, for which the word stands."""
+    """Return an option that is true, false or, by default, neither, for which the word stands."""
     return ConfigOption(key, OptionalKind(Boolean(), word), None, description)

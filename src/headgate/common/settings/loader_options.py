@@ -61,7 +61,7 @@ class DependencyLayer(Enum):
 
 
 def pattern_list(text: str | Iterable[str]) -> tuple[str, ...]:
-    """Patterns as options have them: a list, or one text with semicolons in between.
+    """Return the patterns as options have them: a list, or one text with semicolons in between.
 
     Example:
         >>> pattern_list(" attr. ; ;numpy.")
@@ -78,14 +78,14 @@ class TextList:
     expected: str
 
     def parse(self, value: object) -> tuple[str, ...]:
-        """The parts of a text or of a list of texts; blanks and empty ones are dropped."""
+        """Return the parts of a text or of a list of texts; blanks and empty ones are dropped."""
         texts = [value] if isinstance(value, str) else value
         if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
             raise ValueError(f"expected {self.expected}")
         return pattern_list(value if isinstance(value, str) else texts)
 
     def format(self, value: tuple[str, ...]) -> str:
-        """As one text."""
+        """Return the list as one text."""
         return ";".join(value)
 
 
@@ -96,7 +96,7 @@ class IsolationKind:
     expected: str = "auto, true or false"
 
     def parse(self, value: object) -> Isolation:
-        """The member that a word or a bool means."""
+        """Return the member that a word or a bool means."""
         if isinstance(value, Isolation):
             return value
         if isinstance(value, str) and value.strip().lower() == Isolation.AUTO.value:
@@ -107,7 +107,7 @@ class IsolationKind:
             raise ValueError(f"expected {self.expected}") from None
 
     def format(self, value: Isolation) -> str:
-        """``auto``, ``true`` or ``false``."""
+        """Return ``auto``, ``true`` or ``false``."""
         return value.value
 
 

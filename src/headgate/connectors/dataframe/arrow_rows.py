@@ -34,7 +34,7 @@ def check_schema(schema: StructType | str | None, verb: str) -> None:
 
 
 def struct_of(schema: StructType | str, verb: str) -> StructType:
-    """The schema that a program gave, parsed where it is text."""
+    """Return the schema that a program gave, parsed where it is text."""
     from pyspark.sql.types import StructType
 
     if not isinstance(schema, str):
@@ -48,7 +48,7 @@ def struct_of(schema: StructType | str, verb: str) -> StructType:
 
 
 def typed_rows(schema: StructType, verb: str) -> TypedRows:
-    """What makes batches of a schema, whose types are refused where they would not come through unchanged."""
+    """Return a maker of batches of a schema; types that would not come through unchanged are refused."""
     check_types(schema, verb)
     shown = {field.name: field.dataType.simpleString() for field in schema}
     required = frozenset(field.name for field in schema if not field.nullable)
@@ -66,7 +66,7 @@ class TypedRows:
         self.schema, self._shown, self._required, self._verb = schema, dict(shown), required, verb
 
     def batch_of(self, records: list[T] | pa.RecordBatch) -> pa.RecordBatch:
-        """A batch of the schema."""
+        """Return a batch of the schema."""
         import pyarrow as pa
 
         if isinstance(records, pa.RecordBatch):
@@ -162,7 +162,7 @@ class ValueMisfitError(Exception):
 
 
 def check_values(values: Sequence[T], kind: pa.DataType) -> None:
-    """That Arrow can take these values without changing them, as far as their Python types tell.
+    """Check that Arrow can take these values without changing them, as far as their Python types tell.
 
     Example:
         >>> import pyarrow as pa
@@ -188,7 +188,7 @@ def check_values(values: Sequence[T], kind: pa.DataType) -> None:
 
 
 def _plain_kinds(kind: pa.DataType) -> tuple[tuple[type, ...], tuple[type, ...], str]:
-    """Python types that fit a type without parts, subclasses of them that do not, and a word for them."""
+    """Return Python types that fit a type without parts, subclasses that do not, and a word for them."""
     from pyarrow import types as t
 
     table: list[tuple[Callable[[pa.DataType], bool], tuple[type, ...], tuple[type, ...], str]] = [

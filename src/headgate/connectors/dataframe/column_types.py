@@ -52,7 +52,7 @@ which does not go through a dataflow unchanged; cast it to string
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """How rows of these columns lie in Arrow: instants in UTC, and any value may be null.
+    """Return how rows of these columns lie in Arrow: instants in UTC, and any value may be null.
 
     Spark sends null structs whose parts are declared as never null; Arrow takes that for a contradiction.
 
@@ -85,7 +85,7 @@ def _nullable(kind: pa.DataType) -> pa.DataType:
 
 
 def _misfits(kind: DataType, path: str) -> Iterator[tuple[str, str, str]]:
-    """Path, what is wrong with it, and what to do, of everything that is refused in a type."""
+    """Yield the path, what is wrong with it, and what to do, of everything that is refused in a type."""
     from pyspark.sql.types import ArrayType, MapType, StructType
 
     if isinstance(kind, StructType):

@@ -38,12 +38,12 @@ class DataFrameConnector(ABC):
 
 
 def unprepared(verb: str) -> UsageError:
-    """The refusal of executors that know no DataFrames."""
+    """Return the refusal of executors that know no DataFrames."""
     return UsageError(f"{verb}() needs a Spark session; run the job with Environment(executor='spark')")
 
 
 def shown_columns(names: list[str], most: int = 6) -> str:
-    """Column names for people.
+    """Return the column names for people.
 
     Example:
         >>> shown_columns(["a", "b", "c"], most=2)
@@ -53,7 +53,7 @@ def shown_columns(names: list[str], most: int = 6) -> str:
 
 
 def first_line(error: Exception) -> str:
-    r"""The line that says what went wrong, of an error of Spark's, which may go on for pages.
+    r"""Return the line that says what went wrong, of an error of Spark's, which may go on for pages.
 
     Example:
         >>> first_line(ValueError("no such table: t\n  at line 1"))

@@ -27,7 +27,7 @@ _READ_AS_WRITTEN: Final = {"datetimeRebaseMode": "CORRECTED", "int96RebaseMode":
 
 
 def dataframe_sink(schema: StructType | str | None = None, verb: str = "to_dataframe") -> DataFrameSink:
-    """A sink whose committed records are a DataFrame after the job, exactly once. Without a schema the
+    """Return a sink whose committed records are a DataFrame after the job, exactly once. Without a schema the
     columns are those of the first records. Tuples without names are taken by position; without a schema their
     columns are ``_1``, ``_2``, ... `verb` is what the program called, for messages.
     """
@@ -87,7 +87,7 @@ class DataFrameSink(Sink, DataFrameConnector):
         return "DataFrame"
 
     def _columns_found(self) -> StructType:
-        """The columns of all files, which Spark would look for with a job of its own."""
+        """Return the columns of all files, which Spark would look for with a job of its own."""
         import pyarrow as pa
         import pyarrow.parquet as pq
         from pyspark.sql.pandas.types import from_arrow_schema

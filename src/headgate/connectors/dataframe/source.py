@@ -54,7 +54,7 @@ _INSTEAD: Final = "start without the checkpoint, or from one whose rows are stil
 
 
 def dataframe_source(frame: DataFrame) -> DataFrameSource:
-    """A bounded source of the rows of a DataFrame; they stay columnar up to the first per-record function.
+    """Return a bounded source of a DataFrame's rows; they stay columnar up to the first per-record function.
     The rows of the frame, a bounded one of a classic session, are computed once, when the job is executed;
     each partition becomes at least one split.
     """
@@ -147,8 +147,8 @@ class Staged(NamedTuple):
 
     @classmethod
     def of(cls, position: StagedPosition) -> Staged:
-        """The files in a snapshot of the enumerator. A position from before staged rows outlived their run
-        raises UsageError.
+        """Return the files in a snapshot of the enumerator. A position from before staged rows outlived their
+        run raises UsageError.
         """
         if "folder" not in position:
             raise UsageError(
@@ -159,7 +159,7 @@ class Staged(NamedTuple):
         return cls(str(folder), tuple(map(StagedFile._make, position["files"])))
 
     def position(self) -> StagedPosition:
-        """For the checkpoint."""
+        """Return the source's position for the checkpoint."""
         return {"folder": self.folder, "files": [list(file) for file in self.files]}
 
     def require(self) -> None:
@@ -192,7 +192,7 @@ class DataFrameEnumerator(SplitEnumerator[RowPosition, StagedPosition]):
 
 
 def split_of(folder: str, file: StagedFile) -> Split[RowPosition]:
-    """A staged file from its first row on, as :class:`DataFrameReader` takes it."""
+    """Return a staged file from its first row on, as :class:`DataFrameReader` takes it."""
     return Split(file.path, {"folder": folder, "file": list(file), "row": 0})
 
 

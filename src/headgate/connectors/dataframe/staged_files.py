@@ -86,7 +86,7 @@ def _plainly_named(frame: DataFrame) -> DataFrame:
 
 
 def read(folder: str, staged: StagedFile, from_row: int = 0) -> Iterator[pa.RecordBatch]:
-    """The rows of a file from `from_row` on, in their order.
+    """Yield the rows of a file from `from_row` on, in their order.
 
     A file that is missing or not byte for byte what was written raises StorageError before anything is
     decoded.
@@ -113,12 +113,12 @@ def read(folder: str, staged: StagedFile, from_row: int = 0) -> Iterator[pa.Reco
 
 
 def staged_folder(stored: Plain) -> Path:
-    """The folder of staged rows that a split names, which may come out of a snapshot."""
+    """Return the folder of staged rows that a split names, which may come out of a snapshot."""
     return made_folder(stored, STAGING, _BELOW, "a folder of staged rows")
 
 
 def complete_staging(stored: Plain) -> Path:
-    """The folder of one complete staging, of a job and a source, as a snapshot names it."""
+    """Return the folder of one complete staging, of a job and a source, as a snapshot names it."""
     return made_folder(stored, STAGING, _TOKEN, "a folder of staged rows")
 
 
@@ -155,7 +155,9 @@ class Target(NamedTuple):
 def _writing_function(
     target: Target, paths: tuple[str, ...]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What Spark's tasks run. It travels by value, and sets the driver's import path first."""
+    """Return the function that Spark's tasks run. It travels by value, and sets the driver's import path
+    first.
+    """
     values = tuple(target)  # their class is importable only with that path
 
     def headgate_feeder(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -190,7 +192,7 @@ def write_attempt(batches: Iterator[pa.RecordBatch], target: Target) -> Iterator
 def _in_parts(
     batches: Iterator[pa.RecordBatch], limits: tuple[int, int]
 ) -> Iterator[Iterator[pa.RecordBatch]]:
-    """The batches in runs that fit into one file each; a run must be consumed before the next is taken."""
+    """Yield runs of batches that fit into one file each; consume a run before taking the next."""
     max_rows, max_bytes = limits
     queue = (
         batch.slice(start, max_rows) for batch in batches for start in range(0, batch.num_rows, max_rows)

@@ -88,7 +88,7 @@ class Epochs(Generic[S]):
         self._look_whether_read()
 
     def take(self, reader: int) -> S | None:
-        """The next share for a reader that has read all that it got; None for "not now"."""
+        """Return the next share for a reader that has read all that it got; None for "not now"."""
         self._reading.discard(reader)
         if self._left:
             self._reading.add(reader)
@@ -104,7 +104,10 @@ class Epochs(Generic[S]):
         return self.held
 
     def complete(self, checkpoint: int) -> int | None:
-        """The epoch that may be acknowledged now that a checkpoint is complete; None: there is none."""
+        """Return the epoch that may be acknowledged now that a checkpoint is complete.
+
+        None: there is none.
+        """
         held = self._held.pop(checkpoint, self.done)
         if held <= self.done:
             return None

@@ -36,7 +36,7 @@ _PIECE: Final = 1 << 20
 
 
 def picture(folder: Path, epoch: int) -> Log:
-    """The files with which a query resumes after `epoch`.
+    """Return the files with which a query resumes after `epoch`.
 
     The folder is the query's checkpoint location, while the query waits in batch `epoch`, -1 before the
     first: nothing later is planned.
@@ -58,7 +58,7 @@ def picture(folder: Path, epoch: int) -> Log:
 
 
 def damage(log: Plain | Mapping[str | bytes, Plain]) -> str | None:
-    """What is wrong with a stored copy of a log, which may come from an unknown writer; None: nothing.
+    """Return how a stored copy of a log, whose writer may be unknown, is damaged; None if it is not.
 
     Example:
         >>> damage({"offsets/7": zlib.compress(b"v1")}), damage({"../../.bashrc": b""})
@@ -85,7 +85,10 @@ def damage(log: Plain | Mapping[str | bytes, Plain]) -> str | None:
 
 
 def _unpacked_size(data: bytes) -> int | None:
-    """How much an entry unpacks to, with one piece in memory at a time; None where it is incomplete."""
+    """Return how much an entry unpacks to, with one piece in memory at a time.
+
+    None where it is incomplete.
+    """
     unpacker = zlib.decompressobj()
     size = 0
     while True:
@@ -108,7 +111,7 @@ def lay_out(folder: Path, log: Mapping[str, bytes]) -> None:
 
 
 def planned_ms(folder: Path, epoch: int) -> int | None:
-    """When Spark planned a batch (wall clock); None where its log does not have it."""
+    """Return when Spark planned a batch (wall clock); None where its log does not have it."""
     try:
         facts = json.loads((folder / _OFFSETS / str(epoch)).read_text().splitlines()[1])
         return int(facts["batchTimestampMs"])
@@ -117,7 +120,7 @@ def planned_ms(folder: Path, epoch: int) -> int | None:
 
 
 def offsets_text(log: Mapping[str, bytes], epoch: int) -> str:
-    r"""The sources' offsets at the end of a batch, as Spark writes them, for messages.
+    r"""Return the sources' offsets at the end of a batch, as Spark writes them, for messages.
 
     Example:
         >>> offsets_text({"offsets/3": zlib.compress(b'v1\n{"conf":{}}\n{"logOffset":3}')}, 3)
@@ -129,7 +132,7 @@ def offsets_text(log: Mapping[str, bytes], epoch: int) -> str:
 
 
 def files_of_later_epochs(lineage: Path, log: Mapping[str, bytes]) -> list[str]:
-    """URIs of files that queries of a lineage, whose logs are in the folder, have read after a position."""
+    """Return the URIs of files that queries of a lineage, with logs in the folder, read after a position."""
     before = {uri for name, data in log.items() for uri in listed(name, zlib.decompress(data))}
     later: set[str] = set()
     for query in lineage.iterdir() if lineage.is_dir() else ():
@@ -140,7 +143,7 @@ def files_of_later_epochs(lineage: Path, log: Mapping[str, bytes]) -> list[str]:
 
 
 def missing_locally(uris: Iterable[str]) -> list[str]:
-    """Paths of the ``file:`` URIs whose file does not exist.
+    """Return the paths of the ``file:`` URIs whose file does not exist.
 
     Example:
         >>> missing_locally(["file:///no/such%20file", "s3a://bucket/key"])
@@ -151,7 +154,7 @@ def missing_locally(uris: Iterable[str]) -> list[str]:
 
 
 def _source_entries(folder: Path) -> list[str]:
-    """Names of the entries of sources, from the newest compacted one on, which holds all before it."""
+    """Return names of the entries of sources, from the newest compacted one on, which holds all before it."""
     found = []
     for source in sorted((folder / _SOURCES).glob("*")):
         names = [path.name for path in source.iterdir() if path.is_file() and not path.name.startswith(".")]
@@ -162,13 +165,13 @@ def _source_entries(folder: Path) -> list[str]:
 
 
 def _number(name: str) -> int:
-    """The batch of an entry; a file of another name is never left out."""
+    """Return the batch of an entry; a file of another name is never left out."""
     text = name.removesuffix(_COMPACT)
     return int(text) if text.isascii() and text.isdigit() else 1 << 62
 
 
 def listed(name: str, data: bytes) -> Iterator[str]:
-    """The files that an entry of a file source lists; other sources' entries list none."""
+    """Yield the files that an entry of a file source lists; other sources' entries list none."""
     if not name.startswith(f"{_SOURCES}/"):
         return
     for text in data.decode("utf-8", "replace").splitlines():

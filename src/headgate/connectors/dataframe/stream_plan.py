@@ -48,7 +48,7 @@ _SENTENCE_END: Final = re.compile(r"\n\s*(?:at |\n|===|'|[+:]- |Caused by:)")
 
 
 def trigger_of(text: str | None) -> Trigger:
-    """What ``DataStreamWriter.trigger`` takes.
+    """Return the keyword arguments for ``DataStreamWriter.trigger``.
 
     Example:
         >>> trigger_of("processing-time 1500ms"), trigger_of("available-now"), trigger_of(None)
@@ -85,9 +85,9 @@ def check_stateless(frame: DataFrame) -> None:
 
 
 def forgets_nothing(frame: DataFrame) -> bool:
-    """Whether all sources of a streaming DataFrame can be read again however much Spark has committed. Files
-    can, unless Spark removes them after a batch; so can Kafka, and the rate sources. Of others it is not
-    known.
+    """Return whether a streaming DataFrame's sources can all be read again, however much Spark has committed.
+    Files can, unless Spark removes them after a batch; so can Kafka, and the rate sources. Of others it is
+    not known.
     """
     leaves = [
         node
@@ -108,7 +108,7 @@ def _can_be_read_again(leaf: JavaObject) -> bool:
 
 
 def _plain(options: JavaObject) -> dict[str, str]:
-    """A map of Scala's; names and values in lower case."""
+    """Return a map of Scala's; names and values in lower case."""
     found, entries = {}, options.iterator()
     while entries.hasNext():
         entry = entries.next()
@@ -117,7 +117,7 @@ def _plain(options: JavaObject) -> dict[str, str]:
 
 
 def _streaming_nodes(node: JavaObject) -> Iterator[JavaObject]:
-    """The nodes of a plan of Spark's through which a stream goes; py4j's objects."""
+    """Yield the nodes of a plan of Spark's through which a stream goes; py4j's objects."""
     if node.isStreaming():
         yield node
         children = node.children()
@@ -126,7 +126,7 @@ def _streaming_nodes(node: JavaObject) -> Iterator[JavaObject]:
 
 
 def reason_of(error: Exception) -> str:
-    r"""Why a query failed, in one sentence: of Python's errors the last line, of Java's the message.
+    r"""Return why a query failed, in one sentence: of Python's errors the last line, of Java's the message.
 
     Example:
         >>> reason_of(ValueError("[X]\nTraceback (most recent call last):\n  File 1\nKeyError: 'k'\n"))

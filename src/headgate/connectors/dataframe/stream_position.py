@@ -30,12 +30,12 @@ class QueryEpoch:
 
     @classmethod
     def of_new_query(cls, begin: Position | None) -> QueryEpoch:
-        """The epoch after which a new query resumes."""
+        """Return the epoch after which a new query resumes."""
         name = secrets.token_hex(6)
         return cls(name, name, -1) if begin is None else cls(begin.last.line, name, begin.last.epoch)
 
     def at(self, epoch: int) -> QueryEpoch:
-        """Another epoch of this query."""
+        """Return another epoch of this query."""
         return QueryEpoch(self.line, self.query, epoch)
 
 
@@ -47,13 +47,13 @@ class Position:
     log: Mapping[str, bytes]  # what Spark needs to resume after it, see :mod:`stream_log`
 
     def to_plain(self) -> Mapping[str, Plain]:
-        """The stored form."""
+        """Return the stored form."""
         last: dict[str, Plain] = {"line": self.last.line, "query": self.last.query, "epoch": self.last.epoch}
         return {"kind": _KIND, "version": VERSION, **last, "log": dict(self.log)}
 
     @classmethod
     def from_plain(cls, stored: Plain, name: str) -> Position:
-        """The stored position.
+        """Return the stored position.
 
         Example:
             >>> before = Position(QueryEpoch("3f9c", "a01b", 3), {})

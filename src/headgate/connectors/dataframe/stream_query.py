@@ -125,7 +125,7 @@ class StreamQuery:
         return Position(self._before, logs.picture(self._folder, -1))
 
     def continues(self, position: Position | None) -> bool:
-        """Whether its next epoch is the one after `position`."""
+        """Return whether its next epoch is the one after `position`."""
         if self.failed or self._stopped.is_set():
             return False
         last = None if position is None else position.last
@@ -134,7 +134,7 @@ class StreamQuery:
         return last == self._before.at(self._acknowledged)
 
     def holds_offered(self, position: Position | None) -> bool:
-        """Whether the offered epoch is the last one in `position`: then it is not to be read again."""
+        """Return whether the offered epoch is the last one in `position`: then it is not to be read again."""
         offered = self.offered
         return offered is not None and position is not None and position.last == offered.position.last
 

@@ -44,7 +44,7 @@ _LOGS: Final = "logs"
 
 
 def spark_source(frame: DataFrame, name: str, trigger: str | None) -> Source:
-    """A source of the rows of a DataFrame, bounded or streaming; they stay columnar as long as they can. A
+    """Return a source of a DataFrame's rows, bounded or streaming; they stay columnar as long as they can. A
     streaming DataFrame is of a classic session, with stateless SQL only; it ends with the trigger
     "available-now".
     """
@@ -104,7 +104,7 @@ class StreamSource(Source[T, RowPosition, Mapping[str, Plain]], DataFrameConnect
         return StreamEnumerator(self._query_after(position, self._input), position, self)
 
     def _query_after(self, position: Position | None, read: StreamInput) -> StreamQuery:
-        """The running query if its next epoch is the one after the position; else a new one."""
+        """Return the running query if its next epoch is the one after the position; else a new one."""
         running = self._query
         if running is not None and position is not None and running.holds_offered(position):
             running.acknowledge(position.last.epoch)
@@ -211,7 +211,7 @@ class StreamEnumerator(SplitEnumerator[RowPosition, Mapping[str, Plain]]):
 
 
 def shares_of(epoch: StagedEpoch) -> list[list[Split[RowPosition]]]:
-    """The files of each partition with rows, as splits; the largest partition first.
+    """Return the files of each partition with rows, as splits; the largest partition first.
 
     Example:
         >>> from headgate.connectors.dataframe.stream_position import QueryEpoch
@@ -228,7 +228,7 @@ def shares_of(epoch: StagedEpoch) -> list[list[Split[RowPosition]]]:
 
 
 def epoch_text(epoch: StagedEpoch, latency_ms: float) -> str:
-    """The log line of an epoch.
+    """Return the log line of an epoch.
 
     Example:
         >>> from headgate.connectors.dataframe.stream_position import QueryEpoch

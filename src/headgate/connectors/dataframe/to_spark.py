@@ -27,9 +27,10 @@ if TYPE_CHECKING:
 def spark_sink(
     write: EpochWriter | Callable[[DataFrame, SparkEpoch], R], schema: StructType | str | None = None
 ) -> SparkSink:
-    """A sink that hands what each checkpoint completes to `write`, as a DataFrame. Epochs of an `EpochWriter`
-    come once. A function gets an epoch again, with the same rows, after a failure in the middle. Without a
-    schema the columns are those of the first records, ``_1``, ``_2``, ... of tuples without names.
+    """Return a sink that hands the records of each completed checkpoint to `write`, as a DataFrame. Epochs of
+    an `EpochWriter` come once. A function gets an epoch again, with the same rows, after a failure in the
+    middle. Without a schema the columns are those of the first records, ``_1``, ``_2``, ... of tuples without
+    names.
     """
     if not isinstance(write, EpochWriter) and not callable(write):
         raise UsageError(

@@ -29,13 +29,13 @@ class Frames(Protocol):
     """Makes what a writer gets of staged Parquet files."""
 
     def columns(self, paths: Sequence[str]) -> Columns:
-        """The columns of the rows. Files that do not agree raise UsageError."""
+        """Return the columns of the rows. Files that do not agree raise UsageError."""
         ...
 
     def opened(
         self, paths: Sequence[str], columns: Columns, epoch: SparkEpoch, writer: EpochWriter
     ) -> contextlib.AbstractContextManager[DataFrame]:
-        """The rows, for as long as they are being written."""
+        """Return the rows, for as long as they are being written."""
         ...
 
     def cancel(self) -> None:
@@ -101,7 +101,7 @@ _GROUP_PROPERTIES: Final = ("spark.jobGroup.id", "spark.job.description", "spark
 
 
 def columns_of(schema: pa.Schema) -> Columns:
-    """Columns of a staged file, with the types that Spark gives them."""
+    """Return the columns of a staged file, with the types that Spark gives them."""
     from pyspark.sql.pandas.types import from_arrow_type
 
     found = []
@@ -115,7 +115,7 @@ def columns_of(schema: pa.Schema) -> Columns:
 
 
 def agreed(files: Sequence[Columns]) -> Columns:
-    """The columns of several files together.
+    """Return the columns of several files together.
 
     A column of two types raises UsageError.
 
@@ -134,7 +134,7 @@ def agreed(files: Sequence[Columns]) -> Columns:
 
 
 def same_columns(expected: Columns, found: Columns, epoch: str) -> Columns:
-    """The columns in the order of earlier epochs.
+    """Return the columns in the order of earlier epochs.
 
     One that is missing, new or of another type raises UsageError.
 
@@ -158,7 +158,8 @@ def _shown(columns: Mapping[str, str], name: str) -> str:
 
 
 def cause(error: Exception) -> str:
-    r"""What went wrong, in one line: of Java's errors the innermost, because the outer ones say where only.
+    r"""Return what went wrong, in one line: of Java's errors the innermost, because the outer ones say where
+    only.
 
     Example:
         >>> cause(ValueError("no such table: t\n  at line 1"))

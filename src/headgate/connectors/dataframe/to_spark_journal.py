@@ -40,12 +40,12 @@ class Run(msgspec.Struct, frozen=True, array_like=True):
         return range(self.first + self.shift, self.last + self.shift + 1)
 
     def holds(self, origin: Origin) -> bool:
-        """Whether what was prepared there is among these epochs."""
+        """Return whether what was prepared there is among these epochs."""
         same = (self.job, self.generation, self.attempt) == (origin.job, origin.generation, origin.attempt)
         return same and self.first <= origin.checkpoint <= self.last
 
     def parted(self, lineage: Lineage) -> tuple[Run | None, Run | None]:
-        """The part that is history of a lineage, and the part that is not."""
+        """Return the part that is history of a lineage, and the part that is not."""
         through = self.first - 1
         for fork in lineage.forks:
             if fork.job == self.job and (self.generation, self.attempt) <= (fork.generation, fork.attempt):
@@ -53,7 +53,7 @@ class Run(msgspec.Struct, frozen=True, array_like=True):
         return self._between(self.first, through), self._between(through + 1, self.last)
 
     def without(self, other: Run) -> list[Run]:
-        """What is left when the epochs of `other` are taken out."""
+        """Return the runs that are left when the epochs of `other` are taken out."""
         if other != msgspec.structs.replace(self, first=other.first, last=other.last):
             return [self]
         left = self._between(self.first, min(other.first - 1, self.last))
@@ -114,7 +114,7 @@ class State(msgspec.Struct, frozen=True, tag="line"):
     remembered: list[Begun] = []  # the latest epochs, with their files
 
     def is_owned(self, job: str, generation: int) -> bool:
-        """Whether this driver is the last owner."""
+        """Return whether this driver is the last owner."""
         return self.jobs[-1:] == [job] and self.generation == generation
 
 
@@ -122,7 +122,7 @@ Entry = Owner | Begun | Written | TakenBack | PutBack | State
 
 
 def after(state: State, entry: Entry) -> State:
-    """The state after one entry more.
+    """Return the state after one entry more.
 
     Example:
         >>> state = after(State(), Owner("a", 1))
@@ -182,24 +182,24 @@ def _run_of(begun: Begun) -> Run:
 
 
 def newer(state: State, job: str, lineage: Lineage) -> list[Run]:
-    """Epochs that are written and not history of the job; its own only where it falls back before them."""
+    """Return the written epochs that are not history of the job; its own only if it falls back."""
     falls_back = any(fork.job == job for fork in lineage.forks)
     runs = [run for run in state.written if run.job != job or falls_back]
     return [rest for run in runs if (rest := run.parted(lineage)[1]) is not None]
 
 
 def unfinished_newer(state: State, job: str, lineage: Lineage) -> list[Run]:
-    """The epoch that may be written, if it is not history of the job."""
+    """Return the epoch that may be written, if it is not history of the job."""
     return [] if state.begun is None else newer(State(written=[_run_of(state.begun)]), job, lineage)
 
 
 def missing(state: State, lineage: Lineage) -> list[Run]:
-    """Epochs of the job's history that were taken back."""
+    """Return the epochs of the job's history that were taken back."""
     return [kept for run in state.taken if (kept := run.parted(lineage)[0]) is not None]
 
 
 def why_fenced(state: State, job: str, generation: int, lineage: Lineage) -> str | None:
-    """Why a driver must not own the lineage; None when it may."""
+    """Return why a driver must not own the lineage; None when it may."""
     last = state.jobs[-1] if state.jobs else None
     if last == job:
         later = state.generation > generation
@@ -214,7 +214,7 @@ def why_fenced(state: State, job: str, generation: int, lineage: Lineage) -> str
 
 
 def described(runs: Sequence[Run]) -> str:
-    """Epochs in words.
+    """Return the epochs in words.
 
     Example:
         >>> described([Run("a", 1, 1, 7, 9, 0)])
@@ -226,7 +226,7 @@ def described(runs: Sequence[Run]) -> str:
 
 
 def not_written(state: State, origin: Origin, files: Sequence[str]) -> list[str]:
-    """Which files of one origin are in no written epoch."""
+    """Return which files of one origin are in no written epoch."""
     remembered = [begun for begun in state.remembered if begun.origin == origin]
     known = {file for begun in remembered for file in begun.files}
     if not any(run.holds(origin) for run in state.written):
@@ -236,7 +236,7 @@ def not_written(state: State, origin: Origin, files: Sequence[str]) -> list[str]
 
 
 def next_epoch(state: State, checkpoint: int) -> int:
-    """The number of a new epoch: the checkpoint's where that is free, so that people find it again.
+    """Return the number of a new epoch: the checkpoint's where that is free, so that people find it again.
 
     Example:
         >>> next_epoch(State(last=6), 7), next_epoch(State(last=9), 7), next_epoch(State(last=9, shift=5), 7)

@@ -106,12 +106,12 @@ class Log:
 
 
 def encoded(entry: Entry) -> bytes:
-    """An entry as it is stored."""
+    """Return an entry as it is stored."""
     return seal_line(_encoder.encode(entry))
 
 
 def decoded(stored: bytes, where: str) -> Entry:
-    """The stored entry.
+    """Return the stored entry.
 
     Example:
         >>> from headgate.connectors.dataframe.to_spark_journal import Written

@@ -75,7 +75,7 @@ class Staging:
         self._context = context
 
     def journal(self, lineage: str, uid: str) -> Path:
-        """The folder of a lineage's journal."""
+        """Return the folder of a lineage's journal."""
         return Path(self.root, "journal", f"{quote(lineage, safe='')}+{quote(uid, safe='')}")
 
     def hold(self, committables: Sequence[StagedRows], savepoint: Fork) -> None:
@@ -117,7 +117,7 @@ class Staging:
 
 
 def staged_parquet(root: str, schema: pa.Schema | None) -> Sink:
-    """The sink whose pending files are the staged rows; it never publishes one."""
+    """Return the sink whose pending files are the staged rows; it never publishes one."""
     made = load(Kind.CONNECTOR, "parquet_sink")(root, schema=schema)
     made.format.verb = "to_spark"
     sink: Sink = made
@@ -125,7 +125,7 @@ def staged_parquet(root: str, schema: pa.Schema | None) -> Sink:
 
 
 def verified_paths(root: str, committables: Sequence[StagedRows], checkpoint: int) -> list[str]:
-    """The files of the rows, verified; a missing or changed one raises OperatingError."""
+    """Return the files of the rows, verified; a missing or changed one raises OperatingError."""
     paths = []
     for ready in committables:
         path = _path(root, ready)
@@ -150,7 +150,7 @@ def verified_paths(root: str, committables: Sequence[StagedRows], checkpoint: in
 
 
 def _path(root: str, ready: StagedRows) -> Path:
-    """Where the rows of a committable are now: the folder may have been moved, or another was chosen."""
+    """Return where a committable's rows are now: the folder may have been moved, or another was chosen."""
     here = inside(root, ready["pending"], _ROWS, _PENDING)
     if here.exists() or ready["root"] == root:
         return here
@@ -158,7 +158,7 @@ def _path(root: str, ready: StagedRows) -> Path:
 
 
 def _elsewhere(root: str) -> Path:
-    """A staging folder of another program, as a snapshot names it."""
+    """Return a staging folder of another program, as a snapshot names it."""
     return made_folder(root, TO_SPARK, _ITSELF, "a folder of rows for Spark")
 
 

@@ -38,7 +38,7 @@ class ByteStream(ABC):
 
     @abstractmethod
     def locate(self, offset: int) -> Entry:
-        """Where to enter for this offset, which must not precede a forgotten one."""
+        """Return where to enter for this offset, which must not precede a forgotten one."""
 
     @abstractmethod
     def approach(self, skip: int, tail: int) -> int:
@@ -70,7 +70,7 @@ class PlainStream(ByteStream):
         return tail
 
     def forget_before(self, offset: int) -> None:
-        """Nothing is kept."""
+        """Do nothing: the stream keeps no bytes."""
 
 
 class MemberDecoder(Protocol):
@@ -104,7 +104,7 @@ class CompressedStream(ByteStream, Generic[D]):
 
     @abstractmethod
     def _new_decoder(self) -> D:
-        """A decoder of one member."""
+        """Return a decoder of one member."""
 
     @abstractmethod
     def _decode(self, decoder: D, size: int) -> bytes:
@@ -223,8 +223,8 @@ class ZstdStream(CompressedStream["zstandard.ZstdDecompressionObj"]):
 
 
 def open_stream(path: str, member: int = 0, offset: int = 0) -> ByteStream:
-    """A stream that reads from the member's start on; plain files from their beginning. The compression is
-    found by the first bytes, not by the name. `offset` is the uncompressed offset of `member`, as
+    """Open a stream that reads from the member's start on; plain files from their beginning. The compression
+    is found by the first bytes, not by the name. `offset` is the uncompressed offset of `member`, as
     :meth:`ByteStream.locate` gave them.
     """
     file = open(path, "rb")  # noqa: SIM115 - the stream owns it

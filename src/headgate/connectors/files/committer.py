@@ -265,7 +265,7 @@ class FilesCommitter(SinkCommitter[Prepared]):
                     remove(path)
 
     def _pending_in(self, folder: str) -> list[Path]:
-        """The files there, in order; a folder that cannot be read raises, it is not an empty one."""
+        """Return the files there, in order; a folder that cannot be read raises, it is not an empty one."""
         place = unlinked(self._root, folder)
         try:
             return sorted(place.iterdir())

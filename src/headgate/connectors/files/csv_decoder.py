@@ -41,7 +41,7 @@ class RowMaker(Protocol[R]):
     names: list[str] | None  # the fields of the schema, None without one
 
     def __call__(self, header: Sequence[str], rows: Rows) -> list[R] | pa.RecordBatch:
-        """All records; ValueError when one of the rows does not fit."""
+        """Return the records of all rows; ValueError when one of the rows does not fit."""
         ...
 
 
@@ -85,11 +85,11 @@ class CsvDecoder(Generic[T]):
         return end
 
     def saved(self) -> list[str]:
-        """The header, so that a reader that resumes in the middle of a file need not read its beginning."""
+        """Return the header, so that a reader which resumes inside a file need not read its beginning."""
         return list(self._header)
 
     def border(self, data: bytes) -> int:
-        """Right after the last line feed that has an even number of quotes before it."""
+        """Return the offset right after the last line feed that has an even number of quotes before it."""
         end = data.rfind(b"\n")
         quotes = data.count(b'"', 0, max(0, end))
         while end >= 0 and quotes % 2:
@@ -139,7 +139,7 @@ class CsvDecoder(Generic[T]):
         return Decoded(kept, [end for i, (_, end, _) in enumerate(raws) if i not in lost], bad)
 
     def _fitting(self, rows: Rows) -> tuple[list[T] | pa.RecordBatch, list[tuple[int, str]]]:
-        """Records of the rows that fit the schema, and (index, reason) of the others."""
+        """Return records of the rows that fit the schema, and (index, reason) of the others."""
         try:
             return self._make(self._header, rows), []
         except ValueError:
@@ -173,7 +173,7 @@ def _first_border(data: bytes) -> int:
 
 
 def _cut(data: bytes, first_line: int) -> list[tuple[int, int, bytes]]:
-    """(line, offset of the end, bytes) of each record that is not an empty line."""
+    """Return (line, offset of the end, bytes) of each record that is not an empty line."""
     records, start, line, end, quotes = [], 0, first_line, 0, 0
     for piece in io.BytesIO(data):
         end += len(piece)

@@ -26,7 +26,7 @@ Schema: TypeAlias = "type | Mapping[str, Hint] | pa.Schema"
 def json_source(
     paths: Paths, schema: type[T] | pa.Schema | None = None, on_error: OnError = "fail"
 ) -> JsonSource[T]:
-    """A bounded source of JSON lines; plain, gzip and zstd files, distinguished by their content.
+    """Return a bounded source of JSON lines; plain, gzip and zstd files, distinguished by their content.
 
     Args:
         paths: a file, a directory (recursive; names beginning with ``_`` or ``.`` are skipped), a glob,
@@ -52,7 +52,7 @@ def csv_source(
     delimiter: str = ",",
     header: bool = True,
 ) -> CsvSource:
-    """A bounded source of CSV files with quoting as in RFC 4180, line breaks in quotes included.
+    """Return a bounded source of CSV files with quoting as in RFC 4180, line breaks in quotes included.
 
     Args:
         paths: as for :func:`json_source`.
@@ -67,7 +67,7 @@ def csv_source(
 
 
 def parquet_source(paths: Paths, columns: Sequence[str] | None = None) -> ParquetSource:
-    """A bounded source of Parquet files that stays columnar: it gives Arrow record batches.
+    """Return a bounded source of Parquet files that stays columnar: it gives Arrow record batches.
 
     Args:
         paths: as for :func:`json_source`.
@@ -77,7 +77,7 @@ def parquet_source(paths: Paths, columns: Sequence[str] | None = None) -> Parque
 
 
 def is_arrow_schema(schema: Schema | None) -> TypeGuard[pa.Schema]:
-    """Whether it is a ``pyarrow.Schema``; pyarrow is not imported for it."""
+    """Return whether it is a ``pyarrow.Schema``; pyarrow is not imported for it."""
     kind = type(schema)
     return kind.__module__.partition(".")[0] == "pyarrow" and kind.__name__ == "Schema"
 

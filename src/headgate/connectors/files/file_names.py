@@ -36,7 +36,7 @@ class Prepared(TypedDict):
 
 
 def safe(name: str) -> str:
-    """A file name for any text; different texts get different names.
+    """Return a file name for any text; different texts get different names.
 
     Example:
         >>> safe("out-1"), safe("a/b")
@@ -49,12 +49,12 @@ def safe(name: str) -> str:
 
 
 def pending_folder(job: str, uid: str) -> str:
-    """The folder below the pending one that belongs to one sink of one job."""
+    """Return the folder below the pending one that belongs to one sink of one job."""
     return f"{safe(job)}+{safe(uid)}"
 
 
 def pending_path(root: str | Path, stored: str) -> Path:
-    """Where a prepared file is; a snapshot that names another place is refused.
+    """Return where a prepared file is; a snapshot that names another place is refused.
 
     Example:
         >>> pending_path("/out", "_pending/job+out/part-1").as_posix()
@@ -66,7 +66,7 @@ def pending_path(root: str | Path, stored: str) -> Path:
 def part_name(
     job: str, uid: str, subtask: int, generation: int, attempt: int, sequence: int, suffix: str
 ) -> str:
-    """The name of a file; no other writer, attempt, driver or job ever uses it.
+    """Return the name of a file; no other writer, attempt, driver or job ever uses it.
 
     Example:
         >>> part_name("job", "out", 1, 3, 2, 0, ".jsonl")
@@ -76,7 +76,7 @@ def part_name(
 
 
 def final_name(part: str, checkpoint: int, suffix: str) -> str:
-    """The name under which a part is published; it has the first snapshot that the part belongs to.
+    """Return the name under which a part is published; it has the first snapshot that the part belongs to.
 
     Example:
         >>> final_name("part-job+out+00001-3.2-0.jsonl", 7, ".jsonl")
@@ -95,7 +95,7 @@ class PartOrigin(NamedTuple):
 
 
 def origin_of(name: str) -> PartOrigin | None:
-    """Where a published file comes from; None when its name does not have it.
+    """Return where a published file comes from; None when its name does not have it.
 
     Names without a checkpoint are older than lineages, and belong to no job.
 
@@ -113,7 +113,7 @@ def origin_of(name: str) -> PartOrigin | None:
 
 
 def held_mark(pending: str, holder: str) -> str:
-    """The name of the mark that a savepoint, which alone has the name `holder`, holds a pending file.
+    """Return the name of the mark that a savepoint, which alone has the name `holder`, holds a pending file.
 
     Example:
         >>> held_mark("part-a.jsonl", "job/1/1/7")
@@ -123,7 +123,7 @@ def held_mark(pending: str, holder: str) -> str:
 
 
 def held_by(mark: str) -> str | None:
-    """The pending file that a mark is for; None when the name is no mark's.
+    """Return the pending file that a mark is for; None when the name is no mark's.
 
     Marks without a holder are older than marks for each savepoint; no release removes them.
 

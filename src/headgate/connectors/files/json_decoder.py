@@ -29,7 +29,7 @@ _BORDERS = (b"}\n{", b"}\r\n{", b"]\n[")
 
 
 def one_record_per_line(data: bytes, records: int) -> bool:
-    """Whether the lines of a block that decoded at once are exactly its records.
+    """Return whether the lines of a block that decoded at once are exactly its records.
 
     JSON takes a line feed for white space, so a decoder also accepts records that span lines or share one. A
     line feed between a closing and an opening bracket, without a comma, can only be between two records; with
@@ -44,11 +44,11 @@ class LineParser(Protocol[R]):
     """Decodes lines, strictly one record per line."""
 
     def block(self, data: bytes) -> list[R] | pa.RecordBatch | None:
-        """All records of a block when each line is one; None when lines must be looked at singly."""
+        """Return the records of a block with one in each line; None when lines must be looked at singly."""
         ...
 
     def singly(self, lines: Sequence[bytes]) -> tuple[list[R] | pa.RecordBatch, list[tuple[int, str]]]:
-        """The good records of non-empty lines, and (line index, reason) of the others."""
+        """Return the good records of non-empty lines, and (line index, reason) of the others."""
         ...
 
 
@@ -63,10 +63,10 @@ class JsonDecoder(Generic[T]):
         return 0
 
     def saved(self) -> None:
-        """Nothing."""
+        """Save nothing."""
 
     def border(self, data: bytes) -> int:
-        """Right after the last line feed."""
+        """Return the offset right after the last line feed."""
         return data.rfind(b"\n") + 1
 
     def decode(self, data: bytes, first_line: int) -> Decoded[T]:
@@ -123,7 +123,7 @@ class ObjectParser(Generic[T]):
 def object_decoder(
     schema: type[T] | None,
 ) -> tuple[msgspec.json.Decoder[Any], Callable[[Records], list[T]] | None]:
-    """A msgspec decoder for the schema, and what to do with its records, if anything."""
+    """Return a msgspec decoder for the schema, and what to do with its records, if anything."""
     try:
         if schema is None:
             return msgspec.json.Decoder(), None
@@ -139,12 +139,14 @@ def object_decoder(
 
 
 def is_named_tuple(schema: type[T] | Mapping[str, T]) -> TypeGuard[type[NamedTuple]]:
-    """Whether it is a NamedTuple class."""
+    """Return whether it is a NamedTuple class."""
     return isinstance(schema, type) and issubclass(schema, tuple) and hasattr(schema, "_fields")
 
 
 def struct_like(schema: type[NamedTuple]) -> type[msgspec.Struct]:
-    """A struct with a NamedTuple's fields: msgspec reads NamedTuples from arrays, files hold objects."""
+    """Return a struct class with a NamedTuple's fields: msgspec reads NamedTuples from arrays, files hold
+    objects.
+    """
     hints = typing.get_type_hints(schema, include_extras=True)
     fields: list[Any] = [
         (name, hints.get(name, Any), schema._field_defaults[name])

@@ -71,7 +71,7 @@ class OwnerLog:
         return first
 
     def fenced(self) -> FencedError | None:
-        """Why this job may not publish now, if it may not; nothing is changed by asking."""
+        """Return why this job may not publish now, if it may not; nothing is changed by asking."""
         jobs = self._jobs()
         if jobs[-1:] == [self._context.job]:
             return None
@@ -106,7 +106,7 @@ class OwnerLog:
         return [path for path, is_history in self._files(self._root) if not is_history]
 
     def missing(self) -> list[Path]:
-        """Files of this job's history that were taken back, where they are now."""
+        """Return files of this job's history that were taken back, where they are now."""
         return [
             path
             for folder in sorted((self._root / TAKEN_BACK).glob("*/"))
@@ -115,7 +115,7 @@ class OwnerLog:
         ]
 
     def describe_newer(self) -> str | None:
-        """What is published and not history of this job, in words."""
+        """Return, in words, which published files are no history of this job; None if there are none."""
         newer = self.newer()
         if not newer:
             return None
@@ -126,7 +126,7 @@ class OwnerLog:
         return f"{len(newer)} files in {where!r}, the last of checkpoint {origin.checkpoint} of job {job!r}"
 
     def describe_missing(self) -> str | None:
-        """What was taken back of this job's history, in words."""
+        """Return, in words, which files of this job's history were taken back; None if there are none."""
         missing = self.missing()
         if not missing:
             return None
@@ -136,8 +136,8 @@ class OwnerLog:
         )
 
     def _files(self, folder: Path) -> Iterator[tuple[Path, bool]]:
-        """The files of the lineage in a folder, and whether each is history. Files of this job are left out,
-        unless it falls back to an older snapshot of its own.
+        """Yield the files of the lineage in a folder, and whether each is history. Files of this job are left
+        out, unless it falls back to an older snapshot of its own.
         """
         uid, lineage = self._context.uid, self._context.lineage
         forked = {fork.job for fork in self.ancestors}

@@ -52,7 +52,7 @@ class ParquetCursor:
         self._at = 0
 
     def poll(self, max_records: int) -> tuple[pa.RecordBatch, list[BadRecord]] | None:
-        """A slice of the next batch; None at the end."""
+        """Return a slice of the next batch; None at the end."""
         try:
             if not self._fill():
                 return None
@@ -65,7 +65,7 @@ class ParquetCursor:
         return piece, []
 
     def position(self) -> ParquetPosition:
-        """Right after the last row polled."""
+        """Return the position right after the last row polled."""
         return {"row_group": self._group, "row": self._row, "seal": self._seal}
 
     def close(self) -> None:
@@ -113,7 +113,7 @@ def _seal(path: str) -> list[int]:
 
 
 def missing_columns(path: str, columns: Sequence[str]) -> list[str]:
-    """Which of the columns the file does not have."""
+    """Return which of the columns the file does not have."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

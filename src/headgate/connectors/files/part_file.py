@@ -49,7 +49,7 @@ class PartFile(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        """Bytes written so far."""
+        """Return bytes written so far."""
         return self.size
 
     def write(self, data: ReadableBuffer) -> int:
@@ -63,7 +63,7 @@ class PartFile(io.RawIOBase):
             raise storage_error(self.path, problem) from problem
 
     def make_durable(self) -> None:
-        """Bytes and name survive a power failure from now on; closes the file."""
+        """Make bytes and name survive a power failure from now on; close the file."""
         try:
             self._file.finish(durable=True)
             sync_names(self.path, 4)  # the folder, the pending folder and the output directory may all be new
@@ -82,7 +82,7 @@ class PartFile(io.RawIOBase):
 
 
 def storage_error(path: Path, problem: OSError) -> StorageError:
-    """The error that names the path and the system's reason."""
+    """Return the error that names the path and the system's reason."""
     todo = advice(problem) or "make room or allow writing there"
     return StorageError(
         f"cannot write {str(path)!r}: {problem.strerror or problem}; nothing of it is published; {todo}"

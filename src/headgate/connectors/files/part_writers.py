@@ -35,7 +35,7 @@ class PartWriter(ABC):
 
 
 def _other(value: Any) -> Any:
-    """What msgspec does not know: models, and rows and values with fields."""
+    """Return a plain value for one that msgspec does not know: models, and rows and values with fields."""
     if is_model(type(value)):
         return value.model_dump(mode="json")
     as_dict = getattr(type(value), "as_dict", None)
@@ -75,7 +75,7 @@ class Columns:
         self.schema, self._verb = schema, verb
 
     def batch_of(self, records: list[T] | pa.RecordBatch) -> pa.RecordBatch:
-        """The records as a batch of the schema."""
+        """Return the records as a batch of the schema."""
         import pyarrow as pa
 
         if not isinstance(records, pa.RecordBatch):

@@ -34,7 +34,7 @@ _FORMATS: Final = {
 
 
 def expand(paths: Paths, file_format: str) -> list[str]:
-    """The absolute paths of all files meant, sorted, each once.
+    """Return the absolute paths of all files meant, sorted, each once.
 
     Directories are searched recursively; names that begin with ``_`` or ``.`` are skipped there and after the
     wildcards of a glob, as Spark does, so that unfinished files are never read.
@@ -60,7 +60,7 @@ def expand(paths: Paths, file_format: str) -> list[str]:
 
 
 def local_path(path: str | os.PathLike[str]) -> str:
-    """The absolute local path of a path or ``file:`` URI.
+    """Return the absolute local path of a path or ``file:`` URI.
 
     Example:
         >>> local_path("file:///data/in%20put")
@@ -79,7 +79,7 @@ def local_path(path: str | os.PathLike[str]) -> str:
 
 
 def tops(paths: Paths) -> tuple[str, ...]:
-    """The files and folders below which all files of a source are, at any time.
+    """Return the files and folders below which all files of a source are, at any time.
 
     Example:
         >>> tops(["/data/in/*.json", "/more/a.json"])
@@ -93,7 +93,7 @@ def tops(paths: Paths) -> tuple[str, ...]:
 
 
 def check_meant(stored: Plain, below: Sequence[str], source: str) -> str:
-    """A file that a snapshot names, once it is certain that the program names it, too.
+    """Return a file that a snapshot names, once it is certain that the program names it, too.
 
     `below` is what :func:`tops` gives. Any other file raises StrayPathError.
 
@@ -135,7 +135,7 @@ def _files_of(path: str) -> Iterator[str]:
 
 
 def _fixed_part(pattern: str) -> str:
-    """The directories before the first wildcard; only names after them can be hidden."""
+    """Return the directories before the first wildcard; only names after them can be hidden."""
     parts = Path(pattern).parts
     wild = next(i for i, part in enumerate(parts) if glob.has_magic(part))
     return str(Path(*parts[:wild]))
@@ -177,7 +177,7 @@ def _check_file(path: str, file_format: str) -> None:
 
 
 def head_of(path: str) -> bytes:
-    """The first four bytes of a file."""
+    """Return the first four bytes of a file."""
     try:
         # A named pipe would block at open, so its kind is asked first.
         if not stat.S_ISREG(Path(path).stat().st_mode):

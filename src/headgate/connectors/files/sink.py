@@ -34,7 +34,7 @@ def json_sink(
     roll_bytes: int = ROLL_BYTES_DEFAULT,
     if_exists: IfExists = "append",
 ) -> FilesSink[T]:
-    """A sink of JSON lines in files ``part-*.jsonl`` of a directory, exactly once.
+    """Return a sink of JSON lines in files ``part-*.jsonl`` of a directory, exactly once.
 
     Dicts, rows, dataclasses, NamedTuples and msgspec structs become objects, tuples and lists arrays.
     JSON has no NaN and no infinity: these become null. Bytes become base64 text.
@@ -59,7 +59,7 @@ def parquet_sink(
     if_exists: IfExists = "append",
     dictionary: bool = True,
 ) -> FilesSink[T]:
-    """A sink of Parquet files ``part-*.parquet`` in a directory, exactly once.
+    """Return a sink of Parquet files ``part-*.parquet`` in a directory, exactly once.
 
     Args:
         path: as for :func:`json_sink`.
@@ -83,7 +83,7 @@ class FileFormat(Protocol):
     suffix: str  # of file names
 
     def opener(self) -> Callable[[PartFile], PartWriter]:
-        """What begins each file of one sink writer."""
+        """Return the function that begins each file of one sink writer."""
         ...
 
 

@@ -49,11 +49,11 @@ class FileCursor(Protocol[R, Q]):
     """One open file."""
 
     def poll(self, max_records: int) -> tuple[list[R] | pa.RecordBatch, list[BadRecord]] | None:
-        """Records (perhaps none this time) and the bad ones met on the way; None at the end."""
+        """Return records (perhaps none this time) and the bad ones met on the way; None at the end."""
         ...
 
     def position(self) -> Q | None:
-        """Right after the last record polled; None: the beginning."""
+        """Return the position right after the last record polled; None: the beginning."""
         ...
 
     def close(self) -> None:
@@ -119,7 +119,7 @@ class FilesSource(Source[T, P, list[str]]):
         self._tops = tops(self.paths)
 
     def check_meant(self, path: str) -> str:
-        """A path out of a snapshot, if it is one of the source's."""
+        """Return a path out of a snapshot, if it is one of the source's."""
         return check_meant(path, self._tops, self.describe())
 
     @override
@@ -134,7 +134,7 @@ class TextFilesSource(FilesSource[T, TextPosition]):
 
     @abstractmethod
     def new_decoder(self, path: str, saved: list[str] | None) -> TextDecoder[T]:
-        """A decoder for one file; `saved` is what its `saved()` gave at the position, or None."""
+        """Return a decoder for one file; `saved` is what its `saved()` gave at the position, or None."""
 
     @override
     def open_cursor(self, path: str, position: TextPosition | None) -> FileCursor[T, TextPosition]:

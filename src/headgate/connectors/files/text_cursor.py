@@ -50,7 +50,7 @@ def check_on_error(on_error: str) -> None:
 
 
 def bad_record_error(bad: BadRecord) -> BadRecordError:
-    """The error that names file, line, reason and the first characters."""
+    """Return the error that names file, line, reason and the first characters."""
     shown = bad.raw[:_SHOWN_MAX].decode("utf-8", "backslashreplace")
     more = "..." if len(bad.raw) > _SHOWN_MAX else ""
     return BadRecordError(
@@ -75,15 +75,15 @@ class TextDecoder(Protocol[T]):
     """Divides and decodes the text of one open file."""
 
     def begin(self, data: bytes) -> int:
-        """How many bytes at the beginning of a file, which consists of complete records, are its header."""
+        """Return the size in bytes of the header in the first, complete records of a file."""
         ...
 
     def saved(self) -> list[str] | None:
-        """The names of the header, which a position must have besides offsets."""
+        """Return the names of the header, which a position must have besides offsets."""
         ...
 
     def border(self, data: bytes) -> int:
-        """How many bytes from the front are complete records; 0 when there is none."""
+        """Return how many bytes from the front are complete records; 0 when there is none."""
         ...
 
     def decode(self, data: bytes, first_line: int) -> Decoded[T]:
@@ -114,7 +114,7 @@ class TextCursor(Generic[T]):
             self._to_skip = stream.approach(start["skip"], start["tail"][0])
 
     def poll(self, max_records: int) -> tuple[list[T] | pa.RecordBatch, list[BadRecord]] | None:
-        """Records (perhaps none this time) and the bad ones met on the way; None at the end."""
+        """Return records (perhaps none this time) and the bad ones met on the way; None at the end."""
         if self._to_skip:
             self._skip()
             if self._to_skip:
@@ -136,7 +136,7 @@ class TextCursor(Generic[T]):
         return records, bad
 
     def position(self) -> TextPosition | None:
-        """Where a reader must resume to get exactly what this one has not returned yet."""
+        """Return where a reader must resume to get exactly what this one has not returned yet."""
         if self._to_skip or self._fresh:
             return self._start
         used = self._used()
@@ -158,7 +158,7 @@ class TextCursor(Generic[T]):
         self._stream.close()
 
     def _used(self) -> int:
-        """Bytes of the block that precede the position."""
+        """Return bytes of the block that precede the position."""
         if self._at == len(self._decoded.records):
             return len(self._data)
         if self._at == 0:
@@ -191,7 +191,7 @@ class TextCursor(Generic[T]):
         return True
 
     def _complete_records(self) -> bytes:
-        """The next bytes up to the border of a record; at the end of the file all that is left."""
+        """Return the next bytes up to the border of a record; at the end of the file all that is left."""
         pieces, size = [self._rest], len(self._rest)
         while not self._ended:
             piece = self._stream.read(BLOCK_BYTES)

@@ -134,7 +134,7 @@ class CheckpointBarrierTracker:
         return []
 
     def next_timeout(self) -> float | None:
-        """None: nothing depends on time."""
+        """Return None: nothing depends on time."""
         return None
 
     def _is_new(self, checkpoint: int) -> bool:

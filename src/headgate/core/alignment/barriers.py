@@ -57,17 +57,20 @@ class Barrier:
         return self.savepoint is not None and self.savepoint.drain
 
     def as_unaligned(self) -> Barrier:
-        """The same barrier, once it waited too long."""
+        """Return the barrier as unaligned, once it waited too long."""
         return replace(self, alignment=Alignment.UNALIGNED, timeout_ms=None)
 
     def as_forced(self) -> Barrier:
-        """The same barrier for an exchange that always aligns; one that aligns anyway stays as it is."""
+        """Return the barrier for an exchange that always aligns.
+
+        One that aligns anyway stays as it is.
+        """
         if self.alignment is not Alignment.UNALIGNED and self.timeout_ms is None:
             return self
         return replace(self, alignment=Alignment.FORCED_ALIGNED)
 
     def unforced(self) -> Barrier:
-        """What the job master sent, of a barrier that may have come through such an exchange."""
+        """Return the barrier as the job master sent it, also if it came through such an exchange."""
         if self.alignment is not Alignment.FORCED_ALIGNED:
             return self
         sent = Alignment.UNALIGNED if self.timeout_ms is None else Alignment.ALIGNED

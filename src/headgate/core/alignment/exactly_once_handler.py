@@ -167,7 +167,7 @@ class SingleCheckpointBarrierHandler:
         return self._decide(now_ms) if self.phase is Phase.ALIGNING else []
 
     def next_timeout(self) -> float | None:
-        """The deadline after which :meth:`timeout` makes the pending checkpoint unaligned.
+        """Return the deadline after which :meth:`timeout` makes the pending checkpoint unaligned.
 
         None also while a barrier is missing that nothing may overtake: until then no clock helps.
         """

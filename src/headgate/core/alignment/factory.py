@@ -53,7 +53,7 @@ def make_handler(
     forced: frozenset[int] = frozenset(),
     awaited: frozenset[int] = frozenset(),
 ) -> BarrierHandler:
-    """The handler for a gate; `forced` and `awaited` matter with `unaligned` only.
+    """Return the handler for a gate; `forced` and `awaited` matter with `unaligned` only.
 
     Example:
         >>> type(make_handler(2, exactly_once=True, unaligned=True)).__name__

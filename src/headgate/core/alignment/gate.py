@@ -140,7 +140,7 @@ class CheckpointedInputGate(Generic[E]):
         return self._controls > 0
 
     def poll(self, clocks: Clocks, only_control: bool = False) -> tuple[int, E, list[Effect]] | None:
-        """The next element, its channel, and what to do; None when nothing may be read.
+        """Return the next element, its channel, and what to do; None when nothing may be read.
 
         Channels take turns. Events come out, too, after the handler got them.
 
@@ -170,7 +170,7 @@ class CheckpointedInputGate(Generic[E]):
         return channel, element, []
 
     def next_timeout(self) -> float | None:
-        """The monotonic time from which on :meth:`announce` is due even if nothing arrives."""
+        """Return the monotonic time from which on :meth:`announce` is due even if nothing arrives."""
         return self.handler.next_timeout()
 
     def abort(self, checkpoint: int) -> None:
@@ -186,7 +186,9 @@ class CheckpointedInputGate(Generic[E]):
         return self._capturing
 
     def take_captured(self) -> list[tuple[int, E]]:
-        """What was captured since the last call, with channels; the elements of each are in order."""
+        """Return the elements captured since the last call, with channels; those of each channel are in
+        order.
+        """
         captured, self._captured = self._captured, []
         return captured
 
@@ -203,7 +205,7 @@ class CheckpointedInputGate(Generic[E]):
         return late[0] if len(late) == 1 else None
 
     def queued(self, channel: int) -> int:
-        """How many elements wait on a channel."""
+        """Return how many elements wait on a channel."""
         return self._queues.queued(channel)
 
     def _announce_first(self, clocks: Clocks) -> list[Effect]:

@@ -100,5 +100,8 @@ class BarrierHandler(Protocol):
         ...
 
     def next_timeout(self) -> float | None:
-        """The monotonic time from which on :meth:`timeout` has something to do; None when nothing waits."""
+        """Return the monotonic time from which on :meth:`timeout` has something to do.
+
+        None when nothing waits.
+        """
         ...

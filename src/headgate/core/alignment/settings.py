@@ -36,7 +36,7 @@ class AlignmentSettings:
     def barrier(
         self, checkpoint: int, trigger_ms: int, savepoint: SavepointOrder | None = None, completed: int = 0
     ) -> Barrier:
-        """The barrier that sources emit for a checkpoint that is triggered now.
+        """Return the barrier that sources emit for a checkpoint that is triggered now.
 
         `completed` is the newest complete checkpoint, 0 for none; `savepoint` is the order of a savepoint.
 

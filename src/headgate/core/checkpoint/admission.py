@@ -43,7 +43,7 @@ class Admission(Generic[S]):
         return Load(len(ledger.pending), ledger.preparing, self._cleaning, self.last_completion_ms)
 
     def check_attempt(self, attempt: AttemptId, tasks: tuple[tuple[int, int], ...]) -> None:
-        """Whether `attempt` may follow."""
+        """Refuse an attempt that may not follow."""
         if self._attempt is not None and attempt <= self._attempt:
             raise InternalError(self._mode.explain(f"cannot start attempt {attempt} after {self._attempt}"))
         if not tasks:
@@ -56,7 +56,7 @@ class Admission(Generic[S]):
         self.requests.open(now_ms)
 
     def refusal_of(self, kind: RequestKind) -> CheckpointFailureReason | None:
-        """Why nothing of this kind can start at all; None when the coordinator runs."""
+        """Return why nothing of this kind can start at all; None when the coordinator runs."""
         if self._mode.state is Mode.SHUTDOWN:
             return CheckpointFailureReason.CHECKPOINT_COORDINATOR_SHUTDOWN
         if self._mode.state is Mode.RUNNING:
@@ -101,7 +101,7 @@ class Admission(Generic[S]):
         return [_trigger(pending)] if any(done) else []
 
     def next_wakeup_ms(self) -> int | None:
-        """When :meth:`admit`, or the expiry of a pending one, is due next; None: nothing is."""
+        """Return when :meth:`admit`, or the expiry of a pending one, is due next; None: nothing is."""
         times = [pending.deadline_ms for pending in self._ledger.pending.values() if pending.can_expire]
         due_ms = self.requests.next_wakeup_ms(self.load)
         if due_ms is not None:
@@ -119,7 +119,7 @@ class Admission(Generic[S]):
         self._cleaning -= 1
 
     def describe(self) -> tuple[Hashable, ...]:
-        """The complete state as plain values, for traces and searches."""
+        """Return the complete state as plain values, for traces and searches."""
         return (self._attempt, self.last_completion_ms, self._cleaning, self.requests.describe())
 
 

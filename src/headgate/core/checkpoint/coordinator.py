@@ -154,7 +154,7 @@ class CheckpointCoordinator(Questions[S]):
         self._admission.cleaning_started()
 
     def cleaning_ended(self, now_ms: int) -> list[Effect[S]]:
-        """What was begun with `cleaning_started` has ended, well or not."""
+        """Note that a deletion begun with `cleaning_started` has ended, well or not."""
         self._admission.cleaning_ended()
         return self._then_admit([], now_ms)
 
@@ -179,7 +179,10 @@ class CheckpointCoordinator(Questions[S]):
     def acknowledge(
         self, attempt: AttemptId, checkpoint: CheckpointId, snapshot: S, now_ms: int
     ) -> tuple[AckResult, list[Effect[S]]]:
-        """A task wrote its snapshot; the effects discard files of an UNKNOWN or DISCARDED one."""
+        """Take the acknowledgement of a task that wrote its snapshot.
+
+        The effects discard the files of an UNKNOWN or DISCARDED one.
+        """
         if self._ledger.is_protected(checkpoint):
             # A repeated message about a checkpoint that is, or may be, complete: its files are in use.
             return AckResult.DUPLICATE, []

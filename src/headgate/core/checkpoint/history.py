@@ -52,16 +52,16 @@ class Topology:
     edges: tuple[EdgeFacts, ...]
 
     def vertex(self, number: int) -> VertexFacts:
-        """The vertex with a number; one without facts when the graph does not have it."""
+        """Return the vertex with a number; one without facts when the graph does not have it."""
         found = (vertex for vertex in self.vertices if vertex.id == number)
         return next(found, VertexFacts(number, f"vertex {number}", (f"vertex {number}",), 0))
 
     def inputs(self, vertex: int) -> tuple[EdgeFacts, ...]:
-        """The exchanges that feed a vertex."""
+        """Return the exchanges that feed a vertex."""
         return tuple(edge for edge in self.edges if edge.target == vertex)
 
     def label(self, task: tuple[int, int]) -> str:
-        """How a task is called in sentences.
+        """Return how a task is called in sentences.
 
         Example:
             >>> Topology((VertexFacts(0, "Count", ("count",), 2),), ()).label((0, 1))
@@ -150,5 +150,5 @@ class CheckpointRecord:
         return self.reason if known is None else known.text
 
     def subtask(self, task: tuple[int, int]) -> SubtaskRecord | None:
-        """What a task acknowledged; None when it has not."""
+        """Return a task's acknowledgement; None if there is none."""
         return next((subtask for subtask in self.subtasks if subtask.task == task), None)

@@ -46,7 +46,7 @@ class RecentCheckpoints:
             del self._ids[next(iter(self._ids))]
 
     def is_savepoint(self, checkpoint: CheckpointId) -> bool:
-        """Whether a remembered one was a savepoint."""
+        """Return whether a remembered one was a savepoint."""
         return self._ids.get(checkpoint, False)
 
 
@@ -117,7 +117,7 @@ class Ledger(Generic[S]):
         self.last_failure = f"checkpoint {checkpoint}: {reason.text}" + (f" ({detail})" if detail else "")
 
     def is_protected(self, checkpoint: CheckpointId) -> bool:
-        """Whether files of `checkpoint` are in use: it is, or may be, or is about to be complete."""
+        """Return whether files of `checkpoint` are in use: it is, or may be, or is about to be complete."""
         pending = self.pending.get(checkpoint)
         closed = pending is not None and pending.phase not in (Phase.PREPARING, Phase.COLLECTING)
         done = checkpoint in self.retention or checkpoint in self.saved
@@ -135,7 +135,7 @@ class Ledger(Generic[S]):
         return [] if known else [Unexpected(checkpoint, task)]
 
     def describe(self) -> tuple[Hashable, ...]:
-        """Everything that decides, as plain values."""
+        """Return all fields that decide on later effects, as plain values."""
         return (
             self.next_id,
             tuple(pending.describe() for pending in self.pending.values()),
@@ -146,7 +146,7 @@ class Ledger(Generic[S]):
         )
 
     def broken(self) -> list[str]:
-        """Names of the invariants of pending checkpoints that do not hold."""
+        """Return names of the invariants of pending checkpoints that do not hold."""
         phases = [pending.phase for pending in self.pending.values()]
         in_progress = {Phase.PREPARING, Phase.COLLECTING, Phase.FULL, Phase.STORING}
         checks = {

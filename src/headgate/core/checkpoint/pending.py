@@ -95,7 +95,7 @@ class PendingCheckpoint(Generic[S]):
 
     @property
     def kind(self) -> RequestKind:
-        """What it was requested for."""
+        """The kind of request that the checkpoint was begun for."""
         return self.request.kind
 
     @property
@@ -120,7 +120,7 @@ class PendingCheckpoint(Generic[S]):
 
     @property
     def savepoint(self) -> CheckpointId | None:
-        """Its id if the user owns it."""
+        """The checkpoint's id if it is a savepoint, which the user owns; else None."""
         return self.checkpoint if self.kind.is_savepoint else None
 
     @property
@@ -129,7 +129,7 @@ class PendingCheckpoint(Generic[S]):
         return tuple(f"hook {hook!r}" for hook in self._hooks) or tuple(map(str, self._waiting))
 
     def missing(self, label: Callable[[tuple[int, int]], str]) -> str:
-        """Hooks, or labels of tasks, that have not answered yet, for people."""
+        """Return the hooks, or labels of tasks, that have not answered yet, for people."""
         names = [f"hook {hook!r}" for hook in self._hooks] or [label(task) for task in self._waiting]
         more = f" and {len(names) - MISSING_NAMED} more" if len(names) > MISSING_NAMED else ""
         return ", ".join(names[:MISSING_NAMED]) + more
@@ -140,7 +140,7 @@ class PendingCheckpoint(Generic[S]):
         return tuple(self._acknowledged[task] for task in sorted(self._acknowledged))
 
     def takes_part(self, task: tuple[int, int]) -> bool:
-        """Whether `task` was triggered and must acknowledge, or has."""
+        """Return whether `task` was triggered and must acknowledge, or has."""
         return self.phase is not Phase.PREPARING and (task in self._waiting or task in self._acknowledged)
 
     def hook_done(self, hook: str) -> bool:
@@ -183,7 +183,7 @@ class PendingCheckpoint(Generic[S]):
         self._machine.move(Step.ABORT, reason.name)
 
     def describe(self) -> tuple[Hashable, ...]:
-        """The complete state as plain values, for traces and searches."""
+        """Return the complete state as plain values, for traces and searches."""
         asked = (self.checkpoint, self.attempt, self.kind.value, self.request.ticket, self.deadline_ms)
         answers = (tuple(self._hooks), tuple(self._waiting), tuple(sorted(self._acknowledged)))
         return (*asked, self.phase.value, *answers)

@@ -52,7 +52,7 @@ class Publishing(Generic[S]):
     def stored(
         self, checkpoint: CheckpointId, halted: CheckpointFailureReason | None
     ) -> tuple[PendingCheckpoint[S], list[Effect[S]]]:
-        """The log, or the savepoint's folder, holds it: it is complete.
+        """A checkpoint is complete: the log, or the savepoint's folder, holds it.
 
         `halted` says why no tasks run that could be notified, so that recovery does the rest.
         """
@@ -96,7 +96,7 @@ class Publishing(Generic[S]):
         return pending, [*effects, *answer]
 
     def committed(self, checkpoint: CheckpointId) -> list[Effect[S]]:
-        """Its committables are published; a late message from before a suspension changes nothing."""
+        """The committables are published; a late message from before a suspension changes nothing."""
         pending, retention = self.committing, self._ledger.retention
         if pending is None or pending.checkpoint != checkpoint:
             if retention.latest is None or checkpoint > retention.latest:
@@ -113,7 +113,7 @@ class Publishing(Generic[S]):
         return effects
 
     def suspend(self, reason: CheckpointFailureReason) -> list[Effect[S]]:
-        """The tasks stop: a commit in progress is left to recovery, which commits the latest again."""
+        """Return the tasks stop: a commit in progress is left to recovery, which commits the latest again."""
         pending, self.committing = self.committing, None
         if pending is None:
             return []

@@ -66,11 +66,11 @@ class Questions(Generic[S]):
         return CheckpointFailureReason.CHECKPOINT_COORDINATOR_SUSPEND
 
     def next_wakeup(self) -> int | None:
-        """When `tick` must be called at the latest (monotonic ms); None when nothing is due."""
+        """Return when `tick` must be called at the latest (monotonic ms); None when nothing is due."""
         return self._admission.next_wakeup_ms() if self._mode.state is Mode.RUNNING else None
 
     def statistics(self, now_ms: int | None = None) -> CoordinatorStatistics:
-        """Figures for people; with `now_ms` also why the first waiting request does not start."""
+        """Return figures for people; with `now_ms` also why the first waiting request does not start."""
         ledger, requests = self._ledger, self._admission.requests
         asked = now_ms is not None and self._mode.state is Mode.RUNNING
         held = requests.held_by(self._admission.load, now_ms or 0) if asked else None
@@ -88,7 +88,7 @@ class Questions(Generic[S]):
         )
 
     def describe(self) -> tuple[Hashable, ...]:
-        """Everything that decides, as plain values: for traces and searches."""
+        """Return all fields that decide on later effects, as plain values: for traces and searches."""
         committing = self._publishing.committing
         return (
             self._mode.state.value,

@@ -83,11 +83,11 @@ class RequestQueue:
         return [*dropped, *self.drop_manual()]
 
     def tickets(self) -> set[int | None]:
-        """Tickets of all that wait."""
+        """Return the tickets of all requests that wait."""
         return {each.ticket for each in (*self._savepoints, *self._manual)}
 
     def describe(self) -> tuple[Hashable, ...]:
-        """The complete state as plain values, for traces and searches."""
+        """Return the complete state as plain values, for traces and searches."""
         return tuple((each.kind.value, each.ticket) for each in (*self._savepoints, *self._manual))
 
 
@@ -128,14 +128,14 @@ class Tickets:
         self._open.add(request.ticket)
 
     def fulfil(self, request: Request, checkpoint: CheckpointId) -> list[RequestFulfilled]:
-        """The requester has what it asked for."""
+        """Answer a requester that its checkpoint is complete."""
         if request.ticket is None:
             return []
         self._close(request.ticket)
         return [RequestFulfilled(request.ticket, checkpoint)]
 
     def refuse(self, request: Request, reason: CheckpointFailureReason, detail: str = "") -> list[Answer]:
-        """No checkpoint will be begun for it."""
+        """Answer that no checkpoint will be begun for a request."""
         if request.ticket is None:
             return [RequestDeclined(request.kind, reason)]
         return list(self.fail(request, reason, detail, None))
@@ -143,7 +143,7 @@ class Tickets:
     def fail(
         self, request: Request, reason: CheckpointFailureReason, detail: str, checkpoint: CheckpointId | None
     ) -> list[RequestFailed]:
-        """The checkpoint that was begun for it came to nothing."""
+        """Answer that the checkpoint begun for a request came to nothing."""
         if request.ticket is None:
             return []
         self._close(request.ticket)

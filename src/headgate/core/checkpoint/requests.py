@@ -120,7 +120,7 @@ class Requests:
         return None if held is not None else self._take(kind, now_ms)
 
     def held_by(self, load: Load, now_ms: int) -> Reason | None:
-        """Why the first waiting request does not start; None when nothing waits."""
+        """Return why the first waiting request does not start; None when nothing waits."""
         kind = self._first(now_ms)
         return None if kind is None else self._hold(kind, load, now_ms)
 
@@ -136,7 +136,7 @@ class Requests:
             self._schedule.arm(now_ms)
 
     def next_wakeup_ms(self, load: Load) -> int | None:
-        """When :meth:`choose` should be asked again, if nothing else happens before."""
+        """Return when :meth:`choose` should be asked again, if nothing else happens before."""
         if self._stopping:
             return None
         if self._final_requested:
@@ -150,11 +150,11 @@ class Requests:
         return self._stopping
 
     def tickets(self) -> set[int | None]:
-        """Tickets of those that wait."""
+        """Return the tickets of the requests that wait."""
         return self._queue.tickets()
 
     def describe(self) -> tuple[Hashable, ...]:
-        """The complete state as plain values, for traces and searches."""
+        """Return the complete state as plain values, for traces and searches."""
         flags = (self._final_requested, self._final_at_ms, self._stopping)
         return (self._schedule.describe(), self._queue.describe(), *flags)
 

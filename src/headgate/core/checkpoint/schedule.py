@@ -47,24 +47,24 @@ class PeriodicSchedule:
             self._due_ms, self._late_ms = now_ms + round(delay), None
 
     def disarm(self) -> None:
-        """No more periodic checkpoints until :meth:`arm`."""
+        """Trigger no more periodic checkpoints until :meth:`arm`."""
         self._due_ms = self._late_ms = None
 
     def request(self, now_ms: int) -> None:
-        """The next one is wanted now."""
+        """Make the next periodic checkpoint due now."""
         self._late_ms, self._due_ms = now_ms, None
 
     def pass_time(self, now_ms: int) -> None:
-        """What is due waits from now on."""
+        """Let a checkpoint that is due wait from now on."""
         if self._due_ms is not None and now_ms >= self._due_ms:
             self._late_ms, self._due_ms = self._due_ms, None
 
     def postpone(self, until_ms: int) -> None:
-        """The waiting one comes too soon after the last completion: make it due later."""
+        """Make the waiting checkpoint due later: it comes too soon after the last completion."""
         self._late_ms, self._due_ms = None, until_ms
 
     def take(self, now_ms: int) -> None:
-        """The waiting one starts now."""
+        """Start the waiting checkpoint now."""
         if self._late_ms is None or self._period_ms is None:
             return
         due_ms, self._late_ms = self._late_ms + self._period_ms, None
@@ -72,5 +72,5 @@ class PeriodicSchedule:
         self._due_ms = due_ms if due_ms > now_ms else now_ms + self._period_ms
 
     def describe(self) -> tuple[Hashable, ...]:
-        """The complete state as plain values, for traces and searches."""
+        """Return the complete state as plain values, for traces and searches."""
         return (self._due_ms, self._late_ms)

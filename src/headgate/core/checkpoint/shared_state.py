@@ -43,7 +43,7 @@ class SharedStateRegistry:
         return tuple(unused)
 
     def unreferenced(self, files: Iterable[str]) -> tuple[str, ...]:
-        """Those of `files` that no completed checkpoint refers to, sorted.
+        """Return the names in `files` that no completed checkpoint refers to, sorted.
 
         An aborted checkpoint leaves these: it may refer to files of completed ones, too.
         """

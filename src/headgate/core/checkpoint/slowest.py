@@ -51,7 +51,7 @@ class SlowestPath:
 
 
 def slowest_path(record: CheckpointRecord) -> SlowestPath:
-    """The path that the last acknowledgement, or the missing one furthest downstream, hung on.
+    """Return the path that the last acknowledgement, or the missing one furthest downstream, hung on.
 
     Example:
         >>> from headgate.core.checkpoint.history import Topology, VertexFacts
@@ -74,7 +74,7 @@ or less state would help"
 
 
 def span(ms: float) -> str:
-    """A measured time for people.
+    """Return a measured time for people.
 
     Example:
         >>> span(0.4), span(900), span(4210), span(125_000)
@@ -91,7 +91,7 @@ def span(ms: float) -> str:
 
 
 def amount(size: int) -> str:
-    """Bytes for people.
+    """Return bytes for people.
 
     Example:
         >>> amount(999), amount(1_200_000_000)
@@ -151,7 +151,7 @@ def _senders(record: CheckpointRecord, edge: EdgeFacts, task: _Task) -> list[_Ta
 
 
 def _names(record: CheckpointRecord, task: _Task) -> list[str]:
-    """What a channel from `task` may be called: a side output may leave in the middle of the chain."""
+    """Return a channel's possible names, from its sender: a side output may leave a chain's middle."""
     return [f"{uid}[{task[1]}]" for uid in record.topology.vertex(task[0]).uids]
 
 
@@ -182,7 +182,9 @@ def _pause_ms(seen: SubtaskRecord, following: SubtaskRecord | None) -> float:
 
 
 def _taken_ms(seen: SubtaskRecord) -> float:
-    """From the trigger until the snapshot was taken: at the last barrier, or the first if it overtakes."""
+    """Return the time from the trigger until the snapshot was taken: at the last barrier, or the first if it
+    overtakes.
+    """
     return seen.start_delay_ms + (0.0 if seen.unaligned else seen.alignment_ms)
 
 
@@ -202,7 +204,7 @@ def _hop(record: CheckpointRecord, seen: SubtaskRecord, before_ms: float, pause_
 
 
 def _last_hop(record: CheckpointRecord, seen: SubtaskRecord, before_ms: float) -> Hop:
-    """With everything until the job master had the acknowledgement."""
+    """Return the last hop, with everything until the job master had the acknowledgement."""
     ready_ms, writing_ms = _taken_ms(seen) + seen.sync_ms, seen.async_ms
     hop = _hop(record, seen, before_ms, seen.sync_ms)
     if seen.unaligned:
@@ -351,7 +353,7 @@ def _why_missing(record: CheckpointRecord, hops: tuple[Hop, ...]) -> str:
 
 
 def _must_have_passed_on(record: CheckpointRecord, hop: Hop) -> bool:
-    """Whether a receiver of the hop acknowledged, which it does only after the hop's barrier."""
+    """Return whether a receiver of the hop acknowledged, which it does only after the hop's barrier."""
     edges = [edge for edge in record.topology.edges if edge.source == hop.vertex]
     return any(
         seen.vertex == edge.target and (edge.partitioner != FORWARD or seen.subtask == hop.subtask)

@@ -72,7 +72,7 @@ class BeginAttempt(Effect):
 
     @classmethod
     def of(cls, attempt: Attempt) -> BeginAttempt:
-        """For an attempt that has its gang."""
+        """Return the effect that begins an attempt which has its gang."""
         return cls(attempt.number, attempt.gang, attempt.plan, attempt.point)
 
 

@@ -19,7 +19,7 @@ from headgate.core.job.table import Phase, Row
 
 
 def submit(job: Job) -> e.SubmitGang:
-    """A new gang for the present plan; the one before has exited."""
+    """Return a new gang for the present plan; the one before has exited."""
     job.gangs += 1
     job.gang = Gang(job.gangs, job.plan.slots)
     return e.SubmitGang(job.gangs, job.plan.slots)
@@ -50,7 +50,7 @@ def lose(job: Job, slot: int) -> list[e.Effect]:
 
 
 def is_member(job: Job, gang: int, slot: int) -> bool:
-    """Whether this is a worker of the present gang that was not lost."""
+    """Return whether this is a worker of the present gang that was not lost."""
     return job.gang is not None and job.gang.number == gang and slot in job.gang.registered
 
 
@@ -96,7 +96,7 @@ def cancel(job: Job, now_ms: int) -> list[e.Effect]:
 
 
 def overdue(job: Job, now_ms: int) -> list[e.Effect]:
-    """What the gang was asked for has taken too long: cancel it, or take it for exited."""
+    """Act on a gang that takes too long with what it was asked for: cancel it, or take it for exited."""
     gang = job.gang
     if gang is None or gang.due_ms is None or now_ms < gang.due_ms:
         return []

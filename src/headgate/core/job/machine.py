@@ -248,7 +248,7 @@ def _stop_ended(job: Job, event: v.StopEnded, _now_ms: int) -> Effects:
 
 
 def _settled(job: Job, effects: Effects) -> Effects:
-    """What may follow once nothing is waited for any more: the next attempt, or the end."""
+    """Add the effects that may follow once nothing is waited for any more: the next attempt, or the end."""
     if job.phase is Phase.QUIESCING and _is_quiet(job):
         job.take(Row.QUIET)
         job.work = Work.FIND

@@ -31,7 +31,7 @@ _OVER = {
 
 
 def word(phase: Phase, cause: Cause, ends: OutcomeKind | None) -> JobState:
-    """The public word for a phase, a cause of the next attempt and an outcome, if there is one."""
+    """Return the public word for a phase, a cause of the next attempt and an outcome, if there is one."""
     if ends is not None:
         return (_OVER if phase is Phase.OVER else _LEAVING)[ends]
     return _WORDS.get(phase) or _BETWEEN.get(cause, JobState.RECOVERING)
@@ -110,21 +110,23 @@ class Questions:
         return self._job.life.history
 
     def hears(self, attempt: int) -> bool:
-        """Whether messages of this attempt's subtasks count: it deploys or runs, and is the latest."""
+        """Return whether messages of this attempt's subtasks count: it deploys or runs, and is the latest."""
         living = self._job.phase in (Phase.DEPLOYING, Phase.RUNNING)
         return living and attempt == self._job.attempts
 
     def counts(self, attempt: int) -> bool:
-        """Whether running totals of this attempt are those of the plan that the job has now."""
+        """Return whether running totals of this attempt are those of the plan that the job has now."""
         latest = self._job.attempt
         return latest is not None and latest.number == attempt and latest.plan == self._job.plan
 
     def may_fail(self, attempt: int) -> bool:
-        """Whether a failure of this attempt may matter: it is the latest, and the job does not end yet."""
+        """Return whether a failure of this attempt may matter: it is the latest, and the job does not end
+        yet.
+        """
         return attempt == self._job.attempts and self._job.outcome is None
 
     def next_wakeup(self) -> int | None:
-        """When `tick` must be called at the latest (monotonic ms); None when nothing is due."""
+        """Return when `tick` must be called at the latest (monotonic ms); None when nothing is due."""
         job = self._job
         times = [job.monitor.next_wakeup(), job.pause_until_ms]
         if job.attempt is not None and job.attempt.suspicion is not None:
@@ -142,7 +144,9 @@ class Questions:
             raise InternalError(self._job.life.explain(f"broke: {'; '.join(found)}"))
 
     def describe(self, now_ms: int = 0) -> tuple[Hashable, ...]:
-        """Everything that decides, as plain values, with deadlines counted from `now_ms`: for searches."""
+        """Return all fields that decide on later effects, as plain values with deadlines from `now_ms` on:
+        for searches.
+        """
         job = self._job
 
         def left(due_ms: int | None) -> int | None:

@@ -73,7 +73,7 @@ def slots_counted(job: Job, event: v.SlotsCounted, _now_ms: int) -> Effects:
 
 
 def saved(job: Job, event: v.Saved, _now_ms: int) -> Effects:
-    """A checkpoint was taken for it, or could not be."""
+    """A checkpoint was taken for the rescale, or could not be."""
     rescale = _at(job, event, Step.SAVING)
     if rescale is None:
         return []
@@ -112,7 +112,7 @@ def starting(job: Job, now_ms: int) -> None:
 
 
 def running(job: Job) -> Effects:
-    """All subtasks run: those of an adopted plan, too."""
+    """Answer the pending rescale once all subtasks run, those of an adopted plan, too."""
     rescale = job.rescale
     if rescale is None or not job.adopted:
         return []
@@ -128,7 +128,7 @@ def _may_begin(job: Job, last_will_do: bool) -> bool:
 
 
 def _at(job: Job, reply: Reply, step: Step) -> Rescale | None:
-    """The pending rescale, if this is the answer that it waits for."""
+    """Return the pending rescale, if this is the answer that it waits for."""
     rescale = job.rescale
     if rescale is None or rescale.ticket != reply.ticket or rescale.step is not step:
         return None

@@ -58,7 +58,7 @@ def attempt_failed(job: Job, event: v.AttemptFailed, now_ms: int) -> Effects:
 
 
 def peer_lost(job: Job, event: v.PeerLost, now_ms: int) -> Effects:
-    """A consequence, most likely: the peer, or its end, will soon bring the cause."""
+    """Return a consequence, most likely: the peer, or its end, will soon bring the cause."""
     attempt = _living(job, event.attempt)
     if attempt is not None and attempt.suspicion is None:
         job.take(Row.SUSPECTED, str(event.failure.what))
@@ -225,7 +225,7 @@ def _revert(job: Job, attempt: Attempt, failure: Failure, now_ms: int) -> Effect
 
 
 def _plan_of_before(job: Job, failure: Failure) -> Effects:
-    """The old plan, and the answer; nothing where the job did not switch to another plan."""
+    """Return the old plan, and the answer; nothing where the job did not switch to another plan."""
     rescale = job.rescale
     if rescale is None or rescale.before is None:
         return []

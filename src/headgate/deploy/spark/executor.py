@@ -114,7 +114,7 @@ def reachable(job: JobSpec, setting: Callable[[str], str | None]) -> tuple[JobSp
 
 
 def known_as(gang: GangContext, host: str | None) -> GangContext:
-    """The gang's workers call the driver by this name; None leaves the address that it listens on."""
+    """Set the name by which the gang's workers call the driver; None keeps the address it listens on."""
     if host is None:
         return gang
     ends = [

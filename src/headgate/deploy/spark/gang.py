@@ -71,7 +71,7 @@ class SparkGang:
         thread.start()
 
     def refusal(self, slots: int) -> str | None:
-        """Why a rescale to so many slots is refused: what Spark has at this moment counts."""
+        """Return why a rescale to so many slots is refused: what Spark has at this moment counts."""
         return self._hold.refusal(slots, task_slots(self._spark))
 
     def cancel(self, gang: int) -> None:

@@ -36,14 +36,14 @@ def check_java(environment: Mapping[str, str] | None = None) -> None:
 
 
 def find_java(variables: Mapping[str, str]) -> Path | None:
-    """The `java` that Spark's own scripts would run."""
+    """Return the `java` that Spark's own scripts would run."""
     home = variables.get("JAVA_HOME")
     found = shutil.which(f"{home}/bin/java" if home else "java", path=variables.get("PATH"))
     return None if found is None else Path(found)
 
 
 def major_version(text: str) -> int:
-    """The number that counts; 0 for what is no version.
+    """Return the number that counts; 0 for what is no version.
 
     Example:
         >>> major_version("17.0.15"), major_version("1.8.0_402"), major_version("21-ea"), major_version("")

@@ -63,7 +63,7 @@ _opening: Final = threading.Lock()  # held while Spark is opened: jobs may begin
 
 
 def acquire(given: SparkSession | None, name: str, config: Config, slots: int) -> SparkContext:
-    """The Spark to run a job in; a local one that is opened here has at least `slots` task slots."""
+    """Return the Spark to run a job in; a local one that is opened here has at least `slots` task slots."""
     with _opening:
         found = _acquired(given, name, config, slots)
     check_jvm_order(found, config)
@@ -90,7 +90,7 @@ def _acquired(given: SparkSession | None, name: str, config: Config, slots: int)
 
 
 def session(slots: int = 3, name: str = "headgate") -> SparkSession:
-    """Spark as a job opens it that finds none, for programs that read from it before their job begins.
+    """Return the session of a job that finds none, for programs that read from Spark before their job.
 
     It starts fast, logs little, and is there until the process ends. Where the process has a session
     already, that one is given.
@@ -110,7 +110,7 @@ def session(slots: int = 3, name: str = "headgate") -> SparkSession:
 
 
 def sql_session(given: SparkSession | None) -> SparkSession:
-    """The program's session, or the one on top of the Spark that runs already."""
+    """Return the program's session, or the one on top of the Spark that runs already."""
     from pyspark.sql import SparkSession
 
     found: SparkSession = SparkSession.builder.getOrCreate() if given is None else given
@@ -118,7 +118,7 @@ def sql_session(given: SparkSession | None) -> SparkSession:
 
 
 def master_of(context: SparkContext) -> str:
-    """The master's URL."""
+    """Return the master's URL."""
     return context.master or ""
 
 
@@ -193,7 +193,7 @@ def check_interpreter(workers: str) -> None:
 
 
 def _active() -> SparkContext | None:
-    """What the process has open already, if anything."""
+    """Return the Spark context that the process has open already, if any."""
     from pyspark import SparkContext
 
     context = SparkContext._active_spark_context
@@ -201,7 +201,7 @@ def _active() -> SparkContext | None:
 
 
 def _outgrown(own: _Own, slots: int) -> bool:
-    """Whether Spark opened here for an earlier job is too small, and may be replaced."""
+    """Return whether Spark opened here for an earlier job is too small, and may be replaced."""
     small = is_local(master_of(own.context)) and own.context.defaultParallelism < slots
     return small and not own.lent and not held(own.context.applicationId)
 
@@ -230,7 +230,7 @@ def _open(name: str, config: Config, slots: int) -> SparkContext:
 
 
 def _open_submitted() -> SparkContext:
-    """In the JVM that spark-submit has started, with the master and the settings that it was given."""
+    """Open a context in the JVM that spark-submit has started, with the master and settings it was given."""
     from pyspark import SparkConf, SparkContext
 
     SparkContext._ensure_initialized()

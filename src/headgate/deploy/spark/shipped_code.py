@@ -60,7 +60,7 @@ def ship(context: SparkContext) -> None:
 
 
 def installed_roots(more: Iterable[Path] = ()) -> tuple[Path, ...]:
-    """Folders of what every machine has installed by itself."""
+    """Return the folders of what every machine has installed by itself."""
     paths = sysconfig.get_paths()
     roots = [paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib", "scripts")]
     # A virtual environment's standard library is that of the Python it was made with.
@@ -91,7 +91,7 @@ def collect(modules: Mapping[str, ModuleType], installed: Iterable[Path]) -> dic
 
 
 def fingerprint(files: Mapping[str, Path]) -> str:
-    """Of names and contents."""
+    """Return a fingerprint of names and contents."""
     digest = sha256()
     for name in sorted(files):
         digest.update(f"{name}\0{files[name].stat().st_size}\0".encode())
@@ -107,7 +107,7 @@ def _pack(files: Mapping[str, Path], target: Path) -> Path:
 
 
 def _tops(modules: Mapping[str, ModuleType], installed: tuple[Path, ...]) -> set[Path]:
-    """Modules and packages that stand in a folder of the import path themselves."""
+    """Return the modules and packages that stand in a folder of the import path themselves."""
     found = {_HEADGATE}
     for name, module in list(modules.items()):
         if "." not in name and name != "__main__":
@@ -116,7 +116,7 @@ def _tops(modules: Mapping[str, ModuleType], installed: tuple[Path, ...]) -> set
 
 
 def _places(module: ModuleType) -> Iterator[Path]:
-    """A module's file, or a package's folders."""
+    """Yield a module's file, or a package's folders."""
     folders = getattr(module, "__path__", None)
     places = [getattr(module, "__file__", None)] if folders is None else list(folders)
     for place in places:
@@ -129,7 +129,7 @@ def _is_installed(path: Path, installed: tuple[Path, ...]) -> bool:
 
 
 def _below(package: Path) -> Iterator[tuple[str, Path]]:
-    """(name in the archive, file) of all files of a package, its data among them."""
+    """Yield (name in the archive, file) of all files of a package, its data among them."""
     for path in package.rglob("*"):
         parts = path.relative_to(package.parent).parts
         hidden = any(part.startswith(".") or part in _LEFT_OUT for part in parts)

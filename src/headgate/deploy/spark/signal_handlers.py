@@ -25,7 +25,7 @@ class Terminated(TerminatedError):
 
 @contextmanager
 def ending_cleanly() -> Iterator[None]:
-    """While the body runs, Ctrl-C and SIGTERM let it end what it has started.
+    """Let the body end what it has started when Ctrl-C or SIGTERM comes.
 
     After SIGTERM it raises SystemExit with the exit code that a shell shows for it: what the program has to
     clean up at its exit is done, which the signal by itself would skip.

@@ -40,14 +40,14 @@ class Need:
 
 
 def task_slots(context: SparkContext) -> int:
-    """How many tasks can run at the same time now: what Spark's own check of barrier stages counts."""
+    """Return how many tasks can run at the same time now: what Spark's own check of barrier stages counts."""
     scala = context._jsc.sc()
     profile = scala.resourceProfileManager().defaultResourceProfile()
     return int(scala.maxNumConcurrentTasks(profile))
 
 
 def wait_for_slots(context: SparkContext, need: Need, come_within_s: float) -> int:
-    """The slots there are, once they suffice or no more executors can be expected.
+    """Return the number of slots, once they suffice or no more executors can be expected.
 
     Executors may take `come_within_s` to register, counted from the application's start.
     """
@@ -58,7 +58,7 @@ def wait_for_slots(context: SparkContext, need: Need, come_within_s: float) -> i
 
 
 def held(application: str) -> int:
-    """How many slots of an application Headgate's jobs have taken."""
+    """Return how many slots of an application Headgate's jobs have taken."""
     with _lock:
         return _held[application]
 
@@ -71,7 +71,7 @@ class Hold:
         self._application, self._master = application, master
 
     def refusal(self, gang: int, available: int) -> str | None:
-        """Why the job cannot have `gang` workers in place of those that it has; None: it can."""
+        """Return why the job cannot have `gang` workers in place of those that it has; None: it can."""
         wanted = Need(gang, self.need.reserved)
         with _lock:
             others = _held[self._application] - self.need.gang
@@ -80,7 +80,7 @@ class Hold:
         return too_few(wanted, available, others, self._master)
 
     def shortage(self, gang: int, available: int) -> str | None:
-        """Why a gang of a job that ran already cannot start now, and what would help; None: it can.
+        """Return why a gang of a job that ran already cannot start now, and what would help; None: it can.
 
         Slots that are reserved do not count: a job that goes on without them is better than none.
         """
@@ -135,7 +135,7 @@ def holding(application: str, need: Need, available: int, master: str) -> Iterat
 
 
 def too_few(need: Need, available: int, taken: int, master: str) -> str:
-    """The refusal.
+    """Return the refusal.
 
     Example:
         >>> too_few(Need(2, 1), 2, 0, "local[2]")

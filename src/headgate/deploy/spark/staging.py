@@ -37,7 +37,10 @@ FOLDER: Final = STAGING
 
 
 def connectors_of(job: JobSpec) -> dict[str, DataFrameConnector]:
-    """The sources and sinks of the job that need a session, also those wrapped by others; by uid or place."""
+    """Return the sources and sinks of the job that need a session, also those wrapped by others.
+
+    By uid or place.
+    """
     found: dict[str, DataFrameConnector] = {}
     for node in job.nodes:
         outer = getattr(node, "source", None) or getattr(node, "sink", None)
@@ -69,7 +72,7 @@ def check_positions(checkpoint: CheckpointMetadata, sources: Mapping[str, DataFr
 
 
 def sources_of(connectors: Mapping[str, DataFrameConnector]) -> dict[str, DataFrameSource]:
-    """The inputs among them."""
+    """Return the inputs among them."""
     return {uid: part for uid, part in connectors.items() if isinstance(part, DataFrameSource)}
 
 
@@ -120,7 +123,7 @@ class Inputs:
             _remove_if_empty(self._folder.parent)
 
     def _still_needed(self, status: JobStatus, error: BaseException | None) -> bool:
-        """Whether a snapshot is left that may be restored and may have rows to read."""
+        """Return whether a snapshot is left that may be restored and may have rows to read."""
         settings = job_settings(self._job.config)
         if status.savepoint is not None or status.savepoints_completed:
             return True
@@ -133,14 +136,14 @@ class Inputs:
         return bool(any_left) and end not in settings.checkpoints.retention
 
     def _continues_elsewhere(self, status: JobStatus, error: BaseException | None) -> bool:
-        """Whether another driver has the job now, or may have it."""
+        """Return whether another driver has the job now, or may have it."""
         if isinstance(error, FencedError) or (isinstance(error, TerminatedError) and error.goes_on):
             return True
         led = self._job.config.get(o.HIGH_AVAILABILITY) is not o.HighAvailabilityType.NONE
         return led and status.state != JobEnd.CANCELLED.value
 
     def _owned(self) -> list[Path]:
-        """What another job has staged for a snapshot that is this job's now."""
+        """Return the folders that another job has staged for a snapshot that is this job's now."""
         if self._restored is None or not self._restored.claimed:
             return []
         positions = [self._restored.checkpoint.enumerators.get(uid) for uid in self._sources]
@@ -192,7 +195,7 @@ def outputs_ready(job: JobSpec, outputs: list[DataFrameConnector], root: Path) -
 
 
 def staging_root(job: JobSpec, local: bool) -> Path:
-    """Where to stage: where the user says, else beside the checkpoints, else on this machine."""
+    """Return where to stage: where the user says, else beside the checkpoints, else on this machine."""
     asked = job.config.get(o.SPARK_STAGING_DIR)
     if asked is not None:
         return Path(local_path(asked)).absolute()

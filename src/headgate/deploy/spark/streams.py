@@ -29,7 +29,7 @@ EPOCHS: Final = ".epochs"
 
 
 def streams_of(connectors: Mapping[str, DataFrameConnector]) -> dict[str, StreamSource]:
-    """The streaming DataFrames among them."""
+    """Return the streaming DataFrames among them."""
     return {uid: part for uid, part in connectors.items() if isinstance(part, StreamSource)}
 
 

@@ -34,7 +34,7 @@ _WILDCARDS: Final = ("0.0.0.0", "::", "")  # noqa: S104 - compared with, not bou
 
 
 def gang_function(worker: WorkerSpec, gang: int, several_hosts: bool) -> Callable[[Iterable[int]], list[int]]:
-    """The function that Spark runs in every task of the gang.
+    """Return the function that Spark runs in every task of the gang.
 
     It travels by value and knows only plain values, so that it can put the driver's import path in place
     before anything of Headgate is imported. With `several_hosts` workers may be on other machines than the
@@ -61,7 +61,7 @@ def gang_function(worker: WorkerSpec, gang: int, several_hosts: bool) -> Callabl
 
 
 def gang_body(worker: WorkerSpec, gang: int, several_hosts: bool) -> Body[int, int]:
-    """The body of a task of the gang for an isolated program, whose code is opened before it is called."""
+    """Return a gang task's body for an isolated program, whose code is opened before the body is called."""
     payload = pickle.dumps(worker)
 
     def headgate_worker(code: UserCode, rows: Iterable[int]) -> list[int]:
@@ -87,7 +87,7 @@ def serve(
 
 
 def host_towards(address: str) -> str:
-    """The address of this machine's interface that leads to `address`; other machines reach it there.
+    """Return the address of this machine's interface that leads to `address`; other machines reach it there.
 
     Example:
         >>> host_towards("unix:@hg#elsewhere,tcp:127.0.0.1:4711")

@@ -77,7 +77,7 @@ class FileElection:
         self._unfinished: tuple[int, list[str]] = 0, []
 
     def leader(self) -> Sign | None:
-        """The last sign of a leader; None where there has been none."""
+        """Return the last sign of a leader; None where there has been none."""
         term = max(self._terms(), default=0)
         beat = self._read(term) if term else None
         return None if beat is None else Sign(beat.who, beat.run, beat.released, term, beat.count)
@@ -111,7 +111,7 @@ class FileElection:
         return self._try_to_win(last + 1, looked_ms)
 
     def _last(self) -> int:
-        """The last term there is; 0 where there was none."""
+        """Return the newest term; 0 if there was none."""
         last = max(self._terms(), default=0)
         if last < self._highest:
             raise StorageError(
@@ -128,7 +128,7 @@ class FileElection:
             raise StorageError(f"{self._disk.describe(self._name(self._term))} was followed by a late write")
 
     def _last_if_own(self) -> int:
-        """The last term, if this driver has won it, or has tried to."""
+        """Return the last term, if this driver has won it, or has tried to."""
         last = self._last()
         if last == self._term:
             return last
@@ -162,7 +162,7 @@ class FileElection:
             return None
 
     def _lapsed(self, term: int, beat: _Beat | None, looked_ms: int) -> bool:
-        """Whether the leader of the last term has given up, or has been still for a lease."""
+        """Return whether the leader of the last term has given up, or has been still for a lease."""
         if beat is not None and beat.released:
             return True
         self._watched_a_leader = True
@@ -191,7 +191,7 @@ class FileElection:
         self._disk.create(self._name(self._term) + BEAT, [_encoder.encode(self._beat)])
 
     def _read(self, term: int) -> _Beat | None:
-        """The last beat of a term's leader; None when the term was cleaned up meanwhile."""
+        """Return the last beat of a term's leader; None when the term was cleaned up meanwhile."""
         for name in (self._name(term) + BEAT, self._name(term)):
             try:
                 return _beats.decode(self._disk.read(name))

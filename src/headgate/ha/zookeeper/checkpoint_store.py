@@ -104,7 +104,7 @@ class ZooKeeperCheckpointStore:
         self._change(permit, [])
 
     def first_checkpoint_id(self, at_least: CheckpointId) -> CheckpointId:
-        """An id above every one that a job master of this job may have used; ids have gaps by that."""
+        """Return an id above every one that a job master of this job may have used; ids have gaps by that."""
         if self._owned is None:
             raise FencedError(f"{self._where()} gives ids to its last claimant only; claim it first")
         permit = self._owned.permit
@@ -164,7 +164,7 @@ class ZooKeeperCheckpointStore:
         self._newest, self._counter = checkpoint, counter
 
     def completed(self) -> list[Completed]:
-        """The completed checkpoints, ordered by id, read afresh."""
+        """Return the completed checkpoints, ordered by id, read afresh."""
         if self._owned is not None:
             with suppress(FencedError):  # a replaced job master may still read
                 self._resolve(self._owned.permit)
@@ -176,7 +176,7 @@ class ZooKeeperCheckpointStore:
         raise StorageError(f"{self._where()} changed during each of {ATTEMPTS_MAX} attempts to read it")
 
     def latest(self) -> Completed | None:
-        """The completed checkpoint with the greatest id, read afresh."""
+        """Return the completed checkpoint with the greatest id, read afresh."""
         completed = self.completed()
         return completed[-1] if completed else None
 
@@ -204,7 +204,7 @@ class ZooKeeperCheckpointStore:
                 self._nodes.change([Delete(lock)])
 
     def _try_to_claim(self) -> _Owned | None:
-        """One attempt; None when another claimed in the same moment."""
+        """Try to claim the job once; None when another claimed in the same moment."""
         node, token = self._nodes.read(self._generation), self._token(16).hex()
         generation, changes = 1, list[Change]()
         if node is not None:
@@ -284,7 +284,7 @@ class ZooKeeperCheckpointStore:
         self._unsure = None
 
     def _resolved_at_once(self, permit: CommitPermit, cause: UnsureWriteError) -> bool:
-        """Whether the entry is there after all; UnsureWriteError when that is still unknown."""
+        """Return whether the entry is there after all; UnsureWriteError when that is still unknown."""
         unsure = self._unsure
         try:
             self._resolve(permit)
@@ -325,7 +325,7 @@ class ZooKeeperCheckpointStore:
         return [SetData(self._ids, data)]
 
     def _version(self, permit: CommitPermit) -> int:
-        """The version of our own node; FencedError when it was removed."""
+        """Return the version of our own node; FencedError when it was removed."""
         owned = self._require(permit)
         node = self._nodes.read(owned.node)
         if node is None:
@@ -344,7 +344,7 @@ class ZooKeeperCheckpointStore:
         return self._owned
 
     def _handles(self) -> list[int]:
-        """Ids of all handles, in order."""
+        """Return ids of all handles, in order."""
         names = self._nodes.children(f"{self._root}/checkpoints")
         strange = [name for name in names if not (len(name) == 19 and name.isascii() and name.isdigit())]
         if strange:

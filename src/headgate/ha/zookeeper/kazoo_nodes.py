@@ -76,7 +76,7 @@ class KazooNodes:
         return client_id
 
     def read(self, path: str) -> ZNode | None:
-        """A node; None when there is none."""
+        """Return a node; None when there is none."""
         try:
             data, stat = self._asked(lambda: self._client.get_async(path), f"read {path}")
         except self._errors.NoNodeError:
@@ -84,7 +84,7 @@ class KazooNodes:
         return ZNode(data, stat.version)
 
     def children(self, path: str) -> list[str]:
-        """Sorted names of a node's children; empty when there is no such node."""
+        """Return the sorted names of a node's children; empty when there is no such node."""
         try:
             return sorted(self._asked(lambda: self._client.get_children_async(path), f"list {path}"))
         except self._errors.NoNodeError:
@@ -127,7 +127,7 @@ class KazooNodes:
         self._client.add_listener(changed)
 
     def describe(self, path: str = "") -> str:
-        """A node's URI, for messages."""
+        """Return a node's URI, for messages."""
         return f"zookeeper://{self._quorum}{path}"
 
     def close(self) -> None:
@@ -169,7 +169,7 @@ class KazooNodes:
         connection._invoke = listened_to(connection._invoke)
 
     def _asked(self, ask: Callable[[], _Answer[T]], what: str) -> T:
-        """The answer to a question that may be repeated; NoNodeError is passed on."""
+        """Return the answer to a question that may be repeated; NoNodeError is passed on."""
         deadline = clock.monotonic() + self._timeout_s
         while True:
             try:

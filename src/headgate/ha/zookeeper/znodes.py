@@ -76,13 +76,13 @@ class ZNodes(Protocol):
     """A client of a ZooKeeper. Calls block, each at most for the time the client was given."""
 
     def read(self, path: str) -> ZNode | None:
-        """A node; None when there is none.
+        """Return a node; None when there is none.
 
         It may be older than what other clients see, but never older than what this client has changed.
         """
 
     def children(self, path: str) -> list[str]:
-        """Sorted names of a node's children; empty when there is no such node."""
+        """Return the sorted names of a node's children; empty when there is no such node."""
 
     def change(self, changes: Sequence[Change]) -> list[str]:
         """Carry out all changes, or none; gives for each the path of its node."""
@@ -98,7 +98,7 @@ class ZNodes(Protocol):
         """Have `listener` called, from any thread, whenever the connection breaks; it must not block."""
 
     def describe(self, path: str = "") -> str:
-        """A node's URI, for messages."""
+        """Return a node's URI, for messages."""
 
     def close(self) -> None:
         """End the session; the server removes its ephemeral nodes."""

@@ -123,7 +123,7 @@ class ZooKeeperElection:
         return LostLeadershipError(f"the session with {self._nodes.describe(self._folder)} has expired")
 
     def _run(self) -> tuple[int, bool]:
-        """How often the job has ended, and whether the driver that ended it last has not left yet."""
+        """Return how often the job has ended, and whether the driver that ended it last has not left yet."""
         node = self._nodes.read(self._folder)
         data = b"" if node is None else node.data
         number = data.removesuffix(UNTOLD.encode())

@@ -26,13 +26,16 @@ def refuse_in_use(config: Config, point: RestorePoint | None, job: JobId, disks:
 
 
 def keeps(config: Config, point: RestorePoint, job: JobId) -> bool:
-    """Whether what a job begins from is another's checkpoint, which that one may delete."""
+    """Return whether what a job begins from is another's checkpoint, which that one may delete."""
     other = point.storage is not None and point.checkpoint.job != job
     return other and point.checkpoint.kind != SAVEPOINT and not _claims(config)
 
 
 def continued_job(config: Config, disk: Disk | None, point: RestorePoint | None) -> JobId | None:
-    """The job that this one goes on as, because it claims its newest checkpoint; None: a job of its own."""
+    """Return the job that this one goes on as, because it claims its newest checkpoint.
+
+    None: a job of its own.
+    """
     if point is None or not _claims(config):
         return None
     if disk is None:
@@ -46,7 +49,7 @@ def continued_job(config: Config, disk: Disk | None, point: RestorePoint | None)
 def check_claim(
     config: Config, disk: Disk | None, point: RestorePoint, disks: Disks = open_disk
 ) -> JobId | None:
-    """Whether the snapshot could be claimed, if that is requested; changes nothing.
+    """Return whether the snapshot could be claimed, if that is requested; changes nothing.
 
     Gives the job that this one would go on as; None: a job of its own.
     """

@@ -416,14 +416,14 @@ def job_master(
     point: RestorePoint | None,
     marker: str | None,
 ) -> JobMaster:
-    """The job master of one execution, with the program for its workers and what plans it anew."""
+    """Return the job master of one execution, with the program for its workers and what plans it anew."""
     program = Program(job, plan, settings.worker, spec.record_types)
     replan = replanner(job, spec, plan, settings.worker, ports.code)
     return JobMaster(job, spec.name, plan, program, settings, ports, service, permit, point, marker, replan)
 
 
 def adopt_key_groups(job: JobSpec, point: RestorePoint | None) -> PhysicalPlan:
-    """The plan, with the restored checkpoint's number of key groups unless the program names one."""
+    """Return the plan, with the restored checkpoint's number of key groups unless the program names one."""
     if point is None:
         return job.plan
     plan = with_stored_groups(job.plan, job.config, point.checkpoint)

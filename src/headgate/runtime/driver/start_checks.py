@@ -27,7 +27,7 @@ Check = Callable[[], None]
 
 
 def with_stored_groups(plan: PhysicalPlan, config: Config, checkpoint: CheckpointMetadata) -> PhysicalPlan:
-    """The plan, with the snapshot's number of key groups unless the program names one."""
+    """Return the plan, with the snapshot's number of key groups unless the program names one."""
     if config.is_set(o.MAX_PARALLELISM):
         return plan
     groups, widest = checkpoint.max_parallelism, max((v.parallelism for v in plan.vertices), default=1)
@@ -41,7 +41,7 @@ def with_stored_groups(plan: PhysicalPlan, config: Config, checkpoint: Checkpoin
 
 
 def checks(config: Config, job: JobId, plan: PhysicalPlan, checkpoint: CheckpointMetadata) -> Iterator[Check]:
-    """Everything that may refuse a beginning, in order; nothing is changed by asking.
+    """Yield the checks that may refuse a beginning, in order; they change nothing.
 
     The plan has the snapshot's key groups; the job's id is the snapshot's where it goes on as that job.
     """

@@ -36,14 +36,14 @@ class JobStatistics(JobListener):
         self.counters: dict[tuple[int, int], Counters] = {}  # last totals of the present attempt's subtasks
 
     def records_in(self, base: Totals) -> dict[str, int]:
-        """Uid of a chain's first operator -> records that it took in, each counted once."""
+        """Return a dict: uid of a chain's first operator -> records that it took in, each counted once."""
         totals = add_totals(self._plan, base, self.counters.values())
         return {
             _uid(vertex.chain[0]): totals.get(chain_name(vertex), (0, 0))[0] for vertex in self._plan.vertices
         }
 
     def records_out(self, base: Totals) -> dict[str, int]:
-        """Uid of a chain's last operator -> records that it emitted; of a sink: that it wrote."""
+        """Return a dict: uid of a chain's last operator -> records emitted; of a sink: records written."""
         totals = add_totals(self._plan, base, self.counters.values())
         return {
             _uid(vertex.chain[-1]): totals.get(chain_name(vertex), (0, 0))[1]
@@ -51,7 +51,7 @@ class JobStatistics(JobListener):
         }
 
     def skipped(self) -> dict[str, int]:
-        """Uid of a source -> bad records skipped in all attempts: one that is read again counts again."""
+        """Return a dict: uid of a source -> bad records skipped in all attempts, again when read again."""
         found = dict(self._skipped_before)
         for (vertex, _), counters in self.counters.items():
             if counters.skipped:

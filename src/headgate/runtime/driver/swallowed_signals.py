@@ -43,7 +43,7 @@ class Interrupts:
 
     @contextmanager
     def remembered(self) -> Iterator[None]:
-        """Within it, handlers do what they did and what they raise is remembered; in the main thread only."""
+        """Remember what handlers raise in the block; they do what they did. In the main thread only."""
         before: dict[signal.Signals, Handler] = {}
         if threading.current_thread() is threading.main_thread():
             for number in SIGNALS:

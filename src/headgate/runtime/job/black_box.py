@@ -105,7 +105,10 @@ class BlackBox:
 
 @contextmanager
 def black_box() -> Iterator[BlackBox | None]:
-    """A box for as long as the body runs; None where no file can be made, which is no reason not to work."""
+    """Provide a box for as long as the body runs.
+
+    None where no file can be made, which is no reason not to work.
+    """
     folder = Path(tempfile.gettempdir())
     remove_abandoned(folder)
     try:
@@ -169,7 +172,7 @@ class _Copied:
 
 
 def has_words(path: str) -> bool:
-    """Whether a process, whose box is at `path`, has noted already why it ends."""
+    """Return whether a process, whose box is at `path`, has noted already why it ends."""
     with suppress(OSError), Path(path).open("rb") as file:
         file.seek(_AT_WORK + _ERRORS)
         return file.read(1) not in (b"", b"\0")
@@ -198,7 +201,7 @@ def _text(data: bytes) -> str:
 
 
 def _fatal(text: str) -> str:
-    r"""The text of the handler of fatal signals, with the user's frames only.
+    r"""Return the text of the handler of fatal signals, with the user's frames only.
 
     Example:
         >>> print(_fatal('Fatal Python error: Aborted\n\nCurrent thread 0x1 (most recent call first):\n'
@@ -215,7 +218,7 @@ def _fatal(text: str) -> str:
 
 
 def _innermost_users(frames: Sequence[tuple[str, str]]) -> list[str]:
-    """The innermost run of the user's frames; all frames come innermost first, with their files."""
+    """Return the innermost run of the user's frames; all frames come innermost first, with their files."""
     users: list[str] = []
     for file, frame in frames:
         ours = file.startswith("<") or not is_users_file(file)

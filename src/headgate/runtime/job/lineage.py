@@ -8,7 +8,7 @@ from headgate.state.snapshots import CheckpointMetadata, SnapshotFork
 
 
 def lineage_of(job: JobId, restored: CheckpointMetadata | None) -> Lineage:
-    """The lineage of a job that begins: from nothing, from another job's snapshot, or from its own.
+    """Return the lineage of a job that begins: from nothing, from another job's snapshot, or from its own.
 
     Example:
         >>> lineage_of(JobId("first"), None)
@@ -23,5 +23,5 @@ def lineage_of(job: JobId, restored: CheckpointMetadata | None) -> Lineage:
 
 
 def stored_forks(lineage: Lineage) -> list[SnapshotFork]:
-    """The forks of a lineage as a snapshot's metadata has them."""
+    """Return the forks of a lineage as a snapshot's metadata has them."""
     return [SnapshotFork(f.job, f.generation, f.attempt, f.checkpoint) for f in lineage.forks]

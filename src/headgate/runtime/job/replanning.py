@@ -24,7 +24,7 @@ class PlannedJob:
 
     @classmethod
     def of(cls, plan: PhysicalPlan, program: Program, code: UserCode = SAME_INTERPRETER) -> PlannedJob:
-        """Ready to be deployed; `code` is where the program's functions live."""
+        """Return a plan that is ready to be deployed; `code` is where the program's functions live."""
         return cls(plan, program.to_bytes(code))
 
 
@@ -51,7 +51,7 @@ def replanner(
 
 
 def narrowed(nodes: tuple[Node, ...], parallelism: int) -> tuple[Node, ...]:
-    """The program for `parallelism` slots: an operator that asks for fewer subtasks still gets them."""
+    """Return the program for `parallelism` slots: an operator that asks for fewer still gets them."""
     return tuple(
         node if node.parallelism is None else replace(node, parallelism=min(node.parallelism, parallelism))
         for node in nodes

@@ -57,23 +57,26 @@ class Program:
     record_types: Mapping[EdgeId, Any]  # edge id -> type of its records, where known
 
     def to_bytes(self, code: UserCode = SAME_INTERPRETER) -> bytes:
-        """For :class:`headgate.runtime.protocol.messages.Deploy`."""
+        """Return the bytes for :class:`headgate.runtime.protocol.messages.Deploy`."""
         return shipped(self, code)
 
 
 def shipped(thing: T, code: UserCode = SAME_INTERPRETER) -> bytes:
-    """An object of the program as bytes for another process; its classes and functions live in `code`."""
+    """Return an object of the program as bytes for another process.
+
+    Its classes and functions live in `code`.
+    """
     buffer = io.BytesIO()
     code.call(lambda: shipping_pickler(code.pickler().Pickler)(buffer).dump(thing))
     return buffer.getvalue()
 
 
 def program_from_bytes(data: bytes, code: UserCode = SAME_INTERPRETER) -> Program:
-    """The program of :meth:`Program.to_bytes`; only for bytes from an authenticated job master."""
+    """Return the program of :meth:`Program.to_bytes`; only for bytes from an authenticated job master."""
     program: Program = received(data, code)
     return program
 
 
 def received(data: bytes, code: UserCode = SAME_INTERPRETER) -> Any:
-    """The object of :func:`shipped`; only for bytes from an authenticated process of the job."""
+    """Return the object of :func:`shipped`; only for bytes from an authenticated process of the job."""
     return code.load(data)

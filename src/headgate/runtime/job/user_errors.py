@@ -26,7 +26,7 @@ from headgate.runtime.job.public_names import say_public_names
 
 
 def user_error(context: OperatorContext, error: BaseException, record: object) -> BaseException:
-    """The error to raise when the user's function raised `error` while handling `record`."""
+    """Return the error to raise when the user's function raised `error` while handling `record`."""
     if is_about_the_process(error):
         return error
     if isinstance(error, HeadgateError):
@@ -38,7 +38,7 @@ def user_error(context: OperatorContext, error: BaseException, record: object) -
 
 
 def placed(context: OperatorContext, error: HeadgateError, record: object = None) -> HeadgateError:
-    """A refusal of what the program's code did, with the operator, the line and the record before its text.
+    """Return a refusal of the program's code with operator, line and record put before its text.
 
     Other errors, and one that names the operator already, stay as they are. There is no `record` where the
     refusal names it, or where there was none.
@@ -80,7 +80,7 @@ def blamed(context: OperatorContext, doing: str) -> Iterator[None]:
 
 
 def has_user_frame(trace: TracebackType | None) -> bool:
-    """Whether a frame is neither of Headgate's own code nor of the standard library."""
+    """Return whether a frame is neither of Headgate's own code nor of the standard library."""
     while trace is not None:
         name = trace.tb_frame.f_code.co_filename
         module = trace.tb_frame.f_globals.get("__name__", "")
@@ -92,7 +92,7 @@ def has_user_frame(trace: TracebackType | None) -> bool:
 
 
 def shorten(value: object, limit: int = 300) -> str:
-    """The value as text of at most `limit` characters."""
+    """Return the value as text of at most `limit` characters."""
     try:
         text = repr(value)
     except BaseException as error:

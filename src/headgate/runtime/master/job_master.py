@@ -146,7 +146,7 @@ class JobMaster(JobView):
         self._settle()
 
     def next_wakeup(self) -> int | None:
-        """When to call :meth:`tick` at the latest (monotonic ms)."""
+        """Return when to call :meth:`tick` at the latest (monotonic ms)."""
         times = (self._machine.next_wakeup(), self.checkpoints.next_wakeup())
         return min((time for time in times if time is not None), default=None)
 

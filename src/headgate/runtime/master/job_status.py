@@ -24,7 +24,7 @@ class HasPages(Protocol):
 
 
 def status_of(master: JobMaster, started_ms: int) -> JobStatus:
-    """The status now."""
+    """Return the status now."""
     checkpoints, gang = master.checkpoints.coordinator.statistics(), master.ports.gang
     counters = master.counters()
     plan = master.plan

@@ -88,9 +88,9 @@ class JobView:
         return self._attempts.restored_totals
 
     def counters(self) -> list[m.Counters]:
-        """Last running totals of all subtasks."""
+        """Return the last running totals of all subtasks."""
         return self._members.counters()
 
     def standstills(self) -> list[m.Standstill]:
-        """Calls of user code that had not returned at the last heartbeats."""
+        """Return the calls of user code that had not returned at the last heartbeats."""
         return [still for member in self._members.members() for still in member.standstills]

@@ -29,7 +29,10 @@ class Losses:
             remains_left(member)
 
     def error(self, failure: Failure) -> HeadgateError:
-        """What a failure is reported as; of a lost worker, all that is known of its end, looked up once."""
+        """Return the error as which a failure is reported.
+
+        Of a lost worker, all that is known of its end, looked up once.
+        """
         if isinstance(failure.what, HeadgateError):
             return failure.what
         assert isinstance(failure.what, Loss)
@@ -38,11 +41,11 @@ class Losses:
         return self._errors[failure.what]
 
     def fingerprint(self, loss: Loss) -> Fingerprint | None:
-        """What distinguishes the loss of a worker from others."""
+        """Return the fingerprint that distinguishes the loss of a worker from others."""
         return fingerprint_of(self.error(Failure(loss)))
 
     def stuck(self, slot: int, still_ms: int) -> str:
-        """What a worker is busy with whose loop does not turn."""
+        """Return, in words, what a worker is busy with whose loop does not turn."""
         member, for_s = self._members.get(slot), f"{still_ms / 1000:.0f} s"
         if member is None or not member.standstills:
             return f"the loop of worker {slot} has not turned for {for_s}; a call does not return"
@@ -66,7 +69,7 @@ class Losses:
         return OperatingError(f"{loss.why} workers were not running within {seconds:g} s")
 
     def _gang_ended(self, why: str | None) -> OperatingError:
-        """By the worker that was the cause, where it can be found out which one that was."""
+        """Return an error that names the worker that was the cause, if that can be found out."""
         slot, lost, left = slot_named(why or ""), self._lost(), self._members.members()
         for member in left:
             if member.register.slot == slot:

@@ -24,7 +24,7 @@ def make_machine(
     initial: RestorePoint | None,
     losses: Losses,
 ) -> JobMachine:
-    """The machine that decides about a job's life, before the job is submitted."""
+    """Return the machine that decides about a job's life, before the job is submitted."""
     limits = JobLimits(
         settings.redeploy_timeout_ms,
         settings.rescale_timeout_ms,

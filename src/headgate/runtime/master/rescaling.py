@@ -30,7 +30,7 @@ class KnowsSlots(Protocol):
     """A gang that knows beforehand whether there are slots for another number of workers."""
 
     def refusal(self, slots: int) -> str | None:
-        """Why `slots` workers cannot be had in place of the present ones, or None; may block."""
+        """Return why `slots` workers cannot be had in place of the present ones, or None; may block."""
         ...
 
 
@@ -118,7 +118,7 @@ class Rescaling:
 
 
 def plan_of(planned: PlannedJob) -> Plan:
-    """What the job's machine knows of a plan."""
+    """Return the facts of a plan that the job's machine knows."""
     plan = planned.plan
     return Plan(planned, plan.slots, sum(vertex.parallelism for vertex in plan.vertices))
 
@@ -138,7 +138,7 @@ def check_asked(parallelism: int, replan: Replan | None, has_storage: bool) -> N
 
 
 def make_plan(parallelism: int, replan: Replan, present: PlannedJob) -> PlannedJob | None:
-    """The job at another parallelism; None where that is what runs."""
+    """Return the job at another parallelism; None where that is what runs."""
     if parallelism < 1:
         raise UsageError(f"parallelism is {parallelism}; expected at least 1")
     planned = replan(parallelism)
@@ -156,7 +156,7 @@ def count_slots(gang: Gang, slots: int) -> None:
 
 
 def refusal_of(answer: e.Answer, why: HeadgateError | None, state: JobState) -> HeadgateError | None:
-    """The reply instead of a parallelism; None: it was done."""
+    """Return the reply instead of a parallelism; None: it was done."""
     match answer.refusal:
         case None:
             return None

@@ -72,7 +72,7 @@ class ElementCodec:
         self._slowness_reported = False
 
     def encode(self, element: Batch | Event) -> tuple[FrameKind, Sequence[Part]]:
-        """Kind and payload of a frame."""
+        """Return the kind and payload of a frame."""
         if isinstance(element, ArrowBatch):
             return FrameKind.COLUMNS, [*_head(element, 0), _ipc(element.columns)]
         if isinstance(element, RowBatch):
@@ -80,7 +80,7 @@ class ElementCodec:
         return _encode_event(element)
 
     def decode(self, kind: FrameKind, payload: memoryview) -> Batch | Event:
-        """The element of a received frame. Raises ProtocolError: the payload does not fit its kind."""
+        """Return the element of a received frame. Raises ProtocolError: the payload does not fit its kind."""
         try:
             if kind in (FrameKind.ROWS, FrameKind.PICKLED_ROWS, FrameKind.COLUMNS):
                 return self._decode_batch(kind, payload)
@@ -93,7 +93,7 @@ class ElementCodec:
             raise ProtocolError(f"{what} does not decode: {error}") from error
 
     def encode_plain(self, batch: RowBatch) -> Sequence[Part]:
-        """Payload of a ROWS frame, which never holds pickle.
+        """Return the payload of a ROWS frame, which never holds pickle.
 
         Raises UsageError: only pickle can carry these records; :class:`NotPlainError` where it may.
         """

@@ -69,7 +69,7 @@ class Frame:
         return sum(memoryview(part).nbytes for part in self.parts)
 
     def payload(self) -> Part:
-        """The payload in one piece; copies only when there are several.
+        """Return the payload in one piece; copies only when there are several.
 
         Example:
             >>> bytes(Frame(FrameKind.ROWS, 0, 0, 0, [b"ab", b"c"]).payload())
@@ -105,7 +105,7 @@ _RELEASE_GIL_BYTES: Final = 128 * 1024
 
 
 def checksum(data: Part, crc: int = 0) -> int:
-    """CRC-32 of `data`, continuing from `crc`.
+    """Return the CRC-32 of `data`, continuing from `crc`.
 
     `zlib.crc32` releases the interpreter lock above 5 KiB, and in a process whose loop is busy, getting it
     back can take a switch interval (5 ms). Below 128 KiB, some 50 µs of work, that costs more than it gains,
@@ -125,7 +125,7 @@ def checksum(data: Part, crc: int = 0) -> int:
 
 
 def encode_header(frame: Frame, generation: int, attempt: int) -> bytes:
-    """The bytes that go before the frame's parts, with the payload's checksum.
+    """Return the bytes that go before the frame's parts, with the payload's checksum.
 
     Raises InternalError: a number does not fit the header.
     """
@@ -145,7 +145,9 @@ def encode_header(frame: Frame, generation: int, attempt: int) -> bytes:
 
 
 def parse_header(data: Part, frame_size_max: int) -> FrameHeader:
-    """The verified header in the first `HEADER_SIZE` bytes of `data`; allocates nothing of the length found.
+    """Return the verified header at the start of `data`.
+
+    Allocates nothing of the length that the first `HEADER_SIZE` bytes name.
 
     Raises ProtocolError: wrong magic, version, kind or checksum, or a payload of more than `frame_size_max`
     bytes.
@@ -180,7 +182,7 @@ def parse_header(data: Part, frame_size_max: int) -> FrameHeader:
 
 
 def verify_payload(header: FrameHeader, payload: Part) -> Frame:
-    """The frame with this header and payload. Raises ProtocolError: length or checksum differ."""
+    """Return the frame with this header and payload. Raises ProtocolError: length or checksum differ."""
     size, crc = memoryview(payload).nbytes, checksum(payload)
     if size != header.length or crc != header.payload_crc:
         raise ProtocolError(
@@ -221,7 +223,7 @@ class FrameReader:
         return self._header is not None or self._head != b""
 
     def feed(self, data: bytes | memoryview) -> list[tuple[FrameHeader, Frame]]:
-        """The frames completed by `data`, each with its header. `data` may be reused afterwards.
+        """Return the frames completed by `data`, each with its header. `data` may be reused afterwards.
 
         Raises ProtocolError: the bytes are not a sequence of sound frames.
         """
@@ -249,11 +251,11 @@ class FrameReader:
         return frames
 
     def space(self) -> memoryview | None:
-        """The memory for the rest of the current payload, or None between payloads."""
+        """Return the memory for the rest of the current payload, or None between payloads."""
         return None if self._header is None else memoryview(self._payload)[self._filled :]
 
     def filled(self, size: int) -> list[tuple[FrameHeader, Frame]]:
-        """The frame that `size` more bytes in :meth:`space` complete, if they do.
+        """Return the frame that `size` more bytes in :meth:`space` complete, if they do.
 
         Raises ProtocolError: the payload does not match its checksum.
         """

@@ -43,7 +43,7 @@ ReportSlowness = Callable[[str, bool], None]
 
 
 def slowness(name: str, pickled: bool) -> str:
-    """The message about a type whose records are encoded slowly between workers, with the cost."""
+    """Return the message about a type whose records are encoded slowly between workers, with the cost."""
     if pickled:
         return (
             f"records of type {name} are pickled on their way between workers, which takes about three times"
@@ -150,7 +150,10 @@ class UndeclaredRows:
 
 
 def _culprits(rows: Sequence[T], kinds: set[type]) -> list[type]:
-    """The classes, within rows of these kinds, that are no plain values; the kinds where none is found."""
+    """Return the classes, within rows of these kinds, that are no plain values.
+
+    The kinds where none is found.
+    """
     one = {type(row): row for row in rows}
     return sorted({_culprit(one[kind]) or kind for kind in kinds}, key=_name_of)
 

@@ -26,7 +26,8 @@ _to_worker: Final[msgspec.msgpack.Decoder[ToWorker]] = msgpack_decoder(ToWorker)
 
 
 def encode_message(message: FromWorker | ToWorker) -> bytes:
-    """The message as bytes. Raises InternalError: a value cannot be encoded, or the message is too large.
+    """Return a message encoded as bytes. Raises InternalError: a value cannot be encoded, or the message is
+    too large.
 
     Example:
         >>> from headgate.runtime.protocol.messages import Trigger
@@ -47,12 +48,12 @@ def encode_message(message: FromWorker | ToWorker) -> bytes:
 
 
 def decode_from_worker(data: Part) -> FromWorker:
-    """A worker's message. Raises ProtocolError: the bytes are no such message."""
+    """Return a worker's message. Raises ProtocolError: the bytes are no such message."""
     return _decode(_from_worker, data, "from a worker")
 
 
 def decode_to_worker(data: Part) -> ToWorker:
-    """The job master's message. Raises ProtocolError: the bytes are no such message."""
+    """Return the job master's message. Raises ProtocolError: the bytes are no such message."""
     return _decode(_to_worker, data, "from the job master")
 
 
@@ -67,5 +68,5 @@ def _decode(decoder: msgspec.msgpack.Decoder[M], data: Part, origin: str) -> M:
 
 
 def control_frame(data: bytes) -> Frame:
-    """The frame that carries an encoded message."""
+    """Return the frame that carries an encoded message."""
     return Frame(FrameKind.CONTROL, 0, 0, 0, (data,))

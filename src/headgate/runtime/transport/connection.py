@@ -195,7 +195,7 @@ class FrameSender:
                 return
 
     def _take_batch(self) -> tuple[list[Part], int, bool]:
-        """The next pieces to send, the bytes of their payloads, and whether the queue has ended."""
+        """Return the next pieces to send, the bytes of their payloads, and whether the queue has ended."""
         parts: list[Part] = []
         size = count = 0
         frame = self._queue.get()

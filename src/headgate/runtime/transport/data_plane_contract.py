@@ -40,10 +40,10 @@ class DataPlane(Protocol):
         """
 
     def receive(self) -> list[tuple[int, Frame]]:
-        """The frames that came in since the last call, as (sender's slot, frame), in order per peer."""
+        """Return the frames since the last call, as (sender's slot, frame), in order per peer."""
 
     def lost(self) -> list[tuple[int, str]]:
-        """Peers whose connection broke since the last call, each once per attempt, with the reason."""
+        """Return the peers whose connection broke since the last call, once per attempt, with the reason."""
 
     def close_attempt(self) -> None:
         """End the attempt: close its connections, drop queued and received frames."""

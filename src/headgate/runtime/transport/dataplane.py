@@ -119,13 +119,13 @@ class SocketDataPlane:
         sender.send(frame)
 
     def receive(self) -> list[tuple[int, Frame]]:
-        """The frames that came in since the last call."""
+        """Return the frames that came in since the last call."""
         with self._changed:
             inbox, self._inbox = self._inbox, []
         return inbox
 
     def lost(self) -> list[tuple[int, str]]:
-        """Peers lost since the last call, with the reasons."""
+        """Return the peers lost since the last call, with the reasons."""
         with self._changed:
             lost, self._lost = self._lost, []
         return lost

@@ -79,7 +79,7 @@ _hello_decoder: Final = msgpack_decoder(Hello)
 
 
 def judge_hello(own: Hello, peer: Hello, compare_attempt: bool = True) -> Refusal | None:
-    """Whether `own` may talk to `peer`: same job, generation and (if compared) attempt; None if so.
+    """Return whether `own` may talk to `peer`: same job, generation and (if compared) attempt; None if so.
 
     Example:
         >>> own = Hello("job", 2, 5, 0, 1, "data")
@@ -231,7 +231,7 @@ class ClientHandshake(_Handshake):
         self._hello = hello
 
     def start(self) -> bytes:
-        """The opening message."""
+        """Return the opening message."""
         self._step, self.needs = _Step.FIRST_MESSAGE, _CHALLENGE_SIZE
         return _HEAD.pack(MAGIC, VERSION) + self._purpose + self._nonce
 
@@ -282,11 +282,11 @@ class ServerHandshake(_Handshake):
         return b""
 
     def welcome(self, hello: Hello) -> bytes:
-        """The last message when the peer may stay; `hello` is this side's."""
+        """Return the last message when the peer may stay; `hello` is this side's."""
         return self._verdict(Verdict.WELCOME, _hello_encoder.encode(hello))
 
     def refuse(self, refusal: Refusal) -> bytes:
-        """The last message when the peer must go."""
+        """Return the last message when the peer must go."""
         return self._verdict(refusal.verdict, refusal.reason.encode("utf-8", "replace")[:TEXT_SIZE_MAX])
 
     def _verdict(self, verdict: Verdict, text: bytes) -> bytes:

@@ -68,7 +68,10 @@ class Endpoint(NamedTuple):
 
 @functools.cache
 def host_id() -> str:
-    """This machine since its last boot, as text; equal for two processes that share a kernel and a name."""
+    """Return a text that identifies this machine since its last boot.
+
+    Equal for two processes that share a kernel and a name.
+    """
     try:
         boot = read_bytes("/proc/sys/kernel/random/boot_id").decode().strip()
     except OSError:
@@ -78,7 +81,7 @@ def host_id() -> str:
 
 
 def parse_address(text: str) -> list[Endpoint]:
-    """The endpoints of an address, in its order. Raises ProtocolError: the text is not an address.
+    """Return the endpoints of an address, in its order. Raises ProtocolError: the text is not an address.
 
     Example:
         >>> parse_address("unix:@hg-1#node/boot,tcp:node:4711")[1]
@@ -165,7 +168,7 @@ def _listen_unix(listener: Listener) -> Endpoint:
 
 
 def connect(address: str, timeout_ms: int) -> socket.socket:
-    """A connected, blocking socket to the first reachable endpoint of `address`, Unix before TCP.
+    """Return a connected, blocking socket to the first reachable endpoint of `address`, Unix before TCP.
 
     The timeout is for each endpoint. Raises ProtocolError: the text is not an address, or no endpoint of it
     is for this machine; OSError: of the last endpoint, when none could be reached.
@@ -249,7 +252,7 @@ class FrameReceiver:
         self._buffer = memoryview(bytearray(RECEIVE_BYTES))
 
     def receive(self) -> list[tuple[FrameHeader, Frame]]:
-        """The next frames, at least one; an empty list when the peer closed between two frames.
+        """Return the next frames, at least one; an empty list when the peer closed between two frames.
 
         Raises ProtocolError: the bytes are not sound frames, or end inside one; OSError: the connection
         broke.

@@ -255,7 +255,7 @@ class Assembler:
         return lambda frames: data.send(name.sender, Frame(FrameKind.CREDIT, *name, [_CREDIT.pack(frames)]))
 
     def _senders(self, vertex: Vertex) -> list[tuple[Edge, int]]:
-        """The channels of a subtask here, in order of their index."""
+        """Return the channels of a subtask here, in order of their index."""
         senders: list[tuple[Edge, int]] = []
         for edge in self._plan.inputs(vertex.id):
             count = self._plan.vertices[edge.source].parallelism
@@ -299,7 +299,7 @@ class Assembler:
 
 
 def edge_ends(plan: PhysicalPlan, edge: Edge) -> EdgeEnds:
-    """What an exchange is called in a checkpoint.
+    """Return the name of an exchange in a checkpoint.
 
     A stream that is united with itself reaches its receiver by several exchanges. Each has an event time of
     its own, so their records in flight are kept apart.

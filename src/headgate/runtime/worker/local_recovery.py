@@ -41,12 +41,12 @@ class LocalRecovery:
             _LOG.warning("no local copies can be kept in %s (%s); the job goes on without", root, error)
 
     def writing(self, disk: Disk | None) -> Disk | None:
-        """The storage through which snapshots are written."""
+        """Return the storage through which snapshots are written."""
         copies = self._copies if self._settings.local_backup else None
         return disk if disk is None or copies is None else BackedUpDisk(disk, copies)
 
     def reading(self, disk: Disk | None) -> Disk | None:
-        """The storage through which state is restored."""
+        """Return the storage through which state is restored."""
         copies = self._copies if self._settings.recover_from_local else None
         return disk if disk is None or copies is None else NearbyDisk(disk, copies)
 

@@ -145,7 +145,7 @@ class WorkersStream(io.TextIOBase):
         return len(text)
 
     def passes(self, caller: FrameType) -> bool:
-        """Whether output of `caller` passes unchanged."""
+        """Return whether output of `caller` passes unchanged."""
         return False
 
     @override
@@ -213,7 +213,7 @@ def _place(context: TaskContext, caller: FrameType) -> str:
 
 
 def _as_seen(line: str) -> str:
-    r"""Return what a terminal would show of a line in which the cursor goes back to the beginning.
+    r"""Return a line as a terminal would show it, if the cursor goes back to the beginning in it.
 
     Example:
         >>> _as_seen("10 %\r50 %\r100 %\r")
@@ -251,7 +251,7 @@ def _uninstall() -> None:
 def printing_to(
     outlet: LogOutlet | None, job: str, slot: int, *, alone: bool, box: BlackBox | None = None
 ) -> Iterator[None]:
-    """Within it the lines that user code of worker `slot` of `job` prints go to `outlet`.
+    """Send the lines that user code of worker `slot` of `job` prints in the block to `outlet`.
 
     Without an outlet they go to the standard streams of this process, with their places. If the worker is
     `alone` in its process, every thread's lines are its own. `box` keeps the last lines on the standard error

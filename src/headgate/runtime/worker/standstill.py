@@ -30,7 +30,10 @@ def standstill_of(task: Task, thread: int, still_ms: int) -> m.Standstill:
 
 
 def _users_stack(frames: Sequence[FrameType]) -> str:
-    """The user's frames as a traceback shows them, innermost last; without any, the innermost of all."""
+    """Return the user's frames as a traceback shows them, innermost last.
+
+    Without any, the innermost of all.
+    """
     users: list[FrameType] = []
     for frame in frames:
         if is_users_file(frame.f_code.co_filename):

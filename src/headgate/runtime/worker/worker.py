@@ -218,7 +218,7 @@ class Worker:
                 self._left_behind.append(task)
 
     def step(self) -> bool:
-        """One turn: take in frames, let every subtask do one step. False when all were idle."""
+        """Run one turn of the loop: take in frames, one step per subtask. False when all were idle."""
         self.progress += 1
         if self.state is not WorkerState.RUNNING:
             self._report_idle()
@@ -244,7 +244,7 @@ class Worker:
             self.ports.box.at_work(task.label)
 
     def next_wakeup(self) -> int | None:
-        """When to turn the loop although nothing arrives (monotonic ms)."""
+        """Return when to turn the loop although nothing arrives (monotonic ms)."""
         if self._idle_until is not None:
             return self._idle_until
         if self._assembly is None or self.state is not WorkerState.RUNNING:
@@ -287,7 +287,7 @@ class Worker:
         self._dispose()
 
     def _named(self, error: BaseException, subtask: SubtaskId | None) -> BaseException:
-        """An error of user code that names no operator yet, with the one at the chain's head."""
+        """Return an error of user code that names no operator yet, with the one at the chain's head."""
         if isinstance(error, errors.HeadgateError):
             return error
         if self._assembly is not None and subtask is not None:
@@ -297,7 +297,7 @@ class Worker:
         return errors.UserFunctionError("code of the program", no_record, trace, self.attempt, kind, line)
 
     def standstills(self, loop: int) -> list[m.Standstill]:
-        """Calls that have not returned for a while; `loop` is the ident of the loop's thread.
+        """Return the calls that have not returned for a while; `loop` is the ident of the loop's thread.
 
         Called by the heartbeat's thread.
         """
@@ -318,7 +318,7 @@ class Worker:
             self.ports.link.send(m.Totals(self.attempt, counters))
 
     def counters(self) -> list[m.Counters]:
-        """Running totals of all subtasks; safe to call from the heartbeat's thread."""
+        """Return running totals of all subtasks; safe to call from the heartbeat's thread."""
         assembly = self._assembly
         return [] if assembly is None else [task.counters() for task in assembly.tasks.values()]
 

@@ -219,7 +219,7 @@ class _Process:
 
     @contextmanager
     def _threads_watched(self) -> Iterator[None]:
-        """No thread of ours ends silently, and none with a traceback where another reports the cause."""
+        """Report each thread of ours that ends by an error; no traceback if another reports the cause."""
         before = threading.excepthook
 
         def ended(what: threading.ExceptHookArgs) -> None:
@@ -255,7 +255,7 @@ class _Process:
 
 
 def load_probe(path: str | None) -> Probe:
-    """The probe of production, or the one that a fault-injection test named."""
+    """Return the probe of production, or the one that a fault-injection test named."""
     if path is None:
         return NoProbe()
     probe: Probe = pkgutil.resolve_name(path)()

@@ -41,7 +41,7 @@ def _direct(type_: pa.DataType, *, fits: Callable[[V], bool] | None = None, tota
 
 
 def _counted(storage: pa.DataType, type_: pa.DataType) -> Codec[int]:
-    """The codec of moments that are plain numbers."""
+    """Return the codec of moments that are plain numbers."""
     return Codec(
         type_,
         lambda values: pa.array(values, storage).view(type_),
@@ -95,7 +95,7 @@ def _days(micros: int) -> tuple[int, int, int]:
 
 
 def _moment(wall: Codec[int]) -> Codec[Moment]:
-    """A wall clock and its zone: by name, by a fixed distance from UTC, by both, or none."""
+    """Return a wall clock and its zone: by name, by a fixed distance from UTC, by both, or none."""
     fold: Codec[bool] = _direct(pa.bool_())
     parts: dict[str, Codec[Any]] = {"wall": wall, "fold": fold, "zone": STRING, "utc_offset": _MICROSECONDS}
     return struct_codec(parts, _moment_row, _moment_plain)

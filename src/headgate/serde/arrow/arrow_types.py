@@ -61,7 +61,7 @@ def codec_of(stored: Description) -> Codec[V] | None:
 
 
 def _part(stored: Description) -> Codec[V]:
-    """The codec of a part; one without an Arrow type has each value as msgpack."""
+    """Return the codec of a part; one without an Arrow type has each value as msgpack."""
     return codec_of(stored) or Codec(
         pa.binary(),
         lambda values: pa.array([pack(value) for value in values], pa.binary()),
@@ -80,7 +80,7 @@ def _rows(fields: Mapping[str, Description]) -> Codec[Any] | None:
 def _row_codec(
     fields: Mapping[str, Description], to_row: Callable[[Any], Any], to_plain: Callable[[tuple[Any, ...]], T]
 ) -> Codec[T] | None:
-    """The codec of a row of fields; None when none has a type, or a name cannot be one of a column."""
+    """Return the codec of a row of fields; None when none has a type, or a name cannot be one of a column."""
     if not _has_columns(fields):
         return None
     parts: dict[str, Codec[Plain]] = {name: _part(field) for name, field in fields.items()}
@@ -111,7 +111,7 @@ def _tuple_codec(stored: Description) -> Codec[V] | None:
 
 
 def _model_codec(stored: Description) -> Codec[tuple[Sequence[V], V]] | None:
-    """The fields, and which of them were set, as bits in their order."""
+    """Return the fields, and which of them were set, as bits in their order."""
     fields = named_mappings_in(stored, "fields")
     if not all(map(_can_name, fields)):
         return None
@@ -120,7 +120,7 @@ def _model_codec(stored: Description) -> Codec[tuple[Sequence[V], V]] | None:
 
 
 def _typed_dict_codec(stored: Description) -> Codec[dict[str, V]] | None:
-    """Keys that need not be there are null where they are not."""
+    """Return keys that need not be there are null where they are not."""
     fields = named_mappings_in(stored, "fields")
     if not _has_columns(fields):
         return None
@@ -147,7 +147,10 @@ def _typed_dict_codec(stored: Description) -> Codec[dict[str, V]] | None:
 
 
 def _optional(part: Codec[V], stored: Description) -> Codec[V]:
-    """The codec of a key that need not be there; where None is a value, the value is stored as bytes."""
+    """Return the codec of a key that need not be there.
+
+    Where None is a value, the value is stored as bytes.
+    """
     if part.nullable:
         raw = pa.binary()
         return Codec(
@@ -237,7 +240,7 @@ def _offsets(values: Sequence[Sized | None]) -> pa.Array:
 
 
 def _slices(array: pa.Array, flat: Sequence[V]) -> list[Sequence[V] | None]:
-    """The elements of each list; None for a null."""
+    """Return the elements of each list; None for a null."""
     offsets, valid = array.offsets.to_pylist(), array.is_valid().to_pylist()
     return [
         flat[start:end] if there else None

@@ -43,7 +43,7 @@ class Beyond:
 
 
 def is_open(stored: Description) -> bool:
-    """Whether a description describes the bytes completely: not that of a program's own serializer."""
+    """Return whether a description describes the bytes completely: not that of a program's own serializer."""
     return bool(stored["kind"] != "custom")
 
 
@@ -98,7 +98,7 @@ def within(settled: V) -> V | Beyond:
 
 
 def settling(stored: Description) -> Convert | None:
-    """Return what makes a plain value one that both modes can encode; None where every value is one.
+    """Return a converter of plain values to ones that both modes encode; None where every value is one.
 
     Rows become tuples, which the tagged mode keeps apart from lists, and values of type Any become tagged
     ones, which encoding leaves as they are.

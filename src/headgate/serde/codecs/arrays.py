@@ -98,7 +98,7 @@ def _scalar_reader(dtype: np.dtype[T]) -> Callable[[bytes], T]:
 
 
 def _exact_dtype(cls: type[np.generic]) -> np.dtype[np.generic] | None:
-    """The little-endian dtype of a scalar class; None where the class leaves it open."""
+    """Return the little-endian dtype of a scalar class; None where the class leaves it open."""
     import numpy as np
 
     if any(vars(np)[name] is cls for name in _ABSTRACT):

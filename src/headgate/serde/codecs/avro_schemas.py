@@ -60,12 +60,12 @@ def canonical(text: str) -> Schema:
 
 
 def expanded(schema: Schema) -> Schema:
-    """Return the same schema with every name replaced by its definition."""
+    """Return a schema with every name replaced by its definition."""
     return _expand(schema, {}, ())
 
 
 def name_of(schema: Schema) -> str:
-    """Return what a schema is called in messages."""
+    """Return the name of a schema in messages."""
     if isinstance(schema, list):
         return " | ".join(map(name_of, schema))
     if not isinstance(schema, dict):
@@ -92,7 +92,7 @@ def kind_of(schema: Schema) -> str:
 
 
 def logical_of(schema: Schema) -> tuple[Json, ...]:
-    """Return what a schema says of its values' meaning beyond their type."""
+    """Return a schema's logical type, scale and the like: what its values mean beyond their type."""
     return tuple(schema.get(name) for name in LOGICAL) if isinstance(schema, dict) else (None, None, None)
 
 
@@ -121,7 +121,10 @@ def write(schema: Definition, value: T) -> bytes:
 
 
 def fits(schema: Definition, value: T) -> bool:
-    """Whether a value is of a :func:`hinted` schema; the writer would also take a bool for a number."""
+    """Return whether a value is of a :func:`hinted` schema.
+
+    The writer would also take a bool for a number.
+    """
     found: bool = _fastavro().validate({"value": value}, schema, raise_errors=False, strict=True)
     return found
 
@@ -153,7 +156,7 @@ def without(schema: Schema, names: Collection[str]) -> Schema:
 
 
 def _reduced(parsed: Schema, namespace: str) -> Schema:
-    """The canonical form of what fastavro parsed, in which all names are full."""
+    """Return the canonical form of what fastavro parsed, in which all names are full."""
     if isinstance(parsed, list):
         return [_reduced(one, namespace) for one in parsed]
     if not isinstance(parsed, dict):
@@ -193,7 +196,7 @@ def _reduced_field(field: Definition, namespace: str) -> Definition:
 
 
 def _logical_type(parsed: Definition) -> Definition:
-    """The logical type, if values are read as one; an unknown one means nothing, as Avro says."""
+    """Return the logical type, if values are read as one; an unknown one means nothing, as Avro says."""
     if f"{parsed['type']}-{parsed.get('logicalType')}" not in _fastavro().read.LOGICAL_READERS:
         return {}
     return {name: parsed[name] for name in LOGICAL if name in parsed}
@@ -291,7 +294,7 @@ def avro_form(hint: Hint, schema_text: str) -> Form:
 
 
 def _classes(tree: Schema) -> frozenset[type]:
-    """The classes of a schema's values."""
+    """Return the classes of a schema's values."""
     if isinstance(tree, list):
         return frozenset().union(*map(_classes, tree))
     logical = logical_of(tree)[0]
@@ -311,7 +314,7 @@ def _check_hint(hint: Hint, classes: frozenset[type], name: str) -> None:
 
 
 def _same(value: Any, back: Any) -> bool:
-    """Whether nothing was lost on the way, such as digits of a float, a zone, or the class of a value."""
+    """Return whether a round trip lost nothing, such as digits of a float, a zone, or a value's class."""
     if type(value) is not type(back):
         return {type(value), type(back)} <= {int, float} and bool(value == back)
     if isinstance(value, dict):

@@ -43,7 +43,7 @@ def _wire(cls: type, element: Form) -> Hint:
 
 
 def each(cls: Callable[[Iterable[V]], Collection[V]], convert: Convert | None) -> Convert:
-    """Return what converts the elements of a sequence and makes a `cls` of them."""
+    """Return a function that converts the elements of a sequence and makes a `cls` of them."""
     if convert is None:
         return lambda values: cls(values)
     if cls is list:
@@ -69,7 +69,7 @@ def tuple_form(elements: list[Form]) -> Form:
 
 
 def row_converter(converts: list[Convert | None]) -> Callable[[Sequence[V]], tuple[V, ...]]:
-    """Return what converts a row of values position by position and refuses one of another length."""
+    """Return a function that converts a row of values position by position and refuses other lengths."""
     size = len(converts)
     todo = [(place, convert) for place, convert in enumerate(converts) if convert is not None]
 
@@ -117,7 +117,7 @@ def dict_form(key: Form, value: Form) -> Form:
 
 
 def dict_wire(direct: bool, key: Hint, value: Hint) -> Hint:
-    """Return what msgspec decodes: a map, or a list of pairs."""
+    """Return the type that msgspec decodes for a dict: a map, or a list of pairs."""
     return dict[key, value] if direct else list[tuple[key, value]]  # type: ignore[valid-type]
 
 

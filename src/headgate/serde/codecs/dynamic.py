@@ -51,7 +51,7 @@ class NotPlainError(UsageError):
 
 
 def to_tagged(value: T) -> Tagged:
-    """Return what msgspec encodes so that :func:`untag` makes an equal value of the same type of it."""
+    """Return a value for msgspec to encode, of which :func:`untag` makes an equal value of the same type."""
     tagger = _TAGGERS.get(type(value))
     if tagger is None:
         raise NotPlainError(
@@ -101,7 +101,7 @@ def encode_tagged_each(values: Sequence[Any]) -> list[bytes]:
 
 
 def untag(code: int, data: memoryview) -> Any:
-    """Return what an extension type stands for; the `ext_hook` of every decoder."""
+    """Return the value that an extension type stands for; the `ext_hook` of every decoder."""
     reader = _UNTAGGERS.get(code)
     if reader is None:
         raise StorageError(f"stored bytes hold extension type {code}; expected 1 to {len(_UNTAGGERS)}")
@@ -197,7 +197,7 @@ _UNTAGGERS: Final[dict[int, Callable[[memoryview], Any]]] = {
 
 
 def with_mode(mode: int, value: T) -> bytes:
-    """Return one byte of mode, then the value as msgpack."""
+    """Return the bytes of a value: one byte of mode, then msgpack."""
     return bytes((mode,)) + _encode(value)
 
 
@@ -254,7 +254,7 @@ class DynamicSerializer(TypeSerializer[Any]):
 
 
 def _fast_mode(values: Sequence[Any]) -> int | None:
-    """The mode in which msgspec alone is lossless, found by checks that run at C speed."""
+    """Return the mode in which msgspec alone is lossless, found by checks that run at C speed."""
     kinds, mode = set(map(type, values)), _MODE_VALUES
     if kinds == {tuple}:
         kinds, mode = set(map(type, chain.from_iterable(values))), _MODE_TUPLES

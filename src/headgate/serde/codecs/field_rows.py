@@ -66,7 +66,7 @@ def _reader(names: Sequence[str]) -> Callable[[Sequence[T]], Rows]:
 
 
 def _attributes(cls: Any, names: list[str]) -> tuple[list[str], Make]:
-    """The fields that are attributes of an object, and a loop written for them."""
+    """Return the fields that are attributes of an object, and a loop written for them."""
     if not names:
         return names, lambda rows: [cls.__new__(cls) for _ in rows]
     assign = "one.{0} = field_{0}" if cls.__setattr__ is object.__setattr__ else "put(one, {0!r}, field_{0})"

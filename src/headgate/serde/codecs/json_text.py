@@ -127,7 +127,7 @@ def _each(convert: Convert) -> Convert:
 
 
 def _object(fields: Mapping[str, Description]) -> _Shape:
-    """A row of values as an object by the fields' names."""
+    """Return a row of values as an object by the fields' names."""
     shapes = {name: _shape(inner) for name, inner in fields.items()}
 
     def write(row: Sequence[V]) -> dict[str, Json]:
@@ -158,7 +158,7 @@ def _tuple(description: Description) -> _Shape:
 
 
 def _dict(description: Description) -> _Shape:
-    """An object; dicts whose keys are not declared as str are pairs to the inner serializer."""
+    """Return an object; dicts whose keys are not declared as str are pairs to the inner serializer."""
     key, value = text_in(mapping_in(description, "key"), "kind"), _shape(mapping_in(description, "value"))
     if key not in _TEXT_KEYS:
         raise UsageError(f"hg.json holds dicts with str keys only; got {key} keys, write them as text")
@@ -248,7 +248,9 @@ def _text_key(key: V) -> str:
 
 
 def _any(value: Any) -> Json:
-    """A value of no declared type: exactly what JSON itself has, so that it comes back as what it was."""
+    """Return the JSON of a value of no declared type: exactly what JSON itself has, so that it comes back as
+    what it was.
+    """
     kind = type(value)
     if kind is msgspec.msgpack.Ext:
         return _any(untag(value.code, memoryview(value.data)))

@@ -248,5 +248,5 @@ def evolve_pickled(stored: Description, new: Form) -> Reading:
 
 
 def holds_pickle(description: Description) -> bool:
-    """Whether values of a description are pickled, or something in them is."""
+    """Return whether values of a description are pickled, or something in them is."""
     return PICKLE in kinds_in(description)

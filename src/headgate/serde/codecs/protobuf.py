@@ -33,7 +33,7 @@ class _Message(Protocol):
 
 
 def is_message(cls: Hint) -> bool:
-    """Whether a class is a Protobuf message with fields of its own."""
+    """Return whether a class is a Protobuf message with fields of its own."""
     return (
         isinstance(cls, type)
         and hasattr(getattr(cls, "DESCRIPTOR", None), "fields_by_number")
@@ -63,7 +63,7 @@ def message_form(cls: type) -> Form | None:
 
 
 def reader(cls: Any, keep_unknown: bool) -> Callable[[bytes], _Message]:
-    """Return what makes messages of their bytes; `keep_unknown` keeps fields that the class does not have."""
+    """Return a function that makes messages of bytes; `keep_unknown` keeps fields unknown to the class."""
 
     def read(plain: bytes) -> _Message:
         try:

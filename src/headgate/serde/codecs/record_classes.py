@@ -108,7 +108,7 @@ def _default(form: Form, found: T) -> Callable[[], T] | None:
 
 
 def _aliases(hint: Hint) -> tuple[str, ...]:
-    """The earlier names that an annotation gives its field."""
+    """Return the earlier names that an annotation gives its field."""
     names: list[str] = []
     while get_origin(hint) in (Annotated, Required, NotRequired):
         hint, *marks = get_args(hint)
@@ -124,7 +124,9 @@ def _reader(names: list[str]) -> Convert:
 
 
 def _filler(cls: type[T], names: list[str]) -> Callable[[Iterable[V]], T]:
-    """What builds an instance field by field: an initialiser must not run again on values it has made."""
+    """Return a function that builds an instance field by field: an initialiser must not run again on values
+    it has made.
+    """
     put = object.__setattr__
 
     def fill(row: Iterable[V]) -> T:
@@ -196,12 +198,12 @@ def absent() -> _Mark:
 
 
 def dict_builder(names: list[str]) -> Convert:
-    """Return what builds a dict of a row of values, without those that are absent."""
+    """Return a function that builds a dict of a row of values, without those that are absent."""
     return lambda row: {name: value for name, value in zip(names, row, strict=True) if value is not _ABSENT}
 
 
 def _bare(hint: Hint) -> Hint:
-    """The type without what a TypedDict says of its key; other marks stay."""
+    """Return the type without what a TypedDict says of its key; other marks stay."""
     while _says_required(hint) or (get_origin(hint) is Annotated and _says_required(get_args(hint)[0])):
         hint = get_args(hint)[0]
     return hint
@@ -330,7 +332,7 @@ def _refuse_unstorable(cls: Any, name: str) -> None:
 
 
 def _model_writer(names: list[str], to_row: Convert) -> Convert:
-    """Values of the fields, and which of them were set, as bits."""
+    """Return values of the fields, and which of them were set, as bits."""
     bits = {name: 1 << place for place, name in enumerate(names)}
 
     def write(value: Any) -> tuple[Sequence[V], int]:

@@ -40,7 +40,7 @@ def union_form(members: Sequence[Form]) -> Form:
 
 
 def _layout(members: Sequence[Form], name: str) -> tuple[Hint, Convert | None, Convert | None]:
-    """What msgspec decodes, and the ways to that and from it."""
+    """Return the type that msgspec decodes for a union, and the converters to that and from it."""
     descriptions = [member.description for member in members]
     if {text_in(description, "kind") for description in descriptions} <= DIRECT:
         return reduce(or_, (member.wire for member in members)), None, None
@@ -64,7 +64,7 @@ def _layout(members: Sequence[Form], name: str) -> tuple[Hint, Convert | None, C
 
 
 def union_reading(members: Sequence[Description], readings: Sequence[Reading]) -> tuple[Hint, Convert | None]:
-    """Return what msgspec decodes for a stored union, and what is made of it; each member has a reading."""
+    """Return the type that msgspec decodes for a stored union of `members`, and its converter."""
     kinds = [text_in(member, "kind") for member in members]
     if set(kinds) <= DIRECT:
         wires = tuple(reading.wire for reading in readings)
@@ -105,7 +105,7 @@ def skip_none(convert: Convert) -> Convert:
 
 
 def _tagged_reading(wires: Sequence[Hint], converts: Sequence[Convert | None]) -> tuple[Hint, Convert]:
-    """What msgspec decodes for alternatives that are tagged with their place, and what is made of it."""
+    """Return the type that msgspec decodes for alternatives tagged with their place, and its converter."""
     tagged = [
         msgspec.defstruct(f"Alternative{place}", [("value", wire)], tag=place, array_like=True)
         for place, wire in enumerate(wires)

@@ -94,7 +94,7 @@ def snapshot_classes(snapshot: TypeSerializerSnapshot[T]) -> tuple[SnapshotClass
 
 
 def reader_of_stored(stored: Description, current: TypeSerializer[T]) -> Reader:
-    """Return what reads batches of a stored description as values of the program's serializer."""
+    """Return a function that reads batches of a stored description as the program's serializer's values."""
     old_snapshot = stored_snapshot(stored, current)
     judged = judge_snapshot(old_snapshot, current, writer_of(stored))
     if isinstance(judged.verdict, Incompatible):
@@ -107,7 +107,7 @@ def reading(
     old_snapshot: TypeSerializerSnapshot[T],
     current: TypeSerializer[T],
 ) -> TypeSerializer[T]:
-    """Return what decodes the old bytes after a verdict that is not incompatible."""
+    """Return a serializer that decodes the old bytes after a verdict that is not incompatible."""
     if judged.is_compatible_as_is:
         return current
     if judged.is_compatible_with_reconfigured_serializer:

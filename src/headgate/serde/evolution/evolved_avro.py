@@ -229,7 +229,7 @@ class _Resolution:
 
 
 def _default(schema: Schema, given: Json) -> Any:
-    """The value of a default, which fastavro takes as it is written in the schema."""
+    """Return the value of a default, which fastavro takes as it is written in the schema."""
     bare = without(schema, LOGICAL)
     return read(write(hinted(bare), _raw(bare, given)), hinted(schema))
 
@@ -259,7 +259,10 @@ def _raw(schema: Schema, given: Any) -> Any:
 
 
 def _raw_of_union(schema: list[Schema], given: Any) -> Any:
-    """The first alternative that takes the default; Avro 1.12 allows any, older ones only the first."""
+    """Return the first alternative that takes the default.
+
+    Avro 1.12 allows any, older ones only the first.
+    """
     for one in schema:
         try:
             raw = _raw(one, given)
@@ -271,7 +274,7 @@ def _raw_of_union(schema: list[Schema], given: Any) -> Any:
 
 
 def _alternative(writer: Schema, reader: list[Schema]) -> Schema:
-    """The alternative that takes the values: the same type, else the nearest that it is promoted to."""
+    """Return the alternative that takes the values: the same type, else the nearest promotion."""
     for one in reader:
         if kind_of(one) == kind_of(writer) and (
             kind_of(one) not in NAMED or _same_name(defined(writer), defined(one))
@@ -289,7 +292,7 @@ def _same_name(writer: Definition, reader: Definition) -> bool:
 
 
 def _matches(writer: Schema, reader: Schema) -> bool:
-    """Whether fastavro takes one alternative for the other; all names are unlike here."""
+    """Return whether fastavro takes one alternative for the other; all names are unlike here."""
     was, now = kind_of(writer), kind_of(reader)
     if was == now == "union":
         return True
@@ -306,5 +309,5 @@ def _described(schema: Schema) -> str:
 
 
 def _layout(schema: Schema) -> Schema:
-    """A schema without what does not matter to the bytes of its values."""
+    """Return a schema without what does not matter to the bytes of its values."""
     return without(schema, ("aliases", "default"))

@@ -58,7 +58,7 @@ def evolve_record(stored: Description, new: Form, evolve: Evolve) -> Reading:
 
 
 def _as_dict(stored: Description) -> Record:
-    """A stored TypedDict as the plain dict that it is."""
+    """Return a stored TypedDict as the plain dict that it is."""
     names, required = list(mapping_in(stored, "fields")), texts_in(stored, "required")
     fields = tuple(Field(name, ANY, default=None if name in required else absent) for name in names)
     return Record((text_in(stored, "name"),), fields, dict_builder(names))
@@ -119,7 +119,7 @@ def _optional_keys(stored: Description) -> frozenset[str]:
 
 
 def _shape(stored: Description, new: Form, sources: list[str | None], record: Record) -> Compatibility:
-    """What changed in the record itself."""
+    """Return the verdict on changes of the record itself."""
     changes = []
     name, kind, kind_now = text_in(stored, "name"), text_in(stored, "kind"), text_in(new.description, "kind")
     if name != record.names[0]:
@@ -147,7 +147,9 @@ def _required(description: Description) -> list[str]:
 
 
 def _wire(stored: Description, readings: Mapping[str, Reading]) -> Hint:
-    """The type that msgspec decodes: a field that the new class does not take is left undecoded, or out."""
+    """Return the type that msgspec decodes: a field that the new class does not take is left undecoded, or
+    out.
+    """
     if stored["kind"] != "typeddict":
         wires = [
             readings[name].wire if name in readings else msgspec.Raw for name in mapping_in(stored, "fields")

@@ -30,7 +30,7 @@ def judge(stored: Description, current: TypeSerializer[T]) -> Compatibility:
 
 @stored_description()
 def reader_for(stored: Description, current: TypeSerializer[T]) -> Reader:
-    """Return what reads batches of a stored description as values of a declared type.
+    """Return a function that reads batches of a stored description as values of a declared type.
 
     The serializer itself reads bytes that are as it would write them.
     """

@@ -52,7 +52,7 @@ _PARTS: Final[dict[str, tuple[str, ...]]] = {"list": ("of",), "dict": ("key", "v
 
 @stored_description()
 def judge_description(stored: Description, current: TypeSerializer[T]) -> Compatibility:
-    """Whether bytes of a stored built-in description can become values of a built-in serializer."""
+    """Return whether bytes of a stored built-in description can become values of a built-in serializer."""
     try:
         return evolve(stored, form_of(current)).verdict
     except Refused as refused:
@@ -60,7 +60,7 @@ def judge_description(stored: Description, current: TypeSerializer[T]) -> Compat
 
 
 def reading_serializer(stored: Description, current: TypeSerializer[T]) -> TypeSerializer[T]:
-    """Return what decodes bytes of a stored built-in description as values of a built-in serializer."""
+    """Return a serializer that decodes bytes of a stored description as a built-in serializer's values."""
     try:
         reading = evolve(stored, form_of(current))
     except Refused as refused:
@@ -71,7 +71,7 @@ def reading_serializer(stored: Description, current: TypeSerializer[T]) -> TypeS
 
 
 def holds_custom(stored: Description) -> bool:
-    """Whether a program's own serializer has written the values, or parts of lists or maps."""
+    """Return whether a program's own serializer has written the values, or parts of lists or maps."""
     kind = text_in(stored, "kind")
     parts = [mapping_in(stored, name) for name in _PARTS.get(kind, ()) if stored.get(name) is not None]
     return kind == "custom" or any(part["kind"] == "custom" for part in parts)
@@ -101,7 +101,7 @@ def evolve(stored: Description, new: Form) -> Reading:
 
 
 def _plain(stored: Description) -> Reading:
-    """How values are read where any plain ones are allowed; the caller describes the change once."""
+    """Return how values are read where any plain ones are allowed; the caller describes the change once."""
     if stored["kind"] == "union":
         return _from_union(stored, ANY)
     return evolve(mapping_in(stored, "of"), ANY) if stored["kind"] == "literal" else _single(stored, ANY)
@@ -119,7 +119,7 @@ def _single(stored: Description, new: Form) -> Reading:
 
 
 def _from_union(stored: Description, new: Form) -> Reading:
-    """Every alternative must have a place; alternatives that only moved are no other type."""
+    """Return a reading of a union; each alternative must have a place, and moved ones are no other type."""
     members = mappings_in(stored, "of")
     found = [_alternative(member, stored, new) for member in members]
     verdict = combined([reading.verdict for _, reading in found])
@@ -143,7 +143,7 @@ def _alternative(member: Description, stored: Description, new: Form) -> tuple[i
 
 
 def _into(stored: Description, new: Form) -> tuple[int, Reading]:
-    """The alternative of a union that takes the values with the least change, and its place."""
+    """Return the alternative of a union that takes the values with the least change, and its place."""
     if new.description["kind"] != "union":
         return -1, evolve(stored, new)
     found: list[tuple[int, Reading]] = []
@@ -317,7 +317,7 @@ def _check_flag(cls: type[enum.Enum], name: str, stored: Plain) -> None:
 
 
 def _shown(stored: Description) -> str:
-    """A stored type in words."""
+    """Return a stored type in words."""
     kind = text_in(stored, "kind")
     if kind == "union":
         return " | ".join(map(_shown, mappings_in(stored, "of")))

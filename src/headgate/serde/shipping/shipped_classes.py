@@ -203,7 +203,7 @@ def set_enum(
 
 
 def _data_of(member: enum.Enum, data_type: Any) -> Args:
-    """The arguments with which the data type makes its part of a member."""
+    """Return the arguments with which the data type makes its part of a member."""
     if data_type.__new__ is object.__new__:
         return ()
     known = getattr(data_type, "__getnewargs__", None)
@@ -237,7 +237,7 @@ _OF_STRUCT_META: Final = frozenset({
 
 
 def is_struct(cls: type) -> TypeGuard[type[msgspec.Struct]]:
-    """Whether a class derives from ``msgspec.Struct``."""
+    """Return whether a class derives from ``msgspec.Struct``."""
     return hasattr(cls, "__struct_fields__") and hasattr(cls, "__struct_config__")
 
 
@@ -296,7 +296,7 @@ def set_struct(cls: type, state: tuple[State, Callable[[type, State], type]]) ->
 
 
 def _own_fields(cls: type[msgspec.Struct]) -> dict[str, Attributes]:
-    """For each field that the class itself declares, the arguments of `msgspec.field`."""
+    """Return the arguments of `msgspec.field` for each field that the class itself declares."""
     names, defaults = cls.__struct_fields__, cls.__struct_defaults__
     given = dict(zip(names[len(names) - len(defaults) :], defaults, strict=True))
     declared = inspect.get_annotations(cls)

@@ -135,7 +135,7 @@ def _set_function(
 
 
 def _held(cell: types.CellType) -> tuple[T, ...]:
-    """What a variable holds, if anything."""
+    """Return the content of a closure's variable in a tuple, empty if it has none."""
     try:
         return (cell.cell_contents,)
     except ValueError:

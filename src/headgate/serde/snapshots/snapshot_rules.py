@@ -72,7 +72,9 @@ def part_serializers(
 
 
 def _with_nested(serializer: TypeSerializer[T], where: str) -> Iterator[TypeSerializer[T]]:
-    """A serializer after those nested in it: what is wrong with one of these is wrong with all of it."""
+    """Yield the serializers nested in one, then the serializer itself: what is wrong with one of these is
+    wrong with all of it.
+    """
     snapshot = _snapshot_of(serializer, where)
     if isinstance(snapshot, CompositeTypeSerializerSnapshot):
         for nested in snapshot.nested_serializers(serializer):
@@ -117,7 +119,7 @@ def _snapshot_of(serializer: TypeSerializer[T], where: str) -> TypeSerializerSna
 
 
 def _check_class(cls: type, where: str) -> None:
-    """Whether the class can be found again by its name."""
+    """Check that the class can be found again by its name."""
     name = f"snapshot class {cls.__qualname__}"
     if "." in cls.__qualname__:
         raise UsageError(
@@ -145,7 +147,7 @@ def _importable(module: str) -> bool:
 
 
 def _check_round_trip(snapshot: TypeSerializerSnapshot[T], where: str) -> None:
-    """Whether what the snapshot writes is read by an instance that is made without arguments."""
+    """Check that an instance made without arguments reads what the snapshot writes."""
     try:
         restored = snapshot_from_bytes(snapshot_to_bytes(snapshot), [type(snapshot)])
     except HeadgateError as error:

@@ -92,7 +92,7 @@ class DataOutputView:
         self._parts.append(bytes(data))
 
     def to_bytes(self) -> bytes:
-        """Everything written so far."""
+        """Return the bytes written so far."""
         return b"".join(self._parts)
 
     def _pack(self, layout: struct.Struct, value: float) -> None:
@@ -199,7 +199,7 @@ class WritesItself(Protocol):
     """What of `serializer.TypeSerializerSnapshot` is needed to write one."""
 
     def current_version(self) -> int:
-        """The version of the layout that :meth:`write_snapshot` writes."""
+        """Return the version of the layout that :meth:`write_snapshot` writes."""
 
     def write_snapshot(self, out: DataOutputView) -> None:
         """Write what makes up the format."""
@@ -237,7 +237,7 @@ def write_versioned(out: DataOutputView, snapshot: WritesItself) -> None:
 
 
 def _holds_pickle(data: bytes) -> bool:
-    """Whether a complete pickle of protocol 2 to 5 lies anywhere in the bytes."""
+    """Return whether a complete pickle of protocol 2 to 5 lies anywhere in the bytes."""
     return any(_is_pickle(data[found.start() :]) for found in _PICKLE_HEAD.finditer(data))
 
 

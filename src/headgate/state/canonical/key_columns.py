@@ -53,7 +53,7 @@ def _shape_of_form(form: Form) -> Shape:
 
 
 def key_description(key: Hashable) -> Description | None:
-    """Description of the typed column for keys like this one; None when there is no type for it.
+    """Return the description of the typed column for keys like this one; None when there is no type for it.
 
     Example:
         >>> key_description(("a", 1))["kind"], key_description(()) is None
@@ -71,7 +71,7 @@ class KeyColumns:
         self.fields = [*([] if self._typed is None else self._typed.fields), pa.field(KEY + RAW, pa.binary())]
 
     def arrays(self, keys: Sequence[Hashable]) -> list[pa.Array]:
-        """Keys as one array for each field."""
+        """Return keys as one array for each field."""
         typed = None if self._typed is None else self._typed.array(keys)
         left = [True] * len(keys) if typed is None else typed.is_null().to_pylist()
         tagged = _ANY.arrays([to_tagged(key) for key in compress(keys, left)])[0]
@@ -80,7 +80,7 @@ class KeyColumns:
         return [raw] if typed is None else [typed, raw]
 
     def keys(self, columns: Mapping[str, pa.Array]) -> list[Hashable]:
-        """The keys of arrays by name."""
+        """Return the keys of arrays by name."""
         raw = columns[KEY + RAW]
         typed = None if self._typed is None else columns[KEY]
         present = [False] * len(raw) if typed is None else typed.is_valid().to_pylist()
@@ -108,7 +108,7 @@ class _TypedKeys:
         self.fields = self._column.fields[:1]
 
     def array(self, keys: Sequence[Hashable]) -> pa.Array:
-        """The keys, null where one is of another type or does not fit."""
+        """Return the keys, null where one is of another type or does not fit."""
         alike = [shape_of(key) == self._shape for key in keys]
         same = list(compress(keys, alike))
         plain = iter(open_batch(self._column.stored, self._serializer.encode_many(same), len(same)))

@@ -71,13 +71,13 @@ class OpenTable:
     def record_batches(
         self, groups: Container[int], columns: Sequence[str], row_groups: Iterable[int]
     ) -> Iterator[pa.RecordBatch]:
-        """Columns of all row groups that hold rows of some key groups, as they are stored."""
+        """Yield the columns of all row groups that hold rows of some key groups, as they are stored."""
         for number in row_groups:
             if self.holds(groups, [number]):
                 yield from self._table(number, columns).to_batches()
 
     def holds(self, groups: Container[int], row_groups: Iterable[int]) -> bool:
-        """Whether rows of some key groups may be in some row groups."""
+        """Return whether rows of some key groups may be in some row groups."""
         borders = (self._borders[number] for number in row_groups)
         return any(group in groups for low, high in borders for group in range(low, high + 1))
 
@@ -87,7 +87,7 @@ class OpenTable:
         return len(self._borders)
 
     def entries(self, groups: tuple[int, int]) -> Iterator[tuple[list[int], list[Any], list[Any]]]:
-        """Key groups, keys and plain values of the wanted rows, a row group at a time."""
+        """Yield the key groups, keys and plain values of the wanted rows, a row group at a time."""
         for number, (low, high) in enumerate(self._borders):
             batch = self._read(number, groups) if low <= groups[1] and high >= groups[0] else None
             if batch is None or not len(batch):

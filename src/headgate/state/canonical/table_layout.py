@@ -55,7 +55,7 @@ class TableInfo(msgspec.Struct, frozen=True):
     rows: int = 0
 
     def text(self) -> str:
-        """The description as JSON, so that it can be read with any tool."""
+        """Return the description as JSON, so that it can be read with any tool."""
         return json_dumps(msgspec.to_builtins(self, builtin_types=(bytes,)), default=_bytes_to_json)
 
 
@@ -71,7 +71,7 @@ def _bytes_from_json(value: dict[str, Plain]) -> Plain:
 
 
 def table_info(metadata: Mapping[bytes, bytes] | None) -> TableInfo:
-    """The description in a Parquet file's key-value metadata."""
+    """Return the description in a Parquet file's key-value metadata."""
     text = (metadata or {}).get(METADATA_KEY.encode())
     if text is None:
         raise StorageError(
@@ -98,12 +98,12 @@ def table_info(metadata: Mapping[bytes, bytes] | None) -> TableInfo:
 
 
 def section_names(info: TableInfo) -> list[str]:
-    """What a stored blob calls the table's entries."""
+    """Return the names of the table's entries in a stored blob."""
     return list(TIMER_SECTIONS) if info.rows_are == TIMER else [info.name]
 
 
 def row_of(schema: Description) -> str:
-    """What a row of a state is, by the kind and the description of its serializers."""
+    """Return the shape of a state's rows, by the kind and the description of its serializers."""
     kind = text_in(schema, "kind")
     if kind == "timers":
         return TIMER
@@ -113,7 +113,7 @@ def row_of(schema: Description) -> str:
 
 
 def stored_type(schema: Description) -> Description:
-    """The description of what a state holds under one key of the stream."""
+    """Return the description of what a state holds under one key of the stream."""
     of = mappings_in(schema, "of")
     if schema["kind"] == StateKind.LIST:
         return describe("list", of=of[0])

@@ -40,24 +40,24 @@ class ValueColumns(Generic[V]):
     fields: Sequence[pa.Field]
 
     def sizes(self, values: Sequence[V]) -> list[int] | None:
-        """How many rows each value takes; None: one."""
+        """Return how many rows each value takes; None: one."""
         return None
 
     def arrays(self, values: Sequence[V]) -> list[pa.Array]:
-        """Values as one array for each field."""
+        """Return values as one array for each field."""
         raise NotImplementedError
 
     def starts(self, columns: Columns) -> list[int] | None:
-        """The rows in which a value begins; None: each."""
+        """Return the rows in which a value begins; None: each."""
         return None
 
     def values(self, columns: Columns) -> list[V]:
-        """The values of arrays by name."""
+        """Return the values of arrays by name."""
         raise NotImplementedError
 
 
 def values_of(rows_are: str, schema: Description) -> ValueColumns[Any]:
-    """The layout of a table."""
+    """Return the layout of a table."""
     if rows_are == TIMER:
         return _Timers()
     if rows_are == BYTES:
@@ -139,7 +139,7 @@ class _Spread(ValueColumns[V]):
         return [pa.array(positions, pa.int64()), *arrays]
 
     def starts(self, columns: Columns) -> list[int]:
-        """The rows of place 0, and those of what is empty."""
+        """Return the rows of place 0, and those of what is empty."""
         positions = columns[POSITION]
         places = positions.fill_null(0).to_numpy()
         starts = np.flatnonzero(places == 0)
@@ -151,7 +151,7 @@ class _Spread(ValueColumns[V]):
         return starts.tolist()
 
     def _parts(self, columns: Columns) -> tuple[list[list[Any]], list[tuple[int, int]]]:
-        """The plain values of each column, and from where to where each value's parts are."""
+        """Return the plain values of each column, and from where to where each value's parts are."""
         there = columns[POSITION].is_valid()
         parts = [
             column.values({name: a.filter(there) for name, a in columns.items()}) for column in self._columns
@@ -241,7 +241,7 @@ class TableRows:
         )
 
     def count(self, values: Sequence[Any]) -> int:
-        """How many rows values take."""
+        """Return how many rows values take."""
         sizes = self._values.sizes(values)
         return len(values) if sizes is None else sum(sizes)
 
@@ -260,7 +260,7 @@ class TableRows:
         yield slice(start, len(values))
 
     def batch(self, group: int, keys: Sequence[Hashable], values: Sequence[Any]) -> pa.RecordBatch:
-        """Entries of one key group as a record batch."""
+        """Return the entries of one key group as a record batch."""
         of_keys = self._keys.arrays(keys)
         sizes = self._values.sizes(values)
         if sizes is not None:
@@ -276,7 +276,7 @@ class TableRows:
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def entries(self, batch: pa.RecordBatch) -> tuple[list[int], list[Any], list[Any]]:
-        """Key group, key and value of each entry of a record batch."""
+        """Return the key group, key and value of each entry of a record batch."""
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         if columns["namespace"].null_count != len(batch):
             raise StorageError("a table of state has rows with a namespace; this Headgate reads none")

@@ -53,7 +53,10 @@ class WrittenTable(NamedTuple):
 def info_of(
     name: str, schema: Description, key: Description | None, groups: tuple[int, int], max_parallelism: int
 ) -> TableInfo:
-    """How the file of a state's table describes itself; `key` describes the keys in its typed column."""
+    """Return how the file of a state's table describes itself.
+
+    `key` describes the keys in its typed column.
+    """
     return TableInfo(
         format=table_layout.VERSION,
         name=name,
@@ -146,7 +149,7 @@ class TablesWriter:
 
 
 def _as_in_tables(section: NewSection, entries: Iterable[Entries]) -> Iterator[Entries]:
-    """Plain values, or of a serializer of the program's own the bytes of each."""
+    """Yield plain values, or of a serializer of the program's own the bytes of each."""
     cells = table_layout.row_of(section.schema) == BYTES
     stored = None if cells else table_layout.stored_type(section.schema)
     for group, keys, values, _ in entries:

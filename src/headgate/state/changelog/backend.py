@@ -92,7 +92,7 @@ class ChangelogBackend(BackendWrapper[TableBackend]):
         return self._segment(checkpoint, follows, changes)
 
     def _due(self, follows: Stored) -> bool:
-        """Whether the log is old or long enough to begin anew."""
+        """Return whether the log is old or long enough to begin anew."""
         log = follows.log_bytes
         return (
             self._now_ms() >= self._due_ms

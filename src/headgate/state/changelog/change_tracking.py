@@ -32,7 +32,7 @@ class Tracker(Protocol):
     """Keeps what was changed in one state, or in one kind of timers."""
 
     def take(self) -> Changed:
-        """What was changed since the last call; the caller owns it."""
+        """Return the changes since the last call; the caller owns them."""
 
 
 class TrackedTable:
@@ -46,11 +46,11 @@ class TrackedTable:
 
     @property
     def entries(self) -> Any:
-        """Those of the table itself, only to be read."""
+        """The entries of the table itself, only to be read."""
         return self._table.entries
 
     def own(self, key: Hashable) -> Any:
-        """The value of `key` for changing in place, or MISSING."""
+        """Return the value of `key` for changing in place, or MISSING."""
         value = self._table.own(key)
         if value is not MISSING:
             self._changed.add(key)
@@ -132,7 +132,7 @@ _FOLDS: Final[dict[str, Callable[..., TrackedStore]]] = {
 def tracked_handle(
     descriptor: StateDescriptor, serializer: TypeSerializer[V], table: StateTable
 ) -> tuple[StateHandle, Tracker]:
-    """The live handle of a declared state over the table of the backend, and what tracks its changes."""
+    """Return the live handle of a declared state over the backend's table, and the tracker of its changes."""
     if not serializer.immutable or descriptor.kind in (StateKind.LIST, StateKind.MAP):
         tracked = TrackedTable(table)
         return handle_of(descriptor, serializer, cast(HeapTable, tracked)), tracked
@@ -183,6 +183,6 @@ class TrackedTimerQueue(TimerQueue[K]):
 
 
 def take_all(trackers: Mapping[str, Tracker]) -> Changes:
-    """What was changed since the last call, without states that were not changed."""
+    """Return the changes since the last call, without states that were not changed."""
     taken = {name: each.take() for name, each in trackers.items()}
     return {name: changed for name, changed in taken.items() if changed}

@@ -36,7 +36,7 @@ class EntriesView(StateView):
     values: list[Any] = field(default_factory=list)
 
     def slices(self) -> Iterator[Columns]:
-        """Keys and values."""
+        """Yield keys and values."""
         for start in range(0, len(self.keys), SLICE_ENTRIES):
             stop = start + SLICE_ENTRIES
             yield self.keys[start:stop], self.values[start:stop]
@@ -59,7 +59,7 @@ class DeltaView(StateView):
     removed: bool = False  # whether the keys without an entry are meant
 
     def slices(self) -> Iterator[Columns]:
-        """Keys and values; of removed ones True."""
+        """Yield keys and values; of removed ones True."""
         items = iter(self.delta.items())
         while part := list(islice(items, SLICE_ENTRIES)):
             mine = [item for item in part if (item[1] is self.default) is self.removed]
@@ -81,7 +81,7 @@ class ChangedSections:
     targets: Mapping[str, Target]
 
     def of(self, changes: Changes) -> list[StateView]:
-        """Sections with the values of this moment; what can be changed in place as copies."""
+        """Return the sections with the values of this moment; what can be changed in place as copies."""
         sections: list[StateView] = []
         for name, changed in changes.items():
             if name in self.timers:

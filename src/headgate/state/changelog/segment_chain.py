@@ -54,14 +54,14 @@ class Stored:
         return sum(map(size_of, self.handle.log))
 
     def with_segment(self, segment: StateHandle, checkpoint: int) -> Stored:
-        """This, and the changes up to a checkpoint."""
+        """Return the stored state extended by the changes up to a checkpoint."""
         log = [*self.handle.log, segment]
         size = self.handle.size + size_of(segment)
         longer = msgspec.structs.replace(self.handle, log=log, size=size)
         return Stored(longer, checkpoint, self.base, replace(self, before=None, root=None))
 
     def unchanged(self, checkpoint: int) -> Stored:
-        """This, for a checkpoint before which nothing else was changed."""
+        """Return the stored state for a checkpoint before which nothing else was changed."""
         return replace(self, reaches=checkpoint, before=None, root=None)
 
 
@@ -76,7 +76,7 @@ class Chain:
         self._refers: dict[int, frozenset[StateHandle]] = {}
 
     def restored(self, checkpoint: int, stored: Stored) -> None:
-        """The subtask began with this."""
+        """Note the stored state with which the subtask began."""
         self._stored[checkpoint] = stored
 
     def taken(self, checkpoint: int, follows: Stored | None) -> None:
@@ -89,7 +89,7 @@ class Chain:
         self._stored[checkpoint] = stored
 
     def completed(self, checkpoint: int) -> Stored | None:
-        """What the newest complete checkpoint stored, if that is known; older ones are forgotten."""
+        """Return the stored state of the newest complete checkpoint, if known; older ones are forgotten."""
         # In place and one by one: the other thread adds to both meanwhile.
         for number in [number for number in list(self._stored) if number < checkpoint]:
             del self._stored[number]
@@ -98,7 +98,10 @@ class Chain:
         return self._stored.get(checkpoint)
 
     def may_follow(self, stored: Stored) -> bool:
-        """Whether it stays until a snapshot that is taken now is complete; ask after :meth:`completed`."""
+        """Return whether it stays until a snapshot that is taken now is complete.
+
+        Ask after :meth:`completed`.
+        """
         needed = _files_of(stored)
         return all(needed <= files for files in list(self._refers.values()))
 
@@ -131,7 +134,7 @@ class Epochs:
             self._epochs.append((checkpoint, changes))
 
     def since(self, checkpoint: int) -> Changes:
-        """What was changed after one checkpoint and before the last one closed."""
+        """Return the changes after one checkpoint and before the last one closed."""
         found: Changes = {}
         for number, changes in self._epochs:
             if number > checkpoint:

@@ -104,7 +104,7 @@ class HeapKeyedBackend(OwnTables[HeapTable]):
         self.settled = True
 
     def prefetch(self, keys: Iterable[Hashable]) -> None:
-        """Nothing to do: everything is in memory."""
+        """Do nothing: everything is in memory."""
 
     def keys(self, name: str) -> list[Hashable]:
         """See :class:`~headgate.state.backend.KeyedBackend`."""
@@ -141,7 +141,7 @@ class HeapKeyedBackend(OwnTables[HeapTable]):
         return []
 
     def close(self) -> None:
-        """Nothing to do: everything is in memory."""
+        """Do nothing: everything is in memory."""
 
     def restore(self, stored: Iterable[Stored]) -> None:
         """See :class:`~headgate.state.backend.KeyedBackend`."""
@@ -151,7 +151,7 @@ class HeapKeyedBackend(OwnTables[HeapTable]):
 
 
 def handle_of(descriptor: StateDescriptor, serializer: TypeSerializer[V], table: HeapTable) -> StateHandle:
-    """The live handle of a declared state over its table; for every backend."""
+    """Return the live handle of a declared state over its table; for every backend."""
     if descriptor.kind == StateKind.LIST:
         return handles.HeapListState(table)
     if descriptor.kind == StateKind.MAP:

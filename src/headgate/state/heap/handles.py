@@ -91,7 +91,7 @@ class _TableState:
     load = bind
 
     def store(self) -> None:
-        """Nothing to do: changes were made in the table."""
+        """Do nothing: changes were made in the table."""
 
     def clear(self) -> None:
         """Remove what is stored for the current key."""
@@ -146,7 +146,7 @@ class ImmutableReducingState(ImmutableValueState[V]):
         self.value = reduced
 
     def get(self) -> V | None:
-        """What was reduced so far; None when nothing was added."""
+        """Return the reduced value; None when nothing was added."""
         return None if self.value is MISSING else self.value
 
 
@@ -171,7 +171,7 @@ class ImmutableAggregatingState(ImmutableValueState[ACC], Generic[IN, ACC, OUT])
         self.value = accumulator
 
     def get(self) -> OUT | None:
-        """The result of what was added so far; None when nothing was."""
+        """Return the result of what was added so far; None when nothing was."""
         return None if self.value is MISSING else self.function.get_result(self.value)
 
 
@@ -193,7 +193,7 @@ class MutableReducingState(_TableState, Generic[V]):
         self.table.put(self.key, reduced)
 
     def get(self) -> V | None:
-        """What was reduced so far; None when nothing was added."""
+        """Return the reduced value; None when nothing was added."""
         # Owned even for reading: the program may change what it gets.
         value = self.table.own(self.key)
         return None if value is MISSING else value
@@ -219,7 +219,7 @@ class MutableAggregatingState(_TableState, Generic[IN, ACC, OUT]):
         self.table.put(self.key, accumulator)
 
     def get(self) -> OUT | None:
-        """The result of what was added so far; None when nothing was."""
+        """Return the result of what was added so far; None when nothing was."""
         # Owned even for reading: the result may be a part of the accumulator.
         accumulator = self.table.own(self.key)
         return None if accumulator is MISSING else self.function.get_result(accumulator)
@@ -257,7 +257,7 @@ class HeapListState(_TableState, Generic[V]):
             self.table.put(self.key, added)
 
     def get(self) -> list[V]:
-        """A copy of the elements; empty when there are none."""
+        """Return a copy of the elements; empty when there are none."""
         return list(self._elements())
 
     def update(self, values: Iterable[V]) -> None:
@@ -280,7 +280,7 @@ class HeapMapState(Subscripts[MK, MV], _TableState):
     __slots__ = ()
 
     def get(self, key: MK, default: MV | None = None) -> MV | None:
-        """The entry's value, or `default`."""
+        """Return the entry's value, or `default`."""
         return self._entries().get(key, default)
 
     def put(self, key: MK, value: MV) -> None:
@@ -309,7 +309,7 @@ class HeapMapState(Subscripts[MK, MV], _TableState):
         return len(self.table.entries.get(self.key, ()))
 
     def items(self) -> Iterable[tuple[MK, MV]]:
-        """The entries at this moment, in order of insertion."""
+        """Return the entries at this moment, in order of insertion."""
         return list(self._entries().items())
 
     def _entries(self) -> dict[MK, MV]:

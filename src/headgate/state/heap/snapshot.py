@@ -55,7 +55,7 @@ class StateView:
     thaw: Callable[[], None] = _nothing
 
     def slices(self) -> Iterator[Columns]:
-        """Keys and values."""
+        """Return keys and values."""
         return slices_of(self.layers, SLICE_ENTRIES)
 
     def taken(self) -> None:
@@ -64,7 +64,7 @@ class StateView:
             self.release()
 
     def ordered(self, keys: list[Hashable], values: list[Any]) -> Columns:
-        """The entries of a key group, in the order in which they are stored."""
+        """Return the entries of a key group, in the order in which they are stored."""
         return keys, values
 
     def release(self) -> None:
@@ -83,7 +83,7 @@ class TimersView:
     timers: TimersAtCut[Hashable]
 
     def slices(self) -> Iterator[Columns]:
-        """Keys and timestamps."""
+        """Yield keys and timestamps."""
         for timestamps, keys in self.timers.slices(SLICE_ENTRIES):
             yield keys, timestamps
 
@@ -92,7 +92,7 @@ class TimersView:
         self.release()
 
     def ordered(self, keys: list[Hashable], values: list[Any]) -> Columns:
-        """The timers of a key group, in firing order."""
+        """Return the timers of a key group, in firing order."""
         order = np.argsort(np.array(values, np.int64), kind="stable").tolist()
         return [keys[place] for place in order], [values[place] for place in order]
 
@@ -142,7 +142,7 @@ class PendingHeapSnapshot:
             )
 
     def _by_group(self, view: StateView | TimersView) -> Iterator[Entries]:
-        """Keys and values of each key group that has any, ascending; in given order within a group."""
+        """Yield keys and values of each key group that has any, ascending; in given order within a group."""
         held: dict[int, Columns] = {}
         for keys, values in view.slices():
             self._spread(view.name, keys, values, held)
@@ -171,7 +171,7 @@ class PendingHeapSnapshot:
 
 
 def kept(keep: EntryFilter | None, name: str, entries: Iterable[Entries]) -> Iterable[Entries]:
-    """The entries that a filter leaves; None: all."""
+    """Return the entries that a filter leaves; None: all."""
     if keep is None:
         return entries
     return (Entries(each.group, *keep(name, each.keys, each.values)) for each in entries)

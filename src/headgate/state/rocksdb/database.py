@@ -43,7 +43,7 @@ class ColumnStore:
         self._options.disable_wal = True  # type: ignore[method-assign, assignment]
 
     def get(self, key: bytes) -> bytes | None:
-        """The value of `key`, or None."""
+        """Return the value of `key`, or None."""
         try:
             value: bytes | None = self._store.get(key)
         except Exception as error:
@@ -51,7 +51,7 @@ class ColumnStore:
         return value
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """The values of several keys, with one call."""
+        """Return the values of several keys, with one call."""
         try:
             values: list[bytes | None] = self._store.get(list(keys))  # type: ignore[assignment]
         except Exception as error:
@@ -74,7 +74,7 @@ class ColumnStore:
     def items(
         self, start: bytes = b"", stop: bytes | None = BEYOND_ALL_KEYS, *, ahead: bool = True
     ) -> Iterator[tuple[bytes, bytes]]:
-        """Entries in order of their keys' bytes, as they are when the first one is asked for.
+        """Yield the entries in order of their keys' bytes, as they are when the first one is asked for.
 
         `stop`: before this key; None: all that there is, late timers as well.
         `ahead`: whether so many are wanted that the disk should read ahead.
@@ -104,7 +104,7 @@ class ColumnStore:
 
     @property
     def buffered_bytes(self) -> int:
-        """What its write buffers hold in memory."""
+        """The bytes that the write buffers of the column family hold in memory."""
         found: int | None = self._store.property_int_value("rocksdb.cur-size-all-mem-tables")
         return found or 0
 
@@ -115,7 +115,7 @@ class ColumnStore:
         return found or 0
 
     def portion(self, after: bytes | None, count: int) -> list[tuple[bytes, bytes]]:
-        """The first entries after a key, in order of their keys' bytes; None: the very first."""
+        """Return the first entries after a key, in order of their keys' bytes; None: the very first."""
         start = b"" if after is None else after + b"\0"  # the least bytes after it
         return list(islice(self.items(start, None, ahead=False), count))
 
@@ -124,7 +124,7 @@ class ColumnStore:
         self._store.flush(True)
 
     def empty(self) -> bool:
-        """Whether there are no entries at all: late timers come after all stored keys."""
+        """Return whether there are no entries at all: late timers come after all stored keys."""
         return not self.portion(None, 1)
 
     def close(self) -> None:
@@ -211,7 +211,7 @@ def remove_tree(directory: Path) -> None:
 
 
 def storage_error(doing: str, where: str, error: Exception) -> StorageError:
-    """An error of RocksDB as one of ours."""
+    """Return an error of RocksDB as one of ours."""
     return StorageError(
         f"RocksDB could not {doing} {where}: {error}; check the local disk (space, rights, health), "
         "the state itself is restored from the last checkpoint"

@@ -26,7 +26,7 @@ _ZONES: Final = (dt.UTC, dt.timezone(_ALMOST_A_DAY), dt.timezone(-_ALMOST_A_DAY)
 
 
 def storage_key(key: Hashable, max_parallelism: int) -> bytes:
-    """The bytes of one key: two of its key group and four of its length, big-endian, and the key.
+    """Return the bytes of one key: two of its key group and four of its length, big-endian, and the key.
 
     Key groups are in order, so each is one range. What follows the key is free for a namespace; the
     length keeps one key's range apart from that of a longer key with the same beginning.
@@ -41,7 +41,7 @@ def storage_key(key: Hashable, max_parallelism: int) -> bytes:
 
 
 def storage_keys(keys: Sequence[Hashable], max_parallelism: int) -> list[bytes]:
-    """The bytes of a batch of keys; see :func:`storage_key`."""
+    """Return the bytes of a batch of keys; see :func:`storage_key`."""
     if not keys:
         return []
     groups = key_groups_of_keys(keys, max_parallelism).tolist()
@@ -50,7 +50,7 @@ def storage_keys(keys: Sequence[Hashable], max_parallelism: int) -> list[bytes]:
 
 
 def groups_range(first: int, last: int) -> tuple[bytes, bytes]:
-    """The least bytes of a key in key groups `first` to `last`, and bytes behind the last one's.
+    """Return the least bytes of a key in key groups `first` to `last`, and bytes behind the last one's.
 
     Example:
         >>> [edge.hex() for edge in groups_range(64, 127)]
@@ -60,12 +60,12 @@ def groups_range(first: int, last: int) -> tuple[bytes, bytes]:
 
 
 def group_of(stored: bytes) -> int:
-    """The key group that stored bytes begin with."""
+    """Return the key group that stored bytes begin with."""
     return int.from_bytes(stored[:2], "big")
 
 
 def prefix_length(stored: bytes) -> int:
-    """How many of the bytes are those of :func:`storage_key`; a namespace may follow."""
+    """Return how many of the bytes are those of :func:`storage_key`; a namespace may follow."""
     length = _HEAD.size + int.from_bytes(stored[2:6], "big")
     if len(stored) < length:
         raise StorageError(
@@ -75,7 +75,7 @@ def prefix_length(stored: bytes) -> int:
 
 
 def key_of(stored: bytes) -> Hashable:
-    """The key of :func:`storage_key`."""
+    """Return the key of :func:`storage_key`."""
     try:
         _, length = _HEAD.unpack_from(stored)
         if len(stored) != _HEAD.size + length:
@@ -87,13 +87,13 @@ def key_of(stored: bytes) -> Hashable:
 
 
 def one_form(key: Hashable) -> Hashable:
-    """The one among all equal keys that is stored."""
+    """Return the one among all equal keys that is stored."""
     change = _CHANGES.get(type(key))
     return key if change is None else change(key)
 
 
 def whole_number(key: Hashable) -> int | None:
-    """The int that a dict takes a number of any class for; None when there is none.
+    """Return the int that a dict takes a number of any class for; None when there is none.
 
     Example:
         >>> from decimal import Decimal

@@ -45,7 +45,7 @@ class LiveMap:
         self.changed = set(small)
 
     def lend(self, entries: dict[Hashable, Any]) -> dict[Hashable, Any]:
-        """All of it as a dict that may be changed; what lay apart is written anew."""
+        """Return the map as a dict that may be changed; entries that lay apart are written anew."""
         if self.small is None:
             self.small, self.cleared = entries, self.kept > 0
             self.entries, self.changed, self.whole = {}, set(), False
@@ -90,12 +90,12 @@ class LiveMap:
         self.changed.clear()
 
     def in_use(self) -> list[LiveEntry]:
-        """The entries in use of a large map."""
+        """Return the entries in use of a large map."""
         return [each for each in self.entries.values() if each is not MISSING]
 
 
 def parts_of(live: LiveMap) -> list[dict[Hashable, Any]]:
-    """What is to be encoded of a map: all of it, or each changed entry for itself."""
+    """Return the dicts to be encoded of a map: all of it, or each changed entry for itself."""
     live.take_back()
     if live.small is not None:
         return [live.small] if live.count else []

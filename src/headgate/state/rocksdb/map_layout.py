@@ -83,7 +83,7 @@ class MapEntries(VersionedValues):
         yield from self.maps(store, low, high)
 
     def maps(self, store: ColumnStore, start: bytes, stop: bytes, *, ahead: bool = True) -> Iterator[Row]:
-        """The maps of a range of keys' bytes."""
+        """Yield the maps of a range of keys' bytes."""
         head, names, data = b"", list[bytes](), list[bytes]()
         found = StoredMap(0, 0, {})
         for stored, each in store.items(start, stop, ahead=ahead):
@@ -99,7 +99,7 @@ class MapEntries(VersionedValues):
             yield self._row(head, found, names, data)
 
     def heads(self, store: ColumnStore) -> Iterator[bytes]:
-        """The bytes of the stream's keys that have a map; large maps are not gone through."""
+        """Yield the bytes of the stream's keys that have a map; large maps are not gone through."""
         start = b""
         while True:
             for stored, data in store.items(start, ahead=False):
@@ -135,11 +135,11 @@ class MapEntries(VersionedValues):
         )
 
     def head(self, count: int, next_place: int) -> bytes:
-        """What is stored under a stream's key where each entry is stored by itself."""
+        """Return the bytes stored under a stream's key if each entry is stored by itself."""
         return self.versions.prefix + _APART + _HEAD.pack(count, next_place)
 
     def read_map(self, stored: bytes, data: bytes) -> StoredMap:
-        """What is stored under a stream's key."""
+        """Return the map, or its head, that is stored under a stream's key."""
         kind = data[1:2]
         if kind == _WHOLE:
             value = decoded(self.versions, where(stored), data[:1] + data[2:])
@@ -150,7 +150,7 @@ class MapEntries(VersionedValues):
         return StoredMap(size, next_place, None)
 
     def read_entries(self, names: Sequence[bytes], data: Sequence[bytes]) -> list[Found]:
-        """Entries that are stored by themselves, out of their bytes."""
+        """Return the entries that are stored by themselves, out of their bytes."""
         batches = [each[:1] + each[_ENTRY:] for each in data]
         try:
             maps = self.versions.decode(batches)
@@ -165,7 +165,7 @@ class MapEntries(VersionedValues):
         return [(place, key, value) for place, (key, value) in zip(places, items, strict=True)]
 
     def in_order(self, stored: bytes, found: Sequence[Found], count: int) -> list[Found]:
-        """All entries of a map."""
+        """Return the entries of a map, in order of insertion, after a check that none is missing."""
         if len({place for place, _, _ in found}) != count or len(found) != count:
             raise self._damaged(stored, f"it has {len(found)} entries, and its head says {count}")
         return sorted(found, key=lambda each: each[0])
@@ -181,17 +181,19 @@ class MapEntries(VersionedValues):
 
 
 def entry(place: int, encoded: bytes) -> bytes:
-    """What is stored under a map's key: `encoded` is its map of one, after the number of its type."""
+    """Return what is stored under a map's key: `encoded` is its map of one, after the number of its type."""
     return encoded[:1] + _PLACE.pack(place) + encoded[1:]
 
 
 def whole(encoded: bytes) -> bytes:
-    """What is stored under a stream's key where the map is: `encoded` begins with the number of its type."""
+    """Return the bytes stored under a stream's key for a whole map: `encoded` begins with the number of its
+    type.
+    """
     return encoded[:1] + _WHOLE + encoded[1:]
 
 
 def suffix(key: Hashable) -> bytes:
-    """The bytes of a map's own key, the same for keys that a dict takes for one.
+    """Return the bytes of a map's own key, the same for keys that a dict takes for one.
 
     Example:
         >>> suffix(7).hex(), suffix(True) == suffix(1), suffix("a").hex()
@@ -209,7 +211,7 @@ def suffix(key: Hashable) -> bytes:
 
 
 def _plain(key: Hashable) -> Hashable:
-    """An equal key of a plain class, for members of enumerations and other numbers; else itself."""
+    """Return an equal key of a plain class, for members of enumerations and other numbers; else itself."""
     if type(key) in _AS_THEY_ARE:
         return key
     if isinstance(key, tuple):
@@ -224,7 +226,7 @@ def _plain(key: Hashable) -> Hashable:
 
 
 def behind(stored: bytes) -> bytes:
-    """The least bytes after all that begin with those of a stream's key.
+    """Return the least bytes after all that begin with those of a stream's key.
 
     Example:
         >>> behind(bytes([1, 2])).hex(), behind(bytes([1, 255])).hex()
@@ -235,7 +237,7 @@ def behind(stored: bytes) -> bytes:
 
 
 def has_entries_apart(target: Target) -> bool:
-    """Whether a state is a map whose keys have one form each, so that bytes distinguish its entries."""
+    """Return whether a state is a map whose keys have one form each, so that bytes tell entries apart."""
     schema = target.schema
     return schema["kind"] == StateKind.MAP and _one_form_each(mappings_in(schema, "of")[0])
 
@@ -249,7 +251,7 @@ def _one_form_each(description: Description) -> bool:
 
 
 def values_immutable(serializer: TypeSerializer[V]) -> bool:
-    """Whether values of a map can never be changed in place."""
+    """Return whether values of a map can never be changed in place."""
     current = serializer.current if isinstance(serializer, DeclaredSerializer) else serializer
     if isinstance(current, FormSerializer):
         return current.form.inner[1].immutable
@@ -265,7 +267,7 @@ LAYOUTS: Final[dict[int, Callable[[Versions], VersionedValues]]] = {
 
 
 def layout_of(name: str, target: Target, *, map_entries: bool = True) -> VersionedValues:
-    """How values of a declared state are kept from now on, where there are none yet."""
+    """Return how values of a declared state are kept from now on, where there are none yet."""
     apart = map_entries and has_entries_apart(target)
     return (MapEntries if apart else VersionedValues)(Versions(name, target))
 
@@ -273,7 +275,7 @@ def layout_of(name: str, target: Target, *, map_entries: bool = True) -> Version
 def transferred(
     theirs: VersionedValues, store: ColumnStore, mine: VersionedValues, groups: tuple[int, int]
 ) -> Stored:
-    """The entries of some key groups of one column family, for another one that has none of these keys."""
+    """Yield a column family's entries of some key groups, for another family that lacks these keys."""
     if (theirs.format == MAP_ENTRIES) != (mine.format == MAP_ENTRIES):
         for row in theirs.rows(store, groups):
             yield from mine.entries(row.stored, row.value)

@@ -68,7 +68,7 @@ class RocksMapTable:
     # -- what handles use
 
     def live(self, key: Hashable) -> LiveMap:
-        """The map of a key of the stream, until one is asked for again."""
+        """Return the map of a key of the stream, until one is asked for again."""
         self._make_room_if_full()
         found = self._maps.get(key)
         if found is None:
@@ -80,7 +80,7 @@ class RocksMapTable:
         return found
 
     def get_entry(self, live: LiveMap, key: Hashable, default: Any) -> Any:
-        """The value of an entry, which the program may change in place, or `default`."""
+        """Return the value of an entry, which the program may change in place, or `default`."""
         if live.small is not None:
             value = live.small.get(key, MISSING)
         else:
@@ -93,7 +93,7 @@ class RocksMapTable:
         return value
 
     def has_entry(self, live: LiveMap, key: Hashable) -> bool:
-        """Whether there is an entry."""
+        """Return whether there is an entry."""
         if live.small is not None:
             return key in live.small
         return self._entry(live, key) is not MISSING
@@ -129,7 +129,10 @@ class RocksMapTable:
             self._dirty[live.stored] = live
 
     def items(self, live: LiveMap) -> list[tuple[Any, Any]]:
-        """All entries of a map, in order of insertion; the program may change their values in place."""
+        """Return the entries of a map, in order of insertion.
+
+        The program may change their values in place.
+        """
         if live.small is not None:
             found = list(live.small.items())
         else:
@@ -140,18 +143,18 @@ class RocksMapTable:
         return found
 
     def keys_of(self, live: LiveMap) -> list[Hashable]:
-        """The keys of a map, in order of insertion."""
+        """Return the keys of a map, in order of insertion."""
         return list(live.small) if live.small is not None else [each.key for each in self._all(live)]
 
     # -- whole maps
 
     @property
     def entries(self) -> RocksMapTable:
-        """Itself: the part of a dict that is used of a table."""
+        """The table itself: it has the part of a dict that is used of a table."""
         return self
 
     def get(self, key: Hashable, default: Any = None) -> Any:
-        """A dict of the entries of `key`, not to be changed, or `default`."""
+        """Return a dict of the entries of `key`, not to be changed, or `default`."""
         live = self._maps.get(key) or self._older.get(key)
         if live is None:
             stored = storage_key(key, self._max_parallelism)
@@ -160,7 +163,10 @@ class RocksMapTable:
         return self._dict_of(live) or default
 
     def own(self, key: Hashable) -> Any:
-        """A dict of the entries of `key` for changing in place, or MISSING; all of it is written back."""
+        """Return a dict of the entries of `key` for changing in place, or MISSING.
+
+        All of it is written back.
+        """
         live = self._maps.get(key) or self.live(key)
         entries = live.lend(self._dict_of(live))
         if not entries:
@@ -211,7 +217,7 @@ class RocksMapTable:
         self._dirty.clear()
 
     def _changes(self, live: LiveMap, encoded: Iterator[bytes]) -> Iterator[Change]:
-        """What is to be written of one map; `encoded` are its :func:`parts_of`."""
+        """Yield the writes for one map; `encoded` are its :func:`parts_of`."""
         if not live.count:
             yield live.stored, None
         elif live.small is not None:
@@ -235,12 +241,12 @@ class RocksMapTable:
             self._store.write(self.layout.entries(stored, value))
 
     def keys(self) -> Iterator[Hashable]:
-        """The keys that have a map; what changes meanwhile may be seen or not."""
+        """Return the keys that have a map; what changes meanwhile may be seen or not."""
         self.flush()
         return map(key_of, self.layout.heads(self._store))
 
     def scan(self) -> Items:
-        """Keys and their maps, in portions, so that files which compaction replaces are not held back."""
+        """Yield keys and their maps in portions, so that files which compaction replaces are not held."""
         self.flush()
         start = b""
         while True:
@@ -256,7 +262,7 @@ class RocksMapTable:
                 return
 
     def empty(self) -> bool:
-        """Whether there are no entries."""
+        """Return whether there are no entries."""
         self.flush()
         return self._store.empty()
 
@@ -289,7 +295,7 @@ class RocksMapTable:
         self._dirty[live.stored] = live
 
     def _entry(self, live: LiveMap, key: Hashable) -> Any:
-        """The entry of a large map, or MISSING."""
+        """Return the entry of a large map, or MISSING."""
         found = live.entries.get(key, _UNKNOWN)
         if found is not _UNKNOWN:
             return found
@@ -312,7 +318,10 @@ class RocksMapTable:
         return found
 
     def _equal_entry(self, live: LiveMap, key: Hashable) -> Any:
-        """The entry of a key of another class, which a dict may take for one that is there; or MISSING."""
+        """Return the entry of a key of another class, which a dict may take for one that is there.
+
+        Or MISSING.
+        """
         found: Any = {each.key: each for each in self._all(live)}.get(key, MISSING)
         if found is not MISSING:
             live.entries[found.key] = found
@@ -324,7 +333,7 @@ class RocksMapTable:
         return {each.key: each.value for each in self._all(live)}
 
     def _all(self, live: LiveMap) -> list[LiveEntry]:
-        """The entries of a large map in order of insertion; many of fixed values are not kept."""
+        """Return the entries of a large map in order of insertion; many of fixed values are not kept."""
         others = [] if live.whole else self._unused(live)
         found = [*live.in_use(), *others]
         if not live.whole and (live.count <= WHOLE_MAX or not self.immutable):
@@ -335,7 +344,7 @@ class RocksMapTable:
         return found
 
     def _unused(self, live: LiveMap) -> list[LiveEntry]:
-        """The entries that lie apart and are not in use; what had to be migrated is then."""
+        """Return the entries that lie apart and are not in use; what had to be migrated is then."""
         stored = list(islice(self._store.items(live.stored, behind(live.stored), ahead=False), 1, None))
         data = [each for _, each in stored]
         read = self.layout.read_entries([name for name, _ in stored], data)
@@ -348,7 +357,7 @@ class RocksMapTable:
         return [LiveEntry(*found) for found in read if found[1] not in live.entries]
 
     def _removed(self, live: LiveMap) -> list[Change]:
-        """The deletion of all that the column family has of a map but its head."""
+        """Return the deletion of all that the column family has of a map but its head."""
         if live.kept >= RANGE_MIN:
             self._store.delete_range(live.stored + b"\0", behind(live.stored))
             return []
@@ -375,14 +384,14 @@ class RocksMapState(Subscripts[MK, MV]):
     load = bind
 
     def store(self) -> None:
-        """Nothing to do: changes were made in the table."""
+        """Do nothing: changes were made in the table."""
 
     def clear(self) -> None:
         """Forget what is stored for the current key."""
         self.table.clear(self._map())
 
     def get(self, key: MK, default: MV | None = None) -> MV | None:
-        """The entry's value, or `default`."""
+        """Return the entry's value, or `default`."""
         value: MV | None = self.table.get_entry(self._map(), key, default)
         return value
 
@@ -405,7 +414,7 @@ class RocksMapState(Subscripts[MK, MV]):
         return live.count if live.small is None else len(live.small)
 
     def items(self) -> Iterable[tuple[MK, MV]]:
-        """The entries at this moment, in order of insertion."""
+        """Return the entries at this moment, in order of insertion."""
         return self.table.items(self._map())
 
     def _map(self) -> LiveMap:

@@ -48,7 +48,7 @@ class Migration:
         return ended
 
     def progress(self) -> MigrationProgress:
-        """How far the walk is."""
+        """Return how far the walk is."""
         done, took = self._done, max(self._now() - self._began, 1e-9)
         about = max(self._about, done)
         return MigrationProgress(self._layout.versions.name, done, about, self._rewritten, done / took)

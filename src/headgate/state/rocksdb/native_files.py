@@ -46,7 +46,7 @@ def native_files(
     timers: Iterable[str],
     files: dict[str, StateHandle],
 ) -> NativeFiles:
-    """The files of one snapshot, for its handle."""
+    """Return the files of one snapshot, for its handle."""
     details = Details(
         checkpoint,
         {name: layout.format for name, layout in layouts.items()} | dict.fromkeys(timers, TIMERS),
@@ -57,7 +57,7 @@ def native_files(
 
 
 def details_of(native: NativeFiles) -> Details:
-    """The data stored with the files, once it is certain that this Headgate reads them."""
+    """Return the data stored with the files, once it is certain that this Headgate reads them."""
     if native.backend != ROCKSDB:
         raise StorageError(f"the checkpoint holds files of backend {native.backend!r}; expected {ROCKSDB!r}")
     strange = [name for name in native.files if not (_TABLE.fullmatch(name) or _ALWAYS_NEW.fullmatch(name))]
@@ -82,7 +82,7 @@ def details_of(native: NativeFiles) -> Details:
 
 
 def tables_and_small(directory: Path) -> tuple[list[Path], list[Path]]:
-    """The tables of a local checkpoint, which never change, and the few small files that do.
+    """Return the tables of a local checkpoint, which never change, and the few small files that do.
 
     RocksDB's options are left out: they are given anew when a database is opened.
     """
@@ -115,7 +115,8 @@ class Uploads:
         self._files[checkpoint] = dict(files)
 
     def base(self, completed: int) -> tuple[dict[str, StateHandle], str | None]:
-        """What a snapshot may refer to when `completed` is complete, and the root it was restored from.
+        """Return the files that a snapshot may refer to once `completed` is complete, and the root they were
+        restored from.
 
         A snapshot between the two that has the same table elsewhere may complete first; then `completed` may
         be removed with its files. So only what all later snapshots refer to counts.

@@ -37,7 +37,7 @@ class RocksMemory:
         )
 
     def database_options(self) -> rocksdict.Options:
-        """Options of a database, and of every column family in it."""
+        """Return the options of a database, and of every column family in it."""
         options = rocksdict.Options(raw_mode=True)  # keys and values are bytes that are ours
         options.create_if_missing(True)
         options.create_missing_column_families(True)
@@ -58,7 +58,7 @@ class RocksMemory:
         return options
 
     def reading_options(self) -> rocksdict.Options:
-        """Options for reading a checkpoint from its first entry to its last."""
+        """Return the options for reading a checkpoint from its first entry to its last."""
         options = rocksdict.Options(raw_mode=True)
         options.set_block_based_table_factory(self._table_options())
         options.set_stats_dump_period_sec(0)

@@ -94,7 +94,7 @@ class FailedSnapshot:
         raise self._error
 
     def release(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no files are held."""
 
 
 def _discard(directory: Path) -> None:

@@ -43,7 +43,7 @@ class ReadAhead:
         self._used = False
 
     def wanted(self, keys: int) -> bool:
-        """Whether to read so many keys ahead."""
+        """Return whether to read so many keys ahead."""
         if self._shown:
             self._used = 2 * self.reads >= self._shown
             self._shown = 0
@@ -93,11 +93,11 @@ class RocksTable(Generic[V]):
 
     @property
     def entries(self) -> Self:
-        """Itself: the part of a dict that handles and generated loops use."""
+        """The table itself: it has the part of a dict that handles and generated loops use."""
         return self
 
     def get(self, key: Hashable, default: V | None = None) -> V | None:
-        """The value of `key`, or `default`."""
+        """Return the value of `key`, or `default`."""
         value = self._cache.get(key, _UNKNOWN)
         if value is _UNKNOWN:
             value = self._load(key)
@@ -119,7 +119,7 @@ class RocksTable(Generic[V]):
     remove = pop
 
     def own(self, key: Hashable) -> V:
-        """The value of `key` for changing in place, or MISSING."""
+        """Return the value of `key` for changing in place, or MISSING."""
         value: V = self._cache.get(key, _UNKNOWN)
         if value is _UNKNOWN:
             value = self._load(key)
@@ -168,13 +168,13 @@ class RocksTable(Generic[V]):
         )
 
     def keys(self) -> Iterator[Hashable]:
-        """The keys that have an entry when the first one is asked for; later changes are not seen."""
+        """Yield the keys that have an entry when the first one is asked for; later changes are not seen."""
         self.flush()
         for stored, _ in self._store.items():
             yield key_of(stored)
 
     def scan(self) -> Items:
-        """Keys and stored values, in portions, so that files which compaction replaces are not held back."""
+        """Yield keys and stored values in portions, so that files which compaction replaces are not held."""
         self.flush()
         part = self._store.portion(None, _PORTION_ENTRIES)
         while part:
@@ -186,7 +186,7 @@ class RocksTable(Generic[V]):
             part = self._store.portion(part[-1][0], _PORTION_ENTRIES)
 
     def empty(self) -> bool:
-        """Whether there are no entries."""
+        """Return whether there are no entries."""
         self.flush()
         return self._store.empty()
 
@@ -213,7 +213,7 @@ class RocksTable(Generic[V]):
         self._older, self._cache, self._bytes = self._cache, {}, {}
 
     def _in_order(self, keys: Sequence[Hashable]) -> list[Hashable]:
-        """Keys in the order of their bytes, in which RocksDB reads and writes many of them sooner."""
+        """Return keys in the order of their bytes, in which RocksDB reads and writes many of them sooner."""
         known = self._bytes
         new = [key for key in keys if key not in known]
         if new:

@@ -50,7 +50,7 @@ _UNKNOWN: Final = object()
 
 
 def stored_timer(timestamp: int, key: Hashable, max_parallelism: int) -> tuple[bytes, bytes]:
-    """A timer's entry. Its key: eight bytes in the order of timestamps, two of the key group, the key.
+    """Return a timer's entry. Its key: eight bytes in the order of timestamps, two of the key group, the key.
 
     The value holds the key itself where another one, which is equal to it, stands for it.
 
@@ -66,7 +66,7 @@ def stored_timer(timestamp: int, key: Hashable, max_parallelism: int) -> tuple[b
 
 
 def timer_of(stored: bytes, data: bytes) -> tuple[int, Hashable]:
-    """Timestamp and key of an entry."""
+    """Return the timestamp and key of an entry."""
     try:
         return time_of(stored), decode_tagged(data or stored[_HEAD.size :])
     except UNDECODABLE as error:
@@ -74,12 +74,12 @@ def timer_of(stored: bytes, data: bytes) -> tuple[int, Hashable]:
 
 
 def time_of(stored: bytes) -> int:
-    """The timestamp of an entry's key."""
+    """Return the timestamp of an entry's key."""
     return int.from_bytes(stored[:8], "big") - _ORIGIN
 
 
 def group_of_timer(stored: bytes) -> int:
-    """The key group of an entry's key."""
+    """Return the key group of an entry's key."""
     return int.from_bytes(stored[8:10], "big")
 
 
@@ -219,7 +219,7 @@ class RocksTimerQueue:
         self._read_anew()
 
     def entries(self) -> Iterator[tuple[bytes, bytes]]:
-        """All timers as they are stored, in order; as they are when the first one is asked for."""
+        """Yield the timers as they are stored, in order; as they are when the first one is asked for."""
         self.flush()
         yield from self._store.items(stop=BEYOND_ALL_TIMERS)
 
@@ -230,7 +230,7 @@ class RocksTimerQueue:
             self._pending.clear()
 
     def _first(self) -> bytes | None:
-        """The next timer, at the top of the heap; None without any."""
+        """Return the next timer, at the top of the heap; None without any."""
         if not self._live and self._horizon is not None:
             self._refill(self._horizon)
         while self._head:
@@ -280,7 +280,7 @@ class RocksTimerQueue:
 
 
 def timer_chunks(name: str, store: ColumnStore, groups: tuple[int, int]) -> Iterator[Entries]:
-    """Keys and timestamps, ascending by key group, each group in firing order.
+    """Yield keys and timestamps, ascending by key group, each group in firing order.
 
     They lie in the order of time. So many are read several times, each time for some key groups.
 
@@ -309,7 +309,7 @@ def _chunks(group: int, entries: list[Entry]) -> Iterator[Entries]:
 
 
 def timers_of(store: ColumnStore, groups: tuple[int, int]) -> Iterator[Entry]:
-    """The entries of some key groups, in order of time."""
+    """Yield the entries of some key groups, in order of time."""
     first, last = groups
     for stored, data in store.items(stop=BEYOND_ALL_TIMERS):
         if first <= group_of_timer(stored) <= last:

@@ -30,7 +30,7 @@ class Row(NamedTuple):
 
 
 def entries_of(rows: Iterable[Row]) -> Iterator[Entries]:
-    """The entries of rows that are in order of the keys' bytes."""
+    """Yield the entries of rows that are in order of the keys' bytes."""
     for group, of_group in groupby(rows, lambda row: group_of(row.stored)):
         found, weight = Entries(group, [], []), 0
         for row in of_group:
@@ -51,30 +51,30 @@ class VersionedValues:
     """
 
     format = VERSIONED_VALUES
-    """Its number in checkpoints, for ever."""
+    """The number of this format in checkpoints, for ever."""
 
     def __init__(self, versions: Versions) -> None:
         self.versions = versions
 
     def rows(self, store: ColumnStore, groups: tuple[int, int]) -> Iterator[Row]:
-        """All keys of some key groups with their values, in order of the keys' bytes."""
+        """Yield the keys of some key groups with their values, in order of the keys' bytes."""
         for stored, data in store.items(*groups_range(*groups)):
             yield Row(stored, decoded(self.versions, where(stored), self.numbered(data)))
 
     def entries(self, stored: bytes, value: Any) -> Stored:
-        """What to put for a key that had nothing."""
+        """Yield the keys and values to put for a key that had nothing."""
         yield stored, self.versions.encode((value,))[0]
 
     def numbered(self, data: bytes) -> bytes:
-        """An entry, beginning with the number of its type."""
+        """Return an entry, beginning with the number of its type."""
         return data
 
     def migrated(self, stored: bytes, data: bytes) -> bytes:
-        """An entry of an older type as one of the declared type."""
+        """Return an entry of an older type as one of the declared type."""
         return self.versions.encode((decoded(self.versions, where(stored), data),))[0]
 
     def at_snapshot(self) -> Self:
-        """The layout as it is now, for a snapshot."""
+        """Return the layout as it is now, for a snapshot."""
         return type(self)(self.versions.at_snapshot())
 
 
@@ -89,5 +89,5 @@ class PlainValues(VersionedValues):
 
 
 def where(stored: bytes) -> str:
-    """The place of an entry, for messages; the key itself may be what is damaged."""
+    """Return the place of an entry, for messages; the key itself may be what is damaged."""
     return f"key group {group_of(stored)}"

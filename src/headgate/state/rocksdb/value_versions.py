@@ -60,7 +60,10 @@ class Versions:
 
     @classmethod
     def restored(cls, name: str, target: Target, schema: Description, stored: StoredVersions) -> Versions:
-        """The versions of a column family with entries; `schema` is the newest type of the checkpoint."""
+        """Return the versions of a column family with entries.
+
+        `schema` is the newest type of the checkpoint.
+        """
         made = cls(name, target)
         # The newest first: where a serializer is reconfigured, it is by what it has to follow.
         types = {stored.current: schema} | {older.number: older.schema for older in stored.older}
@@ -99,13 +102,13 @@ class Versions:
             raise UsageError(f"state {self.name!r} cannot be stored: {error}") from None
 
     def decode(self, stored: Sequence[bytes]) -> list[Any]:
-        """Values of the declared type out of stored bytes of any of the types."""
+        """Return values of the declared type out of stored bytes of any of the types."""
         if self._older or not all(data.startswith(self.prefix) for data in stored):
             return [self.decode_one(data) for data in stored]
         return self._singles.decode([data[1:] for data in stored])
 
     def decode_one(self, data: bytes) -> Any:
-        """The value in stored bytes; see :meth:`decode`."""
+        """Return the value in stored bytes; see :meth:`decode`."""
         prefix = data[:1]
         if prefix == self.prefix:
             return self._singles.decode((data[1:],))[0]
@@ -115,7 +118,7 @@ class Versions:
         return known.read(memoryview(data)[1:], 1)[0]
 
     def unknown(self, prefix: bytes) -> StorageError:
-        """The error for a first byte that is the number of no type."""
+        """Return the error for a first byte that is the number of no type."""
         known = ", ".join(map(str, sorted([self.current, *self._older])))
         return StorageError(
             f"a stored value begins with byte {prefix[0] if prefix else None}, and the types of its state "
@@ -123,7 +126,9 @@ class Versions:
         )
 
     def renumbered(self, others: Versions) -> dict[bytes, bytes]:
-        """First byte of another column family's values -> what it is here; all types become known here."""
+        """Return a dict: first byte of another family's values -> their first byte here, where all types
+        become known.
+        """
         numbers = {others.prefix: self.prefix}
         for number, known in others._older.items():
             numbers[bytes((number,))] = bytes((self._add(known),))
@@ -142,11 +147,11 @@ class Versions:
         self._older = {}
 
     def at_snapshot(self) -> Versions:
-        """The versions as they are now."""
+        """Return the versions as they are now."""
         return copy.copy(self)
 
     def stored(self) -> StoredVersions:
-        """For a checkpoint's details."""
+        """Return the versions for a checkpoint's details."""
         older = (Older(n, dict(known.schema), known.changes) for n, known in self._older.items())
         return StoredVersions(self.current, tuple(older))
 
@@ -177,7 +182,7 @@ def _changes(verdict: Compatibility) -> tuple[str, ...]:
 
 
 def _of_fields(changes: Iterable[str]) -> set[str]:
-    """Those that say what became of a field; a type that was widened twice is as if it was widened once."""
+    """Return the changes that name a field; two widenings of a type count as one."""
     return {change for change in changes if change.rpartition(": ")[2].startswith("field ")}
 
 

@@ -32,7 +32,7 @@ class StoredBlob:
     def sections(
         self, values: ValueCodec, names: Collection[str] | None, without: Collection[str] = ()
     ) -> list[OpenSection]:
-        """Its sections, but for those named in `without`, which another form has."""
+        """Return the blob's sections, except those named in `without`, which another form has."""
         found = []
         for section in self.header.sections:
             removed = changed_name(section.name)
@@ -51,7 +51,7 @@ class StoredBlob:
     def entries(
         self, section: Section, codec: SectionCodec | None, groups: Collection[int]
     ) -> Iterator[Entries]:
-        """The entries of a section in some key groups; without a codec keys only."""
+        """Yield the entries of a section in some key groups; without a codec keys only."""
         for span in _spans([chunk for chunk in section.chunks if chunk.group in groups]):
             for chunk, part in zip(
                 span, blob_format.read_chunks(self._reader, self._body, section, span), strict=True
@@ -124,7 +124,7 @@ class BlobWriter:
         self._body.append(data)
 
     def parts(self) -> Iterable[Part]:
-        """The complete blob, in parts."""
+        """Return the complete blob, in parts."""
         return [self._head(), *self._body]
 
     def _head(self) -> bytes:
@@ -156,7 +156,7 @@ class SpooledBlob(BlobWriter):
         self._spool.write(data)
 
     def parts(self) -> Spool:
-        """The complete blob, also for reading."""
+        """Return the complete blob, also for reading."""
         self._spool.finish(self._head())
         return self._spool
 

@@ -24,7 +24,7 @@ from headgate.state.backend import BlobReader
 MAGIC: Final = b"HGKEYED\n"
 VERSION: Final = 1
 _ENVELOPE: Final = Envelope("keyed state blob", MAGIC, "<IQ")
-"""Its body is the header, which has the checksum of every chunk after it."""
+"""The envelope of a blob; the body is the header, with the checksum of every chunk after it."""
 KEY_SERIALIZER: Final = DynamicSerializer()
 """The serializer of the keys in every chunk."""
 _KEYS_LENGTH: Final = struct.Struct("<Q")
@@ -76,12 +76,12 @@ class BytesBlob:
         self.size = len(data)
 
     def read(self, offset: int, length: int) -> bytes:
-        """`length` bytes from `offset`; fewer where the blob ends."""
+        """Return `length` bytes from `offset`; fewer where the blob ends."""
         return self._data[offset : offset + length]
 
 
 def place_in(blob: BlobReader, start: int, stop: int) -> str:
-    """What errors call some bytes of a blob: by file and offset, where its reader knows them."""
+    """Return some bytes' place in a blob for errors: by file and offset, where its reader knows them."""
     where, begins = _source_of(blob)
     return f"bytes {begins + start} to {begins + stop} of {where}"
 
@@ -91,17 +91,17 @@ def _source_of(blob: BlobReader) -> tuple[str, int]:
 
 
 def preamble_and_header(header: Header) -> bytes:
-    """The bytes before the first chunk."""
+    """Return the bytes before the first chunk."""
     return b"".join(_ENVELOPE.seal(VERSION, [msgspec.msgpack.encode(header)]))
 
 
 def chunk_bytes(keys: bytes, values: bytes) -> bytes:
-    """A chunk from its encoded batches."""
+    """Return a chunk from its encoded batches."""
     return _KEYS_LENGTH.pack(len(keys)) + keys + values
 
 
 def split_chunk(chunk: memoryview) -> tuple[memoryview, memoryview]:
-    """The encoded keys and values of a verified chunk."""
+    """Return the encoded keys and values of a verified chunk."""
     if len(chunk) < _KEYS_LENGTH.size:
         raise StorageError(f"a chunk has {len(chunk)} bytes; expected {_KEYS_LENGTH.size} or more")
     (length,) = _KEYS_LENGTH.unpack_from(chunk)
@@ -110,7 +110,7 @@ def split_chunk(chunk: memoryview) -> tuple[memoryview, memoryview]:
 
 
 def read_header(blob: BlobReader) -> tuple[Header, int]:
-    """The verified header of a blob, and where its chunks begin."""
+    """Return the verified header of a blob, and where its chunks begin."""
     where, begins = _source_of(blob)
     head = _ENVELOPE.head(blob.read(0, _ENVELOPE.size), where, (VERSION,), begins)
     body = _ENVELOPE.size + head.length

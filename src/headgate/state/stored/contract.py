@@ -34,10 +34,12 @@ class ValueCodec(Protocol):
     """Whether values of older types become those of the newest."""
 
     def codec(self, section: Section) -> SectionCodec | None:
-        """How the values of a stored section pass; None: it is left out."""
+        """Return how the values of a stored section pass; None: it is left out."""
 
     def targets(self, stored: Mapping[str, Description]) -> Mapping[str, Target]:
-        """What reads a backend's own files, of which the states and their newest types are given."""
+        """Return targets that read a backend's own files, of which the states and their newest types are
+        given.
+        """
 
 
 class Chunk(NamedTuple):
@@ -73,10 +75,10 @@ class StoredForm(Protocol):
 
     @property
     def header(self) -> Header:
-        """What it holds by its own description, verified."""
+        """The header: the stored form's own description of its content, verified."""
 
     def sections(self, values: ValueCodec, names: Collection[str] | None) -> list[OpenSection]:
-        """Its sections for the wanted states and kinds of timers; None: all."""
+        """Return the sections of the wanted states and kinds of timers; None: all."""
 
 
 _TIMERS: Final = timers_target()
@@ -84,7 +86,7 @@ TIMER_CODEC: Final = SectionCodec(_TIMERS.serializer.decode_many, _TIMERS, plain
 
 
 def described(name: str, schema: Description) -> Section:
-    """A section that counts as not empty, to be judged by its description."""
+    """Return a section that counts as not empty, to be judged by its description."""
     return Section(name, schema, [BlobChunk(0, 0, 0, 1, 0)])
 
 

@@ -50,7 +50,7 @@ class Families:
         self._entry_bytes = 0.0
 
     def sections(self, values: ValueCodec, names: Collection[str] | None) -> list[OpenSection]:
-        """The column families as sections, then those of the blob."""
+        """Return the column families as sections, then those of the blob."""
         from headgate.state.rocksdb.timer_queue import timer_chunks
         from headgate.state.stored.native_restore import readable, readable_timers, sources_of
 
@@ -107,13 +107,13 @@ class Families:
 
 
 def own_prefix() -> str:
-    """The beginning of a local folder's name, which names its owner, should this process be killed."""
+    """Return the beginning of a local folder's name, which names its owner, should this process be killed."""
     return f"headgate-state-{platform.node()}-{os.getpid()}-"
 
 
 @contextmanager
 def opened_database(source: Source, folder: Path) -> Iterator[Database]:
-    """The files of a source, fetched, verified and opened for reading."""
+    """Provide the files of a source, fetched, verified and opened for reading."""
     from headgate.state.rocksdb.database import Access, Database
     from headgate.state.rocksdb.rocksdb_memory import LIMIT_MIN, RocksMemory
 

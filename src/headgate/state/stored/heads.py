@@ -56,7 +56,7 @@ class StoredSection(NamedTuple):
 
 
 def sections_of(files: StoredFiles, keyed: KeyedStateHandle) -> list[StoredSection]:
-    """Everything that one subtask stored; a state may be named several times."""
+    """Return the sections that one subtask stored; a state may be named several times."""
     if keyed.tables is not None:
         infos = [head_of_table(files, table).info for table in keyed.tables]
         return [
@@ -79,7 +79,7 @@ def sections_of(files: StoredFiles, keyed: KeyedStateHandle) -> list[StoredSecti
 
 
 def filled_natively(files: StoredFiles, keyed: KeyedStateHandle) -> frozenset[str]:
-    """The states and timers that have entries in the backend's own files, which are fetched for it."""
+    """Return the states and timers that have entries in the backend's own files, which are fetched for it."""
     if keyed.native is None:
         return frozenset()
     with _database(files, keyed, keyed.native) as database:
@@ -101,12 +101,12 @@ def _database(files: StoredFiles, keyed: KeyedStateHandle, native: NativeFiles) 
 
 
 def too_large(keyed: KeyedStateHandle) -> bool:
-    """Whether the backend's own files are too large to be fetched only to look at their keys."""
+    """Return whether the backend's own files are too large to be fetched only to look at their keys."""
     return keyed.native is not None and keyed.size > NATIVE_BYTES_READ
 
 
 def key_shapes(files: StoredFiles, stored: Sequence[KeyedStateHandle]) -> frozenset[Shape]:
-    """The shapes of all keys under which states are stored; the keys of timers do not count.
+    """Return the shapes of all keys under which states are stored; the keys of timers do not count.
 
     Keys in native files are left out where these are :func:`too_large`.
     """
@@ -123,7 +123,7 @@ def key_shapes(files: StoredFiles, stored: Sequence[KeyedStateHandle]) -> frozen
 def stored_keys(
     files: StoredFiles, keyed: KeyedStateHandle
 ) -> Iterator[tuple[str, Iterator[Sequence[Hashable]]]]:
-    """Each state's keys, and those of the timers, in batches; a name may come more than once.
+    """Yield each state's keys, and those of the timers, in batches; a name may come more than once.
 
     Keys may come more than once, too, and keys that were removed later are among them. What is in native
     files is left out where these are :func:`too_large`.
@@ -147,7 +147,7 @@ def stored_keys(
 
 
 def _keys_of_table(table: OpenTable, domain: str | None) -> Keys:
-    """The keys of a state's rows; of timers those of one time domain."""
+    """Yield the keys of a state's rows; of timers those of one time domain."""
     info, wanted = table.info, KeyColumns(table.info.key)
     columns = [field.name for field in wanted.fields] + ([] if domain is None else [TIME_DOMAIN])
     groups = range(info.first_group, info.last_group + 1)
@@ -181,7 +181,8 @@ def _native_keys(store: ColumnStore, timers: bool) -> Keys:
 def judge(
     name: str, schema: Description, target: Target, stored: Iterable[KeyedStateHandle]
 ) -> list[Compatibility]:
-    """The verdicts on a state: one on values of the type `schema`, one on each older type in native files.
+    """Return the verdicts on a state: one on values of the type `schema`, one on each older type in native
+    files.
 
     A serializer that a restore would reconfigure is reconfigured by this, too.
     """
@@ -201,7 +202,9 @@ def _judged(name: str, schema: Description, target: Target) -> Iterator[Compatib
 
 
 def _natively(name: str, schema: Description, target: Target, native: NativeFiles) -> Iterator[Compatibility]:
-    """Values in RocksDB's files may be of older types, too, and each must have a way to the declared one."""
+    """Yield the verdicts on RocksDB's files, whose values may be of older types, too. Each type must have a
+    way to the declared one.
+    """
     from headgate.state.rocksdb.native_files import details_of
     from headgate.state.rocksdb.value_versions import Versions
 

@@ -63,7 +63,7 @@ class Spool:
         self.size += len(head)
 
     def read(self, offset: int, length: int) -> bytes:
-        """`length` bytes from `offset`; fewer where they end."""
+        """Return `length` bytes from `offset`; fewer where they end."""
         head = self._head[offset : offset + length]
         start = max(0, offset - len(self._head))
         try:
@@ -81,7 +81,7 @@ class Spool:
 
 
 def local_error(doing: str, path: Path, error: OSError) -> StorageError:
-    """An error of the operating system about a local file, as one of ours."""
+    """Return an error of the operating system about a local file, as one of ours."""
     todo = advice(error) or (
         "check the local disk (space, rights, health), or choose another one with "
         "state.backend.rocksdb.localdir"

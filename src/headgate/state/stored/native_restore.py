@@ -52,7 +52,7 @@ class Source:
     details: Details
 
     def wanted(self, groups: tuple[int, int]) -> int:
-        """How many of the key groups it has."""
+        """Return how many of the key groups it has."""
         return min(groups[1], self.header.last_group) - max(groups[0], self.header.first_group) + 1
 
     def fetch(self, directory: Path) -> None:
@@ -66,7 +66,7 @@ class Source:
 
 
 def sources_of(states: Sequence[NamedStates], groups: tuple[int, int]) -> list[Source]:
-    """The states that have wanted key groups, most first, without sections that are not named."""
+    """Return the states that have wanted key groups, most first, without sections that are not named."""
     found = []
     for state, names in states:
         header, details = read_header(state)[0], details_of(state.native)
@@ -82,7 +82,7 @@ def sources_of(states: Sequence[NamedStates], groups: tuple[int, int]) -> list[S
 def readable(
     source: Source, stored: Database, targets: Mapping[str, Target], max_parallelism: int
 ) -> dict[str, VersionedValues]:
-    """State -> how its column family is read, for each that has entries; once everything was found to fit."""
+    """Return a dict: state -> reader of its column family, if it has entries and all was found to fit."""
     return _layouts_of(
         source,
         targets,
@@ -92,7 +92,10 @@ def readable(
 
 
 def fits_as_described(source: Source, targets: Mapping[str, Target], max_parallelism: int) -> bool:
-    """Whether every type fits that values may be left of; else it depends on what there are entries of."""
+    """Return whether every type fits that values may be left of.
+
+    Else it depends on what there are entries of.
+    """
     formats = source.details.formats
     try:
         _layouts_of(source, targets, max_parallelism, lambda section: section.name in formats)
@@ -119,7 +122,7 @@ def _layouts_of(
 
 
 def readable_timers(source: Source, stored: Database) -> list[str]:
-    """The kinds of timers that lie in column families."""
+    """Return the kinds of timers that lie in column families."""
     formats = source.details.formats.items()
     return [name for name, number in formats if number == TIMERS and name in stored.stores]
 
@@ -148,7 +151,7 @@ class NativeRestore:
     )  # of the column families that have entries
 
     def build(self) -> Restored:
-        """The database."""
+        """Return the database."""
         try:
             self._judge()
             return self._built()
@@ -202,7 +205,7 @@ class NativeRestore:
         return self.directory / f"restored-{number}"
 
     def _goes_on(self, source: Source) -> bool:
-        """Whether its column families are as this program's are, but for the types of the values."""
+        """Return whether its column families are as this program's are, but for the types of the values."""
         formats = source.details.formats.items()
         return all(name not in self.empty or number == self.empty[name].format for name, number in formats)
 
@@ -250,7 +253,7 @@ class NativeRestore:
 
     @contextmanager
     def _opened(self, number: int) -> Iterator[Database]:
-        """The files of a source for reading, which are copied once."""
+        """Provide the files of a source for reading, which are copied once."""
         folder = self._folder(number)
         if not folder.exists():
             self.sources[number].fetch(folder)

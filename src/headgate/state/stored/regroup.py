@@ -127,7 +127,7 @@ class Sorter:
         self._waiting, self._waiting_bytes = {}, 0
 
     def chunks(self, subtask: int, state: str) -> Iterator[Entries]:
-        """The entries of one state for one new subtask, by key group, ascending."""
+        """Yield the entries of one state for one new subtask, by key group, ascending."""
         codec = self.codecs[state]
         self._write()
         timers = state in TIMER_SECTIONS
@@ -162,7 +162,7 @@ class Sorter:
         self._file.close()
 
     def _slices(self, bucket: int, states: Sequence[str]) -> list[_Groups]:
-        """The key groups of a bucket, in as many parts as it has to be read in."""
+        """Return the key groups of a bucket, in as many parts as it has to be read in."""
         first, last = self._groups_of[bucket]
         size = sum(sum(self._runs.get((bucket, state), array("q"))[1::2]) for state in states)
         wanted = 1 if size <= _TOO_LARGE * BUCKET_BYTES else ceil(size / BUCKET_BYTES)

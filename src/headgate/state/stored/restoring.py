@@ -100,7 +100,7 @@ def open_restore(
 def _judged(
     header: Header, claims: Claims | None, targets: Mapping[str, Target], max_parallelism: int
 ) -> tuple[ValueCodec, Collection[str] | None]:
-    """How values of one form pass, once all of its descriptions were found to fit."""
+    """Return how values of one form pass, once all of its descriptions were found to fit."""
     names = _names(header, claims)
     there = [
         section
@@ -130,7 +130,7 @@ class _Judged:
 
 
 def _names(header: Header, claims: Claims | None) -> Collection[str] | None:
-    """The wanted states of a blob; None: all."""
+    """Return the wanted states of a blob; None: all."""
     if claims is None:
         return None
     return {changed_name(s.name) or s.name for s in header.sections if claims.claims(s.name)}

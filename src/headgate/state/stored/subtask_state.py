@@ -72,7 +72,10 @@ class StoredState(NamedTuple):
     def chunks(
         self, values: ValueCodec, names: Collection[str] | None = None, groups: Collection[int] | None = None
     ) -> Iterator[Chunk]:
-        """The entries as they lie, of the wanted states and kinds of timers, and key groups; None: all."""
+        """Yield the entries as they lie, of the wanted states and kinds of timers, and key groups.
+
+        None: all.
+        """
         forms = self._sections(values, names)
         for place, sections in enumerate(forms):
             yield from chunks_of(sections, self.groups if groups is None else groups, place, len(forms) - 1)
@@ -85,7 +88,9 @@ class StoredState(NamedTuple):
         return found
 
     def by_group(self, values: ValueCodec, names: Sequence[str], groups: Sequence[int]) -> dict[str, Merged]:
-        """States and kinds of timers by name, merged; one that is not stored is empty. `groups` ascend."""
+        """Return states and kinds of timers by name, merged; one that is not stored is empty. `groups`
+        ascend.
+        """
         forms = self._sections(values, names)
 
         def entries(form: list[OpenSection], name: str, removed: bool) -> _Grouped:
@@ -105,7 +110,7 @@ class StoredState(NamedTuple):
 def stored_chunks(
     files: StoredFiles, keyed: KeyedStateHandle, values: ValueCodec, max_parallelism: int
 ) -> Iterator[Chunk]:
-    """All entries of a subtask as they lie, every byte verified; see :meth:`StoredState.chunks`."""
+    """Yield the entries of a subtask as they lie, every byte verified; see :meth:`StoredState.chunks`."""
     with open_state(files, keyed, max_parallelism, verified=True) as stored:
         yield from stored.chunks(values)
 
@@ -113,7 +118,10 @@ def stored_chunks(
 def chunks_of(
     sections: Iterable[OpenSection], groups: Collection[int], place: int = 0, segments: int = 0
 ) -> Iterator[Chunk]:
-    """The entries of one form in some key groups; `place`: the number of the segment, 0 for the base."""
+    """Yield the entries of one form in some key groups.
+
+    `place`: the number of the segment, 0 for the base.
+    """
     with located(place, segments):
         for section in sections:
             for found in section.entries(groups):
@@ -142,7 +150,7 @@ class Merged:
         self._base, self._log, self._timers = base, log, timers
 
     def take(self, group: int) -> Entries:
-        """The entries of a key group; ask in ascending order."""
+        """Return the entries of a key group; ask in ascending order."""
         base = self._base.take(group)
         if not self._log:
             return base
@@ -165,8 +173,7 @@ class Part(NamedTuple):
 
 
 def merged(parts: Iterable[Part], timers: bool) -> Columns:
-    """Keys and values that are left of a base and what changed after it, oldest first; the only merge of the
-    two.
+    """Return the keys and values left of a base and later changes, oldest first; nothing else merges them.
 
     `timers`: whether a key may have several entries, which differ in their values.
     """
@@ -189,7 +196,7 @@ class _Grouped:
         self._next = next(found, None)
 
     def take(self, group: int) -> Entries:
-        """The entries of a key group; those of lower ones are skipped."""
+        """Return the entries of a key group; those of lower ones are skipped."""
         taken = Entries(group, [], [])
         while self._next is not None and self._next.group <= group:
             if self._next.group == group:

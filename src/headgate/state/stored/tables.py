@@ -47,7 +47,7 @@ class Tables:
         return Header(number, self._keyed.first_group, self._keyed.last_group, keys, sections, 0)
 
     def sections(self, values: ValueCodec, names: Collection[str] | None) -> list[OpenSection]:
-        """The states, and the kinds of timers, each as a section."""
+        """Return the states, and the kinds of timers, each as a section."""
         found = []
         for table in self._keyed.tables or ():
             mine = list(TIMER_SECTIONS) if table.name == TIMERS else [table.name]

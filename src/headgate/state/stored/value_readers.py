@@ -31,7 +31,7 @@ def readers_of(
     max_parallelism: int,
     has_entries: Callable[[Section], bool] = lambda section: bool(section.chunks),
 ) -> dict[str, Reader]:
-    """Section name -> what reads its values, once everything was found to fit.
+    """Return a dict: section name -> what reads its values, once everything was found to fit.
 
     `header`: of a blob; native files next to it are described there as well.
     `has_entries`: whether anything is stored of a section; else it may be of any type.
@@ -68,7 +68,7 @@ def readers_of(
 
 
 def value_reader(section: Section, target: Target) -> Reader:
-    """What reads the values of a stored state as the program declares it."""
+    """Return a function that reads the values of a stored state as the program declares it."""
     stored, current = section.schema, target.schema
     declared = isinstance(target.serializer, DeclaredSerializer)
     if not declared and isinstance(compare(stored, current), AsIs):
@@ -91,7 +91,7 @@ def value_reader(section: Section, target: Target) -> Reader:
 
 
 def value_verdict(stored: Description, target: Target) -> Compatibility:
-    """What becomes of values of a stored kind and description that :func:`value_reader` found to fit."""
+    """Return the verdict on stored values whose kind and description :func:`value_reader` found to fit."""
     serializer = target.serializer
     current = serializer.current if isinstance(serializer, DeclaredSerializer) else serializer
     return judge(stored_type(stored), current)
@@ -120,7 +120,7 @@ def _check_map_keys(stored: Description, current: TypeSerializer[Any]) -> None:
 
 
 def stored_value(name: str, target: Target, value: Any) -> StoredValue | None:
-    """The bytes of a live value; None where there is none.
+    """Return the bytes of a live value; None where there is none.
 
     `value`: what its table holds under a key, or MISSING.
     """
@@ -133,5 +133,5 @@ def stored_value(name: str, target: Target, value: Any) -> StoredValue | None:
 
 
 def value_of(name: str, stored: StoredValue, target: Target) -> Any:
-    """The counterpart of :func:`stored_value`, where the same state is declared."""
+    """Return the counterpart of :func:`stored_value`, where the same state is declared."""
     return value_reader(Section(name, stored.schema, []), target)(stored.data, 1)[0]

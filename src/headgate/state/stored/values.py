@@ -164,11 +164,11 @@ class PlainSerializer(_OfDescription[V]):
         self.name = str(stored["kind"])
 
     def encode_many(self, values: Sequence[V]) -> bytes:
-        """The batch."""
+        """Return the batch."""
         return close_batch(self._stored, values if isinstance(values, list) else list(values))
 
     def decode_many(self, data: Buffer, count: int) -> list[V]:
-        """The plain values."""
+        """Return the plain values."""
         return open_batch(self._stored, bytes(data), count)
 
 
@@ -178,12 +178,12 @@ class OpaqueValues(_OfDescription[bytes]):
     name = "bytes"
 
     def encode_many(self, values: Sequence[bytes]) -> bytes:
-        """The value."""
+        """Return the value."""
         (value,) = values
         return bytes(value)
 
     def decode_many(self, data: Buffer, count: int) -> list[bytes]:
-        """The value."""
+        """Return the value."""
         return [bytes(data)]
 
 
@@ -217,11 +217,11 @@ class PlainMaps(_OfDescription[Maps]):
         self.name = "map"
 
     def encode_many(self, values: Sequence[Maps]) -> bytes:
-        """The batch."""
+        """Return the batch."""
         return close_batch(self._stored, [self._plain(entries) for entries in values])
 
     def decode_many(self, data: Buffer, count: int) -> list[Maps]:
-        """A dict for each."""
+        """Return a dict for each."""
         return [self._entries(plain) for plain in open_batch(self._stored, bytes(data), count)]
 
     def _entries(self, plain: Any) -> Maps:
@@ -246,12 +246,12 @@ def _settled(part: Any, settle: Convert | None) -> Any:
 
 
 def spilled(codec: SectionCodec, values: Sequence[Any]) -> bytes:
-    """Values as bytes for the local disk."""
+    """Return values as bytes for the local disk."""
     return msgspec.msgpack.encode(values) if codec.single else codec.target.serializer.encode_many(values)
 
 
 def unspilled(codec: SectionCodec, data: Buffer, count: int) -> list[Any]:
-    """The counterpart of :func:`spilled`."""
+    """Return the counterpart of :func:`spilled`."""
     if not codec.single:
         return codec.target.serializer.decode_many(data, count)
     found: list[Any] = msgspec.msgpack.decode(data)

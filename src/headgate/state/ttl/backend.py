@@ -86,13 +86,13 @@ class TtlKeyedBackend(BackendWrapper[KeyedBackend]):
         self.event_timers, self.processing_timers = backend.event_timers, backend.processing_timers
 
     def keys(self, name: str) -> Iterable[Hashable]:
-        """The keys that have an entry that is not expired. Bind a key anew before its use."""
+        """Return the keys that have an entry that is not expired. Bind a key anew before its use."""
         state = self._states.get(name)
         keys = self._backend.keys(name)
         return keys if state is None else filter(state.handle.holds, keys)
 
     def peek(self, name: str, key: Hashable) -> StoredValue | None:
-        """What is not expired under a key, whatever reads of the program may see."""
+        """Return the value under a key if it has not expired, whatever reads of the program may see."""
         state = self._states.get(name)
         if state is None:
             return self._backend.peek(name, key)
@@ -100,7 +100,7 @@ class TtlKeyedBackend(BackendWrapper[KeyedBackend]):
         return None if living is ABSENT else stored_value(name, state.target, living)
 
     def snapshot_sync(self, checkpoint: int = 0, completed: int | None = 0) -> PendingSnapshot:
-        """A snapshot of which what is expired by now is left out, where the complete state is written."""
+        """Take a snapshot; a complete one leaves out the entries that have expired by now."""
         pending = self._backend.snapshot_sync(checkpoint, completed)
         states = [state.at_snapshot() for state in self._states.values() if state.ttl.cleanup.full_snapshot]
         if states:
@@ -116,7 +116,7 @@ class TtlKeyedBackend(BackendWrapper[KeyedBackend]):
                 state.sweep.date_values()
 
     def statistics(self) -> dict[str, TtlStatistics]:
-        """What is known of expired entries, for each state that has a time to live."""
+        """Return statistics on expired entries, for each state that has a time to live."""
         return {name: state.statistics() for name, state in self._states.items()}
 
 

@@ -24,7 +24,7 @@ class SnapshotCleanup:
             self._filters |= {state.stamps_name: state.of_stamps, state.name: state.of_values}
 
     def __call__(self, name: str, keys: list[Hashable], values: list[Any]) -> Columns:
-        """The entries of section `name` that are to be written."""
+        """Return the entries of section `name` that are to be written."""
         keep = self._filters.get(name)
         return (keys, values) if keep is None else keep(keys, values)
 
@@ -46,7 +46,7 @@ class ExpiringState:
         self.seen = self.expired = self.expired_bytes = 0
 
     def of_stamps(self, keys: list[Hashable], stamps: list[Any]) -> Columns:
-        """The last-access times of entries that are not expired."""
+        """Return the last-access times of entries that are not expired."""
         kept: Columns = ([], [])
         for key, stored in zip(keys, stamps, strict=True):
             count, alive = self._split(stored, self._over)
@@ -59,7 +59,7 @@ class ExpiringState:
         return kept
 
     def of_values(self, keys: list[Hashable], values: list[Any]) -> Columns:
-        """The values that are not expired."""
+        """Return the values that are not expired."""
         if not self._stamps:
             return keys, values
         kept: Columns = ([], [])

@@ -23,13 +23,13 @@ _SUFFIXES: Final = {"processing": STAMPS, "event": f"{STAMPS}-event"}
 
 
 def stamps_name(descriptor: StateDescriptor) -> str:
-    """The name of the state that holds the stamps of another."""
+    """Return the name of the state that holds the stamps of another."""
     ttl: StateTtl = descriptor.ttl
     return descriptor.name + _SUFFIXES[ttl.time]
 
 
 def with_stamps(descriptors: Mapping[str, StateDescriptor]) -> dict[str, StateDescriptor]:
-    """What the backend keeps for these states.
+    """Return the states that the backend keeps for declared ones, stamps included.
 
     The stamps of a state come before its values: a snapshot is written in this order, and what the
     stamps say decides which values are left out.
@@ -85,5 +85,5 @@ class Accumulators(Generic[IN, ACC, OUT]):
         self.add = function.add
 
     def get_result(self, accumulator: ACC) -> ACC:
-        """The accumulator itself."""
+        """Return the accumulator itself."""
         return accumulator

@@ -48,23 +48,23 @@ class Expiry:
         return now
 
     def since(self, stamp: int | None) -> int:
-        """When an entry with this last-access time counts as written."""
+        """Return when an entry with this last-access time counts as written."""
         return self.origin if stamp is None or stamp == WATERMARK_MIN else stamp
 
     def over(self, stamp: int | None) -> bool:
-        """Whether an entry with this last-access time is expired."""
+        """Return whether an entry with this last-access time is expired."""
         return self.since(stamp) <= self.limit
 
     def renewed(self, stamp: int | None) -> int:
-        """The last-access time of an entry that is used now: clocks may go back, and that shortens no time to
-        live.
+        """Return the last-access time of an entry that is used now: clocks may go back, and that shortens no
+        time to live.
 
         Event time does so where a subtask took over from one with a lower watermark.
         """
         return self.now if stamp is None or stamp < self.now else stamp
 
     def at_snapshot(self) -> Expiry:
-        """The rules with the clock standing still, for a snapshot that is written in the background."""
+        """Return the rules with the clock standing still, for a snapshot written in the background."""
         self.tick()
         return copy(self)
 
@@ -119,7 +119,7 @@ class TtlHandle(ABC):
     load = bind
 
     def store(self) -> None:  # noqa: B027 - of the protocol, and nothing to override
-        """Nothing to do: changes were made at once."""
+        """Do nothing: changes were made at once."""
 
     def clear(self) -> None:
         """Remove what is stored for the current key."""
@@ -128,16 +128,19 @@ class TtlHandle(ABC):
             handle.store()
 
     def peek(self, key: Hashable) -> Any:
-        """What a read of `key` would return, without its effects; for tests. The key stays bound."""
+        """Return the result of a read of `key`, without its effects; for tests. The key stays bound."""
         shown = self._shown_for(key, self.expiry.show_expired)
         return self._empty() if shown is ABSENT else self._result(shown)
 
     def holds(self, key: Hashable) -> bool:
-        """Whether a read of `key` would find anything, without its effects. The key stays bound."""
+        """Return whether a read of `key` would find anything, without its effects. The key stays bound."""
         return self._shown_for(key, self.expiry.show_expired) is not ABSENT
 
     def living(self, key: Hashable) -> Any:
-        """What is stored under `key` and not expired, or ABSENT; without effects. The key stays bound."""
+        """Return the value stored under `key` if it has not expired, else ABSENT.
+
+        Without effects. The key stays bound.
+        """
         return self._shown_for(key, False)
 
     def tidy(self, key: Hashable) -> None:
@@ -155,7 +158,7 @@ class TtlHandle(ABC):
         return self._shown(expired)
 
     def _result(self, shown: V) -> V:
-        """What the program gets of what is stored."""
+        """Return the program's view of a stored value."""
         return shown
 
     @abstractmethod
@@ -168,8 +171,8 @@ class TtlHandle(ABC):
 
     @abstractmethod
     def _shown(self, expired: bool) -> Any:
-        """What is stored for the bound key, with or without what is expired; or ABSENT."""
+        """Return the value stored for the bound key, with or without its expired parts; or ABSENT."""
 
     @abstractmethod
     def _empty(self) -> Any:
-        """What a key without entries reads as."""
+        """Return the result of reading a key without entries."""

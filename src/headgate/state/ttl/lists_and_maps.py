@@ -30,7 +30,7 @@ class TtlListState(TtlHandle, Generic[V]):
         self.stamps.extend([self.expiry.now] * len(added))
 
     def get(self) -> list[V]:
-        """A copy of the elements; empty when there are none."""
+        """Return a copy of the elements; empty when there are none."""
         elements, stamps, alive = self._state()
         kept = elements
         if not all(alive):
@@ -56,7 +56,7 @@ class TtlListState(TtlHandle, Generic[V]):
         return len(stamps), untidy, oldest
 
     def _state(self) -> tuple[list[V], list[int], list[bool]]:
-        """Elements, times of writing, and which are not expired."""
+        """Return the elements, times of writing, and which are not expired."""
         elements: list[V] = self.values.get()
         stored = self.stamps.get() if elements else []
         expiry = self.expiry
@@ -88,7 +88,7 @@ class TtlMapState(Subscripts[MK, MV], TtlHandle):
     __slots__ = ()
 
     def get(self, key: MK, default: MV | None = None) -> MV | None:
-        """The entry's value, or `default`."""
+        """Return the entry's value, or `default`."""
         value = self._read(key)
         return default if value is ABSENT else value
 
@@ -116,7 +116,7 @@ class TtlMapState(Subscripts[MK, MV], TtlHandle):
         return 0 if shown is ABSENT else len(shown)
 
     def items(self) -> Iterable[tuple[MK, MV]]:
-        """The entries at this moment, in order of insertion."""
+        """Return the entries at this moment, in order of insertion."""
         expiry = self.expiry
         entries, over = self._state()
         for key in over:
@@ -134,7 +134,7 @@ class TtlMapState(Subscripts[MK, MV], TtlHandle):
         return len(stamps), untidy, oldest
 
     def _read(self, key: MK) -> Any:
-        """What a read of an entry returns, with all its effects; or ABSENT."""
+        """Return the result of reading an entry, or ABSENT, with all effects of the read."""
         value = self.values.get(key, ABSENT)
         if value is ABSENT:
             return ABSENT
@@ -152,7 +152,7 @@ class TtlMapState(Subscripts[MK, MV], TtlHandle):
         self.remove(key)
 
     def _state(self) -> tuple[dict[MK, MV], set[MK]]:
-        """All entries, and the keys of the expired ones."""
+        """Return the entries, and the keys of the expired ones."""
         entries, stamps = dict(self.values.items()), dict(self.stamps.items())
         return entries, {key for key in entries if self.expiry.over(stamps.get(key))}
 

@@ -36,10 +36,10 @@ class TtlSingleState(TtlHandle):
 
     @abstractmethod
     def _held(self) -> Any:
-        """What is stored for the bound key, expired or not; or ABSENT."""
+        """Return the value stored for the bound key, expired or not; or ABSENT."""
 
     def _read(self) -> Any:
-        """What a read returns, with all its effects; or ABSENT."""
+        """Return the result of reading the bound key, or ABSENT, with all effects of the read."""
         held = self._held()
         if held is ABSENT:
             return ABSENT
@@ -130,7 +130,7 @@ class TtlReducingState(TtlSingleState, Generic[V]):
         self._stamp(self.expiry.renewed(self.stamps.value))
 
     def get(self) -> Any:
-        """What was reduced so far; None when nothing was added."""
+        """Return the reduced value; None when nothing was added."""
         held = self._read()
         return None if held is ABSENT else self._result(held)
 

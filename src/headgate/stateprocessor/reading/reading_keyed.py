@@ -92,7 +92,7 @@ def _entries(states: Mapping[str, Merged], group: int) -> tuple[list[Hashable], 
 def _written_at(
     shape: Shape, keys: Sequence[Hashable], values: Sequence[Any], written: Mapping[Hashable, V]
 ) -> pa.Array:
-    """The column of last-access times for some entries; null where none is stored in `written`."""
+    """Return the column of last-access times for some entries; null where none is stored in `written`."""
     stamps: list[int | None] = []
     for key, value in zip(keys, values, strict=True):
         stamps += _rows(shape.rows_are, value, _plain(written.get(key)))
@@ -102,7 +102,7 @@ def _written_at(
 
 
 def _rows(rows_are: str, value: Any, stamps: Any) -> list[int | None]:
-    """The last-access times of one entry, one for each row that it takes."""
+    """Return the last-access times of one entry, one for each row that it takes."""
     if rows_are == BYTES:
         return [stamps if type(stamps) is int else None]
     if rows_are == ELEMENT:
@@ -123,5 +123,5 @@ def _pairs(entries: dict[K, V] | Sequence[tuple[K, V]]) -> list[tuple[K, V]]:
 
 
 def _name(key: K) -> K | str:
-    """A plain key in a form that a dict takes: it may be a list."""
+    """Return a plain key in a form that a dict takes: it may be a list."""
     return key if type(key) in (str, int) else repr(key)

@@ -51,7 +51,7 @@ class Piece(Protocol):
     """What one task reads; plain data that is sent to it."""
 
     def batches(self, disk: Disk, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Rows that have at least these columns."""
+        """Return rows that have at least these columns."""
         ...
 
 
@@ -72,7 +72,9 @@ class Reading:
             return open_disk(self.root)
 
     def pieces(self, groups: Collection[int] | None = None) -> list[Piece]:
-        """The pieces that have some of the wanted key groups, None: all; all pieces of what is not keyed."""
+        """Return the pieces that have some of the wanted key groups. None: all; unkeyed pieces are always
+        included.
+        """
         if self.keyed is None:
             return list(self.other_pieces)
         shape, handles = self.keyed
@@ -149,7 +151,7 @@ def _keyed_pieces(disk: Disk, keyed: KeyedStateHandle, shape: Shape, groups: lis
 
 
 def _divided(counts: dict[int, int]) -> Iterator[tuple[int, ...]]:
-    """Key groups in order, divided where there are enough entries; those without any are left out.
+    """Yield the key groups in order, divided where there are enough entries; those without any are left out.
 
     Example:
         >>> list(_divided({1: 300_000, 2: 0, 3: 300_000, 4: 10}))
@@ -207,7 +209,7 @@ def nothing_chosen(disk: Disk, metadata: CheckpointMetadata, request: ReadReques
 
 
 def _options_of(disk: Disk, metadata: CheckpointMetadata, uid: str) -> list[str]:
-    """The values that the option `state` may have for an operator, each with its type."""
+    """Return the values that the option `state` may have for an operator, each with its type."""
     sections = sections_of_operator(disk, metadata, uid)
     types = metadata.state_types.get(uid, {})
     schemas = types | {each.name: each.schema for each in sections if each.name not in types}
@@ -224,7 +226,9 @@ def _options_of(disk: Disk, metadata: CheckpointMetadata, uid: str) -> list[str]
 
 
 def _as_option(name: str) -> str:
-    """The option `state` for a state of this name: where these differ, its folder's name in a savepoint."""
+    """Return the option `state` for a state of this name: where these differ, its folder's name in a
+    savepoint.
+    """
     return "%74imers" if name == TIMERS_FOLDER else name
 
 
@@ -234,7 +238,7 @@ def _as_option(name: str) -> str:
 def keyed_shape(
     disk: Disk, handles: Sequence[KeyedStateHandle], option: str, types: Mapping[str, Description]
 ) -> Shape | None:
-    """The columns of a keyed state, or of all timers; None: there is no such state.
+    """Return the columns of a keyed state, or of all timers; None: there is no such state.
 
     `types` has the descriptions in the metadata by name of the state.
     """
@@ -260,7 +264,7 @@ def keyed_shape(
 def _stored_schemas(
     disk: Disk, handles: Sequence[KeyedStateHandle], name: str
 ) -> Iterator[tuple[str, Description]]:
-    """Names and types of what is stored of a state, and of its last-access times, where there are entries."""
+    """Yield names and types of the stored data of a state and its last-access times, if there are entries."""
     for handle in handles:
         for table in handle.tables or ():
             if table.name == name or _stamps_of(table.name, name):
@@ -278,7 +282,7 @@ def _stamps_of(name: str, state: str) -> bool:
 
 
 def _key_type(disk: Disk, handles: Sequence[KeyedStateHandle], names: Sequence[str]) -> Description | None:
-    """The type of the first key that is stored of some states; None where no column holds it."""
+    """Return the type of the first key that is stored of some states; None where no column holds it."""
     for handle in handles:
         for table in handle.tables or ():
             if table.name in names and (info := head_of_table(DiskFiles(disk), table).info).key is not None:
@@ -296,7 +300,7 @@ def _key_type(disk: Disk, handles: Sequence[KeyedStateHandle], names: Sequence[s
 
 
 def _first_keys(disk: Disk, handle: KeyedStateHandle, names: Sequence[str]) -> Iterator[Hashable]:
-    """The first key of each section in blobs: of the base, then of the log."""
+    """Yield the first key of each section in blobs: of the base, then of the log."""
     wanted = [name for state in names for name in (state, removed(state))]
     for stored in (handle.handle, *handle.log):
         blob = StoredBlob(DiskFiles(disk).ranges(stored))

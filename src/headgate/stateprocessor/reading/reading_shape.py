@@ -61,7 +61,7 @@ class Shape:
 def new_table_info(
     name: str, schema: Description, key: Description | None, max_parallelism: int, groups: tuple[int, int]
 ) -> TableInfo:
-    """The head of a new table of one state, or of all timers, for some key groups."""
+    """Return the head of a new table of one state, or of all timers, for some key groups."""
     return TableInfo(
         format=VERSION,
         name=name,

@@ -45,7 +45,7 @@ SUBTASK = "subtask"
 
 
 def operator_pieces(metadata: CheckpointMetadata, uid: str, state: str) -> tuple[OperatorPiece, ...]:
-    """What the subtasks have of an operator state."""
+    """Return the subtasks' parts of an operator state."""
     return tuple(
         OperatorPiece(subtask, handle)
         for subtask, stored in enumerate(metadata.operators.get(uid, []))
@@ -55,7 +55,7 @@ def operator_pieces(metadata: CheckpointMetadata, uid: str, state: str) -> tuple
 
 
 def operator_columns(schema: Description) -> pa.Schema:
-    """The columns of an operator state."""
+    """Return the columns of an operator state."""
     if not all(map(is_open, mappings_in(schema, "of"))):
         raise UsageError(
             "this operator state was written by a serializer of the program's own, which alone can take its "
@@ -99,7 +99,7 @@ class OperatorPiece:
 
 
 def in_flight_columns(streams: Sequence[InFlightStream]) -> tuple[Description | None, pa.Schema]:
-    """The description that all typed records have, if there is one, and the columns."""
+    """Return the description that all typed records have, if there is one, and the columns."""
     types = [stream.record_type for stream in streams if stream.record_type is not None and stream.parts]
     alike = types[:1] if all(each == types[0] for each in types) and all(map(is_open, types)) else []
     record = alike[0] if alike and ArrowColumn(RECORD, alike[0]).fields[0].name == RECORD else None
@@ -149,6 +149,6 @@ class InFlightPiece:
 
 
 def _text(record: R) -> str:
-    """A record as Python shows it, where it is in no typed column."""
+    """Return a record as Python shows it, where it is in no typed column."""
     shown = repr(record.plain if isinstance(record, Described) else record)
     return shown.encode(errors="backslashreplace").decode()

@@ -67,7 +67,7 @@ class SavepointWriter(SavepointContents):
     def new(
         cls, max_parallelism: int = 128, parallelism: int | None = None, *, options: Sequence[str] = ()
     ) -> SavepointWriter:
-        """A savepoint of nothing but what is added.
+        """Return a savepoint of nothing but what is added.
 
         Args:
             max_parallelism: number of key groups; that of the jobs that are to restore it.
@@ -83,7 +83,7 @@ class SavepointWriter(SavepointContents):
 
     @classmethod
     def from_existing(cls, uri: str, *, options: Sequence[str] = ()) -> SavepointWriter:
-        """A savepoint that holds all that another one or a checkpoint does, but for what is changed.
+        """Return a savepoint that holds all that another one or a checkpoint does, but for what is changed.
 
         Number of key groups and of ranges stay, and so do positions of sources and state of sinks.
 
@@ -105,7 +105,7 @@ class SavepointWriter(SavepointContents):
         convert: Convert | None = None,
         written_at: str | None = None,
     ) -> SavepointWriter:
-        """One state of one operator, in place of what there is of it.
+        """Add a state of an operator to be written, in place of the existing one.
 
         Args:
             uid: of the operator.
@@ -271,7 +271,7 @@ class SavepointWriter(SavepointContents):
 def _columns(
     frame: DataFrame, key: str | Sequence[str], names: Sequence[str]
 ) -> tuple[list[str], dict[str, pa.DataType]]:
-    """The key columns, and the Arrow types of these and others."""
+    """Return the key columns, and the Arrow types of these and others."""
     if getattr(frame, "isStreaming", False):
         raise UsageError("a streaming DataFrame has no end; expected one that spark.read gives")
     keys = [key] if isinstance(key, str) else list(key)

@@ -33,7 +33,7 @@ Maker = Callable[[Description, pa.DataType, str], Fit | None]
 
 
 def fit_of(stored: Description, given: pa.DataType, where: str) -> Fit:
-    """Return what makes a column's values those of a described type.
+    """Return a function that turns a column's values into those of a described type.
 
     `where` is the column, or a part of it, for messages.
 
@@ -225,7 +225,7 @@ def _struct(
 
 
 def _places(valid: pa.BooleanArray) -> pa.Array:
-    """Where each valid row is among the valid ones; null for the others."""
+    """Return where each valid row is among the valid ones; null for the others."""
     counted = pc.subtract(pc.cumulative_sum(valid.cast(pa.int64())), 1)
     return pc.if_else(valid, counted, pa.scalar(None, pa.int64()))
 
@@ -259,13 +259,13 @@ def _map(stored: Description, given: pa.DataType, where: str) -> Fit | None:
 
 
 def parts_of_map(array: pa.MapArray) -> tuple[pa.Array, pa.Array]:
-    """The keys and the values of a map column's rows, one after the other."""
+    """Return the keys and the values of a map column's rows, one after the other."""
     flat = _as_pairs(array).flatten()
     return flat.field(0), flat.field(1)
 
 
 def lengths_of(array: pa.Array) -> pa.Array:
-    """How many parts each row of a list or map column has; 0 for a null."""
+    """Return how many parts each row of a list or map column has; 0 for a null."""
     lists = _as_pairs(array) if pa.types.is_map(array.type) else array
     return pc.list_value_length(lists).fill_null(0).cast(pa.int32())
 

@@ -81,11 +81,11 @@ class KeyRows:
         ]
 
     def columns(self, batch: pa.RecordBatch) -> list[pa.Array]:
-        """The key columns of a batch."""
+        """Return the key columns of a batch."""
         return [batch.column(name) for name in self._names]
 
     def groups(self, columns: Sequence[pa.Array], max_parallelism: int) -> NDArray[np.int32]:
-        """The key group of each row."""
+        """Return the key group of each row."""
         for name, column in zip(self._names, columns, strict=True):
             if column.null_count:
                 raise UsageError(
@@ -94,7 +94,7 @@ class KeyRows:
         return key_groups_of_arrow(columns[0] if self._one else list(columns), max_parallelism)
 
     def array(self, columns: Sequence[pa.Array]) -> pa.Array:
-        """The keys as the table's column `key`."""
+        """Return the keys as the table's column `key`."""
         fitted = [fit(column) for fit, column in zip(self._fits, columns, strict=True)]
         if self._one:
             return fitted[0]
@@ -121,7 +121,7 @@ class RowColumn(Protocol):
         ...
 
     def rows(self) -> RowsOf:
-        """What turns these columns into rows of a table."""
+        """Return a function that turns the columns into rows of a table."""
         ...
 
 
@@ -137,7 +137,7 @@ class ValueColumn:
     convert: Convert | None = None  # None: the column has the state's type
 
     def rows(self) -> RowsOf:
-        """Return what turns the column into rows."""
+        """Return a function that turns the column into rows."""
         if self.convert is not None and self.descriptor is not None:
             return _converted(self.schema, self.descriptor, self.column, self.convert)
         rows_are = row_of(self.schema)
@@ -154,12 +154,12 @@ class ValueColumn:
 
 
 def _with_raw(typed: pa.Array, fields: Sequence[pa.Field]) -> list[pa.Array]:
-    """A typed column, and an empty one for values that do not fit into it."""
+    """Return a typed column, and an empty one for values that do not fit into it."""
     return [typed, *(pa.nulls(len(typed), field.type) for field in fields[1:])]
 
 
 def _spread(schema: Description, is_map: bool, name: str, given: pa.DataType) -> RowsOf:
-    """A list or map: a row for each of its parts, or one row with a null position if it has none."""
+    """Return a list or map: a row for each of its parts, or one row with a null position if it has none."""
     if not (pa.types.is_map(given) if is_map else pa.types.is_list(given)):
         kind = "map" if is_map else "list"
         raise UsageError(
@@ -196,7 +196,7 @@ def _spread(schema: Description, is_map: bool, name: str, given: pa.DataType) ->
 
 
 def _converted(schema: Description, descriptor: StateDescriptor, name: str, convert: Convert) -> RowsOf:
-    """Values that a function of the user makes, through the state's own serializer."""
+    """Return values that a function of the user makes, through the state's own serializer."""
     serializer, in_bytes = target_of(descriptor).serializer, row_of(schema) == BYTES
     columns = values_of(row_of(schema), schema)
 
@@ -234,13 +234,13 @@ class TimerColumn:
     type: pa.DataType
 
     def rows(self) -> RowsOf:
-        """Return what turns the columns into rows."""
+        """Return a function that turns the columns into rows."""
         moments = _moments(self.column, self.type)
         return lambda batch: (None, [batch.column(self.domain).cast(pa.string()), moments(batch)])
 
 
 def _moments(name: str, given: pa.DataType) -> Callable[[pa.RecordBatch], pa.Array]:
-    """What gives the moments in a column, in ms since 1970."""
+    """Return a function that gives the moments in a column, in ms since 1970."""
     if not (pa.types.is_integer(given) or pa.types.is_timestamp(given)):
         raise UsageError(
             f"column {name!r} is of type {given}; expected a timestamp, or integers of ms since 1970"
@@ -271,7 +271,7 @@ class LastAccessColumn:
     now_ms: int
 
     def rows(self) -> RowsOf:
-        """Return what turns the columns into rows."""
+        """Return a function that turns the columns into rows."""
         values, parts = self.values.rows(), mappings_in(self.schema, "of")
         moments = None if self.column is None else _moments(self.column, self.type)
         fields = ArrowColumn(VALUE, parts[-1]).fields
@@ -342,7 +342,7 @@ def outputs_of(
     convert: Convert | None,
     written_at: str | None,
 ) -> dict[str, RowColumn]:
-    """The tables of a state: its values, and before them last-access times where it has a time to live.
+    """Return the tables of a state: its values, preceded by last-access times if it has a time to live.
 
     `written_at` is the column with the time of a key's last write; None: now.
     """
@@ -367,7 +367,9 @@ def outputs_of(
 
 
 def shipped(descriptor: StateDescriptor) -> StateDescriptor:
-    """The part of a declaration that tasks need: how values are stored, nothing of the program around it."""
+    """Return the part of a declaration that tasks need: how values are stored, nothing of the program around
+    it.
+    """
     return replace(descriptor, default=_none, function=None, ttl=None)
 
 

@@ -153,7 +153,7 @@ class _Writing:
     # -- what stays
 
     def _kept(self) -> CheckpointMetadata:
-        """What is left of the existing snapshot, in the new folder."""
+        """Return the metadata of what is left of the existing snapshot, in the new folder."""
         base, writer = self._base, self._writer
         removed = {uid for uid, state in writer.removed if state is None}
         operators = {
@@ -203,7 +203,7 @@ class _Writing:
         )
 
     def _replaced(self, uid: str, table: str) -> bool:
-        """Whether a table belongs to a state that is removed or written anew."""
+        """Return whether a table belongs to a state that is removed or written anew."""
         states = [*self._writer.removed, *self._writer.states]
         return any(of == uid and state is not None and is_of(table, state) for of, state in states)
 
@@ -252,7 +252,7 @@ class _Writing:
         return _typed(made, uid, {name: target_of(transform.after).schema})
 
     def _collected(self, rows: DataFrame, task: Task, uid: str) -> list[TableRow]:
-        """The rows that tasks give back; an error that one reports is raised."""
+        """Return the rows that tasks give back; an error that one reports is raised."""
         try:
             found: list[TableRow] = [row.asDict() for row in _mapped(rows, task).collect()]  # type: ignore[misc]
         except PySparkException as error:
@@ -269,7 +269,7 @@ class _Writing:
     def _adding(
         self, made: CheckpointMetadata, uid: str, parallelism: int, rows: Iterable[TableRow]
     ) -> CheckpointMetadata:
-        """The metadata with new tables."""
+        """Return the metadata with new tables."""
         states = made.operators.get(uid) or [OperatorSubtaskState(uid) for _ in range(parallelism)]
         tables: dict[int, list[StateTable]] = {}
         for row in rows:
@@ -289,7 +289,7 @@ class _Writing:
 
 
 def _mapped(rows: DataFrame, task: Task) -> DataFrame:
-    """The rows that a task gives back; it gets the columns under their names, whatever these are.
+    """Return the rows that a task gives back; it gets the columns under their names, whatever these are.
 
     PySpark looks for each column by its name, as if a dot led into a struct and a backtick quoted.
     """
@@ -373,13 +373,13 @@ def check_there(metadata: CheckpointMetadata, uid: str, state: str | None) -> No
 
 
 def with_tables(keyed: KeyedStateHandle, tables: Sequence[StateTable]) -> KeyedStateHandle:
-    """The same key groups with other tables."""
+    """Return a handle of the given key groups with other tables."""
     size = sum(table.length for table in tables)
     return KeyedStateHandle(keyed.first_group, keyed.last_group, Inline(b""), size, tables=list(tables))
 
 
 def new_metadata(max_parallelism: int, time_ms: int, fingerprint: str) -> CheckpointMetadata:
-    """The metadata of an empty savepoint that no job took."""
+    """Return the metadata of an empty savepoint that no job took."""
     return CheckpointMetadata(
         job=f"bootstrap-{secrets.token_hex(3)}",
         job_name="bootstrap",
@@ -399,6 +399,6 @@ def new_metadata(max_parallelism: int, time_ms: int, fingerprint: str) -> Checkp
 
 
 def without(found: Mapping[str, V], names: Iterable[str]) -> dict[str, V]:
-    """A mapping by uid or by state, without some names."""
+    """Return a mapping by uid or by state, without some names."""
     left_out = set(names)
     return {name: value for name, value in found.items() if name not in left_out}

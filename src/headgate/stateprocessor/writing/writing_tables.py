@@ -89,7 +89,7 @@ class TableTask:
     place: Place
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """For `DataFrame.mapInArrow`: gives one row for each table where there are entries, or an error."""
+        """Yield one row for each table where there are entries, or an error; for `DataFrame.mapInArrow`."""
         filled = (batch for batch in batches if batch.num_rows)
         first = next(filled, None)
         if first is not None:
@@ -149,7 +149,7 @@ def result_of(work: Callable[[], Sequence[TableRow]], what: str) -> pa.RecordBat
 
 
 def _table_rows(groups: NDArray[np.int32], key: pa.Array, found: Rows, schema: pa.Schema) -> pa.RecordBatch:
-    """A batch of the table: each key once for each row that its values take."""
+    """Return a batch of the table: each key once for each row that its values take."""
     sizes, values = found
     if sizes is not None:
         repeat = np.repeat(np.arange(len(key)), sizes)
@@ -168,7 +168,7 @@ class _Order:
         self.entries = 0
 
     def checked(self, batch: pa.RecordBatch) -> tuple[NDArray[np.int32], pa.Array]:
-        """The key groups and the keys of a batch."""
+        """Return the key groups and the keys of a batch."""
         columns = self._keys.columns(batch)
         groups = self._keys.groups(columns, self._max_parallelism)
         self._check_order(groups)

@@ -38,7 +38,7 @@ class Timeline:
         self.at(self.now_ms + delay_ms, name, action)
 
     def next_time(self) -> int | None:
-        """When the next plan is due."""
+        """Return when the next plan is due."""
         return self._planned[0][0] if self._planned else None
 
     def due(self) -> tuple[int, str] | None:
@@ -71,15 +71,15 @@ class SimClock:
         self._offset_ms = 0.0
 
     def now_ms(self) -> int:
-        """Wall clock."""
+        """Return the milliseconds of the wall clock."""
         return EPOCH_MS + self._line.now_ms + self.skew_ms
 
     def monotonic_ms(self) -> int:
-        """The time line."""
+        """Return the time line."""
         return self._line.now_ms
 
     def precise_ms(self) -> float:
-        """The time line, with work taking a random while."""
+        """Return the time line, with work taking a random while."""
         self._offset_ms += self._rng.random() * self._step_ms
         return self._line.now_ms + self._offset_ms
 

@@ -51,7 +51,7 @@ class DriverStarter(Protocol):
         """Start one more driver."""
 
     def job_id(self, run: int) -> str:
-        """The id of an execution, by the number of executions before it."""
+        """Return the id of an execution, by the number of executions before it."""
 
     def did_not_start(self, driver: DriverProcess, error: Exception) -> None:
         """A driver could not begin."""
@@ -64,7 +64,7 @@ class DriverObserver(Protocol):
     """Checks what drivers do."""
 
     def listener(self, scene: JobScene, driver: DriverProcess) -> JobListener:
-        """The listener of a driver's job master."""
+        """Return the listener of a driver's job master."""
 
     def killed(self, driver: DriverProcess) -> None:
         """A driver is killed now."""
@@ -103,11 +103,11 @@ class JobScene(Scene):
         return self.finished is not None
 
     def living(self) -> list[WorkerProcess]:
-        """Workers that have not exited."""
+        """Return the workers that have not exited."""
         return [worker for worker in self.workers if worker.alive]
 
     def living_drivers(self) -> list[DriverProcess]:
-        """Drivers that have not exited."""
+        """Return the drivers that have not exited."""
         return [driver for driver in self.drivers if driver.alive]
 
     def add_worker(self, worker: WorkerProcess) -> None:
@@ -169,7 +169,7 @@ class DriverProcess(GangOwner):
         return self.background.busy or self._within or self._proving
 
     def actions(self, now: int) -> Iterator[tuple[str, int | None, Action]]:
-        """Its threads, since when they have something to do, and how they do it."""
+        """Yield the driver's threads, since when they have something to do, and how they do it."""
         if not self.runs:
             return
         if not self._within:
@@ -186,7 +186,7 @@ class DriverProcess(GangOwner):
             yield f"{self.name} lease", now, leadership.watch
 
     def next_times(self) -> list[int | None]:
-        """Until when its threads sleep."""
+        """Return until when the driver's threads sleep."""
         if not self.runs:
             return []
         if self.leadership is None:
@@ -199,7 +199,7 @@ class DriverProcess(GangOwner):
         return self._wake_at if self._wake_at is not None and self._wake_at <= now else None
 
     def act(self) -> str | None:
-        """One turn of its main thread."""
+        """Run one turn of the driver's main thread."""
         with self.scene.acting(self):
             try:
                 return self._next()

@@ -108,7 +108,7 @@ class Injecting:
         return self._rng.choice(living) if living else None
 
     def _some_driver(self) -> DriverProcess | None:
-        """A driver that lives; mostly one that leads."""
+        """Return a driver that lives; mostly one that leads."""
         living = self._scene.living_drivers()
         leading = [driver for driver in living if driver.runs_job]
         return self._rng.choice(leading or living) if living else None

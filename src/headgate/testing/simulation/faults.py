@@ -125,11 +125,11 @@ class Requests(Injecting):
     _checks: Checks
 
     def ask_checkpoint(self) -> None:
-        """A checkpoint, now."""
+        """Request a checkpoint now."""
         self._ask("a checkpoint", lambda control, then: control.checkpoint(then))
 
     def ask_savepoint(self) -> None:
-        """A savepoint, in addition to the checkpoints."""
+        """Request a savepoint, in addition to the checkpoints."""
         form = self._rng.choice(("canonical", "native"))
         self._ask(f"a {form} savepoint", lambda control, then: control.savepoint(SAVEPOINTS, form, then))
 
@@ -194,7 +194,7 @@ class Faults(WorkerFaults, StorageFaults, MessageFaults, DriverFaults, Requests)
             inject(process)
 
     def disk(self, process: Process, operation: str, name: str) -> Verdict:
-        """The outcome of a process's disk operation."""
+        """Return the outcome of a process's disk operation."""
         whose = "worker" if isinstance(process, WorkerProcess) else "master"
         writes = operation.startswith("create")
         if isinstance(process, DriverProcess):

@@ -46,7 +46,7 @@ class StoredFiles:
         self._savepoints: dict[str, str] = {}
 
     def run(self, job: str) -> list[Entry]:
-        """The valid entries of a job's log, oldest first: the chain that ends at the last one."""
+        """Return the valid entries of a job's log, oldest first: the chain that ends at the last one."""
         if (cached := self._runs.get(job)) is not None:
             return cached
         prefix = f"{job}/log/"
@@ -63,15 +63,15 @@ class StoredFiles:
         return self._runs[job]
 
     def completed(self, job: str) -> list[Completed]:
-        """The completed checkpoints in a job's log."""
+        """Return the completed checkpoints in a job's log."""
         return [entry for entry in self.run(job) if isinstance(entry, Completed)]
 
     def generation(self, job: str) -> int:
-        """The generation of the last claim, which may have been trimmed."""
+        """Return the generation of the last claim, which may have been trimmed."""
         return max((entry.generation for entry in self.run(job)), default=0)
 
     def metadata(self, entry: Completed) -> CheckpointMetadata:
-        """What a completed checkpoint consists of, by the metadata that the log names."""
+        """Return a completed checkpoint's metadata, which the log names."""
         name = entry.metadata.removeprefix(f"{URI}/")
         data = self._files.files.get(name)
         if data is None:
@@ -81,7 +81,7 @@ class StoredFiles:
         return decode_metadata(data, name)
 
     def jobs(self) -> list[str]:
-        """Ids of all executions that have a log."""
+        """Return ids of all executions that have a log."""
         return sorted({name.partition("/")[0] for name in self._files.files if "/log/" in name})
 
     def deleting(self, process: str, name: str) -> None:
@@ -120,11 +120,13 @@ class StoredFiles:
         return metadata
 
     def _end_on_record(self) -> bool:
-        """Whether no driver will go on with the job that was led last, so that its log may be emptied."""
+        """Return whether the job that was led last has ended for every driver, so that its log may be
+        emptied.
+        """
         return any(name.endswith(ENDED) for name in self._files.files)
 
     def demand_complete(self, job: str) -> None:
-        """Everything that the log names is there and intact."""
+        """Demand that everything which the log names is there and intact."""
         for entry in self.completed(job):
             metadata = self.metadata(entry)
             try:
@@ -133,13 +135,13 @@ class StoredFiles:
                 raise Violation(f"completed checkpoint {entry.checkpoint} cannot be read: {error}") from error
 
     def demand_complete_savepoints(self) -> None:
-        """What looks like a savepoint is one: a folder with metadata has all files."""
+        """Demand that what looks like a savepoint is one: a folder with metadata has all files."""
         for name in self._files.names("savepoints"):
             if name.endswith(f"/{METADATA}"):
                 self.savepoint(f"{URI}/{name.rpartition('/')[0]}")
 
     def orphans(self, job: str) -> set[str]:
-        """Files of checkpoints that never completed, but for a newer one whose entry may have been lost."""
+        """Return files of checkpoints that never completed, but for a newer one whose entry may be lost."""
         needed, completed = self._needed(job)
         needed |= self._perhaps_complete(job, max(completed, default=0))
         unfinished = self._files.unfinished(job)
@@ -150,13 +152,13 @@ class StoredFiles:
         }
 
     def _needed(self, job: str) -> tuple[set[str], set[int]]:
-        """The files that completed checkpoints need, and the ids of these checkpoints."""
+        """Return the files that completed checkpoints need, and the ids of these checkpoints."""
         logged = [self._logged(entry) for entry in self.completed(job)]
         files = {name for each in logged for name in (*each.files, each.metadata)}
         return files, {each.entry.checkpoint for each in logged}
 
     def _perhaps_complete(self, job: str, newest: int) -> set[str]:
-        """Files of the checkpoints that are complete, and newer than `newest`."""
+        """Return files of the checkpoints that are complete, and newer than `newest`."""
         found: set[str] = set()
         names = set(self._files.names(job))
         for name in names:
@@ -173,7 +175,7 @@ class StoredFiles:
         return found
 
     def unneeded(self, job: str) -> set[str]:
-        """Files in the folder of a completed checkpoint that it does not need."""
+        """Return files in the folder of a completed checkpoint that it does not need."""
         needed, completed = self._needed(job)
         return {
             name

@@ -63,7 +63,7 @@ class Checks:
         self.stored.changed(process.name, name)
 
     def leads(self, driver: DriverProcess) -> bool:
-        """Whether a driver was the last to claim the log."""
+        """Return whether a driver was the last to claim the log."""
         return driver.generation == self.stored.generation(driver.job_id)
 
     def checkpoint(self, scene: JobScene, checkpoint: int) -> None:

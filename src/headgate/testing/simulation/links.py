@@ -127,14 +127,14 @@ def make_link(
     worker_paused: Callable[[], bool],
     master_paused: Callable[[], bool] = lambda: False,
 ) -> tuple[SimLink[FromWorker, ToWorker], SimLink[ToWorker, FromWorker]]:
-    """The worker's and the job master's end of a new link."""
+    """Return the worker's and the job master's end of a new link."""
     up = Wire(f"{name} to master", decode_from_worker, now, latency, master_paused)
     down = Wire(f"{name} to worker", decode_to_worker, now, latency, worker_paused)
     return SimLink(up, down), SimLink(down, up)
 
 
 def described(message: ControlMessage) -> str:
-    """A message in a few words that do not depend on the process."""
+    """Return a message in a few words that do not depend on the process."""
     fields = ("attempt", "checkpoint", "vertex", "subtask", "kind", "splits", "restored_checkpoint")
     words = (f"{field}={getattr(message, field)!r}" for field in fields if hasattr(message, field))
     return " ".join([type(message).__name__, *words])

@@ -20,10 +20,10 @@ class Surroundings(Protocol):
     """What the network needs of the simulation."""
 
     def now(self) -> int:
-        """Virtual ms."""
+        """Return the virtual time in ms."""
 
     def latency(self) -> int:
-        """How long the next item is on its way, in ms."""
+        """Return how long the next item is on its way, in ms."""
 
     def saw_frame(self, lane: Lane, attempt: int, frame: Frame) -> None:
         """A frame arrived."""
@@ -102,13 +102,13 @@ class Network:
         self.lanes: list[Lane] = []
 
     def plane(self, slot: int, changed: Callable[[], None]) -> SimDataPlane:
-        """A new data plane; `changed` is called when it has something to receive."""
+        """Return a new data plane; `changed` is called when it has something to receive."""
         plane = SimDataPlane(self, slot, f"n{len(self._planes)}", changed)
         self._planes[plane.address] = plane
         return plane
 
     def lane(self, source: SimDataPlane, address: str) -> Lane:
-        """The lane from a plane to an address."""
+        """Return the lane from a plane to an address."""
         lane = self._lanes.get((source.address, address))
         if lane is None:
             lane = Lane(source, self._planes[address], self._around)
@@ -214,7 +214,7 @@ class SimDataPlane:
         self._changed()
 
     def has_lost(self, slot: int) -> bool:
-        """Whether the connection to `slot` is broken."""
+        """Return whether the connection to `slot` is broken."""
         return slot in self._broken
 
     def _hang_up(self, reason: str) -> None:

@@ -37,7 +37,7 @@ def job_of(
     parallelism: int,
     config: Mapping[str, str | int | float | bool] | None = None,
 ) -> tuple[JobSpec, Environment]:
-    """The job that `build` adds to an Environment, as an executor gets it, and that Environment."""
+    """Return the job that `build` adds to an Environment, as an executor gets it, and that Environment."""
     capture = _Capture()
     env = Environment(parallelism, {**SETTINGS, **(config or {})}, executor=capture)
     build(env)
@@ -68,5 +68,5 @@ class Submission:
     run: int = 0  # executions before this one
 
     def again(self, point: RestorePoint | None, job_id: str) -> Submission:
-        """The next execution of the job, from where the last one was stopped."""
+        """Return the next execution of the job, from where the last one was stopped."""
         return replace(self, job_id=job_id, point=point, run=self.run + 1)

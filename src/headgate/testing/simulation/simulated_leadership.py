@@ -11,7 +11,7 @@ from headgate.ha.leading import PROOFS_PER_LEASE, Leadership
 
 
 class SimLeadership(Leadership):
-    """As :class:`Leadership`; its owner calls :meth:`look`, :meth:`prove` and :meth:`watch` in time."""
+    """A simulated :class:`Leadership`, whose owner calls `look()`, `prove()` and `watch()` in time."""
 
     def __init__(self, name: str, election: Election, clock: Clock) -> None:
         super().__init__(name, election, clock)
@@ -41,14 +41,14 @@ class SimLeadership(Leadership):
         return seen
 
     def prove(self) -> str:
-        """The turn of the thread that proves; returns a word for the trace."""
+        """Return the turn of the thread that proves; returns a word for the trace."""
         if self._asking.locked():
             return "waits for the election's answer to another question"
         self._prove_once()
         return self._term.state.value
 
     def watch(self) -> str:
-        """The turn of the thread that watches the time; returns a word for the trace."""
+        """Return the turn of the thread that watches the time; returns a word for the trace."""
         if self._term.tick(self._clock.monotonic_ms()) or self._term.state is LeadershipState.LOST:
             error, listeners = self._lost(""), self._listeners
             self._listeners = []

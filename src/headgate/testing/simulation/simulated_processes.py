@@ -42,7 +42,7 @@ class FaultInjector(Protocol):
         """A process is at a named place, where a fault may wait for it."""
 
     def tampers(self, wire: ControlWire) -> Tamper:
-        """Decides for each message on a wire whether it is lost or repeated."""
+        """Decide for each message on a wire whether it is lost or repeated."""
 
 
 class Scene(ABC):
@@ -61,19 +61,19 @@ class Scene(ABC):
         self._step_ms = self.rng.choice((0.1, 2.0, 40.0))
 
     def now(self) -> int:
-        """Virtual ms."""
+        """Return the virtual time in ms."""
         return self.line.now_ms
 
     def latency(self) -> int:
-        """How long the next message is on its way."""
+        """Return how long the next message is on its way."""
         return self.rng.randint(0, self._latency_ms) if self._latency_ms else 0
 
     def delay(self, most_ms: int) -> int:
-        """A pause of up to `most_ms`."""
+        """Return a pause of up to `most_ms`."""
         return self.rng.randint(0, most_ms)
 
     def new_clock(self) -> SimClock:
-        """The clocks of a new process, whose wall clock is a little off."""
+        """Return the clocks of a new process, whose wall clock is a little off."""
         return SimClock(self.line, self.rng, self.rng.randint(-50, 50), self._step_ms)
 
     def note(self, text: str) -> None:
@@ -143,7 +143,7 @@ class Process:
             self.posted.popleft()()
 
     def disk(self, uri: str = URI) -> SimDisk:
-        """This process's way to the shared files below a URI; a StorageError for any other URI."""
+        """Return the process's way to the shared files below a URI; a StorageError for any other URI."""
         scene = self.scene
         return SimDisk.at(
             uri,
@@ -177,7 +177,7 @@ class SimBackground:
         self._jobs.append((self.process.scene.now(), _attempt(work, done)))
 
     def since(self, now: int) -> int | None:
-        """Since when there is something to do."""
+        """Return since when the background thread has something to do."""
         if not self._jobs or self.busy or self.process.held or not self.process.runs:
             return None
         return self._jobs[0][0]

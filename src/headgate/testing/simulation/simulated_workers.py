@@ -86,7 +86,7 @@ class WorkerProcess(Process):
         return bool(len(self.link.out) or len(self.link.back))
 
     def since(self, now: int) -> int | None:
-        """Since when the loop has something to do."""
+        """Return since when the loop has something to do."""
         if not self.runs:
             return None
         if self.posted:
@@ -96,11 +96,11 @@ class WorkerProcess(Process):
         return self._alarm if self._alarm is not None and self._alarm <= now else None
 
     def next_time(self) -> int | None:
-        """Until when the loop sleeps."""
+        """Return until when the loop sleeps."""
         return self._alarm if self.runs and self._dirty_since < 0 else None
 
     def act(self) -> str:
-        """One turn, as in `runtime.worker_process`."""
+        """Run one turn of the loop, as in `runtime.worker_process`."""
         now = self.scene.now()
         try:
             with self.scene.acting(self):
@@ -130,7 +130,7 @@ class WorkerProcess(Process):
             self.end(f"fenced: link {reason}", f"slot {self.slot}: the connection to the job master ended")
 
     def beat(self) -> str:
-        """The turn of the thread that sends heartbeats."""
+        """Return the turn of the thread that sends heartbeats."""
         now = self.scene.now()
         self.beat_at = now + self._interval_ms
         if self.lease.expired(now):
@@ -194,7 +194,7 @@ class SimGang:
         self._report_if_exited(gang)
 
     def living(self, gang: int | None = None) -> list[WorkerProcess]:
-        """Workers that have not exited, of one gang or of all."""
+        """Return the workers that have not exited, of one gang or of all."""
         return [w for w in self._workers if w.alive and (gang is None or w.gang == gang)]
 
     def _starter(self, gang: int, slot: int) -> Callable[[], None]:

@@ -35,7 +35,7 @@ class Trace:
         self.count = 0
 
     def add(self, now_ms: int, text: str) -> None:
-        """One event at a virtual time."""
+        """Add one event at a virtual time."""
         self.count += 1
         self._hash.update(f"{now_ms} {text}\n".encode())
         self._lines.append((now_ms, text))
@@ -46,7 +46,7 @@ class Trace:
         return self._hash.hexdigest()
 
     def story(self) -> list[str]:
-        """The lines that were kept, oldest first."""
+        """Return the lines that were kept, oldest first."""
         return [f"{now_ms:7d} {text}" for now_ms, text in self._lines]
 
 
@@ -96,7 +96,10 @@ class CheckpointTraces:
             self._traces.popitem(last=False)
 
     def story(self, violation: str | None) -> list[str]:
-        """The trace of the checkpoint that `violation` names, else of the last one; empty without one."""
+        """Return the trace of the checkpoint that `violation` names, else of the last one.
+
+        Empty without one.
+        """
         if violation is None or not self._traces:
             return []
         named = [int(number) for number in _NAMED.findall(violation)]

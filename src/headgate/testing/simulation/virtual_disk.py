@@ -36,11 +36,11 @@ class SimFiles:
         self.torn: dict[str, bytes] = {}  # what killed writers left unfinished; no listing shows it
 
     def names(self, prefix: str) -> list[str]:
-        """Sorted names below the folder `prefix`."""
+        """Return the sorted names below the folder `prefix`."""
         return _below(self.files, prefix)
 
     def unfinished(self, prefix: str) -> list[str]:
-        """Sorted names of torn files below the folder `prefix`."""
+        """Return the sorted names of torn files below the folder `prefix`."""
         return _below(self.torn, prefix)
 
     def tear(self, name: str, data: bytes) -> None:
@@ -55,7 +55,7 @@ def _below(names: Iterable[str], prefix: str) -> list[str]:
 
 
 def always_works(_operation: str, _name: str) -> Verdict:
-    """The gate of a disk without faults."""
+    """Return the gate of a disk without faults."""
     return "works"
 
 
@@ -82,7 +82,7 @@ class SimDisk:
 
     @classmethod
     def at(cls, uri: str, files: SimFiles, gate: Gate = always_works, done: Done = _ignore) -> SimDisk:
-        """The disk below a URI of the simulation; a StorageError for any other."""
+        """Return the disk below a URI of the simulation; a StorageError for any other."""
         if uri != URI and not uri.startswith(f"{URI}/"):
             raise StorageError(f"{uri!r} is nothing in a simulation; expected a URI that begins with {URI}")
         return cls(files, gate, done, uri.removeprefix(URI).strip("/"))

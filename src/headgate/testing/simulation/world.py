@@ -83,7 +83,7 @@ class World(JobScene):
         self.supervisor = Supervisor(self, self.checks, self.submission(), elects)
 
     def submission(self) -> Submission:
-        """What the first driver is to run."""
+        """Return the submission that the first driver is to run."""
         return Submission(self.job, JOB_ID)
 
     def run(self) -> Outcome:
@@ -185,7 +185,7 @@ class World(JobScene):
         return f"{', '.join(drivers) or 'there is no driver'}, with {len(self.living())} workers"
 
     def _act(self) -> bool:
-        """One action, or the passing of time; False when nothing is left to happen."""
+        """Perform one action or let time pass; False when nothing is left to happen."""
         self.faults.maybe_inject()
         now = self.now()
         agenda = self._agenda(now)
@@ -257,7 +257,7 @@ class World(JobScene):
 
 
 def shown(name: str) -> str:
-    """A file's name as traces have it: names of trial files do not depend on the seed."""
+    """Return a file's name as traces have it: names of trial files do not depend on the seed."""
     folder, slash, last = name.rpartition("/")
     is_trial = folder.rpartition("/")[2] == reachability.FOLDER and "marker" not in last
     return f"{folder}{slash}*" if is_trial else name

@@ -53,17 +53,17 @@ class DiskSuite:
     """Whether an unfinished file is gone when its writer is told; elsewhere a sweep may have to find it."""
 
     def new_disk(self) -> Disk:
-        """A disk; all of them show the same files."""
+        """Return a disk; all of them show the same files."""
         raise NotImplementedError
 
     @pytest.fixture
     def disk(self) -> Disk:
-        """The disk under test."""
+        """Return the disk under test."""
         return self.new_disk()
 
     @pytest.fixture
     def folder(self) -> str:
-        """A folder that no other test uses."""
+        """Return a folder that no other test uses."""
         return f"suite-{next(_FOLDERS)}"
 
     def test_a_file_has_all_its_parts(self, disk: Disk, folder: str) -> None:
@@ -183,7 +183,9 @@ class DiskSuite:
         assert list(disk.list(folder)) == []
 
     def test_lists_are_of_folders_and_sorted(self, disk: Disk, folder: str) -> None:
-        """All files below a folder, at any depth, and none of a folder whose name only begins alike."""
+        """A list has all files below a folder, at any depth, and none of a folder whose name only begins
+        alike.
+        """
         names = [f"{folder}/{name}" for name in ("b", "a/z", "a/b/c", "a/y", "a0", "chk-1/x", "chk-10/x")]
         for name in names:
             disk.create(name, [b"x"])

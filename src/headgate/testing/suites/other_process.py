@@ -54,7 +54,7 @@ class OtherProcess:
         at_exit(self._end)
 
     def rewritten(self, serializer: TypeSerializer[T], values: Sequence[T]) -> tuple[bytes, Description]:
-        """Values as the other process writes them after it has read them, and how it describes that."""
+        """Return values as the other process writes them after reading them, and its description of them."""
         task = Task(shipped(serializer), serializer.encode_many(values), len(values))
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -72,7 +72,7 @@ class OtherProcess:
 
 @functools.cache
 def other_process() -> OtherProcess:
-    """The one second interpreter of this process, started when it is first needed."""
+    """Return the one second interpreter of this process, started when it is first needed."""
     return OtherProcess()
 
 

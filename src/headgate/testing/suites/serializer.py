@@ -72,22 +72,22 @@ class SerializerSuite(ABC, Generic[T]):
 
     @abstractmethod
     def serializer(self) -> TypeSerializer[T]:
-        """A new instance of the serializer, each time."""
+        """Return a new instance of the serializer, each time."""
 
     @abstractmethod
     def values(self) -> Sequence[T]:
-        """Values that it stores, the smallest and the strangest among them; at least one."""
+        """Return values that it stores, the smallest and the strangest among them; at least one."""
 
     def strategy(self) -> SearchStrategy[T] | None:
-        """A strategy of the package hypothesis for values; None: random batches of :meth:`values`."""
+        """Return a strategy of the package hypothesis for values; None: random batches of :meth:`values`."""
         return None
 
     def wrong_values(self) -> Sequence[Any]:
-        """Values of other types, which must not be stored."""
+        """Return values of other types, which must not be stored."""
         return [_Unknown()]
 
     def same(self, left: T, right: T) -> bool:
-        """Whether a value that came back counts as the one that was stored."""
+        """Return whether a value that came back counts as the one that was stored."""
         return same(left, right)
 
     def change_in_place(self, value: T) -> bool:
@@ -130,7 +130,7 @@ class SerializerSuite(ABC, Generic[T]):
             check([chance.choice(values) for _ in range(length)])
 
     def test_encoding_is_repeatable_and_changes_nothing(self) -> None:
-        """The same values give the same bytes again, from any instance."""
+        """Values give equal bytes when they are encoded again, by any instance."""
         serializer, values = self.serializer(), self._values()
         first = serializer.encode_many(values)
         self._check(serializer.decode_many(first, len(values)), self._values(), "after encoding")
@@ -301,7 +301,7 @@ class SerializerSuite(ABC, Generic[T]):
         return values
 
     def _fresh(self, values: Sequence[T]) -> list[T]:
-        """Values to which there is no other reference."""
+        """Return values to which there is no other reference."""
         serializer = self.serializer()
         return serializer.decode_many(serializer.encode_many(values), len(values))
 
@@ -352,7 +352,7 @@ def _switching_often() -> Iterator[None]:
 
 @contextmanager
 def _traced_memory() -> Iterator[None]:
-    """Within it, allocations are counted; the counting ends after it unless it was on before."""
+    """Count allocations in the block; the counting ends after it unless it was on before."""
     ours = not tracemalloc.is_tracing()
     if ours:
         tracemalloc.start()

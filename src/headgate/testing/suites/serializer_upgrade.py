@@ -65,22 +65,25 @@ class SerializerUpgradeSuite(ABC, Generic[T]):
 
     @abstractmethod
     def stored(self) -> StoredValues:
-        """What the older version has stored."""
+        """Return the values that the older version has stored."""
 
     @abstractmethod
     def serializer(self) -> TypeSerializer[T]:
-        """A new instance of the present serializer, each time."""
+        """Return a new instance of the present serializer, each time."""
 
     @abstractmethod
     def verdict(self) -> Verdict:
-        """What is to become of the stored values."""
+        """Return the verdict on the stored values."""
 
     def values(self) -> Sequence[T]:
-        """The stored values as the present program gets them, in order; none if they are incompatible."""
+        """Return the stored values as the present program gets them, in order.
+
+        None if they are incompatible.
+        """
         return ()
 
     def same(self, left: T, right: T) -> bool:
-        """Whether a value that was read counts as the expected one."""
+        """Return whether a value that was read counts as the expected one."""
         return same(left, right)
 
     def test_the_verdict_is_the_expected_one(self) -> None:
@@ -173,7 +176,7 @@ class _Verbatim(TypeSerializer[int]):
 
 
 def _kinds_of(stored: StoredValues) -> list[str]:
-    """The kinds of state whose bytes can be made of stored values.
+    """Return the kinds of state whose bytes can be made of stored values.
 
     Lists and maps are stored value by value only under a serializer of the user's.
     """
@@ -183,7 +186,7 @@ def _kinds_of(stored: StoredValues) -> list[str]:
 
 
 def _blob_of(stored: StoredValues, kind: str) -> bytes:
-    """The snapshot of a subtask of one key group whose keys hold one stored value each."""
+    """Return the snapshot of a subtask of one key group whose keys hold one stored value each."""
     verbatim, numbers = _Verbatim(stored), list(range(stored.count))
     texts, of = serializer_for(str), [stored.description]
     if kind == StateKind.MAP:
@@ -201,7 +204,7 @@ def _blob_of(stored: StoredValues, kind: str) -> bytes:
 
 
 def _declared(kind: str, serializer: TypeSerializer[T]) -> dict[str, StateDescriptor]:
-    """The program: one state of a kind, with a serializer for its values."""
+    """Return the program: one state of a kind, with a serializer for its values."""
     if kind == StateKind.MAP:
         parts = StateDescriptor(STATE, kind, (str, Any), lambda: None, serializers=(None, serializer))
     else:
@@ -210,7 +213,7 @@ def _declared(kind: str, serializer: TypeSerializer[T]) -> dict[str, StateDescri
 
 
 def _held(handle: Any, kind: str) -> list[Any]:
-    """What the state holds under its current key."""
+    """Return the values that the state holds under its current key."""
     if kind == StateKind.VALUE:
         return [handle.value]
     return handle.get() if kind == StateKind.LIST else [value for _, value in handle.items()]

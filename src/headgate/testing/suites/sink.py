@@ -50,16 +50,16 @@ class SinkSuite:
     """
 
     def new_sink(self, folder: Path) -> Sink:
-        """A sink; sinks for the same folder write to the same place, as another program's would."""
+        """Return a sink; sinks for the same folder write to the same place, as another program's would."""
         raise NotImplementedError
 
     def read(self, sink: Sink, folder: Path) -> Sequence[int]:
-        """What readers of that place see, in any order; records are integers."""
+        """Return the records that readers of that place see, in any order; they are integers."""
         raise NotImplementedError
 
     @pytest.fixture
     def start(self, tmp_path: Path) -> Iterator[Start]:
-        """Begins a job that writes to one place."""
+        """Begin a job that writes to one place."""
         jobs: list[_Job] = []
 
         def start(
@@ -408,7 +408,7 @@ class _Job:
         return self.committer.committed_after(self._context)
 
     def newer_than(self, snapshot: _Snapshot | None) -> str | None:
-        """What the committer reports to a job that goes back to an own checkpoint, or to nothing."""
+        """Return the committer's report to a job that goes back to an own checkpoint, or to nothing."""
         return self.committer.committed_after(self._after(snapshot))
 
     def take_back(self) -> None:

@@ -65,7 +65,7 @@ class StoredValues(msgspec.Struct, frozen=True):
 
     @classmethod
     def written_by(cls, serializer: TypeSerializer[T], values: Sequence[T]) -> StoredValues:
-        """What a serializer stores of values.
+        """Return values as a serializer stores them.
 
         Args:
             serializer: of the version that is to be kept.
@@ -82,7 +82,7 @@ class StoredValues(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_file(cls, path: Path) -> StoredValues:
-        """What :meth:`write` has put into a file.
+        """Return the values that :meth:`write` has put into a file.
 
         Raises:
             StorageError: it is missing or damaged.

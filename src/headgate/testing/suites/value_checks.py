@@ -26,7 +26,7 @@ _NO_PARTS: Final = (type, enum.Enum, types.ModuleType, types.FunctionType, str, 
 
 
 def same(left: Any, right: Any) -> bool:
-    """Whether two values are equal, part by part of the same type; NaN equals NaN, and -0.0 is not 0.0.
+    """Return whether two values are equal and of one type; NaN equals NaN, and -0.0 is not 0.0.
 
     Lists, tuples, sets, dicts (in order) and NumPy arrays are compared part by part, other values by ``==``.
 
@@ -122,7 +122,7 @@ def _change_array(array: np.ndarray) -> bool:
 
 
 def _attributes(value: T) -> list[str]:
-    """The attributes that a program can read of an instance of a class written in Python."""
+    """Return the attributes that a program can read of an instance of a class written in Python."""
     names = dict.fromkeys(getattr(value, "__dict__", ()))
     for cls in type(value).__mro__:
         slots = vars(cls).get("__slots__", ())
@@ -140,13 +140,13 @@ def _set(value: T, name: str) -> bool:
 
 
 def cut_short(data: bytes, at_most: int = 100) -> Iterator[bytes]:
-    """Proper beginnings of the bytes, all of them where there are few."""
+    """Return proper beginnings of the bytes, all of them where there are few."""
     step = max(1, len(data) // at_most)
     return (data[:end] for end in range(0, len(data), step))
 
 
 def with_a_flipped_bit(data: bytes, at_most: int = 300) -> Iterator[bytes]:
-    """The bytes with one bit changed, each of all bits where there are few, else the same random ones."""
+    """Yield the bytes with one bit changed: each bit in turn if there are few, else the same random ones."""
     places = list(range(8 * len(data)))
     if len(places) > at_most:
         places = random.Random(len(data)).sample(places, at_most)
@@ -157,7 +157,7 @@ def with_a_flipped_bit(data: bytes, at_most: int = 300) -> Iterator[bytes]:
 
 
 def with_large_sizes(data: bytes, at_most: int = 24) -> Iterator[bytes]:
-    """The bytes with a huge number in the place of one, two, four or eight of them."""
+    """Yield the bytes with a huge number in the place of one, two, four or eight of them."""
     step = max(1, len(data) // at_most)
     for width in (1, 2, 4, 8):
         for place in range(0, len(data) - width + 1, step):
@@ -166,7 +166,7 @@ def with_large_sizes(data: bytes, at_most: int = 24) -> Iterator[bytes]:
 
 
 def snapshot_blob(pending: PendingSnapshot) -> bytes:
-    """The complete state of a snapshot as one blob; then the snapshot is released."""
+    """Return the complete state of a snapshot as one blob; then the snapshot is released."""
     handle = pending.store_with(BlobWriter).handle
     assert isinstance(handle, Inline)
     return handle.data

@@ -50,13 +50,13 @@ class UserBundle:
 
 
 def abi_of_this() -> str:
-    """The interpreter's, as shared objects are tied to it."""
+    """Return the interpreter's, as shared objects are tied to it."""
     tag = sys.implementation.cache_tag or sys.implementation.name
     return f"{tag}-{platform.machine()}"
 
 
 def made_from(paths: Sequence[Path], folder: Path) -> tuple[UserBundle, tuple[Path, ...]]:
-    """A bundle of folders, archives and wheels, and the files to ship for it; folders are packed into
+    """Return a bundle of folders, archives and wheels, and the files to ship for it; folders are packed into
     `folder`.
     """
     made = [_made(path, folder) for path in paths]
@@ -65,7 +65,7 @@ def made_from(paths: Sequence[Path], folder: Path) -> tuple[UserBundle, tuple[Pa
 
 
 def unpacked(bundle: UserBundle, files: Iterable[Path], cache: ArtifactCache) -> list[Leased]:
-    """The folders of a bundle's artifacts on this machine, each checked against its hash."""
+    """Return the folders of a bundle's artifacts on this machine, each checked against its hash."""
     if bundle.abi != abi_of_this():
         raise UserCodeLoadError(
             f"user code was bundled for {bundle.abi}, and this worker runs {abi_of_this()}; use one minor "
@@ -79,7 +79,7 @@ def unpacked(bundle: UserBundle, files: Iterable[Path], cache: ArtifactCache) ->
 
 @contextmanager
 def released_on_error() -> Iterator[list[Leased]]:
-    """A list of leased folders; where an error leaves it, they are released."""
+    """Provide a list of leased folders; where an error leaves it, they are released."""
     leased: list[Leased] = []
     try:
         yield leased
@@ -105,7 +105,7 @@ def _leased(artifact: Artifact, file: Path, cache: ArtifactCache) -> Leased:
 
 
 def _made(path: Path, folder: Path) -> tuple[Path, str]:
-    """The file to ship for what a user names, and the folder in it that is the entry of the path."""
+    """Return the file to ship for what a user names, and the folder in it that is the entry of the path."""
     inside = inside_of(path)
     if path.is_dir():  # of an environment no more than its modules
         return packed_folder(path / inside, path.name, folder), ""
@@ -113,7 +113,9 @@ def _made(path: Path, folder: Path) -> tuple[Path, str]:
 
 
 def inside_of(path: Path) -> str:
-    """Where modules lie in the folder or archive that a user named: in a packed environment deep inside."""
+    """Return where modules lie in the folder or archive that a user named: in a packed environment deep
+    inside.
+    """
     if path.is_dir():
         return inside_of_folder(path)
     if not (path.is_file() and is_archive(path.name)):
@@ -133,7 +135,7 @@ def _inside_of_archive(path: Path, inode: int, size: int, modified_ns: int) -> s
 
 
 def key_of_folder(digest: str, inside: str) -> str:
-    """The cache's key: of an environment each version of Python unpacks another part."""
+    """Return the cache's key: of an environment each version of Python unpacks another part."""
     return sha256(f"{digest} {inside}".encode()).hexdigest() if inside else digest
 
 

@@ -59,18 +59,18 @@ STANDARD: Final = Bounds()
 
 
 def too_many_bytes(bounds: Bounds) -> str:
-    """The reason to refuse an archive that unpacks to more than the bounds allow."""
+    """Return the reason to refuse an archive that unpacks to more than the bounds allow."""
     return f"all together unpacks to more than {bounds.bytes} bytes"
 
 
 def refused(archive: Path, name: str, why: str) -> UserCodeLoadError:
-    """The error for an entry."""
+    """Return the error for an entry."""
     return UserCodeLoadError(f"archive {str(archive)!r} is refused at entry {name!r:.500}: {why}")
 
 
 @contextmanager
 def open_zip(archive: Path, bounds: Bounds) -> Iterator[zipfile.ZipFile]:
-    """A zip whose list of entries is within the bounds."""
+    """Provide a zip whose list of entries is within the bounds."""
     with archive.open("rb") as file:
         listed = _bytes_of_list(file)
     if listed > _NAMES_BYTES_MAX:
@@ -90,7 +90,7 @@ def open_zip(archive: Path, bounds: Bounds) -> Iterator[zipfile.ZipFile]:
 
 
 def zipped_link(opened: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes | None:
-    """What a symbolic link in a zip leads to; None when that is too long for one."""
+    """Return the target of a symbolic link in a zip; None when that is too long for one."""
     with opened.open(entry) as source:
         found = source.read(PATH_BYTES_MAX + 1)
     return found if len(found) <= PATH_BYTES_MAX else None
@@ -118,7 +118,7 @@ def _bytes_of_list(file: io.BufferedReader) -> int:
 
 @contextmanager
 def open_tar(archive: Path) -> Iterator[Tar]:
-    """A tar, packed or not."""
+    """Provide a tar, packed or not."""
     with archive.open("rb") as file:
         head = file.read(6)
         file.seek(0)
@@ -135,7 +135,7 @@ class Tar:
         self.opened, self._stream, self._archive = opened, stream, archive
 
     def entries(self, bounds: Bounds) -> list[tarfile.TarInfo]:
-        """All entries; the files between them are unpacked for it."""
+        """Return the archive's entries; the files between them are unpacked for it."""
         found: list[tarfile.TarInfo] = []
         size = names = 0
         while (entry := self._next()) is not None:

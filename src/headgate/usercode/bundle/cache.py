@@ -80,7 +80,7 @@ class ArtifactCache:
             )
 
     def lease(self, key: str, make: Callable[[Path], None]) -> Leased:
-        """A folder, made first where it is not there yet.
+        """Return a folder, made first where it is not there yet.
 
         `make` fills an empty folder while other processes that want the same `key`, a hexadecimal hash, wait;
         where it raises, nothing of the folder is left.
@@ -132,7 +132,7 @@ class ArtifactCache:
             path.unlink(missing_ok=True)
 
     def _lock(self, key: str) -> IO[bytes]:
-        """A shared lock on a folder's lease file, which must still be there once it is ours."""
+        """Return a shared lock on a folder's lease file, which must still be there once it is ours."""
         path = self._root / f"{key}.lease"
         while True:
             lock = hide(path.open("ab"))

@@ -23,7 +23,7 @@ _SITE_PACKAGES: Final = re.compile(r"(?:([^/]+)/)?lib/python(\d+\.\d+t?)/site-pa
 
 
 def parts_of(name: str) -> tuple[str, ...]:
-    r"""The parts of an entry's name, in either spelling.
+    r"""Return the parts of an entry's name, in either spelling.
 
     Example:
         >>> parts_of("./env/lib/"), parts_of("..\\out.py"), parts_of("./")
@@ -33,13 +33,12 @@ def parts_of(name: str) -> tuple[str, ...]:
 
 
 def version_of_this() -> str:
-    """This interpreter's version, as folders of libraries are named: of free-threaded ones with a `t`."""
+    """Return this interpreter's version as folders of libraries name it: with a `t` if free-threaded."""
     return f"{sys.version_info.major}.{sys.version_info.minor}{'t' if 't' in sys.abiflags else ''}"
 
 
 def inside_of_names(names: Iterable[str], place: Path) -> str:
-    """The folder that holds the modules, from the names in an archive, of which folders end in `/`; empty is
-    its top.
+    """Return the folder of an archive that holds its modules; empty is its top. Names of folders end in `/`.
 
     Example:
         >>> inside_of_names(["job.py", "models/__init__.py"], Path("mods.tar.gz"))
@@ -62,7 +61,7 @@ def inside_of_names(names: Iterable[str], place: Path) -> str:
 
 
 def inside_of_folder(folder: Path) -> str:
-    """The folder that holds the modules of a folder, of which only the top is looked at."""
+    """Return the folder that holds the modules of a folder, of which only the top is looked at."""
     found = (path for path in folder.glob("lib/python*/site-packages") if path.is_dir())
     return inside_of_names([f"{path.relative_to(folder).as_posix()}/" for path in found], folder)
 
@@ -78,7 +77,7 @@ def _inside(top: str, versions: set[str], place: Path) -> str:
 
 
 def searched(folder: Path) -> tuple[str, ...]:
-    r"""A folder and those below it that hold modules, too, in order of search.
+    r"""Return a folder and those below it that hold modules, too, in order of search.
 
     They are `NAME-VERSION.data/purelib` and `platlib` of a wheel, and what `*.pth` files in any of them add.
     A folder outside is not part of what the user brings, and is left out with a warning.

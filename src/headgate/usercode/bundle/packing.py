@@ -30,7 +30,7 @@ _log = logging.getLogger("headgate.usercode")
 
 
 def hash_of(path: Path) -> str:
-    """SHA-256 of a file's bytes, or of the relative names of a folder's files and their own hashes.
+    """Return the SHA-256 of a file's bytes, or of a folder's relative names and its files' hashes.
 
     Example:
         >>> import tempfile
@@ -53,7 +53,7 @@ def hash_of(path: Path) -> str:
 
 
 def hash_of_file(path: Path) -> str:
-    """SHA-256 of a file's bytes, in hexadecimal digits."""
+    """Return the SHA-256 of a file's bytes, in hexadecimal digits."""
     found = sha256()
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK):
@@ -62,7 +62,7 @@ def hash_of_file(path: Path) -> str:
 
 
 def files_of(folder: Path) -> list[Path]:
-    """A folder's files in a fixed order, without caches and the like."""
+    """Return a folder's files in a fixed order, without caches and the like."""
     return sorted(
         path
         for path in folder.rglob("*")
@@ -71,13 +71,13 @@ def files_of(folder: Path) -> list[Path]:
 
 
 def packed_folder(source: Path, name: str, folder: Path) -> Path:
-    """A zip of a folder, under a name by its content: an existing one may be on its way to an executor."""
+    """Return a zip of a folder, named by its content: an existing one may be on its way to an executor."""
     target = folder / f"{name or 'code'}-{hash_of(source)[:16]}.zip"
     return target if target.exists() else _zipped(source, files_of(source), target)
 
 
 def packed_program(program: Path, folder: Path) -> Path:
-    """A zip of a program's own modules: what can be imported from its folder, and no other file of it."""
+    """Return a zip of a program's own modules: what can be imported from its folder, no other file."""
     try:
         files = program_files(program.parent)
         sizes = {file: file.stat().st_size for file in files}
@@ -121,7 +121,7 @@ class _Folder:
 
 
 def program_files(folder: Path, bytes_max: int = PROGRAM_BYTES_MAX) -> list[Path]:
-    """The modules that stand in a program's folder, all files of the packages there, and namespace packages.
+    """Return all files of the modules and packages in a program's folder, and of namespace packages.
 
     A folder without `__init__.py` can be imported, too, and is more often data. Of it the modules are taken,
     and the packages, at any depth below folders whose names are identifiers; nearest first, until
@@ -151,7 +151,7 @@ def program_files(folder: Path, bytes_max: int = PROGRAM_BYTES_MAX) -> list[Path
 
 
 def _that_fit(namespaces: Mapping[Path, list[Path]], left: int, bytes_max: int) -> list[Path]:
-    """The files of as many folders as there is room for, so the smallest first."""
+    """Return the files of as many folders as there is room for, so the smallest first."""
     found: list[Path] = []
     for size, path in sorted((_bytes(files), path) for path, files in namespaces.items()):
         left -= size
@@ -218,7 +218,7 @@ def _is_module(entry: os.DirEntry[str]) -> bool:
 
 
 def _is_candidate(entry: os.DirEntry[str]) -> bool:
-    """A folder that is not left out by its name; asks the disk about links only."""
+    """Return a folder that is not left out by its name; asks the disk about links only."""
     if entry.name.startswith(".") or entry.name in _NEVER:
         return False
     if entry.is_symlink():

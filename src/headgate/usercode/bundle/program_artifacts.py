@@ -53,7 +53,7 @@ class ProgramArtifacts:
 
 
 def artifacts_of(program: Path, config: Config) -> ProgramArtifacts:
-    """A program's folder with what the options of the command line name after it, archives unpacked."""
+    """Return a program's folder and the artifacts that command line options add, archives unpacked."""
     program = program.resolve()
     locked = config.get(USER_CODE_REQUIREMENTS)
     wheels = () if locked is None else wheels_of(Path(locked), Path.home() / ".cache" / "headgate-wheels")
@@ -65,7 +65,7 @@ def artifacts_of(program: Path, config: Config) -> ProgramArtifacts:
 
 
 def artifacts_sent(program: str, paths: Sequence[Path]) -> ProgramArtifacts:
-    """The artifacts of a program for another process of this machine, from `ProgramArtifacts.paths`."""
+    """Return a program's artifacts for another process of this machine, from `ProgramArtifacts.paths`."""
     places, leased = _unpacked(paths, _cache())
     return ProgramArtifacts(Path(program), paths, places, leased)
 
@@ -80,7 +80,7 @@ def _unpacked(paths: Sequence[Path], cache: ArtifactCache) -> tuple[list[str], l
 
 
 def _folder(path: Path, cache: ArtifactCache, leased: list[Leased]) -> Path:
-    """Where the modules of a folder or an archive lie on this machine."""
+    """Return where the modules of a folder or an archive lie on this machine."""
     inside = inside_of(path)
     if path.is_dir():
         return (path / inside).resolve()

@@ -31,7 +31,10 @@ _OPTIONS: Final = (
 
 
 def wheels_of(requirements: Path, cache: Path) -> tuple[Path, ...]:
-    """The wheels that a locked requirements file names, sorted; fetched once for each kind of interpreter."""
+    """Return the wheels that a locked requirements file names, sorted.
+
+    Fetched once for each kind of interpreter.
+    """
     if not requirements.is_file():
         raise UserCodeLoadError(f"requirements file {str(requirements)!r} is not there")
     folder = cache / f"{hash_of_file(requirements)[:32]}-{abi_of_this()}"
@@ -64,7 +67,7 @@ def _owners_alone(cache: Path) -> None:
 
 
 def _is_complete(folder: Path) -> bool:
-    """Whether its wheels are, byte by byte, those that pip has compared with the hashes of the lock."""
+    """Return whether the wheels are, byte by byte, those that pip compared with the hashes of the lock."""
     complete = folder / COMPLETE
     return complete.is_file() and complete.read_text() == _listed(folder)
 

@@ -43,7 +43,7 @@ _DAMAGED: Final = (
 
 
 def is_archive(name: str) -> bool:
-    """Whether a file of this name is unpacked.
+    """Return whether a file of this name is unpacked.
 
     Example:
         >>> is_archive("env.tar.gz"), is_archive("attrs-24.2.0-py3-none-any.whl"), is_archive("job.py")
@@ -62,7 +62,7 @@ def unpack(archive: Path, folder: Path, bounds: Bounds = STANDARD) -> None:
 
 
 def names_of(archive: Path, bounds: Bounds = STANDARD) -> list[str]:
-    """The names of an archive's entries as it spells them; those of folders end in `/`."""
+    """Return the names of an archive's entries as it spells them; those of folders end in `/`."""
     with _named_in_errors(archive):
         if _is_zip(archive):
             with open_zip(archive, bounds) as zipped:

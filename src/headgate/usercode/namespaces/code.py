@@ -35,7 +35,7 @@ class NamespaceCode:
         self.namespace, self._data_plane = namespace, ParentFirst(tuple(data_plane))
 
     def call(self, function: Callable[..., T], *args: Any) -> T:
-        """A function called in the namespace: once for a batch, never for a record."""
+        """Return a function called in the namespace: once for a batch, never for a record."""
         return self.namespace.call(function, *args)
 
     @property
@@ -47,7 +47,7 @@ class NamespaceCode:
         return lambda records: refuse_leaving(self.namespace, records, self._data_plane)
 
     def pickler(self) -> ModuleType:
-        """The namespace's copy of cloudpickle, loaded when it is first asked for."""
+        """Return the namespace's copy of cloudpickle, loaded when it is first asked for."""
         loaded = self.namespace.modules.get(PICKLER)
         if loaded is None:
             with pinned_to_framework():
@@ -82,7 +82,7 @@ def refuse_leaving(namespace: Namespace, values: Iterable[V], data_plane: Parent
 
 
 def _parts(values: Iterable[Any]) -> Iterator[Any]:
-    """The values, and what is one step deep in lists, tuples and dicts."""
+    """Yield the values, and what is one step deep in lists, tuples and dicts."""
     for value in values:
         yield value
         if type(value) in (list, tuple):
@@ -92,7 +92,10 @@ def _parts(values: Iterable[Any]) -> Iterator[Any]:
 
 
 def _table(namespace: Namespace, value: V, data_plane: ParentFirst) -> Modules | None:
-    """The table with the namespace's own copy of a value's package; None where nothing can be wrong."""
+    """Return the table with the namespace's own copy of a value's package.
+
+    None where nothing can be wrong.
+    """
     module = getattr(type(value), "__module__", None)  # a class may have put anything there
     if not isinstance(module, str) or data_plane.match(module) is None:
         return None

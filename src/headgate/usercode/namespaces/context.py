@@ -49,14 +49,14 @@ class View(HookOwner, Protocol):
 
     @property
     def path(self) -> list[str]:
-        """Its `sys.path`."""
+        """The view's `sys.path`."""
 
     @property
     def meta_path(self) -> list[MetaPathFinder]:
-        """Its `sys.meta_path`."""
+        """The view's `sys.meta_path`."""
 
     def home(self, name: Hashable) -> Modules | None:
-        """The table that a module of this name lies in; None is the framework's."""
+        """Return the table that a module of this name lies in; None is the framework's."""
 
     def store(self, name: str, module: ModuleType) -> None:
         """Enter a module, for this namespace alone."""
@@ -68,7 +68,7 @@ class View(HookOwner, Protocol):
         """Take all out of the namespace's own table."""
 
     def view(self) -> Modules:
-        """All modules that this namespace sees."""
+        """Return the modules that this namespace sees."""
 
 
 class Handle:
@@ -91,7 +91,7 @@ _open: set[int] = set()
 
 
 def current() -> View | None:
-    """The namespace (or what a closed one has left) whose code runs; None is the framework."""
+    """Return the namespace (or what a closed one has left) whose code runs; None is the framework."""
     handle = handle_of_context()
     if handle is not None:
         return handle.namespace
@@ -107,7 +107,7 @@ def _by_stack() -> View | None:
 
 
 def handle_of_caller(depth: int) -> Handle | None:
-    """The handle in the builtins of the calling function's caller."""
+    """Return the handle in the builtins of the calling function's caller."""
     handle: Handle | None = builtins_of_caller(depth + 1).get(MARK)
     return handle
 
@@ -123,7 +123,7 @@ def closed(handle: Handle) -> None:
 
 
 def any_open() -> bool:
-    """Whether there is a namespace at all."""
+    """Return whether there is a namespace at all."""
     return bool(_open)
 
 
@@ -172,7 +172,7 @@ def _restore(name: str, container: Container[C] | None) -> None:
 
 @contextmanager
 def in_view_of(handle: Handle) -> Iterator[None]:
-    """Within it, modules are those of the handle's owner."""
+    """Let modules in the block be those of the handle's owner."""
     token = enter(handle)
     try:
         yield
@@ -182,7 +182,7 @@ def in_view_of(handle: Handle) -> Iterator[None]:
 
 @contextmanager
 def pinned_to_framework() -> Iterator[None]:
-    """Within it, modules are the framework's, for any caller."""
+    """Let modules in the block be the framework's, for any caller."""
     restore_containers()
     token = enter(FRAMEWORK)
     try:

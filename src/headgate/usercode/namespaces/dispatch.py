@@ -66,12 +66,12 @@ class ModuleTable(Modules):
             raise KeyError(name)
 
     def get(self, name: str, default: Any = None) -> Any:
-        """As a dict's."""
+        """Return a module, as `dict.get` does."""
         home = self._home(name)
         return dict.get(self, name, default) if home is None else home.get(name, default)
 
     def pop(self, name: str, default: Any = _MISSING) -> Any:
-        """As a dict's."""
+        """Remove and return a module, as `dict.pop` does."""
         namespace = current()
         home = None if namespace is None else namespace.home(name)
         if namespace is not None and home is not None:
@@ -86,7 +86,7 @@ class ModuleTable(Modules):
         return module
 
     def clear(self) -> None:
-        """As a dict's; a namespace's code can clear what is the namespace's."""
+        """Clear the table as a dict's `clear`; a namespace's code clears only its own modules."""
         namespace = current()
         if namespace is None:
             dict.clear(self)
@@ -94,7 +94,7 @@ class ModuleTable(Modules):
             namespace.clear()
 
     def setdefault(self, name: str, default: Any = None) -> Any:
-        """As a dict's."""
+        """Return a module, set if it was missing, as `dict.setdefault` does."""
         try:
             return self[name]
         except KeyError:
@@ -102,25 +102,25 @@ class ModuleTable(Modules):
             return default
 
     def update(self, *others: Any, **more: Any) -> None:
-        """As a dict's."""
+        """Update the table as a dict's `update`."""
         for name, module in dict(*others, **more).items():
             self[name] = module
 
     def copy(self) -> Modules:
-        """What the running code sees, as a plain dict."""
+        """Return the modules that the running code sees, as a plain dict."""
         namespace = current()
         return dict(dict.items(self)) if namespace is None else namespace.view()
 
     def keys(self) -> dict_keys[str, ModuleType]:
-        """As a dict's, of a copy: imports go on meanwhile."""
+        """Return the modules' names in a copy: imports go on meanwhile."""
         return self.copy().keys()
 
     def values(self) -> dict_values[str, ModuleType]:
-        """As a dict's, of a copy."""
+        """Return the modules in a copy of the table."""
         return self.copy().values()
 
     def items(self) -> dict_items[str, ModuleType]:
-        """As a dict's, of a copy."""
+        """Return the names and modules in a copy of the table."""
         return self.copy().items()
 
     def __iter__(self) -> Iterator[str]:
@@ -134,19 +134,19 @@ class ModuleTable(Modules):
         self.update(modules)
 
     def of_framework(self) -> Modules:
-        """A copy of the framework's modules, whichever code asks."""
+        """Return a copy of the framework's modules, whichever code asks."""
         return dict(dict.items(self))
 
 
 def framework_table() -> ModuleTable:
-    """The table of modules in `sys`, once this process is prepared for namespaces."""
+    """Return the table of modules in `sys`, once this process is prepared for namespaces."""
     table = sys.modules
     assert isinstance(table, ModuleTable), "install() has put it there"
     return table
 
 
 def _by_import(calling: Mapping[str, V]) -> bool:
-    """Whether Python's import is at work, which enters and removes modules wherever they belong."""
+    """Return whether Python's import is at work, which enters and removes modules wherever they belong."""
     return str(calling.get("__name__")).startswith("importlib._bootstrap")
 
 
@@ -167,7 +167,7 @@ class DispatchingList(list[V], Generic[V]):
         self[:] = [*wanted, *(entry for entry in self if entry not in wanted)]
 
     def of_framework(self) -> list[V]:
-        """A copy of the framework's entries, whichever code asks."""
+        """Return a copy of the framework's entries, whichever code asks."""
         return list.copy(self)
 
     def __radd__(self, other: Iterable[V]) -> list[V]:

@@ -38,7 +38,7 @@ class Searched(Importing, Protocol):
         """The namespace below, with packages that stay."""
 
     def decide(self, name: str) -> Decision:
-        """Whose copy of a module a name means."""
+        """Decide whose copy of a module a name means."""
 
     def store(self, name: str, module: ModuleType) -> None:
         """Enter a module, for this namespace alone."""
@@ -98,7 +98,7 @@ class NamespaceFinder:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """As every finder's."""
+        """Find a module's spec as the finders of `sys.meta_path` do, in the current namespace."""
         namespace = self._namespace()
         if namespace is None:
             return None
@@ -117,7 +117,7 @@ class NamespaceFinder:
         self,
         context: DistributionFinder.Context = DistributionFinder.Context(),  # noqa: B008 - it is constant
     ) -> Iterable[Distribution]:
-        """Distributions on the namespace's path; of the framework's modules the framework's own only."""
+        """Return the distributions on the namespace's path; of the framework's modules only its own."""
         namespace = self._namespace()
         if namespace is None:
             return
@@ -129,7 +129,7 @@ class NamespaceFinder:
         yield from PathFinder.find_distributions(_within(context, others))
 
     def invalidate_caches(self) -> None:
-        """As every finder's."""
+        """Invalidate the caches of :class:`importlib.machinery.PathFinder`."""
         PathFinder.invalidate_caches()
 
     def _is_frameworks(self, found: Distribution) -> bool:
@@ -182,7 +182,7 @@ class _LoaderAround:
 
 @contextmanager
 def _taken_back(reference: weakref.ref[Searched]) -> Iterator[None]:
-    """Within it C code may enter modules into the framework's table, from where they are taken back.
+    """Let C code in the block enter modules into the framework's table, and take them back from there.
 
     Compilers such as mypyc and Cython enter modules there themselves, past every override.
     """

@@ -48,7 +48,7 @@ class Importing(Protocol):
 
 
 def import_of_namespace(namespace: Importing) -> Import:
-    """The `__import__` in a namespace's builtins: it means the namespace wherever it is called from.
+    """Return the `__import__` in a namespace's builtins: it means the namespace wherever it is called from.
 
     Modules that were imported once are found in two dicts; all else is importlib's own way, in the
     namespace's view.
@@ -87,7 +87,7 @@ def import_of_namespace(namespace: Importing) -> Import:
 def _at_once(
     name: str, found: ModuleType, fromlist: Sequence[str] | None, modules: Modules, foreign: Modules
 ) -> ModuleType | None:
-    """What the statement binds, where nothing is left to import; None when something is."""
+    """Return the module that the statement binds, if nothing is left to import; else None."""
     if getattr(getattr(found, "__spec__", None), "_initializing", False):
         return None
     if fromlist:
@@ -100,7 +100,7 @@ def _at_once(
 
 
 def import_of_framework(before: Import) -> Import:
-    """The `__import__` of all other code: a statement means the framework's modules.
+    """Return the `__import__` of all other code: a statement means the framework's modules.
 
     It does so below a namespace's call too. C code and explicit calls (no globals, or a list of
     names) follow the context: they act for their caller.
@@ -164,7 +164,7 @@ def install() -> None:
 
 
 def is_installed() -> bool:
-    """Whether :func:`install` has been here."""
+    """Return whether :func:`install` has been here."""
     return _installed
 
 
@@ -188,7 +188,7 @@ def _inheriting(run: Callable[P, R]) -> Callable[P, R]:
 
 
 def _is_started_by_user_code() -> bool:
-    """Whether the nearest function that is not the standard library's is a namespace's."""
+    """Return whether the nearest function that is not the standard library's is a namespace's."""
     for frame in interpreter.callers(sys._getframe(2)):
         module = str(frame.f_globals.get("__name__", ""))
         if module not in _BETWEEN and module.partition(".")[0] not in STANDARD_LIBRARY:

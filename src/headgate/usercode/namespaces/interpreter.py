@@ -60,7 +60,7 @@ _kept: list[dict[str, ModuleType]] = []
 
 
 def builtins_on_stack(depth: int) -> Iterator[dict[str, Any]]:
-    """The builtins of the running code and of its callers, nearest first; `depth` frames of this file's
+    """Yield the builtins of the running code and of its callers, nearest first; `depth` frames of this file's
     caller are left out.
     """
     frame = sys._getframe(depth + 1)
@@ -72,14 +72,14 @@ def builtins_on_stack(depth: int) -> Iterator[dict[str, Any]]:
 
 
 def callers(frame: FrameType | None) -> Iterator[FrameType]:
-    """A frame and those that it was called from, nearest first."""
+    """Yield a frame and those that it was called from, nearest first."""
     while frame is not None:
         yield frame
         frame = frame.f_back
 
 
 def builtins_of_caller(depth: int) -> dict[str, Any]:
-    """The builtins of a function's caller; `depth` as for :func:`builtins_on_stack`."""
+    """Return the builtins of a function's caller; `depth` as for :func:`builtins_on_stack`."""
     return sys._getframe(depth + 1).f_builtins
 
 
@@ -131,7 +131,7 @@ def _pointer(function: str) -> int:
 
 
 def _canary(table: dict[str, ModuleType]) -> bool:
-    """Whether an import from C finds what only the new table has."""
+    """Return whether an import from C finds what only the new table has."""
     name = "headgate._canary"
     canary = ModuleType(name)
     dict.__setitem__(table, name, canary)

@@ -65,7 +65,7 @@ class LeakReport:
 
 
 def examine(namespace: Namespace) -> LeakReport:
-    """What is left of a closed namespace, after the collector has been round twice."""
+    """Return a report on what is left of a closed namespace, after the collector has run twice."""
     gc.collect()
     gc.collect()
     modules = tuple(
@@ -116,7 +116,7 @@ class _Search:
         self._own |= {id(namespace), id(namespace.__dict__)}
 
     def holders(self) -> Iterator[str]:
-        """Ways from a root to something of the namespace's."""
+        """Yield ways from a root to something of the namespace's."""
         found = 0
         for _ in range(OBJECTS_MAX):
             if not self._queue or found >= HOLDERS_MAX:
@@ -182,7 +182,7 @@ def _name_in(holder: Any, thing: T) -> str:
 
 
 def _key(key: T) -> str:
-    """A key, where it can be shown without running a program's code."""
+    """Return a key, where it can be shown without running a program's code."""
     return repr(key) if type(key) in (str, int, bytes, bool) else type(key).__name__
 
 

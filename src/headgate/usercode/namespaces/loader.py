@@ -267,7 +267,7 @@ class Namespace:
             leave(token)
 
     def import_module(self, name: str) -> types.ModuleType:
-        """A module as this namespace's code would import it."""
+        """Return a module as this namespace's code would import it."""
         return self.call(importlib.import_module, name)
 
     def run_main(self, file: Path) -> types.ModuleType:
@@ -334,14 +334,14 @@ class Namespace:
 
 
 def _is_of_user(module: R) -> bool:
-    """Whether it is a module and none of the framework's, under whatever name user code enters it."""
+    """Return whether it is a module and none of the framework's, under whatever name user code enters it."""
     if not isinstance(module, types.ModuleType):
         return False
     return dict.get(sys.modules, str(getattr(module, "__name__", None))) is not module
 
 
 def _searched(artifacts: Sequence[str], of_framework: Sequence[str]) -> list[str]:
-    """A namespace's `sys.path`: the standard library, what the user brings, all else.
+    """Return a namespace's `sys.path`: the standard library, what the user brings, all else.
 
     A process that user code spawns gets this list and no namespace: a `json.py` of the user's must not come
     before Python's own there either.

@@ -49,7 +49,7 @@ class Places:
         return _is_namespace(self.spec(name) if loaded is None else getattr(loaded, "__spec__", None))
 
     def spec(self, name: str) -> ModuleSpec | None:
-        """Where the user's copy of a module lies; None when there is none."""
+        """Return where the user's copy of a module lies; None when there is none."""
         package, _, _ = name.rpartition(".")
         path = self._portions(package) if package else self._path()
         if path is None:
@@ -83,12 +83,12 @@ class Lookup(Resolver):
         super().__init__(patterns, order, self.places, identical)
 
     def owns(self, name: str) -> bool:
-        """Whether a module of this name lies on the path, and is the one that the name means."""
+        """Return whether a module of this name lies on the path, and is the one that the name means."""
         return self.decide(name).origin is Origin.CHILD and self.places.has(Origin.CHILD, name)
 
 
 def framework_has(name: str) -> bool:
-    """Whether the framework has a module, loaded or not."""
+    """Return whether the framework has a module, loaded or not."""
     with pinned_to_framework():
         if name in sys.modules:
             return True
@@ -96,7 +96,10 @@ def framework_has(name: str) -> bool:
 
 
 def spec_of_framework(name: str) -> ModuleSpec | None:
-    """Where the framework's copy of a module lies, asked in the framework's view; its package is imported."""
+    """Return where the framework's copy of a module lies, asked in the framework's view.
+
+    Its package is imported.
+    """
     loaded: ModuleType | None = sys.modules.get(name)
     if loaded is not None:
         return getattr(loaded, "__spec__", None)

@@ -73,12 +73,12 @@ def purge(namespace: Namespace, library: StandardLibrary) -> Counter[str]:
 
 
 def made_in(namespace: Namespace, function: types.FunctionType) -> bool:
-    """Whether a function was made by a namespace's code."""
+    """Return whether a function was made by a namespace's code."""
     return getattr(function, "__builtins__", None) is namespace.builtins
 
 
 def owned(namespace: Namespace, thing: T) -> bool:
-    """Whether a function, method or class, or an instance of one, was made by a namespace's code."""
+    """Return whether a function, method or class, or an instance of one, was made by a namespace's code."""
     function = getattr(thing, "__func__", thing)
     while hasattr(function, "func"):  # functools.partial
         function = function.func

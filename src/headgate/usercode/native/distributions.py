@@ -52,7 +52,7 @@ class Installed:
         return bool(self.compiled)
 
     def libraries(self) -> Iterator[tuple[str, str]]:
-        """Names and paths of its shared libraries; the linker never looks for extension modules."""
+        """Yield names and paths of its shared libraries; the linker never looks for extension modules."""
         for file in self.compiled:
             if _OF_INTERPRETER.search(Path(file).name) is None:
                 name = soname(Path(file))
@@ -61,7 +61,9 @@ class Installed:
 
 
 def installed_in(path: Iterable[str], names: Iterable[str] | None = None) -> dict[str, Installed]:
-    """Distributions by name; of two the first on the path. Without `names` every file's record is read."""
+    """Return the distributions by name; of two the first on the path. Without `names` every file's record is
+    read.
+    """
     path = list(path)
     found: dict[str, Installed] = {}
     for asked in [None] if names is None else names:
@@ -73,12 +75,12 @@ def installed_in(path: Iterable[str], names: Iterable[str] | None = None) -> dic
 
 
 def holds_packages(folder: str) -> bool:
-    """Whether any distribution lies in a folder."""
+    """Return whether any distribution lies in a folder."""
     return any(one.metadata["Name"] for one in distributions(path=[folder]))
 
 
 def normal(name: str) -> str:
-    """A distribution's name as all its spellings are compared."""
+    """Return a distribution's name as all its spellings are compared."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
@@ -116,7 +118,7 @@ def _is_compiled(name: str) -> bool:
 
 
 def _top(name: str) -> str:
-    """The top-level module that a file belongs to; empty for metadata and what lies elsewhere."""
+    """Return the top-level module that a file belongs to; empty for metadata and what lies elsewhere."""
     first, slash, _ = _OF_WHEEL.sub("", name).partition("/")
     if first.endswith((".dist-info", ".libs", ".data")) or first in ("..", "__pycache__", "bin"):
         return ""
@@ -124,7 +126,7 @@ def _top(name: str) -> str:
 
 
 def soname(path: Path) -> str | None:
-    """The name of a 64-bit shared library; None for any other file, or one without a name."""
+    """Return the name of a 64-bit shared library; None for any other file, or one without a name."""
     try:
         with path.open("rb") as file:
             return _soname(file)
@@ -133,7 +135,7 @@ def soname(path: Path) -> str | None:
 
 
 def are_equal(one: str, other: str) -> bool:
-    """Whether two libraries are the same, byte by byte; one that is not there equals none."""
+    """Return whether two libraries are the same, byte by byte; one that is not there equals none."""
     try:
         return filecmp.cmp(one, other, shallow=False)
     except OSError:

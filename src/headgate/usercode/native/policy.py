@@ -50,7 +50,7 @@ class NativePlan:
     warnings: tuple[str, ...] = ()
 
     def is_layered(self, layer: DependencyLayer) -> bool:
-        """Whether installed packages lie in a layer: all, as what stays must not need what is removed."""
+        """Return whether installed packages lie in a layer: all, as what stays must need none that goes."""
         if layer is DependencyLayer.NATIVE:
             return any(one.place is Place.LAYER for one in self.placements)
         return layer is DependencyLayer.ALWAYS
@@ -84,7 +84,7 @@ def plan(
 
 
 def with_requirements(names: Iterable[str], job_packages: Mapping[str, Installed]) -> frozenset[str]:
-    """Distributions and all that they need, as far as the job brings it.
+    """Return the distributions and all that they need, as far as the job brings it.
 
     Example:
         >>> def package(name, *needs):

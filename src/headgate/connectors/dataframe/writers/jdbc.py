@@ -31,7 +31,7 @@ _NAME: Final = re.compile(r"(?:[A-Za-z_][A-Za-z0-9_]*\.)*[A-Za-z_][A-Za-z0-9_]*"
 
 
 def jdbc(url: str, table: str, properties: Mapping[str, str] | None = None) -> JdbcWriter:
-    """Epochs appended to a table of a database.
+    """Return a writer of epochs that are appended to a table of a database.
 
     The table is made with the first epoch where it does not exist. Next to it, in its schema, are the table
     ``headgate_epochs`` with a row for each epoch, and tables ``headgate_stage_...`` while epochs are written.
@@ -176,7 +176,7 @@ class JdbcWriter(EpochWriter):
 
 @contextmanager
 def _prepared(connection: JavaObject, text: str, epoch: SparkEpoch) -> Iterator[JavaObject]:
-    """A statement whose first parameters are the key of an epoch."""
+    """Provide a statement whose first parameters are the key of an epoch."""
     with contextlib.closing(connection.prepareStatement(text)) as statement:
         statement.setString(1, epoch.lineage)
         statement.setString(2, epoch.sink)
@@ -185,12 +185,12 @@ def _prepared(connection: JavaObject, text: str, epoch: SparkEpoch) -> Iterator[
 
 
 def _prefix(epoch: SparkEpoch) -> str:
-    """The beginning of the names of a sink's staging tables in a lineage."""
+    """Return the beginning of the names of a sink's staging tables in a lineage."""
     return f"headgate_stage_{crc32(f'{epoch.lineage}/{epoch.sink}'.encode()):08x}_"
 
 
 def staging_table(epoch: SparkEpoch) -> str:
-    """The staging table of one try.
+    """Return the staging table of one try.
 
     Example:
         >>> staging_table(SparkEpoch("a", "out", 7, "a", 2, 7, "3f"))

@@ -23,7 +23,7 @@ _DUPLICATE: Final = "DuplicateWAPCommitException"
 
 
 def delta(path: str | None = None, *, table: str | None = None) -> DeltaWriter:
-    """Epochs appended to a Delta table, each in one transaction that carries its number.
+    """Return a writer of epochs that appends each to a Delta table in one transaction with its number.
 
     The session needs Delta's package and its extension; see Delta's own guide.
 
@@ -63,7 +63,7 @@ class DeltaWriter(EpochWriter):
 
 
 def iceberg(table: str) -> IcebergWriter:
-    """Epochs appended to an Iceberg table, which must exist.
+    """Return a writer of epochs that are appended to an Iceberg table, which must exist.
 
     The session needs Iceberg's package for its version of Spark, its extension and a catalog. The writer
     turns on the table's property ``write.wap.enabled``.

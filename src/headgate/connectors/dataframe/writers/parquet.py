@@ -37,7 +37,7 @@ _TAKEN_BACK: Final = "_taken_back"
 
 
 def parquet(path: str | os.PathLike[str], partition_by: Sequence[str] = ()) -> ParquetWriter:
-    """Epochs as Parquet files, each epoch published at once.
+    """Return a writer of epochs as Parquet files, each epoch published at once.
 
     ``spark.read.parquet(path)`` gives the rows of published epochs, with the columns ``_lineage``, ``_sink``
     and ``_epoch`` added.
@@ -183,7 +183,7 @@ def _local(path: str | os.PathLike[str]) -> str:
 
 
 def _renamed(source: Path, target: Path) -> bool:
-    """Whether it could be renamed; False when the target has files."""
+    """Return whether it could be renamed; False when the target has files."""
     try:
         rename(source, target)
     except OSError:

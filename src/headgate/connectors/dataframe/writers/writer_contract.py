@@ -110,7 +110,7 @@ class EpochWriter(ABC):
         raise OperatingError(f"{self.describe()} cannot put back what was written")
 
     def describe(self) -> str:
-        """A short name for explain and messages."""
+        """Return a short name for explain and messages."""
         return type(self).__name__
 
 

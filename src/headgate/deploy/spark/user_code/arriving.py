@@ -28,7 +28,7 @@ class Arrived:
     leases: tuple[Leased, ...]
 
     def paths(self, digests: Iterable[str] | None = None, without: Iterable[str] = ()) -> tuple[str, ...]:
-        """Entries for a path: of all artifacts, or of some."""
+        """Return the entries for a path: of all artifacts, or of some."""
         wanted = None if digests is None else frozenset(digests)
         unwanted = frozenset(without)
         return tuple(
@@ -45,13 +45,13 @@ class Arrived:
 
 
 def cache_of_executor() -> ArtifactCache:
-    """The cache that workers of one executor of one user share, below its own temporary folder."""
+    """Return the cache that workers of one executor of one user share, below its own temporary folder."""
     first = os.environ.get(LOCAL_FOLDERS, "").partition(",")[0] or tempfile.gettempdir()
     return ArtifactCache(Path(first) / f"headgate-user-code-{os.getuid()}")
 
 
 def arrived(code: ShippedCode, cache: ArtifactCache) -> Arrived:
-    """A job's code, unpacked where it is not yet."""
+    """Return a job's code, unpacked where it is not yet."""
     from pyspark import SparkFiles
 
     files = [Path(SparkFiles.get(name)) for name in code.files]

@@ -69,12 +69,12 @@ class OpenedCode(NamespaceCode):
         self._fatal = code.limits.fatal
 
     def import_module(self, name: str) -> Any:
-        """A module as the job's code would import it."""
+        """Return a module as the job's code would import it."""
         with loading(self.namespace.name, self._fatal):
             return self.namespace.import_module(name)
 
     def call(self, function: Callable[..., T], *args: Any) -> T:
-        """A function called in the namespace; see :func:`loading` for what it imports meanwhile."""
+        """Return a function called in the namespace; see :func:`loading` for what it imports meanwhile."""
         try:
             return super().call(function, *args)
         except Exception as error:
@@ -82,14 +82,16 @@ class OpenedCode(NamespaceCode):
             raise
 
     def load(self, payload: bytes) -> Any:
-        """What the job's driver has pickled, restored in the namespace; see `namespaces.code`."""
+        """Return an object that the job's driver has pickled, restored in the namespace; see
+        `namespaces.code`.
+        """
         with loading(self.namespace.name, self._fatal):
             return super().load(payload)
 
 
 @contextmanager
 def loading(job: str, fatal: bool) -> Iterator[None]:
-    """Within it, memory that runs out ends this process if `fatal`, else it is a `UserCodeLoadError`."""
+    """End this process if memory runs out in the block and `fatal`, else raise a `UserCodeLoadError`."""
     try:
         yield
     except Exception as error:
@@ -132,11 +134,14 @@ class Layers:
         self._namespaces: dict[str, tuple[Namespace, Arrived]] = {}
 
     def has(self, key: str) -> bool:
-        """Whether a layer is there."""
+        """Return whether a layer is there."""
         return key in self._namespaces
 
     def of(self, code: ShippedCode, arrived: Arrived) -> Namespace | None:
-        """The layer below a job's namespace, made when it is the first; None when the job needs none."""
+        """Return the layer below a job's namespace, made when it is the first.
+
+        None when the job needs none.
+        """
         if not code.layer:
             return None
         if code.layer in self._namespaces:
@@ -170,7 +175,7 @@ class WorkerProcess:
         return self._loaders.jobs
 
     def lease(self, code: ShippedCode, live: LiveJobs) -> Lease:
-        """A job's namespace for one task; namespaces of jobs that have ended are closed first."""
+        """Return a job's namespace for one task; namespaces of jobs that have ended are closed first."""
         self.leaked.release_s = code.limits.release_ms / 1000
         self._close_ended(live)
         if (full := self.leaked.exceeded(code.limits.leaks)) is not None:
@@ -183,7 +188,7 @@ class WorkerProcess:
         return self._loaders.lease(code.job, Artifacts(code.key, (), code.settings))
 
     def alone(self, code: ShippedCode) -> OpenedAlone:
-        """A job's code in a process that is the job's; it stays as long as the process does."""
+        """Return a job's code in a process that is the job's; it stays as long as the process does."""
         came = arrived(code, self._cache)
         stays = False
         try:
@@ -236,7 +241,7 @@ _process: WorkerProcess | None = None
 
 
 def this_process() -> WorkerProcess:
-    """User code of this process; made after the fork of Spark's daemon."""
+    """Return the user code of this process; made after the fork of Spark's daemon."""
     global _process
     if _process is None:
         _process = WorkerProcess(cache_of_executor())
@@ -245,7 +250,7 @@ def this_process() -> WorkerProcess:
 
 @contextmanager
 def opened(code: ShippedCode, live: LiveJobs) -> Iterator[OpenedCode | OpenedAlone]:
-    """A job's user code for the length of a task."""
+    """Provide a job's user code for the length of a task."""
     if code.environment is not None and code.environment.whole:
         yield this_process().alone(code)
         return
@@ -259,7 +264,7 @@ def opened(code: ShippedCode, live: LiveJobs) -> Iterator[OpenedCode | OpenedAlo
 def task_function(
     code: ShippedCode, live: LiveJobs, body: Body[R, T]
 ) -> Callable[[Iterable[R]], Iterator[T]]:
-    """A function for `mapPartitions` that opens a job's code and runs `body` with it.
+    """Yield a function for `mapPartitions` that opens a job's code and runs `body` with it.
 
     It travels by value and knows only plain values: the import path, and in a worker of the job's own its
     packages, are in place before anything else is imported.

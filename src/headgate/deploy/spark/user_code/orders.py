@@ -42,7 +42,9 @@ class UserCodeOptions:
 
 
 def options_of(settings: UserCodeSettings, namespaces: bool = True) -> UserCodeOptions:
-    """What a job's settings ask of Spark's workers; see `UserCodeOptions` for `namespaces`."""
+    """Return the options that a job's settings give to Spark's workers; see `UserCodeOptions` for
+    `namespaces`.
+    """
     return UserCodeOptions(
         NamespaceSettings(settings.patterns, settings.resolve_order, check_leaked=settings.check_leaked),
         settings.native_modules,
@@ -128,11 +130,11 @@ class LiveJobs:
     begun: tuple[tuple[str, int], ...]
 
     def over(self, open_: dict[str, int], seen: int) -> tuple[str, ...]:
-        """The jobs of `open_` (job -> epoch of its begin) that have ended; `seen` is the newest epoch."""
+        """Return the jobs of `open_` (job -> epoch of its begin) that ended; `seen` is the newest epoch."""
         if self.epoch < seen:
             return ()
         return tuple(job for job, epoch in open_.items() if (job, epoch) not in self.begun)
 
     def epoch_of(self, job: str) -> int:
-        """When a job began; the set's own epoch for one that it does not name."""
+        """Return when a job began; the set's own epoch for one that it does not name."""
         return next((epoch for name, epoch in self.begun if name == job), self.epoch)

@@ -50,7 +50,10 @@ Located = Sequence[tuple[Artifact, Path]]
 
 
 def planned(located: Located, options: UserCodeOptions, crowded: bool = False) -> UserCodePlan:
-    """Where the packages of a bundle run; `crowded`: ordinary workers have no room for another layer."""
+    """Return where the packages of a bundle run.
+
+    `crowded`: ordinary workers have no room for another layer.
+    """
     job_packages, home = _job_packages(located)
     if not options.namespaces:
         return _whole(job_packages, home, located, options)
@@ -79,7 +82,7 @@ def _whole(
     located: Located,
     options: UserCodeOptions,
 ) -> UserCodePlan:
-    """Everything in workers of the job's own: this interpreter allows no namespaces."""
+    """Return a plan that runs all code in workers of the job's own: this interpreter allows no namespaces."""
     chosen = options.native
     mode = chosen if chosen in (NativeModules.PARENT, NativeModules.FAIL) else NativeModules.PROCESS
     found = plan(job_packages, framework_packages(), mode, options.data_plane)
@@ -115,12 +118,15 @@ def _without_layer(found: NativePlan) -> NativePlan:
 
 @functools.cache
 def framework_packages() -> Mapping[str, Installed]:
-    """The distributions of this process, by name; looked up once."""
+    """Return the distributions of this process, by name; looked up once."""
     return installed_in(framework_path())
 
 
 def _job_packages(located: Located) -> tuple[dict[str, Installed], dict[str, Artifact]]:
-    """The distributions of a bundle by name, and the artifact that each lies in; of two the first counts."""
+    """Return the distributions of a bundle by name, and the artifact that each lies in.
+
+    Of two the first counts.
+    """
     job_packages: dict[str, Installed] = {}
     home: dict[str, Artifact] = {}
     for artifact, folder in located:
@@ -194,7 +200,7 @@ def _release(version: str) -> tuple[int, ...]:
 
 
 def _requirements() -> list[str]:
-    """Headgate's own; none where it runs from sources that were never installed."""
+    """Return Headgate's own requirements; none where it runs from sources that were never installed."""
     try:
         return importlib.metadata.requires("headgate") or []
     except importlib.metadata.PackageNotFoundError:

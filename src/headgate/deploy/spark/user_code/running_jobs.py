@@ -57,7 +57,7 @@ class UserCodeJobs:
             return dataclasses.replace(code, files=names)
 
     def live(self) -> LiveJobs:
-        """The jobs that run, to be sent along with the next task."""
+        """Return the jobs that run, to be sent along with the next task."""
         with self._lock:
             begun = [(job, epoch) for job, (epoch, _) in self._begun.items()]
             return LiveJobs(self._epoch, tuple(sorted(begun)))  # equal sets are equal bytes
@@ -81,7 +81,7 @@ class UserCodeJobs:
         return code
 
     def _is_crowded(self, code: ShippedCode, plan: UserCodePlan) -> bool:
-        """Whether ordinary workers may hold too many layers by now, or one with a file of this one's."""
+        """Return whether workers may hold too many layers by now, or another one with the same file."""
         others = [stays for layer, stays in self._layers.items() if layer != code.layer]
         return len(others) >= code.limits.layers or any(stays & plan.stays for stays in others)
 
@@ -146,7 +146,7 @@ def _ordered(job: str, bundle: UserBundle, plan: UserCodePlan, options: UserCode
 def key_of(
     bundle: UserBundle, settings: NamespaceSettings, layered: frozenset[str], of_layer: bool = False
 ) -> str:
-    """The hash of all that makes a job's loader, or only of what makes its layer.
+    """Return the hash of all that makes a job's loader, or only of what makes its layer.
 
     Example:
         >>> from headgate.usercode.bundle.artifacts import Artifact
@@ -171,6 +171,6 @@ _lock: Final = threading.Lock()
 
 
 def jobs_of(context: SparkContext) -> UserCodeJobs:
-    """The jobs of an application, the same object for all callers."""
+    """Return the jobs of an application, the same object for all callers."""
     with _lock:
         return _of_application.setdefault(context.applicationId, UserCodeJobs(context))

@@ -26,7 +26,8 @@ _added: Final[set[tuple[str, str]]] = set()
 
 
 def shipped_name(name: str, digest: str) -> str:
-    """The name under which a file travels: of its content, with the ending that says how it is unpacked.
+    """Return the name under which a file travels: of its content, with the ending that says how it is
+    unpacked.
 
     Example:
         >>> shipped_name("Job.tar.gz", "ab" * 32)
@@ -49,7 +50,9 @@ def ship_files(context: SparkContext, bundle: UserBundle, files: Sequence[Path])
 
 
 def folder_of(context: SparkContext) -> Path:
-    """Where files lie on the driver while Spark runs: executors that replace lost ones fetch them late."""
+    """Return the driver's folder for shipped files while Spark runs: executors that replace lost ones fetch
+    them late.
+    """
     folder = Path(context._temp_dir) / "headgate-user-code"
     folder.mkdir(mode=0o700, exist_ok=True)
     return folder

@@ -29,7 +29,7 @@ _Handler = Callable[[Request], Awaitable[Response]]
 
 
 def application(job: ServedJob, operations: Operations) -> Starlette:
-    """What answers requests that passed the guard."""
+    """Return the application that answers requests which passed the guard."""
     routes = _Routes(job, operations)
     table: list[tuple[str, str, _Handler]] = [
         ("GET", "/v1/job", routes.job),

@@ -34,7 +34,10 @@ class EndpointSettings:
         return "http" if self.certfile is None else "https"
 
     def reached_at(self, port: int) -> str:
-        """The address that processes of the same user get; of an endpoint on all addresses the near one."""
+        """Return the address that processes of the same user get.
+
+        Of an endpoint on all addresses the near one.
+        """
         host = self.bind
         if _is_any(host):
             host = "::1" if ":" in host else "127.0.0.1"
@@ -65,7 +68,7 @@ def endpoint_settings(config: Config, by_default: bool) -> EndpointSettings | No
 
 
 def listening(settings: EndpointSettings) -> ListeningSocket:
-    """A socket that listens there."""
+    """Return a socket that listens there."""
     family = socket.AF_INET6 if ":" in settings.bind else socket.AF_INET
     made = hide(ListeningSocket(family, socket.SOCK_STREAM))
     try:
@@ -82,7 +85,7 @@ def listening(settings: EndpointSettings) -> ListeningSocket:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches an address.
+    """Return whether only this machine reaches an address.
 
     Example:
         >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("localhost"), is_loopback("0.0.0.0")

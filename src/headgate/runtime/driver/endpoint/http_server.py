@@ -75,7 +75,7 @@ class PatientServer(uvicorn.Server):
         self._clients = clients
 
     async def on_tick(self, counter: int) -> bool:
-        """Ten times a second; whether the server is to end."""
+        """Return whether the server is to end; called ten times a second."""
         self._clients.cut_late()
         return await super().on_tick(counter)
 
@@ -87,7 +87,7 @@ def server_of(
     settings: EndpointSettings,
     listening: ListeningSocket,
 ) -> uvicorn.Server:
-    """A server for the endpoint of a job; it listens nowhere yet."""
+    """Return a server for the endpoint of a job; it listens nowhere yet."""
     clients = listening.clients = Connections(CONNECTIONS_MAX, HEAD_WAIT_S)
     app = Guard(application(job, operations), secret, settings.scheme)
     config = uvicorn.Config(

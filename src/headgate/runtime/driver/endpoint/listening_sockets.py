@@ -86,7 +86,7 @@ class ListeningSocket(socket.socket):
         super().listen(max(backlog, BACKLOG))
 
     def accept(self) -> tuple[socket.socket, Peer]:
-        """The next connection."""
+        """Return the next connection."""
         accepted, peer = super().accept()
         if self.clients is None:
             return accepted, peer

@@ -46,7 +46,7 @@ class Operation:
 
 
 class Operations:
-    """Those of one job; begun in the endpoint's thread, ended in the job master's."""
+    """The operations of one job; begun in the endpoint's thread, ended in the job master's."""
 
     def __init__(self) -> None:
         self._known: dict[str, Operation] = {}
@@ -70,7 +70,7 @@ class Operations:
         return made
 
     def find(self, operation: str) -> Operation | None:
-        """The operation of that number, unless it was dropped."""
+        """Return the operation of that number, unless it was dropped."""
         with self._lock:
             return self._known.get(operation)
 
@@ -98,7 +98,7 @@ class Operations:
 
 
 async def awaited(operation: Operation, wait_s: float) -> bool:
-    """Whether the outcome is there, after waiting for it."""
+    """Return whether the outcome is there, after waiting for it."""
     if not operation.outcome.done():
         # The operation goes on, whatever becomes of this wait.
         await asyncio.wait([asyncio.wrap_future(operation.outcome)], timeout=wait_s)

@@ -49,7 +49,7 @@ Request = TypeVar("Request", bound=msgspec.Struct)
 
 
 def decoded(body: bytes, kind: type[Request]) -> Request:
-    """The request in a body. An empty one is refused: half a request must not stop a job.
+    """Return the request in a body. An empty one is refused: half a request must not stop a job.
 
     Example:
         >>> decoded(b'{"parallelism": 4}', Rescale)

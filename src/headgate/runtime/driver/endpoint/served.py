@@ -38,7 +38,10 @@ class ServedJob:
     storage: str | None = None  # URI of its checkpoints; None where it takes none
 
     def checkpoints(self) -> dict[str, Json]:
-        """What `headgate checkpoints --json` shows of each; waits for the job master's loop."""
+        """Return the facts that `headgate checkpoints --json` shows of each checkpoint.
+
+        Waits for the job master's loop.
+        """
         answer: Future[Sequence[CheckpointRecord]] = Future()
         self.post(lambda: answer.set_result(self.records()))
         try:
@@ -51,7 +54,7 @@ class ServedJob:
         return {"job": self.job_id, "job_name": self.name, "checkpoints": [plain(each) for each in found]}
 
     def shown_plan(self) -> dict[str, Json]:
-        """The dataflow as it runs."""
+        """Return the dataflow as it runs."""
         plan = self.plan()
         return {
             "job": self.name,
@@ -88,7 +91,7 @@ def _operator(node: Node) -> dict[str, Json]:
 
 
 def shown_value(value: Any) -> dict[str, Json]:
-    """A value of state: as JSON where JSON can say it, and always as text.
+    """Return a value of state: as JSON where JSON can say it, and always as text.
 
     Example:
         >>> shown_value({"a": 1})
@@ -106,5 +109,5 @@ def shown_value(value: Any) -> dict[str, Json]:
 
 
 def error_facts(error: HeadgateError) -> dict[str, Json]:
-    """An error as plain values; `api.remote_job` makes an error of them again."""
+    """Return an error as plain values; `api.remote_job` makes an error of them again."""
     return {"error": {"kind": type(error).__name__, "message": str(error)}}

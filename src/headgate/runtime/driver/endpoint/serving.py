@@ -103,6 +103,6 @@ class Endpoint:
 
 
 def _leaf(text: str) -> str:
-    """The first certificate of a PEM file: the endpoint's own."""
+    """Return the first certificate of a PEM file: the endpoint's own."""
     begin, end = text.index(ssl.PEM_HEADER), text.index(ssl.PEM_FOOTER) + len(ssl.PEM_FOOTER)
     return text[begin:end] + "\n"

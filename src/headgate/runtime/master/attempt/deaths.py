@@ -31,7 +31,7 @@ WORDS_WAIT_S: Final = 1.5  # how long a process that is reported lost, and lives
 def death_text(
     slot: int, member: Member | None, reason: str, gang: str | None, remains: Remains, oom: bool
 ) -> str:
-    """One text of everything that is known."""
+    """Return everything that is known of a worker's death, as one text."""
     who = f"the worker of slot {slot}"
     if member is not None:
         who += f" (process {member.register.pid} on {member.register.host})"
@@ -56,7 +56,7 @@ def death_text(
 
 
 def slot_named(reason: str) -> int | None:
-    """The slot that a launcher's reason names."""
+    """Return the slot that a launcher's reason names."""
     found = _SLOT.search(reason)
     return None if found is None else int(found[1])
 
@@ -72,7 +72,7 @@ def await_words(member: Member) -> None:
 
 
 def remains_left(member: Member | None) -> Remains:
-    """What a worker has left, which is removed; else what its last heartbeat reported."""
+    """Return the last words that a worker left, and remove them; else those that its last heartbeat had."""
     if member is None:
         return Remains()
     if member.register.box and member.register.host == platform.node():

@@ -29,7 +29,7 @@ class Deployment:
     ignore_unclaimed: bool = False  # restored state that the program declares no more is dropped
 
     def messages(self, plan: PhysicalPlan, point: RestorePoint | None) -> dict[int, m.Deploy]:
-        """Slot -> its message."""
+        """Return a dict: slot -> its message."""
         checkpoint = None if point is None else point.checkpoint
         restored: Restored = []
         if checkpoint is not None:
@@ -55,7 +55,7 @@ class Deployment:
 
 
 def readers_of(messages: Iterable[m.Deploy]) -> set[tuple[int, int]]:
-    """(vertex, subtask) of those that will read records in flight from the checkpoint's files."""
+    """Return (vertex, subtask) of those that will read records in flight from the checkpoint's files."""
     return {
         (vertex, subtask)
         for message in messages

@@ -36,7 +36,7 @@ class Enumerators:
         return cls(by_vertex)
 
     def next_splits(self, vertex: int, subtask: int) -> list[tuple[str, Any]] | None:
-        """Splits for a reader that has none left."""
+        """Return splits for a reader that has none left."""
         if vertex not in self._by_vertex:
             raise InternalError(f"vertex {vertex} asked for splits but has no source")
         place, enumerator = self._by_vertex[vertex]
@@ -45,7 +45,7 @@ class Enumerators:
         return None if splits is None else [(split.id, split.position) for split in splits]
 
     def ready(self) -> bool:
-        """Whether every source may be snapshotted now."""
+        """Return whether every source may be snapshotted now."""
         for place, enumerator in self._by_vertex.values():
             with blamed(place, "in ready_to_snapshot()"):
                 if not enumerator.ready_to_snapshot():
@@ -53,7 +53,7 @@ class Enumerators:
         return True
 
     def want_checkpoint(self) -> bool:
-        """Whether a source waits for a checkpoint."""
+        """Return whether a source waits for a checkpoint."""
         for place, enumerator in self._by_vertex.values():
             with blamed(place, "in wants_checkpoint()"):
                 if enumerator.wants_checkpoint():
@@ -61,7 +61,7 @@ class Enumerators:
         return False
 
     def snapshot(self, checkpoint: int) -> dict[str, Any]:
-        """Source uid -> state without what was handed out."""
+        """Return a dict: source uid -> state without what was handed out."""
         states = {}
         for place, enumerator in self._by_vertex.values():
             with blamed(place, "in snapshot()"):
@@ -78,7 +78,7 @@ class Enumerators:
                     enumerator.checkpoint_aborted(checkpoint)
 
     def reports(self) -> dict[str, SourceReport]:
-        """Status per source uid, for sources that report one."""
+        """Return the status per source uid, for sources that report one."""
         found = {place.uid: enumerator.report() for place, enumerator in self._by_vertex.values()}
         return {uid: report for uid, report in found.items() if report is not None}
 

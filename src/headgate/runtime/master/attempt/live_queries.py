@@ -48,7 +48,7 @@ class StateQueries:
     def ask(
         self, attempt: int, uid: str, state: str, key: Hashable, reply_to: ReplyTo[Any]
     ) -> tuple[int, m.QueryState]:
-        """The question as a message, and the slot of the subtask that has the key.
+        """Return the question as a message, and the slot of the subtask that has the key.
 
         `reply_to` is called once, by :meth:`answered` or :meth:`end`.
         """

@@ -53,13 +53,13 @@ class Members:
             member.link.close()
 
     def came(self, register: m.Register, link: Link) -> int:
-        """A worker registered; gives the id of its link, by which it is admitted or closed."""
+        """Register a worker and return the id of its link, by which it is admitted or closed."""
         number = next(self._ids)
         self._waiting[number] = register, link
         return number
 
     def admit(self, number: int) -> Member:
-        """The worker with this link is the one of its slot."""
+        """Admit the worker with this link as the one of its slot."""
         register, link = self._waiting.pop(number)
         member = self._members[register.slot] = Member(register, link, number)
         return member
@@ -75,19 +75,19 @@ class Members:
                 self.lost[slot] = self._members.pop(slot)
 
     def get(self, slot: int) -> Member | None:
-        """The worker of a slot."""
+        """Return the worker of a slot."""
         return self._members.get(slot)
 
     def slot_of(self, link: Link) -> int | None:
-        """The slot of the worker with this link."""
+        """Return the slot of the worker with this link."""
         return next((slot for slot, member in self._members.items() if member.link is link), None)
 
     def members(self) -> list[Member]:
-        """All, by slot."""
+        """Return the workers, by slot."""
         return [self._members[slot] for slot in sorted(self._members)]
 
     def counters(self) -> list[m.Counters]:
-        """Last running totals of all subtasks."""
+        """Return the last running totals of all subtasks."""
         return [counters for member in self.members() for counters in member.counters.values()]
 
     def broadcast(self, message: m.ToWorker) -> None:

@@ -25,12 +25,12 @@ class Outbox:
         self.put(v.AttemptFailed(attempt, failure_of(error)))
 
     def take(self) -> v.Event | None:
-        """The oldest event; None: there is none."""
+        """Return the oldest event; None: there is none."""
         return self._events.popleft() if self._events else None
 
 
 def failure_of(error: Exception) -> Failure:
-    """What the machine knows of an error: itself as an opaque id, and what decides."""
+    """Return a failure of an error, as the machine knows it: an opaque id, and what decides on a restart."""
     if not isinstance(error, HeadgateError):
         error = JobFailedError(f"{type(error).__name__}: {error}")
     return Failure(error, restart_may_help(error), fingerprint_of(error))

@@ -23,7 +23,7 @@ _NUMBERS: Final = re.compile(r"\d+")
 
 
 def fingerprint_of(error: HeadgateError) -> Fingerprint | None:
-    """What distinguishes this failure from others; None where nothing does, as of a worker that was killed.
+    """Return what distinguishes a failure from others; None if nothing does, as when a worker was killed.
 
     Numbers in the texts of failures, such as a checkpoint's, differ each time and are left out.
 
@@ -49,7 +49,7 @@ def fingerprint_of(error: HeadgateError) -> Fingerprint | None:
 
 
 def repeating_failure(same: SameFailure, action: SameFailureAction) -> RepeatingFailure:
-    """A failure that keeps coming as plain values, with what can be done about it."""
+    """Return a failure that keeps coming as plain values, with what can be done about it."""
     mark, since = same.fingerprint, f"checkpoint {same.since}" if same.since is not None else "the beginning"
     where = f"{mark.operator} raised {mark.kind}" if mark.operator else mark.kind
     line = f" at {mark.line}" if mark.line else ""

@@ -29,7 +29,7 @@ class Tickets(Generic[A]):
         self._waiting: dict[int, ReplyTo[A]] = {}
 
     def issue(self, reply_to: ReplyTo[A] | None = None) -> int:
-        """A new number."""
+        """Return a new number."""
         number = next(self._numbers)
         if reply_to is not None:
             self._waiting[number] = reply_to

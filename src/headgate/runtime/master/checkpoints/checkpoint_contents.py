@@ -31,7 +31,7 @@ class CheckpointContents:
         order: SavepointOrder | None,
         lineage: Lineage,
     ) -> CheckpointMetadata:
-        """The complete metadata of a checkpoint that was triggered at `trigger_ms` (wall clock).
+        """Return the complete metadata of a checkpoint that was triggered at `trigger_ms` (wall clock).
 
         `order` is that of a savepoint, None for a checkpoint.
         """
@@ -100,7 +100,7 @@ class _Counted(Protocol):
 def add_totals(
     plan: PhysicalPlan, base: Mapping[str, tuple[int, int]], counted: Iterable[_Counted]
 ) -> dict[str, tuple[int, int]]:
-    """Records in and out of each chain: those before this attempt and those that it counted.
+    """Return records in and out of each chain: those before this attempt and those that it counted.
 
     Another parallelism may chain operators otherwise. What a chain took in is then known where an old
     chain began with the same operator, what it emitted where one ended with the same.
@@ -125,7 +125,7 @@ _JOINT = " -> "
 
 
 def chain_name(vertex: Vertex) -> str:
-    """The uids of a chain's operators, joined; stable as long as the chain is."""
+    """Return the uids of a chain's operators, joined; stable as long as the chain is."""
     return _JOINT.join(_uid(vertex, place) for place in range(len(vertex.chain)))
 
 

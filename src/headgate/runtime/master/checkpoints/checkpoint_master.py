@@ -164,7 +164,7 @@ class CheckpointMaster:
         self.history.write_if_due()
 
     def next_wakeup(self) -> int | None:
-        """When to call :meth:`tick` at the latest (monotonic ms)."""
+        """Return when to call :meth:`tick` at the latest (monotonic ms)."""
         times = [self.coordinator.next_wakeup(), self._cleaning.next_wakeup()]
         if self._sources.waiting is not None:
             times.append(self._clock.monotonic_ms() + RETRY_MS)

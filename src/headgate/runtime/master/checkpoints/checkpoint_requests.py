@@ -57,7 +57,7 @@ class CheckpointRequests:
             self._reply(ticket, error)
 
     def take(self) -> tuple[e.RequestKind, int] | None:
-        """The oldest request that the coordinator is to be asked for now."""
+        """Return the oldest request that the coordinator is to be asked for now."""
         for kind, ticket, error in self._savepoints.take_prepared():
             if error is None:
                 self._wanted.append((kind, ticket))
@@ -80,7 +80,7 @@ class CheckpointRequests:
         self._reply(effect.ticket, error)
 
     def uri(self, checkpoint: CheckpointId) -> str:
-        """What a checkpoint, or a pending savepoint, is restored by."""
+        """Return the URI by which a checkpoint, or a pending savepoint, is restored."""
         folder = self._savepoints.folder(checkpoint)
         if folder is not None:
             return folder.uri

@@ -102,7 +102,7 @@ class Committers:
             )
 
     def check(self, restored: CheckpointMetadata) -> None:
-        """Whether :meth:`recommit` would be refused; changes nothing."""
+        """Raise what :meth:`recommit` would raise; change nothing."""
         lineage, own = lineage_of(self._job, restored), restored.job == self._job
         if not own:
             lineage = self._decided(lineage, restored)
@@ -235,7 +235,7 @@ class Committers:
         )
 
     def _newer(self, lineage: Lineage) -> dict[str, str]:
-        """What sinks hold that is not history of a lineage, in words, by uid."""
+        """Return, by uid, the output of sinks that is not history of a lineage, in words."""
         return {
             uid: found
             for uid, committer in self._by_uid.items()
@@ -253,7 +253,7 @@ class Committers:
 
 
 def committers_in(plan: PhysicalPlan) -> dict[str, SinkCommitter]:
-    """A new committer for each sink that has one, by the uid under which snapshots hold its output."""
+    """Return a new committer for each sink that has one, by the uid under which snapshots hold its output."""
     made = {node.uid or f"node-{node.id}": node.sink.create_committer() for node in _sinks_in(plan)}
     return {uid: committer for uid, committer in made.items() if committer is not None}
 
@@ -263,12 +263,12 @@ def _sinks_in(plan: PhysicalPlan) -> list[SinkNode]:
 
 
 def committables_of(snapshot: CheckpointMetadata, uid: str) -> list[Any]:
-    """What a snapshot holds of the prepared output of a sink."""
+    """Return a sink's committables in a snapshot."""
     return _committables(snapshot.operators.get(uid, ()))
 
 
 def fork_of(snapshot: CheckpointMetadata) -> Fork:
-    """Which snapshot it is, for sinks."""
+    """Return which snapshot it is, for sinks."""
     return Fork(snapshot.job, snapshot.generation, snapshot.attempt, snapshot.checkpoint)
 
 

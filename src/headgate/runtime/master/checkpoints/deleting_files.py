@@ -52,11 +52,13 @@ class Cleaning:
             self._try(deletion)
 
     def next_wakeup(self) -> int | None:
-        """When :meth:`tick` has something to do (monotonic ms)."""
+        """Return when :meth:`tick` has something to do (monotonic ms)."""
         return min((deletion.due_ms for deletion in self._waiting), default=None)
 
     def take_ended(self) -> list[FencedError | None]:
-        """One entry for each deletion that ended since the last call: who has claimed the job, or None."""
+        """Return one entry for each deletion that ended since the last call: who has claimed the job, or
+        None.
+        """
         ended, self._ended = self._ended, []
         return ended
 

@@ -66,7 +66,7 @@ class CheckpointHistory:
         self._topology = topology_of(plan)
 
     def label(self, task: tuple[int, int]) -> str:
-        """A subtask's name for people."""
+        """Return a subtask's name for people."""
         return self._topology.label(task)
 
     def begun(self, effect: e.RunHooks) -> None:
@@ -92,7 +92,7 @@ class CheckpointHistory:
             self._note()
 
     def stored(self, checkpoint: int) -> None:
-        """The log holds it: it is complete, though not yet committed."""
+        """A checkpoint is complete, as the log holds it, though not yet committed."""
         entry = self._open.get(checkpoint)
         if entry is not None:
             stored_ms = self._clock.monotonic_ms() - entry.began_ms
@@ -176,7 +176,7 @@ class _Open:
 
 
 def topology_of(plan: PhysicalPlan) -> Topology:
-    """What diagnosis needs of the graph."""
+    """Return the facts of the graph that diagnosis needs."""
     vertices = tuple(
         VertexFacts(v.id, v.name, tuple(n.uid or f"node-{n.id}" for n in v.chain), v.parallelism)
         for v in plan.vertices
@@ -186,7 +186,7 @@ def topology_of(plan: PhysicalPlan) -> Topology:
 
 
 def record_of(snapshot: SubtaskSnapshot, latency_ms: int) -> SubtaskRecord:
-    """What diagnosis keeps of an acknowledgement that came `latency_ms` after the trigger."""
+    """Return the record of an acknowledgement that came `latency_ms` after the trigger, for diagnosis."""
     return SubtaskRecord(
         vertex=snapshot.vertex,
         subtask=snapshot.subtask,

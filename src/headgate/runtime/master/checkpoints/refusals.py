@@ -13,7 +13,7 @@ _WHAT = {
 
 
 def request_error(failed: RequestFailed) -> OperatingError:
-    """The reply to a request that came to nothing.
+    """Return the reply to a request that came to nothing.
 
     Example:
         >>> from headgate.core.checkpoint.failures import CheckpointFailureReason
@@ -29,7 +29,7 @@ def request_error(failed: RequestFailed) -> OperatingError:
 
 
 def checkpoints_failed(effect: FailJob) -> StorageError:
-    """The failure that the restart strategy gets."""
+    """Return the failure that the restart strategy gets."""
     which = "a checkpoint" if effect.checkpoint is None else f"checkpoint {effect.checkpoint}"
     detail = f": {effect.detail}" if effect.detail else ""
     if effect.stopping:

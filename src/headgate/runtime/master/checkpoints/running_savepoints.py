@@ -95,7 +95,7 @@ class Savepoints:
         self._ports.background.submit(work, done)
 
     def take_prepared(self) -> list[Prepared]:
-        """Savepoints that may be triggered by their tickets, or not, since the last call."""
+        """Return the savepoints that may be triggered by their tickets, or not, since the last call."""
         prepared, self._prepared = self._prepared, []
         return prepared
 
@@ -112,17 +112,17 @@ class Savepoints:
         self._expected.pop(ticket, None)
 
     def folder(self, checkpoint: int) -> SavepointFolder | None:
-        """Where a pending savepoint goes; None for a checkpoint."""
+        """Return where a pending savepoint goes; None for a checkpoint."""
         savepoint = self._open.get(checkpoint)
         return None if savepoint is None else savepoint.folder
 
     def order(self, checkpoint: int) -> SavepointOrder | None:
-        """What the barriers of a pending savepoint carry; None for a checkpoint."""
+        """Return the order that the barriers of a pending savepoint carry; None for a checkpoint."""
         savepoint = self._open.get(checkpoint)
         return None if savepoint is None else savepoint.order
 
     def kept(self, checkpoint: int) -> SavepointFolder | None:
-        """Where a pending savepoint is, if it is complete."""
+        """Return where a pending savepoint is, if it is complete."""
         savepoint = self._open.get(checkpoint)
         return None if savepoint is None or not savepoint.kept else savepoint.folder
 
@@ -136,7 +136,7 @@ class Savepoints:
         self._open = {number: each for number, each in self._open.items() if not each.kept}
 
     def ended(self, checkpoint: int) -> None:
-        """Nothing more will happen to it; one that is not kept has failed, and its files are deleted."""
+        """A savepoint has ended; one that is not kept has failed, and its files are deleted."""
         savepoint = self._open.pop(checkpoint, None)
         if savepoint is None or savepoint.kept:
             return

@@ -38,7 +38,7 @@ class SourceSnapshots:
         return True
 
     def of(self, checkpoint: int) -> Begun:
-        """What was taken for it."""
+        """Return the snapshots of the sources taken for a checkpoint."""
         return self._begun[checkpoint]
 
     def ended(self, checkpoint: int, *, complete: bool) -> Begun | None:
@@ -52,7 +52,7 @@ class SourceSnapshots:
         return self._begun.pop(checkpoint, None)
 
     def wanted(self) -> bool:
-        """Whether a source waits for a checkpoint; one that raises fails the attempt."""
+        """Return whether a source waits for a checkpoint; one that raises fails the attempt."""
         try:
             return self._attempts.sources.want_checkpoint()
         except Exception as error:

@@ -21,7 +21,7 @@ ENUMERATORS: Final = "enumerators"  # the hook that comes before the tasks: the 
 def make_coordinator(
     settings: CheckpointSettings, service: CheckpointService | None, randomness: Randomness
 ) -> CheckpointCoordinator[SubtaskSnapshot]:
-    """The pure machine, which goes on after what the log holds."""
+    """Return the pure machine, which goes on after what the log holds."""
     first = CheckpointId(1) if service is None else service.next_checkpoint_id()
     logged = [] if service is None else service.completed()
     known = [CheckpointId(entry.checkpoint) for entry in logged]

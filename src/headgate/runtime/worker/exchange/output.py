@@ -93,7 +93,7 @@ class OutputChannel:
         return overtaken
 
     def holds_barrier(self, checkpoint: int) -> bool:
-        """Whether a barrier waits here after records that have no credit."""
+        """Return whether a barrier waits here after records that have no credit."""
         return self._place_of(checkpoint) is not None
 
     def release_barrier(self, checkpoint: int) -> list[Batch | Event]:
@@ -134,12 +134,14 @@ class OutputChannel:
 
 
 def _storable(elements: Iterable[Batch | Event]) -> list[Batch | Event]:
-    """What a checkpoint keeps: an ended sender ends again, and barriers are of this run only."""
+    """Return the elements that a checkpoint keeps: an ended sender ends again, and barriers are of this run
+    only.
+    """
     return [e for e in elements if not isinstance(e, (Barrier, CancelMarker, EndOfData))]
 
 
 def merge(fragments: Sequence[Batch]) -> list[Batch]:
-    """As few batches as the shapes allow, in order."""
+    """Return the records in as few batches as their shapes allow, in order."""
     runs: list[list[Batch]] = [[fragments[0]]]
     for batch in fragments[1:]:
         if _mergeable(runs[-1][-1], batch):
@@ -150,7 +152,7 @@ def merge(fragments: Sequence[Batch]) -> list[Batch]:
 
 
 def split(batch: Batch) -> Iterator[Batch]:
-    """The batch in pieces of at most about `FRAME_BYTES_MAX`, of one record at least."""
+    """Yield the batch in pieces of at most about `FRAME_BYTES_MAX`, of one record at least."""
     pieces = min(len(batch), 1 + batch.nbytes() // FRAME_BYTES_MAX)
     if pieces <= 1:
         yield batch
@@ -322,7 +324,7 @@ class Outputs:
         return overtaken
 
     def holds_barrier(self, checkpoint: int) -> bool:
-        """Whether a barrier that may overtake waits for credit in some channel."""
+        """Return whether a barrier that may overtake waits for credit in some channel."""
         return any(channel.holds_barrier(checkpoint) for _, _, channel in self._overtakable())
 
     def release_barrier(self, checkpoint: int) -> list[Overtaken]:
@@ -356,7 +358,7 @@ class Outputs:
             self._flush_all()
 
     def channels(self) -> Iterator[OutputChannel]:
-        """All channels of all exchanges."""
+        """Return the channels of all exchanges."""
         return (channel for edge in self.edges for channel in edge.channels)
 
     def _flush_all(self) -> None:

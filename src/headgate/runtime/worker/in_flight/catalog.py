@@ -10,7 +10,7 @@ from headgate.runtime.worker.in_flight.stored_parts import GroupsOf
 
 
 def uid_of(node: Node) -> str:
-    """The uid of a node's operator, or a name in its place."""
+    """Return the uid of a node's operator, or a name in its place."""
     return node.uid or f"node-{node.id}"
 
 
@@ -34,7 +34,7 @@ class StreamCatalog:
             self._edges[uid_of(plan.vertices[edge.source].chain[edge.operator]), edge.tag] = edge.id
 
     def codec_of(self, sender: str, tag: str | None) -> ElementCodec:
-        """The codec of the records that operator `sender` emits under `tag`."""
+        """Return the codec of the records that operator `sender` emits under `tag`."""
         at = (sender, tag)
         if at not in self._codecs:
             node = self._nodes.get(sender)
@@ -45,7 +45,10 @@ class StreamCatalog:
         return self._codecs[at]
 
     def groups_of(self, receiver: str) -> GroupsOf | None:
-        """The function from a batch for operator `receiver` to key groups; None when it is not keyed."""
+        """Return the function from a batch for operator `receiver` to key groups.
+
+        None when it is not keyed.
+        """
         node = self._nodes.get(receiver)
         if not isinstance(node, KeyedProcessNode):
             return None

@@ -65,7 +65,7 @@ class PartReader:
         check_records(stream.record_type, self.codec_of(stream), where)
 
     def elements(self, stream: InFlightStream, part: InFlightPart) -> list[tuple[Element, KeyGroups | None]]:
-        """The elements of a part, with key groups if the stream is keyed.
+        """Return the elements of a part, with key groups if the stream is keyed.
 
         Raises StorageError: the part is damaged.
         """
@@ -112,7 +112,7 @@ class RecoveredChannel:
         self._queue: deque[Element] = deque()
 
     def take(self) -> Element | None:
-        """The next element for this subtask; None at the end."""
+        """Return the next element for this subtask; None at the end."""
         while not self._queue:
             loaded = self._load(self._next)
             if loaded is None:
@@ -124,7 +124,9 @@ class RecoveredChannel:
         return self._queue.popleft()
 
     def rest(self) -> list[Element]:
-        """What :meth:`take` will still give, as copies: the receivers of either may change theirs."""
+        """Return the elements that :meth:`take` will still give, as copies: the receivers of either may
+        change theirs.
+        """
         rest: list[Element] = []
         place, skip = self._here, self._taken
         while (loaded := self._load(place)) is not None:
@@ -134,7 +136,7 @@ class RecoveredChannel:
         return rest
 
     def has_records(self) -> bool:
-        """Whether records follow, be they this subtask's or another's."""
+        """Return whether records follow, be they this subtask's or another's."""
         at = self._next
         later = [part for share in self._shares[at.share + 1 :] for part in share.stream.parts]
         unread = [*self._shares[at.share].stream.parts[at.part :], *later]
@@ -142,7 +144,7 @@ class RecoveredChannel:
         return queued or any(part.records for part in unread)
 
     def _load(self, place: _Place) -> tuple[list[Element], _Place] | None:
-        """The elements from a place up to the next one, and that one; None after the last."""
+        """Return the elements from a place up to the next one, and that one; None after the last."""
         share = self._shares[place.share]
         stream = share.stream
         if place.part == len(stream.parts):
@@ -166,7 +168,7 @@ class RecoveredChannel:
 
 
 def _mine(share: InFlightShare, batch: Batch, groups: KeyGroups | None, number: int) -> list[Element]:
-    """The records of a batch that the share takes, and the event time that its others carried."""
+    """Return the records of a batch that the share takes, and the event time that its others carried."""
     kept: Batch | None = batch
     if share.of > 1:
         kept = batch if number % share.of == share.turn else None

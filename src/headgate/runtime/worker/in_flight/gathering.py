@@ -193,7 +193,7 @@ class InFlightCapture:
         self._background.submit(self._delete_stored, lambda *_: None)
 
     def unstored(self, batch: Batch) -> bool:
-        """Whether this very batch is taken along and not encoded yet, so that its rows must not change."""
+        """Return whether this batch is captured and not encoded yet, so that its rows must not change."""
         return id(batch) in self._held
 
     # -- in the loop -----------------------------------------------------------------------------

@@ -52,7 +52,7 @@ class RecoveredInput:
         self._exhausted = not self._operators
 
     def poll(self) -> tuple[int, Batch | None, int] | None:
-        """The next batch: which operator takes it in, its records, and the watermark after them.
+        """Return the next batch: which operator takes it in, its records, and the watermark after them.
 
         Without records only the watermark moved. It is for the head of the chain, which passes it on;
         as long as other operators have records in flight it stays where it is. None: nothing is left.
@@ -74,7 +74,7 @@ class RecoveredInput:
         return None
 
     def remainder(self, partly: Batch | None = None) -> list[Remainder]:
-        """The streams that are not processed yet, for a snapshot that is taken now; polling goes on.
+        """Return the streams that are not processed yet, for a snapshot that is taken now; polling goes on.
 
         Streams without records are part of it, since their position holds event time back. Batches are copies
         of those that :meth:`poll` will give. `partly` is the rest of the batch that is being processed.
@@ -86,12 +86,12 @@ class RecoveredInput:
         return found
 
     def levels(self) -> int:
-        """How many levels :meth:`remainder` has: those of live channels get this one."""
+        """Return how many levels :meth:`remainder` has: those of live channels get this one."""
         head = self._head()
         return 0 if head is None else head.levels()
 
     def seeds(self, channels: Sequence[tuple[str, str | None, int]]) -> list[tuple[int | None, bool]]:
-        """Where the event time of live channels begins when everything is polled, and whether they are idle.
+        """Return each channel's event time after the recovered records are polled, and whether it is idle.
 
         The channels are given as (sender uid, tag, sender's subtask). A watermark that is not known is None.
         """
@@ -121,7 +121,7 @@ class _OperatorInput:
         self._ends: dict[int, list[RecoveredChannel]] = {}
 
     def poll(self) -> tuple[Batch | None, int] | None:
-        """The next batch, or a new watermark; None at the end."""
+        """Return the next batch, or a new watermark; None at the end."""
         while True:
             if self._valve.combined > self._reported:
                 self._reported = self._valve.combined
@@ -137,11 +137,11 @@ class _OperatorInput:
                 return None
 
     def levels(self) -> int:
-        """How many are not finished; the last one never is, as live channels continue it."""
+        """Return how many are not finished; the last one never is, as live channels continue it."""
         return len(self._levels) - max(self._level, 0)
 
     def remainder(self, subtask: int, partly: Batch | None) -> list[Remainder]:
-        """The operator's part of :meth:`RecoveredInput.remainder`."""
+        """Return the operator's part of :meth:`RecoveredInput.remainder`."""
         if self._level < 0:
             self._enter(0)
         origins = {_origin(channel.stream) for level in self._levels for channel in level}
@@ -159,14 +159,14 @@ class _OperatorInput:
         return found
 
     def seed(self, sender: str, tag: str | None, subtask: int) -> Position | None:
-        """Where a live channel continues; None when the sender has no channel here."""
+        """Return where a live channel continues; None when the sender has no channel here."""
         return _continued_among(self._latest_ends().values(), sender, tag, subtask)
 
     def _channels(self) -> list[RecoveredChannel]:
         return self._levels[self._level] if self._level >= 0 else []
 
     def _latest_ends(self) -> dict[int, list[RecoveredChannel]]:
-        """Old receiver -> its channels at the last level that it has up to the present one."""
+        """Return a dict: old receiver -> its channels at the last level that it has up to the present one."""
         latest: dict[int, list[RecoveredChannel]] = {}
         for channel in self._channels():
             latest.setdefault(channel.stream.receiver_subtask, []).append(channel)
@@ -189,7 +189,7 @@ class _OperatorInput:
         self._turns = deque(range(len(channels)))
 
     def _start(self, stream: InFlightStream) -> Position:
-        """Where a stream begins: at its watermark, or where the level below ended."""
+        """Return where a stream begins: at its watermark, or where the level below ended."""
         if stream.watermark is not None:
             return stream.watermark, stream.idle
         if stream.sender_subtask < 0:
@@ -252,7 +252,7 @@ def _by_level(shares: Iterable[InFlightShare], reader: PartReader) -> list[list[
 
 
 def _origin(stream: InFlightStream) -> tuple[int, int]:
-    """Which of the old channels of one sending subtask a stream was on."""
+    """Return which of the old channels of one sending subtask a stream was on."""
     return stream.receiver_subtask, stream.lineage
 
 
@@ -266,7 +266,7 @@ def _continued_among(
 def _continued(
     ends: Sequence[RecoveredChannel], sender: str, tag: str | None, subtask: int
 ) -> Position | None:
-    """Where a sender's later stream begins, by the ends of the earlier ones; None without any.
+    """Return where a sender's later stream begins, by the ends of the earlier ones; None without any.
 
     The same copy of the sender goes on where it was. If copies were renumbered, it is not known which of them
     the stream continues, so the least position decides.
@@ -282,7 +282,7 @@ def _least(positions: Sequence[Position]) -> Position:
 
 
 def in_step(batch: Batch, watermarks: Int64s, valve: WatermarkValve, channel: int) -> Batch:
-    """A batch of one channel, with watermarks that are as far as those of all channels together."""
+    """Return a batch of one channel, with watermarks that are as far as those of all channels together."""
     combined = valve.combined
     bound = max(valve.bound_by_others(channel), combined)
     marks = np.minimum(np.maximum(watermarks, combined), bound)

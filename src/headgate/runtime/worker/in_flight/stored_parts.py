@@ -78,7 +78,7 @@ def encode_elements(
     groups_of: GroupsOf | None,  # of a keyed exchange
     where: str = "in flight",  # from which operator to which, for messages
 ) -> tuple[list[Part], int]:
-    """The bytes of one part, in pieces, and how many records it holds.
+    """Return the bytes of one part, in pieces, and how many records it holds.
 
     Raises NotStorableError: only pickle could carry a record; InternalError: an element is none that is
     stored.
@@ -99,7 +99,7 @@ def encode_elements(
 
 
 def decode_elements(data: bytes, codec: ElementCodec) -> list[tuple[Element, KeyGroups | None]]:
-    """The elements of one part, each with the key groups of its records if they were stored.
+    """Return the elements of one part, each with the key groups of its records if they were stored.
 
     Raises StorageError: the bytes are not such a part, or of a version that this program cannot read.
     """
@@ -116,7 +116,10 @@ def decode_elements(data: bytes, codec: ElementCodec) -> list[tuple[Element, Key
 
 
 def describe_records(codec: ElementCodec) -> Description | None:
-    """The description of the serializer of typed records, which is stored with them; None without one."""
+    """Return the description of the serializer of typed records, which is stored with them.
+
+    None without one.
+    """
     serializer = codec.record_serializer
     return None if serializer is None else serializer.describe()
 
@@ -261,7 +264,7 @@ def _is_storable(record: R, codec: ElementCodec) -> bool:
 
 
 def _culprit(value: R, codec: ElementCodec, depth: int = 0) -> type:
-    """The class of the innermost value that cannot be stored."""
+    """Return the class of the innermost value that cannot be stored."""
     parts: list[R] = []
     if isinstance(value, Mapping):
         parts = [*value.keys(), *value.values()]

@@ -44,7 +44,7 @@ class BroadcastProcessOperator(ProcessOperator):
         self._process_broadcast = function.process_broadcast
 
     def entry(self, side: Side) -> Callable[[Batch], int]:
-        """The method that takes records of one input."""
+        """Return the method that takes records of one input."""
         return self.broadcast_some if side is Side.BROADCAST else self.process_some
 
     def broadcast_some(self, batch: Batch) -> int:
@@ -79,7 +79,7 @@ class KeyedBroadcastProcessOperator(KeyedProcessOperator):
         timers.event, timers.processing = self._timers.event, self._timers.processing
 
     def entry(self, side: Side) -> Callable[[Batch], int]:
-        """The method that takes records of one input."""
+        """Return the method that takes records of one input."""
         return self.broadcast_some if side is Side.BROADCAST else self.process_some
 
     def broadcast_some(self, batch: Batch) -> int:

@@ -38,7 +38,7 @@ class FunctionState:
         give_handles(function, self.handles)
 
     def snapshot(self, rest: PendingState | None) -> PendingState | None:
-        """The snapshot of the operator's other state, `rest`, and of its operator state."""
+        """Return the snapshot of the operator's other state, `rest`, and of its operator state."""
         if not self.handles:
             return rest
         others = ReadyState(OperatorSubtaskState(self._uid)) if rest is None else rest
@@ -50,7 +50,7 @@ class FunctionState:
         return _PendingBoth(self._uid, others, own)
 
     def state_types(self) -> StateTypes:
-        """State name -> description, for the checkpoint's metadata."""
+        """Return a dict: state name -> description, for the checkpoint's metadata."""
         return self._backend.state_types()
 
 

@@ -71,7 +71,7 @@ class FusedOperator(Operator):
         return out, origins
 
     def context_of_call(self, inner: Sequence[FrameType]) -> OperatorContext:
-        """The operator whose line of the loop is being executed."""
+        """Return the operator whose line of the loop is being executed."""
         for frame in reversed(inner):
             for indexed in (False, True):
                 if frame.f_code.co_filename == _file_name(self._kinds, indexed):
@@ -106,7 +106,7 @@ def _file_name(kinds: tuple[str, ...], indexed: bool) -> str:
 
 
 def _source(kinds: tuple[str, ...], indexed: bool) -> tuple[str, dict[int, tuple[int, str]]]:
-    """The loop's source text, and the operator and record variable of each line that calls one."""
+    """Return the loop's source text, and the operator and record variable of each line that calls one."""
     names = ", ".join(f"f{i}" for i in range(len(kinds)))
     lines = ["def loop(rows, add, mark, functions):", f"    {names}, = functions"]
     lines += ["    i = -1", "    for r0 in rows:", "        i += 1"] if indexed else ["    for r0 in rows:"]
@@ -131,7 +131,7 @@ def _source(kinds: tuple[str, ...], indexed: bool) -> tuple[str, dict[int, tuple
 
 @lru_cache(maxsize=256)
 def compile_loop(kinds: tuple[str, ...], indexed: bool) -> Callable[..., None]:
-    """The loop for this run of operators; with `indexed` it also records each output's origin."""
+    """Return the loop for this run of operators; with `indexed` it also records each output's origin."""
     text, _ = _source(kinds, indexed)
     name = _file_name(kinds, indexed)
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
@@ -142,5 +142,5 @@ def compile_loop(kinds: tuple[str, ...], indexed: bool) -> Callable[..., None]:
 
 @lru_cache(maxsize=256)
 def line_owner(kinds: tuple[str, ...], indexed: bool) -> dict[int, tuple[int, str]]:
-    """Line of the generated loop -> index of the operator that it calls, and the variable it hands over."""
+    """Return a dict: line of the generated loop -> index of its operator, and the variable handed over."""
     return _source(kinds, indexed)[1]

@@ -37,7 +37,7 @@ class Timers:
         self._ctx, self._clock = ctx, clock
 
     def now_ms(self) -> int:
-        """Processing time: wall-clock ms."""
+        """Return the processing time: wall-clock ms."""
         return self._clock.now_ms()
 
     def register_event_time(self, timestamp: int) -> None:
@@ -101,7 +101,7 @@ class KeyedOutput(Generic[R]):
         self.marks: list[int] = []
 
     def batch(self) -> RowBatch:
-        """Everything collected."""
+        """Return a batch of the collected records."""
         if len(self.times) != len(self.records):
             return RowBatch(self.records)
         times = np.array(self.times, dtype=np.int64)
@@ -124,7 +124,7 @@ class Slice:
         self.left = -1 if target_ms is None else 1  # from -1 it never comes to 0
 
     def over(self) -> bool:
-        """Whether the time is used up; otherwise `left` is set anew."""
+        """Return whether the time is used up; otherwise `left` is set anew."""
         if self._clock.precise_ms() >= self._ends:
             self.left = 1
             return True

@@ -30,7 +30,7 @@ class LoopShape:
 
 
 def loop_source(shape: LoopShape) -> str:
-    """The text of the loop; `rows` are rows or shared columns.
+    """Return the text of the loop; `rows` are rows or shared columns.
 
     The generated function gives the index after the last record that was processed.
     """
@@ -81,7 +81,7 @@ def loop_source(shape: LoopShape) -> str:
 
 @lru_cache(maxsize=256)
 def compile_keyed_loop(shape: LoopShape) -> Callable[..., int]:
-    """The loop for `shape`."""
+    """Return the loop for `shape`."""
     text = loop_source(shape)
     name = f"<headgate keyed loop {shape}>"
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)

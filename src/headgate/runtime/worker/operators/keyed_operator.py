@@ -175,7 +175,7 @@ class KeyedProcessOperator(Operator):
         self.next.end_of_data()
 
     def next_processing_time(self) -> int | None:
-        """When the next timer is due, in wall-clock ms."""
+        """Return when the next timer is due, in wall-clock ms."""
         return self._timers.processing.next_time
 
     def fire_processing_time(self, now_ms: int) -> None:
@@ -231,7 +231,7 @@ class KeyedProcessOperator(Operator):
         return self._own.snapshot(keyed)
 
     def peek(self, state: str, key: Hashable) -> StoredValue | None:
-        """The value of a keyed state under a key; None: there is none."""
+        """Return the value of a keyed state under a key; None: there is none."""
         first, last = self._backend.groups
         if not first <= key_group(key, self.context.max_parallelism) <= last:
             raise InternalError(
@@ -241,7 +241,7 @@ class KeyedProcessOperator(Operator):
         return self._backend.peek(state, key)
 
     def state_types(self) -> StateTypes:
-        """Descriptions of the serializers of keyed and operator state."""
+        """Return the descriptions of the serializers of keyed and operator state."""
         return self._backend.state_types() | self._own.state_types()
 
     def close(self) -> None:
@@ -299,7 +299,7 @@ class KeyedProcessOperator(Operator):
         return count
 
     def _run_end(self, marks: Int64s, position: int) -> int:
-        """The first record from `position` on before which a timer that is known now must fire."""
+        """Return the first record from `position` on before which a timer that is known now must fire."""
         due = self._timers.event.next_time
         if due is None or marks[-1] < due:
             return len(marks)

@@ -30,7 +30,7 @@ def open_backend(
     groups: tuple[int, int],  # first and last key group (inclusive)
     event_time: Callable[[], int],  # gives the watermark in force, for states whose time to live it ends
 ) -> KeyedBackend:
-    """The backend of one operator subtask, filled with the state that is restored for it."""
+    """Return the backend of one operator subtask, filled with the state that is restored for it."""
     claims = Claims(with_stamps(descriptors)) if context.ignore_unclaimed else None
     backend = filled_backend(context, descriptors, groups, event_time, claims)
     if claims is not None and claims.skipped:
@@ -48,7 +48,7 @@ def filled_backend(
     event_time: Callable[[], int],
     claims: Claims | None,
 ) -> KeyedBackend:
-    """The backend, filled with those of the stored states that are claimed; None claims all."""
+    """Return the backend, filled with those of the stored states that are claimed; None claims all."""
     backends: StateBackends = context.backends or HeapBackends()
     backend = backends.open(with_stamps(descriptors), groups, context.max_parallelism)
     if any(descriptor.ttl is not None for descriptor in descriptors.values()):
@@ -64,7 +64,7 @@ def filled_backend(
 
 
 def earlier_state(disk: Any, keyed: KeyedStateHandle, claims: Claims | None = None) -> EarlierState:
-    """What one earlier subtask stored, for a backend's restore; without claims, all of it is read.
+    """Return one earlier subtask's stored state, for a backend's restore; without claims, all of it is read.
 
     `disk` is a `common.ports.Disk`, or None where all is inline.
     """
@@ -82,7 +82,7 @@ class EagerHandle(Protocol):
 
 
 def split_handles(backend: KeyedBackend) -> tuple[list[EagerHandle], list[StateHandle]]:
-    """Handles that the loop loads and stores, and handles that only need to know the key."""
+    """Return the handles that the loop loads and stores, and handles that only need to know the key."""
     handles = list(backend.handles.values())
     return [h for h in handles if h.immutable], [h for h in handles if not h.immutable]
 

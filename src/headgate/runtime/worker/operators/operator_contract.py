@@ -53,7 +53,7 @@ class TableFiles(StateFiles, Protocol):
     """Where a savepoint of the canonical format puts its bytes: keyed state becomes tables."""
 
     def new_tables(self, uid: str) -> NewWriter:
-        """What stores the keyed state of an operator durably, as one table for each state."""
+        """Return the writer that stores an operator's keyed state durably, as one table for each state."""
 
 
 class PendingState(Protocol):
@@ -77,7 +77,7 @@ class ReadyState:
         return self.state
 
     def release(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no files are held."""
 
 
 class Operator:
@@ -93,7 +93,10 @@ class Operator:
         """Make ready; state is restored here."""
 
     def context_of_call(self, inner: Sequence[FrameType]) -> OperatorContext:
-        """Which operator is in the call with these frames, innermost first, where several are run as one."""
+        """Return the context of the operator that is in the call.
+
+        `frames` are those of the call, innermost first: several operators may run as one.
+        """
         return self.context
 
     @property
@@ -122,7 +125,7 @@ class Operator:
         return len(batch)
 
     def entry(self, side: Side) -> Callable[[Batch], int]:
-        """The method that takes records of one input, as :meth:`process_some` does those of the main one."""
+        """Return the method that takes records of one input, as :meth:`process_some` takes the main one's."""
         if side is not Side.MAIN:
             raise InternalError(f"{self.context.label} has no {side} side; please report this")
         return self.process_some
@@ -140,22 +143,25 @@ class Operator:
         self.next.end_of_data()
 
     def next_processing_time(self) -> int | None:
-        """When :meth:`fire_processing_time` wants to be called, in wall-clock ms."""
+        """Return when :meth:`fire_processing_time` wants to be called, in wall-clock ms."""
         return None
 
     def fire_processing_time(self, now_ms: int) -> None:
         """The wall clock reached `now_ms`."""
 
     def snapshot(self, checkpoint: int) -> PendingState | None:
-        """The synchronous part of a snapshot; None when there is nothing to keep."""
+        """Return the synchronous part of a snapshot; None when there is nothing to keep."""
         return None
 
     def state_types(self) -> StateTypes:
-        """State name -> description of its serializer, for the checkpoint's metadata."""
+        """Return a dict: state name -> description of its serializer, for the checkpoint's metadata."""
         return {}
 
     def peek(self, state: str, key: Hashable) -> StoredValue | None:
-        """The value of a keyed state under a key; None: there is none. Between two steps, without effects."""
+        """Return the value of a keyed state under a key.
+
+        None: there is none. Between two steps, without effects.
+        """
         raise InternalError(f"{self.context.label} has no keyed state {state!r}; please report this")
 
     @property
@@ -186,7 +192,7 @@ class Operator:
 
 
 def frames_outward(frame: FrameType | None) -> Iterator[FrameType]:
-    """A frame, its caller, and so on."""
+    """Yield a frame, its caller, and so on."""
     while frame is not None:
         yield frame
         frame = frame.f_back

@@ -19,7 +19,7 @@ _TABLES = ("DataFrame", "LazyFrame", "RecordBatch", "Table")
 
 
 def checked_outputs(result: Iterable[R], giver: str = "process()") -> Iterable[R]:
-    """The result of user code, `giver`, if it is a series of outputs; an empty tuple is one without any.
+    """Return the result of the user code `giver`, checked to be a series; an empty tuple has no outputs.
 
     Raises TypeError: it is, or looks like, one record that was returned instead of yielded.
     """
@@ -28,7 +28,7 @@ def checked_outputs(result: Iterable[R], giver: str = "process()") -> Iterable[R
 
 
 def checked_kind(result: object, giver: str = "process()") -> type | None:
-    """The class of `result` if all its instances are series of outputs; None: others must be checked.
+    """Return the class of `result` if all its instances are series of outputs; None: others must be checked.
 
     Raises TypeError: see :func:`checked_outputs`.
     """

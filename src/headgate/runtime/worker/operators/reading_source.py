@@ -50,7 +50,7 @@ class SourceOperator(Operator):
             self.reader.add_splits(splits)
 
     def poll(self, max_records: int) -> Batch | PollStatus:
-        """The next records, wrapped, or why there are none."""
+        """Return the next records, wrapped, or why there are none."""
         with blamed(self.context, "in poll()"):
             polled = self._polled(max_records)
         if self.reader.bad_records:
@@ -91,7 +91,7 @@ class SourceOperator(Operator):
             self.reader.no_more_splits()
 
     def splits(self) -> list[str]:
-        """Ids of the splits that are not read to their ends, as a snapshot has them."""
+        """Return ids of the splits that are not read to their ends, as a snapshot has them."""
         return [split.id for split in self._left()] if self._opened else []
 
     @property
@@ -109,7 +109,7 @@ class SourceOperator(Operator):
         return self.reader.skipped if self._opened else 0
 
     def snapshot(self, checkpoint: int) -> PendingState | None:
-        """The splits that are not read to their ends."""
+        """Return the splits that are not read to their ends."""
         read = self._left() if self._opened else []
         splits = [[split.id, split.position] for split in read]
         return ReadyState(OperatorSubtaskState(self.context.uid, None, {"splits": splits}))

@@ -111,7 +111,7 @@ class KeyTypes:
         self._found = self._seen = with_tuples_bounded(self._seen)
 
     def stored(self, backend: KeyedBackend) -> list[Plain] | None:
-        """The types as a snapshot stores them; None: not all of them are known."""
+        """Return the types as a snapshot stores them; None: not all of them are known."""
         if not self._known:
             return None
         queues = (backend.event_timers, backend.processing_timers)

@@ -116,11 +116,11 @@ class ProcessOperator(Operator):
         self._side.emit(self)
 
     def snapshot(self, checkpoint: int) -> PendingState | None:
-        """The operator state."""
+        """Return the operator state."""
         return self._state.snapshot(None)
 
     def state_types(self) -> StateTypes:
-        """Descriptions of the serializers of operator state."""
+        """Return the descriptions of the serializers of operator state."""
         return self._state.state_types()
 
     def close(self) -> None:

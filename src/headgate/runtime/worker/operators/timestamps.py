@@ -69,7 +69,7 @@ class TimestampsOperator(Operator):
             self.next.watermark(timestamp)
 
     def next_processing_time(self) -> int | None:
-        """When the reader counts as idle, in wall-clock ms."""
+        """Return when the reader counts as idle, in wall-clock ms."""
         return self._idle_at
 
     def fire_processing_time(self, now_ms: int) -> None:
@@ -79,7 +79,7 @@ class TimestampsOperator(Operator):
             self.next.idle()
 
     def snapshot(self, checkpoint: int) -> PendingState | None:
-        """Event time, and the watermark of each split that is not read to its end."""
+        """Return the event time, and the watermark of each split that is not read to its end."""
         unread = [] if self.source is None else self.source.splits()
         marks = [[split, self._splits.of(split, self._greatest)] for split in unread]
         return ReadyState(
@@ -87,7 +87,9 @@ class TimestampsOperator(Operator):
         )
 
     def _of_split(self, times: Int64s) -> tuple[int, int | None]:
-        """The time before a batch by the records read of its split, and the bound that other splits set."""
+        """Return the event time before a batch by its split's read records, and the bound set by other
+        splits.
+        """
         splits = None if self.source is None else self.source.restored
         if splits is None or not splits.unread:
             return self._greatest, None

@@ -32,7 +32,7 @@ NO_EVENT_TIME: Final = (
 
 
 def with_event_time_hint(error: BaseException, timestamp: int | None) -> BaseException:
-    """The error of a function, with a hint where it may have used a missing `ctx.timestamp`."""
+    """Return the error of a function, with a hint where it may have used a missing `ctx.timestamp`."""
     if timestamp is None and type(error) is TypeError and "NoneType" in str(error):
         error.args = (f"{NO_EVENT_TIME} ({error})",)
     return error

@@ -75,7 +75,7 @@ class AttemptReports:
             self.link.send(m.Decline(self.attempt, checkpoint, *subtask, reason, detail))
 
     def _is_awaited(self, subtask: SubtaskId, checkpoint: int) -> bool:
-        """Whether the job master still waits for the snapshot, which has come to its end."""
+        """Return whether the job master still waits for the snapshot, which has come to its end."""
         return not self.over and self.checkpoints[subtask].finished(checkpoint)
 
     def checkpoint_declined(self, subtask: SubtaskId, checkpoint: int, reason: str) -> None:

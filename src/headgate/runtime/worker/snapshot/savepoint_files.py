@@ -109,6 +109,6 @@ class CanonicalFiles(SavepointFiles):
 def savepoint_files(
     disk: Disk, order: SavepointOrder, subtask: SubtaskId, inline_size_max: int
 ) -> SavepointFiles:
-    """The files that an order asks for; see :class:`SavepointFiles`."""
+    """Return the files that an order asks for; see :class:`SavepointFiles`."""
     kind = CanonicalFiles if order.format == CANONICAL else SavepointFiles
     return kind(disk, subtask, inline_size_max)

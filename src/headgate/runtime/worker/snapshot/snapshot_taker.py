@@ -33,7 +33,7 @@ LAG_POLL_MS = 5
 
 
 def waits_until(barrier: Barrier, clock: Clock) -> int:
-    """When an aligned barrier is as old as its timeout (monotonic ms); after that it overtakes.
+    """Return when an aligned barrier is as old as its timeout (monotonic ms); after that it overtakes.
 
     Its age is the wall clock's distance from the trigger, read once.
     """
@@ -45,7 +45,7 @@ def waits_until(barrier: Barrier, clock: Clock) -> int:
 def stream_of(
     ends: EdgeEnds, sender: int, receiver: int, level: int = 0, from_output: bool = False
 ) -> StreamKey:
-    """The stream in flight between subtask `sender` at one end of an exchange and `receiver` at the other."""
+    """Return the key of the stream in flight from subtask `sender` of an exchange to `receiver`."""
     return StreamKey(ends.receiver, ends.sender, ends.tag, sender, receiver, level, from_output, ends.lineage)
 
 
@@ -74,7 +74,7 @@ class SnapshotTaker:
         return self._capture if self._inputs_open else None
 
     def unstored(self, batch: Batch) -> bool:
-        """Whether a batch is part of a checkpoint but not written yet, so that its rows must not change."""
+        """Return whether a batch is in a checkpoint but not written yet, so that its rows must not change."""
         return self._last is not None and self._last.unstored(batch)
 
     def take(
@@ -142,7 +142,7 @@ class SnapshotTaker:
         return True
 
     def next_timeout(self) -> int | None:
-        """When a waiting barrier may overtake, or a paused subtask looks again (monotonic ms)."""
+        """Return when a waiting barrier may overtake, or a paused subtask looks again (monotonic ms)."""
         times: list[int] = []
         if self._held is not None:
             times.append(self._held_until_ms + 1)
@@ -151,7 +151,9 @@ class SnapshotTaker:
         return min(times, default=None)
 
     def _lags(self) -> bool:
-        """Whether records are taken along faster than they are stored: read on, and they fill the memory."""
+        """Return whether in-flight records are captured faster than they are stored: read on, and they fill
+        the memory.
+        """
         capture = self.capture
         return capture is not None and capture.bytes_waiting > self._waiting_max
 
@@ -194,7 +196,9 @@ class SnapshotTaker:
                 self._capture.add(key, element)
 
     def _snapshots(self) -> list[PendingState]:
-        """The operators' parts. When one refuses, the others are released: what they hold may be files."""
+        """Return the pending snapshots of the operators. When one refuses, the others are released: what they
+        hold may be files.
+        """
         pending: list[PendingState] = []
         try:
             for operator in self._operators:

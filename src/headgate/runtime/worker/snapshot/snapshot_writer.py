@@ -138,7 +138,7 @@ class SnapshotWriter:
         return self.store(subtask, checkpoint, f"f{number}", plain)
 
     def may_share(self, handle: StateHandle, root: str | None) -> bool:
-        """Whether a completed checkpoint's handle lasts as long as one that refers to it.
+        """Return whether a completed checkpoint's handle lasts as long as one that refers to it.
 
         Only files of this job on this storage do: others are deleted by others.
         """

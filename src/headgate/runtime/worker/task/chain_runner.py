@@ -110,7 +110,9 @@ class ChainRunner:
         close()
 
     def called_from_loop(self, operators: Sequence[Operator]) -> Sequence[Operator]:
-        """The operators as the loop may ask them for snapshots: one thread makes all calls of an operator."""
+        """Return the operators as the loop may ask them for snapshots: one thread makes all calls of an
+        operator.
+        """
         return operators
 
 
@@ -121,7 +123,7 @@ class CollectedOutput:
         self._calls: list[Callable[[], None]] = []
 
     def before(self, receiver: Receiver) -> Receiver:
-        """A receiver that keeps for `receiver` what it gets."""
+        """Return a receiver that keeps for `receiver` what it gets."""
         return _Collecting(self._calls, receiver)
 
     def hand_on(self) -> None:
@@ -231,7 +233,7 @@ class OnThread(ChainRunner):
         thread.leave()
 
     def called_from_loop(self, operators: Sequence[Operator]) -> Sequence[Operator]:
-        """Operators that take their snapshots on the thread."""
+        """Return the operators that take their snapshots on the thread."""
         return [_SnapshotOnThread(operator, self) for operator in operators]
 
     def _thread(self) -> SubtaskThread:

@@ -166,7 +166,7 @@ class GateTask(Task):
         super().aborted(checkpoint)
 
     def _take_inputs(self, capture: InFlightCapture) -> None:
-        """Everything that has arrived and is not processed, channel by channel, in order."""
+        """Process everything that has arrived and is not processed, channel by channel, in order."""
         # Where restored records are still to come, the live ones have a level above theirs.
         self._level = 0 if self._recovered is None else self._recovered.levels()
         self._take_recovered(capture)

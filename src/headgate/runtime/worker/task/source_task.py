@@ -87,14 +87,14 @@ class SourceTask(Task):
         self._learned_its_input()
 
     def next_wakeup(self) -> int | None:
-        """When the subtask wants to step without being fed, in monotonic ms."""
+        """Return when the subtask wants to step without being fed, in monotonic ms."""
         due = super().next_wakeup()
         if self.ended or self._stopped or not self.outputs.available:
             return due
         return earliest(due, self._resume_at)
 
     def next_processing_time(self) -> int | None:
-        """The earliest wall-clock ms that an operator waits for; none when the reader has stopped."""
+        """Return the earliest wall-clock ms that an operator waits for; none when the reader has stopped."""
         return None if self._stopped else super().next_processing_time()
 
     def splits_assigned(self, splits: list[Split] | None) -> None:

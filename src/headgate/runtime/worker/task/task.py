@@ -54,7 +54,7 @@ class Reading:
     cursor: int = 0  # the first record that is not processed yet
 
     def remainder(self) -> Batch:
-        """The records that are not processed yet; the caller keeps them, and a copy is processed."""
+        """Return the records that are not processed yet; the caller keeps them, and a copy is processed."""
         rest = self.batch.slice(self.cursor, len(self.batch))
         self.batch, self.cursor = own(rest), 0
         return rest
@@ -169,7 +169,7 @@ class Task(ABC):
 
     @abstractmethod
     def _input_waits(self) -> bool:
-        """Whether there may be new input."""
+        """Return whether there may be new input."""
 
     @abstractmethod
     def _take_input(self) -> bool:
@@ -243,15 +243,15 @@ class Task(ABC):
             self._invoke(lambda: self.head.watermark(watermark))
 
     def next_wakeup(self) -> int | None:
-        """When the subtask wants to step without being fed, in monotonic ms."""
+        """Return when the subtask wants to step without being fed, in monotonic ms."""
         return earliest(self.outputs.next_flush, self._barrier_timeout())
 
     def _barrier_timeout(self) -> int | None:
-        """When a barrier that waits will have waited too long (monotonic ms)."""
+        """Return when a barrier that waits will have waited too long (monotonic ms)."""
         return self.snapshots.next_timeout()
 
     def next_processing_time(self) -> int | None:
-        """The earliest wall-clock ms that an operator waits for; after the last record none does."""
+        """Return the earliest wall-clock ms that an operator waits for; after the last record none does."""
         if self._runner.away or self.ended or self.head.busy:
             return None
         due: int | None = None
@@ -280,7 +280,7 @@ class Task(ABC):
         return True
 
     def _flush_due(self) -> bool:
-        """True when something was flushed: it may be input of a subtask that had its turn already."""
+        """Return whether something was flushed: it may be input of a subtask that had its turn already."""
         due = self.outputs.next_flush
         if due is None or (now := self.clock.monotonic_ms()) < due:
             return False
@@ -357,7 +357,7 @@ class Task(ABC):
             raise first
 
     def counters(self) -> Counters:
-        """Running totals."""
+        """Return running totals."""
         skipped = self.head.skipped if isinstance(self.head, SourceOperator) else 0
         watermark = None if self.watermark == WATERMARK_MIN else self.watermark
         busy_ms, backpressured_ms = round(self.budget.busy_ms), round(self.budget.backpressured_ms)
@@ -366,10 +366,10 @@ class Task(ABC):
 
 
 def earliest(*times: int | None) -> int | None:
-    """The least of some times, of which None stands for never."""
+    """Return the least of some times, of which None stands for never."""
     return min((time for time in times if time is not None), default=None)
 
 
 def own(batch: Batch) -> Batch:
-    """A batch whose rows the receiver may change."""
+    """Return a batch whose rows the receiver may change."""
     return detached(batch) if isinstance(batch, RowBatch) else batch

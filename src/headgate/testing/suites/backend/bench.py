@@ -42,7 +42,7 @@ class Bench:
         stored: Iterable[KeyedStateHandle] | None = None,
         max_parallelism: int = GROUPS,
     ) -> KeyedBackend:
-        """A backend, restored if anything is given; its handles are those of the program."""
+        """Return a backend, restored if anything is given; its handles are those of the program."""
         made = self._new_backend(states, groups, max_parallelism)
         self._open.append(made)
         if stored is not None:
@@ -59,7 +59,7 @@ class Bench:
         stored: Iterable[KeyedStateHandle] = (),
         states: Mapping[str, StateDescriptor] = STATES,
     ) -> list[KeyedBackend]:
-        """All subtasks of an operator, each with the handles that the job master would give it."""
+        """Return the subtasks of an operator, each with the handles that the job master would give it."""
         made = []
         for index in range(parallelism):
             first, last = key_group_range(GROUPS, parallelism, index)
@@ -70,13 +70,13 @@ class Bench:
     def store(
         self, backend: KeyedBackend, checkpoint: int = 1, completed: int = 0, subtask: int = 0
     ) -> KeyedStateHandle:
-        """A complete checkpoint of one subtask."""
+        """Return a complete checkpoint of one subtask."""
         return self.finish(backend, backend.snapshot_sync(checkpoint, completed), checkpoint, subtask)
 
     def finish(
         self, backend: KeyedBackend, pending: PendingSnapshot, checkpoint: int = 1, subtask: int = 0
     ) -> KeyedStateHandle:
-        """The asynchronous part of a checkpoint of one subtask."""
+        """Return the asynchronous part of a checkpoint of one subtask."""
         taken = TakenSnapshot(
             SubtaskId(VertexId(0), SubtaskIndex(subtask)),
             checkpoint,
@@ -92,7 +92,7 @@ class Bench:
         return keyed
 
     def store_all(self, backends: Iterable[KeyedBackend], checkpoint: int = 1) -> list[KeyedStateHandle]:
-        """A complete checkpoint of all subtasks."""
+        """Return a complete checkpoint of all subtasks."""
         return [self.store(one, checkpoint, subtask=index) for index, one in enumerate(backends)]
 
     def keep_only(self, stored: Iterable[KeyedStateHandle]) -> None:
@@ -116,6 +116,6 @@ class Bench:
 
 
 def owner_of(subtasks: Iterable[KeyedBackend], key: Hashable) -> KeyedBackend:
-    """The subtask that owns a key."""
+    """Return the subtask that owns a key."""
     group = key_group(key, GROUPS)
     return next(one for one in subtasks if one.groups[0] <= group <= one.groups[1])

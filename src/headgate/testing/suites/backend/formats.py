@@ -33,17 +33,17 @@ class VersionedSerializer(TypeSerializer[Value]):
         self.version, self.migrates, self.reconfigures = version, migrates, reconfigures
 
     def encode(self, value: Value) -> bytes:
-        """Both as text, with a bar between them."""
+        """Return both as text, with a bar between them."""
         text, number = value
         return "|".join((text, str(number)) if self.version % 2 else (str(number), text)).encode()
 
     def decode(self, data: bytes) -> Value:
-        """In the order of the version."""
+        """Decode a value in the order of the version."""
         first, second = data.decode().split("|")
         return (first, int(second)) if self.version % 2 else (second, int(first))
 
     def snapshot(self) -> VersionedSnapshot:
-        """The version."""
+        """Return the version."""
         return VersionedSnapshot(self)
 
 
@@ -54,23 +54,23 @@ class VersionedSnapshot(TypeSerializerSnapshot[Value]):
         self.serializer = serializer or VersionedSerializer(0)
 
     def current_version(self) -> int:
-        """The first one."""
+        """Return the first one."""
         return 1
 
     def write_snapshot(self, out: DataOutputView) -> None:
-        """The serializer's version."""
+        """Write the serializer's version."""
         out.write_int(self.serializer.version)
 
     def read_snapshot(self, read_version: int, in_: DataInputView) -> None:
-        """The serializer's version."""
+        """Read the serializer's version."""
         self.serializer = VersionedSerializer(in_.read_int())
 
     def restore_serializer(self) -> VersionedSerializer:
-        """Of the version that was stored."""
+        """Return a serializer of the version that was stored."""
         return self.serializer
 
     def resolve_schema_compatibility(self, old_snapshot: TypeSerializerSnapshot[Value]) -> Compatibility:
-        """As the new serializer wants it."""
+        """Return the verdict that the new serializer wants."""
         if not isinstance(old_snapshot, VersionedSnapshot):
             return TypeSerializerSchemaCompatibility.incompatible("these values had no version")
         old, new = old_snapshot.serializer.version, self.serializer
@@ -101,7 +101,7 @@ KINDS = ["one", "many", "named", "keyed", "most", "last"]
 
 
 def versioned(kind: str, serializer: VersionedSerializer) -> dict[str, declared.StateDescriptor]:
-    """A program with one state whose values, or keys, have a serializer."""
+    """Return a program with one state whose values, or keys, have a serializer."""
 
     class Program:
         one: declared.ValueState[Value] = declared.value_state(serializer=serializer)
@@ -129,7 +129,7 @@ def put(kind: str, handle: Any, value: Value) -> None:
 
 
 def held(kind: str, handle: Any) -> list[Value]:
-    """The values that a state holds."""
+    """Return the values that a state holds."""
     if kind == "many":
         found: list[Value] = handle.get()
         return found

@@ -35,7 +35,7 @@ class ModelTests(BackendTests):
     steps: ClassVar[int] = 120  # of each program
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        """One test for each seed."""
+        """Make one test for each seed."""
         if "seed" in metafunc.fixturenames:
             metafunc.parametrize("seed", range(self.seeds))
 

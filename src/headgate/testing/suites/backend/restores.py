@@ -16,7 +16,7 @@ class RestoreTests(BackendTests):
     """Whole, rescaled, from nothing, and from what is damaged or does not fit."""
 
     def test_nothing_is_restored_from_nothing(self, bench: Bench) -> None:
-        """A fresh start, and a checkpoint of an empty state."""
+        """A fresh start and a checkpoint of an empty state restore nothing."""
         empty = contents([bench.backend()])
         assert contents([bench.backend(stored=[])]) == empty
         assert contents([bench.backend(stored=[bench.store(bench.backend())])]) == empty

@@ -39,7 +39,7 @@ class SchemaTests(BackendTests):
 
     @pytest.mark.parametrize("kind", KINDS)
     def test_ss7_values_are_read_as_they_are(self, bench: Bench, kind: str) -> None:
-        """An unchanged serializer of the user's, in every kind of state."""
+        """Values of an unchanged serializer of the user's are read as they are, in every kind of state."""
         backend = bench.backend(versioned(kind, FIRST), stored=[_written(bench, kind)])
         _check(backend, kind)
         assert _version_of(backend, kind) == 1
@@ -144,7 +144,7 @@ def _check(backend: KeyedBackend, kind: str) -> None:
 
 
 def _version_of(backend: KeyedBackend, kind: str) -> int:
-    """The version in which a whole snapshot stores the state."""
+    """Return the version in which a whole snapshot stores the state."""
     blob = snapshot_blob(backend.snapshot_sync())
     (section,) = [one for one in read_header(BytesBlob(blob))[0].sections if one.name == kind]
     (part,) = [part for part in mappings_in(section.schema, "of") if part["kind"] == "custom"]

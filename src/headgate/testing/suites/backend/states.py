@@ -29,7 +29,7 @@ class Spread(declared.AggregateFunction[int, list[int], int]):
     """Greatest minus least, in an accumulator that is changed in place."""
 
     def create_accumulator(self) -> list[int]:
-        """Nothing yet."""
+        """Return an accumulator of no elements."""
         return []
 
     def add(self, value: int, accumulator: list[int]) -> list[int]:
@@ -38,7 +38,7 @@ class Spread(declared.AggregateFunction[int, list[int], int]):
         return accumulator
 
     def get_result(self, accumulator: list[int]) -> int:
-        """The difference."""
+        """Return the difference."""
         return accumulator[1] - accumulator[0]
 
 
@@ -46,7 +46,7 @@ class Mean(declared.AggregateFunction[int, tuple[int, int], float]):
     """The mean, in an accumulator that cannot be changed."""
 
     def create_accumulator(self) -> tuple[int, int]:
-        """Nothing yet."""
+        """Return an accumulator of no elements."""
         return 0, 0
 
     def add(self, value: int, accumulator: tuple[int, int]) -> tuple[int, int]:
@@ -54,7 +54,7 @@ class Mean(declared.AggregateFunction[int, tuple[int, int], float]):
         return accumulator[0] + 1, accumulator[1] + value
 
     def get_result(self, accumulator: tuple[int, int]) -> float:
-        """The quotient."""
+        """Return the quotient."""
         return accumulator[1] / accumulator[0]
 
 
@@ -82,7 +82,7 @@ STATES: Final[dict[str, declared.StateDescriptor]] = declared.declared_state(_Ev
 
 @contextmanager
 def bound(backend: KeyedBackend, key: Hashable) -> Iterator[Mapping[str, Any]]:
-    """The handles of a backend for one key, whose changes are stored at the end."""
+    """Provide the handles of a backend for one key, whose changes are stored at the end."""
     backend.bind(key)
     yield backend.handles
     backend.store()
@@ -110,7 +110,7 @@ def touch(backend: KeyedBackend, key: Hashable, number: int) -> None:
 
 
 def contents(backends: Iterable[KeyedBackend]) -> dict[str, Any]:
-    """All state and timers of some subtasks: a copy, independent of how they are spread."""
+    """Return the state and timers of some subtasks: a copy, independent of how they are spread."""
     found: dict[str, Any] = {"event timers": [], "processing timers": []}
     for backend in backends:
         for name in backend.handles:

@@ -26,21 +26,30 @@ class BackendTests(ABC):
     def new_backend(
         self, descriptors: Mapping[str, StateDescriptor], groups: tuple[int, int], max_parallelism: int
     ) -> KeyedBackend:
-        """An empty backend, which the suite closes; `groups` are its first and last key group (inclusive)."""
+        """Return an empty backend, which the suite closes.
+
+        `groups` are its first and last key group (inclusive).
+        """
 
     def local_files(self) -> Iterable[Path]:
-        """Files that the backends have left on the local disk when all of them are closed; none is right."""
+        """Return files that the backends have left on the local disk when all of them are closed.
+
+        None is right.
+        """
         return self.folder.rglob("*")
 
     @pytest.fixture
     def bench(self, tmp_path: Path) -> Iterator[Bench]:
-        """Makes backends and takes their checkpoints; at the end no file of them may be left."""
+        """Make backends and take their checkpoints; at the end no file of them may be left."""
         with self.opened(tmp_path) as made:
             yield made
 
     @contextmanager
     def opened(self, root: Path) -> Iterator[Bench]:
-        """The bench of one test in a folder of its own; a test that passes must leave no files there."""
+        """Provide the bench of one test in a folder of its own.
+
+        A test that passes must leave no files there.
+        """
         self.folder = root / "backends"
         self.folder.mkdir()
         made = Bench(self.new_backend)
