@@ -134,7 +134,7 @@ class CollectionReader(RangeReader[T]):
     @override
     def add_splits(self, splits: Sequence[Split[int]]) -> None:
         for split in splits:
-            stop = int(split.id.split("-")[1])
+            _, stop = (int(edge) for edge in split.id.split("-"))
             if stop > len(self._records):
                 raise OperatingError(
                     f"split {split.id} of the collection ends at record {stop}, but the collection has "

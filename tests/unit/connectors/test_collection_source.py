@@ -83,3 +83,10 @@ def test_splits_below_one_are_refused() -> None:
     """A collection cannot be cut into no splits."""
     with pytest.raises(UsageError, match="splits=0"):
         collection_source([1], splits=0)
+
+
+@pytest.mark.parametrize("name", ["0", "a", "0-x", "1-2-3"])
+def test_splits_of_another_kind_of_source_are_refused(name: str) -> None:
+    """A checkpoint's splits that are no ranges belong to another source, and the sentence says what to do."""
+    with pytest.raises(UsageError, match="positions are those of another kind of source"):
+        collection_source([1, 2]).check_restore(None, [Split(name, 12)])
