@@ -20,6 +20,7 @@ from headgate.testing import PAUSE, ProcessCluster, TestSource
 
 PARALLELISM: Final = 2
 FOR_EVER_MS: Final = 3_600_000
+RESTORES_MAX: Final = 1_000
 WAIT_S: Final = 120.0
 _POLL_S: Final = 0.005
 
@@ -47,7 +48,9 @@ def resting(
     """
     env = hg.Environment(parallelism=PARALLELISM, executor=cluster, config=config)
     env.checkpoints(every="1h", storage=str(storage))
-    splits = [[*range(part, keys, PARALLELISM), PAUSE(FOR_EVER_MS)] for part in range(PARALLELISM)]
+    # Many pauses: in older packages a checkpoint of a pause stood after it, so each restore took one away.
+    pauses = [PAUSE(FOR_EVER_MS)] * RESTORES_MAX
+    splits = [[*range(part, keys, PARALLELISM), *pauses] for part in range(PARALLELISM)]
     numbers = env.from_source(TestSource(*splits), uid="numbers")
     numbers.key_by(lambda number: number).process(Count(), uid="count").collect_later(uid="nothing")
     return env

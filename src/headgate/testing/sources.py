@@ -138,6 +138,7 @@ class TestReader(SourceReader[T]):
         self._source = source
         self._open: list[tuple[int, int]] = []
         self._final = self._ended = False
+        self._paused_at: tuple[int, int] | None = None  # split and position of the last pause
         self._paused_until = 0.0
 
     @override
@@ -161,9 +162,15 @@ class TestReader(SourceReader[T]):
         if position == len(entries):
             del self._open[0]
             return self.poll(max_records)
-        if isinstance(entries[position], Marker):
+        entry = entries[position]
+        if isinstance(entry, Marker):
+            if entry.kind == "pause" and self._paused_at != (split, position):
+                # The position stays before the marker: who is restored during the pause pauses, too.
+                self._paused_at = (split, position)
+                self._paused_until = time.monotonic() + entry.pause_ms / 1000
+                return NOTHING_AVAILABLE
             self._open[0] = (split, position + 1)
-            return self._obey(entries[position], split, position, max_records)
+            return self._obey(entry, split, position, max_records)
         stop = position
         while stop < len(entries) and stop - position < max_records and not isinstance(entries[stop], Marker):
             stop += 1
@@ -175,13 +182,10 @@ class TestReader(SourceReader[T]):
         return [Split(str(split), position) for split, position in self._open]
 
     def _obey(self, marker: Marker, split: int, position: int, max_records: int) -> list[T] | PollStatus:
-        if marker.kind == "pause":
-            self._paused_until = time.monotonic() + marker.pause_ms / 1000
-            return NOTHING_AVAILABLE
         if marker.kind == "end":
             self._ended = True
             return END_OF_INPUT
-        if self._source.first_time(split, position):
+        if marker.kind == "crash" and self._source.first_time(split, position):
             raise OperatingError(
                 f"split {split} of a TestSource crashes at entry {position}, as its marker says"
             )

@@ -86,3 +86,19 @@ def test_its_memory_must_exist(tmp_path: Path) -> None:
     folder = Path(source.memory)
     del source
     assert not folder.exists()
+
+
+def test_a_reader_restored_during_a_pause_pauses_too() -> None:
+    """A snapshot of the pause stands before it, so a job that rests for a while rests after a restart, too."""
+    source = TestSource([1, PAUSE(60_000), 2])
+    reader = reader_of(source, hg.Split("0", 0))
+    assert [reader.poll(10), reader.poll(10)] == [[1], hg.NOTHING_AVAILABLE]
+    restored = reader_of(source, *reader.snapshot())
+    assert [restored.poll(10), restored.poll(10)] == [hg.NOTHING_AVAILABLE, hg.NOTHING_AVAILABLE]
+
+
+def test_a_reader_goes_on_after_its_pause() -> None:
+    """Once the time is over, and once only."""
+    reader = reader_of(TestSource([1, PAUSE(0), 2]), hg.Split("0", 0))
+    assert [reader.poll(10), reader.poll(10), reader.poll(10)] == [[1], hg.NOTHING_AVAILABLE, [2]]
+    assert reader.snapshot() == [hg.Split("0", 3)]
