@@ -89,7 +89,7 @@ def test_its_memory_must_exist(tmp_path: Path) -> None:
 
 
 def test_a_reader_restored_during_a_pause_pauses_too() -> None:
-    """A snapshot of the pause stands before it, so a job that rests for a while rests after a restart, too."""
+    """A snapshot of the pause stands before it, so a job that rests goes on resting after a restart."""
     source = TestSource([1, PAUSE(60_000), 2])
     reader = reader_of(source, hg.Split("0", 0))
     assert [reader.poll(10), reader.poll(10)] == [[1], hg.NOTHING_AVAILABLE]
