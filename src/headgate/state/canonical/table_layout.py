@@ -19,6 +19,7 @@ from headgate.common.files.durable import json_dumps, json_loads
 from headgate.common.plain_data import Description, Plain, mappings_in, text_in
 from headgate.serde.arrow.stored_values import is_open
 from headgate.serde.codecs.type_codec import describe
+from headgate.state.stored.blob_format import KEY_SERIALIZER
 
 VERSION: Final = 1
 METADATA_KEY: Final = "headgate.state"
@@ -57,6 +58,27 @@ class TableInfo(msgspec.Struct, frozen=True):
     def text(self) -> str:
         """Return the description as JSON, so that it can be read with any tool."""
         return json_dumps(msgspec.to_builtins(self, builtin_types=(bytes,)), default=_bytes_to_json)
+
+
+def new_table_info(
+    name: str, schema: Description, key: Description | None, max_parallelism: int, groups: tuple[int, int]
+) -> TableInfo:
+    """Describe a new table of one state, or of all timers, for some key groups.
+
+    `key` describes the keys in the typed column; None: there is no such column.
+    """
+    return TableInfo(
+        format=VERSION,
+        name=name,
+        kind=text_in(schema, "kind"),
+        rows_are=row_of(schema),
+        schema=schema,
+        key_schema=KEY_SERIALIZER.describe(),
+        key=key,
+        max_parallelism=max_parallelism,
+        first_group=groups[0],
+        last_group=groups[1],
+    )
 
 
 _table_info: Final = converter(TableInfo)

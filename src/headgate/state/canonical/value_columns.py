@@ -7,6 +7,7 @@ is a row without a place. Values are plain ones, or marked as beyond what msgpac
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import accumulate, chain, pairwise
 from typing import Any, Final, Generic, TypeVar
@@ -34,7 +35,7 @@ MAP_KEY: Final = "map_key"
 VALUE: Final = "value"
 
 
-class ValueColumns(Generic[V]):
+class ValueColumns(ABC, Generic[V]):
     """One layout: `fields` are its columns. Here each value takes one row."""
 
     fields: Sequence[pa.Field]
@@ -43,17 +44,17 @@ class ValueColumns(Generic[V]):
         """Return how many rows each value takes; None: one."""
         return None
 
+    @abstractmethod
     def arrays(self, values: Sequence[V]) -> list[pa.Array]:
         """Return values as one array for each field."""
-        raise NotImplementedError
 
     def starts(self, columns: Columns) -> list[int] | None:
         """Return the rows in which a value begins; None: each."""
         return None
 
+    @abstractmethod
     def values(self, columns: Columns) -> list[V]:
         """Return the values of arrays by name."""
-        raise NotImplementedError
 
 
 def values_of(rows_are: str, schema: Description) -> ValueColumns[Any]:

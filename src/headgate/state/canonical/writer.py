@@ -18,16 +18,16 @@ from typing_extensions import Buffer
 
 from headgate.common.errors import UsageError
 from headgate.common.files.durable import crc32
-from headgate.common.plain_data import Description, text_in
+from headgate.common.plain_data import Description
 from headgate.serde.arrow.stored_values import open_batch
 from headgate.state.backend import Entries, NewSection
 from headgate.state.canonical import table_layout
 from headgate.state.canonical.key_columns import key_description
-from headgate.state.canonical.table_layout import BYTES, TIMER_SECTIONS, TIMERS, TableInfo
+from headgate.state.canonical.table_layout import BYTES, TIMER_SECTIONS, TIMERS, TableInfo, new_table_info
 from headgate.state.canonical.value_columns import TableRows
 from headgate.state.snapshots import Inline, KeyedStateHandle, StateTable
 from headgate.state.stored.blob import SpooledBlob, StoredBlob
-from headgate.state.stored.blob_format import KEY_SERIALIZER, Section
+from headgate.state.stored.blob_format import Section
 from headgate.state.stored.contract import TIMER_CODEC
 from headgate.state.stored.local_files import Spool
 
@@ -48,27 +48,6 @@ class WrittenTable(NamedTuple):
     info: TableInfo
     length: int
     crc32: int
-
-
-def info_of(
-    name: str, schema: Description, key: Description | None, groups: tuple[int, int], max_parallelism: int
-) -> TableInfo:
-    """Return how the file of a state's table describes itself.
-
-    `key` describes the keys in its typed column.
-    """
-    return TableInfo(
-        format=table_layout.VERSION,
-        name=name,
-        kind=text_in(schema, "kind"),
-        rows_are=table_layout.row_of(schema),
-        schema=schema,
-        key_schema=KEY_SERIALIZER.describe(),
-        key=key,
-        max_parallelism=max_parallelism,
-        first_group=groups[0],
-        last_group=groups[1],
-    )
 
 
 class TablesWriter:
@@ -134,7 +113,7 @@ class TablesWriter:
         key = key_description(first.keys[0])
         spool = Spool(self._folder)
         table = TableWriter(
-            info_of(name, schema, key, self._groups, self._max_parallelism), spool, self._rows
+            new_table_info(name, schema, key, self._max_parallelism, self._groups), spool, self._rows
         )
         try:
             for each in chain((first,), entries):

@@ -14,10 +14,9 @@ from typing import Final
 import pyarrow as pa
 
 from headgate.common.errors import UsageError
-from headgate.common.plain_data import Description, text_in
-from headgate.state.canonical.table_layout import TIMER, VERSION, TableInfo, row_of
+from headgate.common.plain_data import Description
+from headgate.state.canonical.table_layout import TIMER, new_table_info, row_of
 from headgate.state.canonical.value_columns import TableRows
-from headgate.state.stored.blob_format import KEY_SERIALIZER
 
 WRITTEN_AT: Final = "ttl_written_at"
 """The column of last-access times."""
@@ -56,24 +55,6 @@ class Shape:
     def timers(self) -> bool:
         """Whether it is the table of all timers."""
         return self.rows_are == TIMER
-
-
-def new_table_info(
-    name: str, schema: Description, key: Description | None, max_parallelism: int, groups: tuple[int, int]
-) -> TableInfo:
-    """Return the head of a new table of one state, or of all timers, for some key groups."""
-    return TableInfo(
-        format=VERSION,
-        name=name,
-        kind=text_in(schema, "kind"),
-        rows_are=row_of(schema),
-        schema=schema,
-        key_schema=KEY_SERIALIZER.describe(),
-        key=key,
-        max_parallelism=max_parallelism,
-        first_group=groups[0],
-        last_group=groups[1],
-    )
 
 
 def chosen(columns: Sequence[str], wanted: Sequence[str]) -> list[str]:

@@ -32,14 +32,20 @@ from headgate.common.plain_data import Description
 from headgate.serde.arrow.stored_values import open_batch
 from headgate.state.backend import Entries
 from headgate.state.canonical.key_columns import key_description
-from headgate.state.canonical.table_layout import BYTES, TIMERS, TableInfo, row_of, stored_type
+from headgate.state.canonical.table_layout import (
+    BYTES,
+    TIMERS,
+    TableInfo,
+    new_table_info,
+    row_of,
+    stored_type,
+)
 from headgate.state.canonical.writer import TableWriter
 from headgate.state.snapshots import Inline, KeyedStateHandle, StateTable
 from headgate.state.stored.local_files import FileParts
 from headgate.state.stored.subtask_state import stored_chunks
 from headgate.state.stored.values import DeclaredValues
 from headgate.state.targets import Target, target_of
-from headgate.stateprocessor.reading.reading_shape import new_table_info
 from headgate.stateprocessor.spark_errors import ReportedError, RowFormat
 from headgate.stateprocessor.writing.writing_rows import Convert, KeyRows, RowColumn, Rows
 
