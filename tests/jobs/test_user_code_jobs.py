@@ -288,6 +288,7 @@ env.execute("keeping")
 """
 
 
+@pytest.mark.timeout(300)  # who holds what is searched among all objects of a process full of tests
 def test_what_programs_leave_on_the_driver_is_told_and_bounded(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -71,6 +71,7 @@ def test_what_has_gone_in_time_is_never_told_of(tmp_path: Path, caplog: pytest.L
     assert caplog.messages == []
 
 
+@pytest.mark.timeout(300)  # who holds what is searched among all objects of a process full of tests
 def test_programs_of_one_name_are_told_apart(tmp_path: Path) -> None:
     """One has ended and left nothing; the other still runs in the same driver."""
     leftovers = LeakedModules()
