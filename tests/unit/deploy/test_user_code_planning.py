@@ -12,13 +12,16 @@ import pytest
 from headgate.common.errors import InternalError, UsageError
 from headgate.common.settings.loader_options import DependencyLayer, NativeModules
 from headgate.deploy.spark.user_code import planning
+from headgate.deploy.spark.user_code.arriving import Arrived
 from headgate.deploy.spark.user_code.beginning_code import OtherEnvironment, in_workers_of
 from headgate.deploy.spark.user_code.orders import VARIABLE, Limits, UserCodeOptions
 from headgate.deploy.spark.user_code.planning import check_supported, planned
 from headgate.deploy.spark.user_code.running_jobs import UserCodeJobs
+from headgate.usercode import program_code
 from headgate.usercode.bundle.artifacts import Artifact
 from headgate.usercode.loading_errors import DifferentUserCodeError, UserCodeLoadError
 from headgate.usercode.native.distributions import Installed, installed_in
+from headgate.usercode.settings import UserCodeSettings
 
 
 def package(folder: Path, name: str, version: str, compiled: bool = True, needs: str = "") -> Path:
@@ -80,6 +83,19 @@ def test_harmless_compiled_packages_lie_in_a_layer_with_all_that_is_installed(tm
     assert crowded.layered == frozenset()
     assert crowded.environment is not None
     assert [one.name for one in crowded.environment.linked] == ["lxml"]
+
+
+@pytest.mark.usefixtures("framework")
+def test_a_second_copy_of_a_package_lies_in_the_layer_behind_the_first(tmp_path: Path) -> None:
+    """Above the layer it would be found first by workers, and the driver would load the first."""
+    first = package(package(tmp_path / "first", "lxml", "5"), "attr", "24", compiled=False)
+    second = package(tmp_path / "second", "attr", "25", compiled=False)
+    made = located(first, second)
+    layered = planned(made, UserCodeOptions()).layered
+    assert layered == {artifact.digest for artifact, _ in made}
+    layer = Arrived(tuple(made), ()).paths(layered)
+    assert layer == program_code._native(layer, UserCodeSettings.from_texts({}))[1]
+    assert installed_in(layer)["attr"].version == "24"
 
 
 @pytest.mark.usefixtures("framework")

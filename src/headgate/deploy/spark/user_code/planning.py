@@ -54,7 +54,7 @@ def planned(located: Located, options: UserCodeOptions, crowded: bool = False) -
 
     `crowded`: ordinary workers have no room for another layer.
     """
-    job_packages, home = _job_packages(located)
+    job_packages, home, holding = _job_packages(located)
     if not options.namespaces:
         return _whole(job_packages, home, located, options)
     native = any(one.is_native for one in job_packages.values())
@@ -68,7 +68,7 @@ def planned(located: Located, options: UserCodeOptions, crowded: bool = False) -
         check_supported({one.name: one.version for one in environment.linked}, _requirements())
     return UserCodePlan(
         found.identical | (frozenset() if environment is None else environment.modules),
-        frozenset(one.digest for one in home.values()) if found.is_layered(options.layer) else frozenset(),
+        holding if found.is_layered(options.layer) else frozenset(),
         frozenset(home[one.name].digest for one in found.placements if one.place is Place.LAYER),
         tuple(_of_framework(found)),
         environment,
@@ -122,18 +122,21 @@ def framework_packages() -> Mapping[str, Installed]:
     return installed_in(framework_path())
 
 
-def _job_packages(located: Located) -> tuple[dict[str, Installed], dict[str, Artifact]]:
-    """Return the distributions of a bundle by name, and the artifact that each lies in.
+def _job_packages(located: Located) -> tuple[dict[str, Installed], dict[str, Artifact], frozenset[str]]:
+    """Return the distributions of a bundle by name, the artifact that each lies in, and all that hold any.
 
-    Of two the first counts.
+    Of two distributions the first counts. An artifact that holds only second ones must lie behind it, in the
+    same layer; else its modules would be found first.
     """
     job_packages: dict[str, Installed] = {}
     home: dict[str, Artifact] = {}
+    holding = set()
     for artifact, folder in located:
         for name, one in installed_in([str(folder)]).items():
+            holding.add(artifact.digest)
             if name not in job_packages:
                 job_packages[name], home[name] = one, artifact
-    return job_packages, home
+    return job_packages, home, frozenset(holding)
 
 
 def _of_framework(found: NativePlan) -> Iterator[FrameworkPackage]:
