@@ -9,8 +9,10 @@ from datetime import timedelta
 import pytest
 
 from headgate.common.errors import ConfigError
+from headgate.common.settings import loader_options, state_options
 from headgate.common.settings import options as o
 from headgate.common.settings.config import Config, Origin, effective_restart_strategy, validate
+from headgate.common.settings.config_option import ConfigOption
 from headgate.common.settings.options import OPTIONS, CheckpointingMode, RestartStrategyType
 
 SPARK = {
@@ -57,6 +59,15 @@ def test_the_later_call_of_one_layer_wins() -> None:
     config = Config().with_program({"headgate.lease": "6s"}).with_program({"headgate.lease": "5s"})
     assert config.get(o.LEASE) == 5000
     assert Config().with_command_line(["headgate.lease=1s", "headgate.lease=2s"]).get(o.LEASE) == 2000
+
+
+def test_no_key_is_of_two_options() -> None:
+    """The later one would replace the earlier one in silence, and the earlier one would keep its default."""
+    files = (state_options, o, loader_options)
+    defined = {
+        id(each): each for file in files for each in vars(file).values() if isinstance(each, ConfigOption)
+    }
+    assert sorted(each.key for each in defined.values()) == sorted(OPTIONS)
 
 
 def test_adding_a_layer_leaves_the_old_configuration_alone() -> None:
