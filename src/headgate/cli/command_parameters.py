@@ -39,7 +39,7 @@ Brings = Annotated[
 ]
 Requirements = Annotated[
     str | None,
-    typer.Option("--requirements", metavar="LOCKED", help="A requirements file of it, pinned with hashes."),
+    typer.Option("--requirements", metavar="LOCKED", help="Its requirements file, pinned with hashes."),
 ]
 Snapshot = Annotated[
     str, typer.Argument(metavar="SNAPSHOT", help="A checkpoint or savepoint, a path or URI.")
