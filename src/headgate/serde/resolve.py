@@ -94,14 +94,14 @@ def _form(hint: Hint, outer: tuple[type, ...]) -> Form:
     origin, args = get_origin(hint), get_args(hint)
     if origin is Annotated:
         return _annotated(args[0], args[1:], outer)
-    supertype: Hint | None = getattr(hint, "__supertype__", None)  # of a NewType
-    if supertype is not None:
+    supertype = getattr(hint, "__supertype__", hint)  # of a NewType
+    if supertype is not hint:
         return _form(supertype, outer)
     if origin in (Union, types.UnionType):
         return ANY if Any in args else union_form([_form(member, outer) for member in args])
     if origin is Literal:
         return _literal(args, outer)
-    if origin is not None:
+    if isinstance(origin, type):  # not an alias with parameters
         return _generic(hint, origin, args, outer)
     if isinstance(hint, type):
         return _class(hint, outer)

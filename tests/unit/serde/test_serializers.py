@@ -10,7 +10,7 @@ import uuid
 from dataclasses import dataclass, make_dataclass
 from decimal import Decimal
 from enum import Enum, IntEnum, StrEnum
-from typing import Any, Literal, Optional
+from typing import Any, Literal, NewType, Optional, TypeVar
 
 import pytest
 from case_ids import case_id
@@ -28,11 +28,15 @@ from serializer_samples import (
     Pair,
     Person,
 )  # fmt: skip
+from typing_extensions import TypeAliasType
 
 from headgate.common.errors import StorageError, UsageError
 from headgate.serde.evolution.older_shapes import reading_serializer
 from headgate.serde.resolve import serializer_for
 from headgate.serde.verdicts import Incompatible, compare
+
+T = TypeVar("T")
+Listed = TypeAliasType("Listed", list[T], type_params=(T,))
 
 small = settings(max_examples=40, derandomize=True, deadline=None, database=None)
 
@@ -113,6 +117,7 @@ class Node:
         (Literal[Colour.RED], "enumeration"),
         ("int", "no serializer"),
         (type[int], "no serializer"),
+        (Listed[int], "no serializer is known for Listed"),
     ],
     ids=case_id,
 )
@@ -180,6 +185,12 @@ def test_a_class_of_no_module_is_no_riddle() -> None:
         serializer_for(plain)
     serializer = serializer_for(record)
     assert serializer.decode_many(serializer.encode_many([record(1)]), 1) == [record(1)]
+
+
+def test_a_new_type_is_stored_as_the_one_below_it() -> None:
+    """Also the one of None."""
+    assert serializer_for(NewType("Nothing", None)).describe() == serializer_for(None).describe()
+    assert serializer_for(NewType("Number", int)).describe() == serializer_for(int).describe()
 
 
 def test_a_serializer_is_shipped_as_its_annotation() -> None:
