@@ -90,6 +90,14 @@ def test_a_prepared_file_elsewhere_is_not_touched(
     assert {name: text for name, text in everything(tmp_path).items() if "_headgate" not in name} == before
 
 
+def test_nothing_is_published_along_with_a_prepared_file_elsewhere(output: Output, tmp_path: Path) -> None:
+    """All names are looked at before the first file is published, and before the job owns the output."""
+    before = everything(tmp_path)
+    with pytest.raises(StrayPathError):
+        output.committer.commit([output.ready, {**output.ready, "pending": "../secret"}])
+    assert everything(tmp_path) == before
+
+
 @pytest.mark.parametrize("name", [*STRAY, "_pending/x", "_headgate/x", "sub/part-1", ".hidden", "_x"])
 def test_nothing_is_published_elsewhere(output: Output, tmp_path: Path, name: Any) -> None:
     """Neither outside the output directory, nor where readers and Headgate itself keep other things."""

@@ -52,7 +52,7 @@ class FilesCommitter(SinkCommitter[Prepared]):
     @override
     def commit(self, committables: Sequence[Prepared]) -> None:
         # What another job has prepared is history: the job that restored the snapshot may publish that.
-        own = any(map(self._is_own, committables))
+        own = [ready for ready in committables if self._is_own(ready)]  # all names, before anything is done
         owners = self._owners() if own else None
         first = False
         with self._storing():
