@@ -76,7 +76,7 @@ class SelectNode(Node):
 
 @dataclass(frozen=True, eq=False)
 class TimestampsNode(Node):
-    """Event time and watermarks. `strategy` is an `api.time.WatermarkStrategy`."""
+    """Event time and watermarks. `strategy` is an `api.streams.event_time.WatermarkStrategy`."""
 
     strategy: Any = None
 

@@ -95,7 +95,7 @@ def _days(micros: int) -> tuple[int, int, int]:
 
 
 def _moment(wall: Codec[int]) -> Codec[Moment]:
-    """Return a wall clock and its zone: by name, by a fixed distance from UTC, by both, or none."""
+    """Return the codec of a wall clock and its zone: by name, by a fixed offset, by both, or none."""
     fold: Codec[bool] = _direct(pa.bool_())
     parts: dict[str, Codec[Any]] = {"wall": wall, "fold": fold, "zone": STRING, "utc_offset": _MICROSECONDS}
     return struct_codec(parts, _moment_row, _moment_plain)

@@ -111,7 +111,7 @@ def _tuple_codec(stored: Description) -> Codec[V] | None:
 
 
 def _model_codec(stored: Description) -> Codec[tuple[Sequence[V], V]] | None:
-    """Return the fields, and which of them were set, as bits in their order."""
+    """Return the codec of a pydantic model: its fields, and which were set, as bits in their order."""
     fields = named_mappings_in(stored, "fields")
     if not all(map(_can_name, fields)):
         return None
@@ -120,7 +120,7 @@ def _model_codec(stored: Description) -> Codec[tuple[Sequence[V], V]] | None:
 
 
 def _typed_dict_codec(stored: Description) -> Codec[dict[str, V]] | None:
-    """Return keys that need not be there are null where they are not."""
+    """Return the codec of a TypedDict; keys that need not be there are null where they are missing."""
     fields = named_mappings_in(stored, "fields")
     if not _has_columns(fields):
         return None

@@ -332,7 +332,7 @@ def _refuse_unstorable(cls: Any, name: str) -> None:
 
 
 def _model_writer(names: list[str], to_row: Convert) -> Convert:
-    """Return values of the fields, and which of them were set, as bits."""
+    """Return a function that gives the row of a model's fields, and which of them were set, as bits."""
     bits = {name: 1 << place for place, name in enumerate(names)}
 
     def write(value: Any) -> tuple[Sequence[V], int]:
