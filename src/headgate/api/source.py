@@ -48,7 +48,7 @@ NOTHING_AVAILABLE = PollStatus.NOTHING_AVAILABLE
 END_OF_INPUT = PollStatus.END_OF_INPUT
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # with slots, too, ``Split[int]("0-3")`` would raise: typing sets an attribute
 class Split(Generic[P]):
     """A part of the input that one reader reads at a time, with the position reached in it.
 

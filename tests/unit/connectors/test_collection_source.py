@@ -90,3 +90,11 @@ def test_splits_of_another_kind_of_source_are_refused(name: str) -> None:
     """A checkpoint's splits that are no ranges belong to another source, and the sentence says what to do."""
     with pytest.raises(UsageError, match="positions are those of another kind of source"):
         collection_source([1, 2]).check_restore(None, [Split(name, 12)])
+
+
+def test_a_split_can_be_made_with_the_type_of_its_position() -> None:
+    """As type checkers allow it; it is the same split, and as little changed."""
+    split = Split[int]("0-3", 1)
+    assert split == Split("0-3", 1) == pickle.loads(pickle.dumps(split))
+    with pytest.raises(AttributeError):
+        split.position = 2  # type: ignore[misc]
