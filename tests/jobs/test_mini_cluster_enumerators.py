@@ -26,6 +26,20 @@ class Troubled(CollectionSource[int]):
         return TroubledEnumerator(super().create_enumerator(restored), self.place)
 
 
+class WrongAtFirst(CollectionSource[int]):
+    """Ten numbers in two splits; the first split of the first attempt has a position that cannot be sent."""
+
+    def __init__(self) -> None:
+        super().__init__(list(range(10)), 2)
+        self.attempts = 0
+
+    def create_enumerator(self, restored: Any) -> hg.SplitEnumerator:
+        """Hand out the wrong one at first."""
+        self.attempts += 1
+        sound = super().create_enumerator(restored)
+        return TroubledEnumerator(sound, "position") if self.attempts == 1 else sound
+
+
 class TroubledEnumerator(hg.SplitEnumerator):
     """Raises at one place and is sound elsewhere."""
 
@@ -35,6 +49,8 @@ class TroubledEnumerator(hg.SplitEnumerator):
     def next_splits(self, subtask: int) -> list[hg.Split] | None:
         if self._place == "next":
             raise LookupError("no such catalogue")
+        if self._place == "position":
+            return [hg.Split("wrong", lambda: None)]
         return self._sound.next_splits(subtask)
 
     def snapshot(self) -> Any:
@@ -55,6 +71,14 @@ def test_the_source_is_named(place: str) -> None:
     env = environment(config=RESTART_AT_ONCE)
     with pytest.raises(hg.UserFunctionError, match=r"(?s)'numbers'.*LookupError: no such catalogue"):
         env.from_source(Troubled(place), uid="numbers").map(str).collect()
+
+
+def test_a_position_that_cannot_be_sent_is_a_failure_of_the_attempt() -> None:
+    """The job restarts, as after any failure, and its driver survives."""
+    env = environment(config=RESTART_AT_ONCE)
+    source = WrongAtFirst()
+    assert sorted(env.from_source(source, uid="numbers").collect()) == list(range(10))
+    assert source.attempts == 2
 
 
 def test_a_failure_when_told_of_a_checkpoint_is_a_failure_of_the_attempt(tmp_path: Path) -> None:

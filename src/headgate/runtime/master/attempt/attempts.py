@@ -102,15 +102,14 @@ class Attempts:
         return deployment.messages(self.plan, self.point)
 
     def assign_splits(self, slot: int, request: m.RequestSplits) -> None:
-        """A reader has none left; what its source raises is an event."""
-        try:
-            splits = self.sources.next_splits(request.vertex, request.subtask)
-        except Exception as error:
-            self._outbox.attempt_failed(request.attempt, error)
-            return
+        """A reader has none left; what its source raises, or a position that cannot be sent, is an event."""
         member = self._members.get(slot)
         assert member is not None
-        member.link.send(m.AssignSplits(self.number, request.vertex, request.subtask, splits))
+        try:
+            splits = self.sources.next_splits(request.vertex, request.subtask)
+            member.link.send(m.AssignSplits(self.number, request.vertex, request.subtask, splits))
+        except Exception as error:
+            self._outbox.attempt_failed(request.attempt, error)
 
     def ask(self, phase: JobState, uid: str, state: str, key: Hashable, reply_to: ReplyTo[Any]) -> None:
         """Have the key's subtask report what its state holds; `reply_to` is called once."""
