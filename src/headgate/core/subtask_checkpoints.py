@@ -75,7 +75,7 @@ class SubtaskCheckpoints:
         return frozenset(self._running)
 
     def admit(self, checkpoint: int) -> Verdict:
-        """Return a barrier handler or a trigger wants the snapshot of `checkpoint`."""
+        """Decide on the snapshot of `checkpoint`, which a barrier handler or a trigger wants."""
         if checkpoint <= self._last:
             return Verdict.SKIP
         aborted = checkpoint in self._remembered
@@ -109,7 +109,7 @@ class SubtaskCheckpoints:
         return wanted
 
     def aborted(self, checkpoint: int) -> Abort:
-        """Return the job master or a newer barrier gave `checkpoint` up; may be reported more than once."""
+        """Note that the job master or a newer barrier gave `checkpoint` up; more than once does no harm."""
         if checkpoint > self._last:
             self._remember(checkpoint)
             return Abort(cancel_running=False, notify_operators=False)

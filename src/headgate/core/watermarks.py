@@ -31,7 +31,7 @@ class WatermarkValve:
         return self._marks[channel], self._idle[channel]
 
     def advance(self, channel: int, watermark: int) -> int:
-        """Return a channel's own watermark; gives the combined one."""
+        """Take a channel's own watermark; gives the combined one."""
         self._idle[channel] = False
         if watermark > self._marks[channel]:
             self._marks[channel] = watermark

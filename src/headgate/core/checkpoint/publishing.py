@@ -113,7 +113,7 @@ class Publishing(Generic[S]):
         return effects
 
     def suspend(self, reason: CheckpointFailureReason) -> list[Effect[S]]:
-        """Return the tasks stop: a commit in progress is left to recovery, which commits the latest again."""
+        """Leave a commit in progress to recovery, which commits the latest again: the tasks stop."""
         pending, self.committing = self.committing, None
         if pending is None:
             return []

@@ -58,7 +58,7 @@ def attempt_failed(job: Job, event: v.AttemptFailed, now_ms: int) -> Effects:
 
 
 def peer_lost(job: Job, event: v.PeerLost, now_ms: int) -> Effects:
-    """Return a consequence, most likely: the peer, or its end, will soon bring the cause."""
+    """Suspect a failure: most likely it is a consequence, and the peer, or its end, soon brings the cause."""
     attempt = _living(job, event.attempt)
     if attempt is not None and attempt.suspicion is None:
         job.take(Row.SUSPECTED, str(event.failure.what))

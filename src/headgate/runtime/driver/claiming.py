@@ -49,7 +49,7 @@ def continued_job(config: Config, disk: Disk | None, point: RestorePoint | None)
 def check_claim(
     config: Config, disk: Disk | None, point: RestorePoint, disks: Disks = open_disk
 ) -> JobId | None:
-    """Return whether the snapshot could be claimed, if that is requested; changes nothing.
+    """Check that the snapshot could be claimed, if that is requested; changes nothing.
 
     Gives the job that this one would go on as; None: a job of its own.
     """

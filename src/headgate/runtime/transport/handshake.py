@@ -79,7 +79,7 @@ _hello_decoder: Final = msgpack_decoder(Hello)
 
 
 def judge_hello(own: Hello, peer: Hello, compare_attempt: bool = True) -> Refusal | None:
-    """Return whether `own` may talk to `peer`: same job, generation and (if compared) attempt; None if so.
+    """Return why `own` may not talk to `peer`; None: same job, generation and (if compared) attempt.
 
     Example:
         >>> own = Hello("job", 2, 5, 0, 1, "data")
