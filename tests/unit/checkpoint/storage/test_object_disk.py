@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import obstore
@@ -11,10 +11,10 @@ import pytest
 from obstore.exceptions import AlreadyExistsError, GenericError, PermissionDeniedError
 from obstore.store import MemoryStore
 
-from headgate.checkpoint.storage.objects import CREATE_ATTEMPTS, ObjectDisk
+from headgate.checkpoint.storage.objects import CREATE_ATTEMPTS, PART_BYTES, ObjectDisk
 from headgate.checkpoint.storage.reachability import NotExclusiveError, probe
 from headgate.checkpoint.storage.storage_contract import TellsAge, UnsureWriteError
-from headgate.common.errors import StorageError
+from headgate.common.errors import DamagedFileError, StorageError
 
 REFUSED = "Error performing PUT x - HTTP error\n retries: 0,\n kind: Connect,"
 TIMED_OUT = "Error performing PUT x - HTTP error\n retries: 0,\n kind: Timeout,"
@@ -143,3 +143,17 @@ def test_a_service_that_ignores_the_condition_is_refused(monkeypatch: pytest.Mon
     with pytest.raises(NotExclusiveError, match=r"ignores If-None-Match.*docs/storage\.md"):
         probe(disk)
     assert disk.list("") == []
+
+
+@pytest.mark.parametrize("before", [0, PART_BYTES], ids=["in the first part", "in a later part"])
+def test_an_error_of_the_code_that_makes_the_parts_comes_out_as_it_is(wire: Wire, before: int) -> None:
+    """It is not its own cause: whoever follows the causes of an error comes to an end."""
+
+    def parts() -> Iterator[bytes]:
+        yield bytes(before)
+        raise DamagedFileError("the file that is copied is damaged")
+
+    with pytest.raises(DamagedFileError, match="that is copied") as caught:
+        wire.disk.create("a", parts())
+    assert caught.value.__cause__ is None
+    assert wire.disk.list("") == []
