@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from itertools import chain
 from typing import Any, NamedTuple
 
-from headgate.common.errors import StorageError
+from headgate.common.errors import DamagedFileError, StorageError
 from headgate.state.backend import Columns, Entries, NativeState, StoredFiles
 from headgate.state.canonical.table_layout import TIMER_SECTIONS
 from headgate.state.snapshots import KeyedStateHandle
@@ -136,7 +136,8 @@ def located(place: int, segments: int) -> Iterator[None]:
     except StorageError as error:
         if not place:
             raise
-        raise StorageError(f"segment {place} of {segments} of the changelog: {error}") from error
+        kind = DamagedFileError if isinstance(error, DamagedFileError) else StorageError
+        raise kind(f"segment {place} of {segments} of the changelog: {error}") from error
 
 
 class Merged:

@@ -11,7 +11,7 @@ from changelog_bench import GROUPS, INTERVAL_MS, ChangelogBench, put
 
 import headgate as hg
 from headgate.api.declared.keyed_states import ListState, ValueState, declared_state, list_state, value_state
-from headgate.common.errors import InternalError, StorageError, UsageError
+from headgate.common.errors import DamagedFileError, InternalError, StorageError, UsageError
 from headgate.records.row_batch import RowBatch
 from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator
@@ -258,13 +258,13 @@ def test_a_flipped_bit_in_a_segment_is_refused_by_name(bench: ChangelogBench) ->
 
 
 def test_a_damaged_file_of_a_segment_is_named(bench: ChangelogBench) -> None:
-    """Before anything of it is decoded."""
+    """Before anything of it is decoded, and as damage, for which the driver names an older checkpoint."""
     put(bench, many(30))
     bench.checkpoint(1)
     put(bench, many(20, 2))
     handle = bench.checkpoint(2)
     wrong = msgspec.structs.replace(handle.log[0], crc32=1)
-    with pytest.raises(StorageError, match=r"chk-2/.* is damaged"):
+    with pytest.raises(DamagedFileError, match=r"segment 1 of 1 .*chk-2/.* is damaged"):
         restored(bench, msgspec.structs.replace(handle, log=[wrong]))
 
 
