@@ -80,7 +80,7 @@ class ObjectDisk:
                 why = source.error.strerror or source.error
                 raise StorageError(f"cannot write {self.describe(name)}: {why}") from source.error
             if source.error is not None:
-                raise source.error  # not `from error`, which may be the same one: it would be its own cause
+                raise source.error  # noqa: B904  # `error` may be the same one, which would be its own cause
             if not _of_the_store(error):
                 raise
             if _nothing_visible(error) or self._owner(name) != mark:
