@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import threading
+from functools import partial
 from typing import Any
 from unittest import mock
 
@@ -28,6 +29,8 @@ from headgate.runtime.job.operator_context import OperatorContext
 from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator
 from headgate.state.heap import backend as heap
 from headgate.state.heap.backend import HeapKeyedBackend
+from headgate.state.heap.snapshot import StateView
+from headgate.state.snapshots import Inline
 from headgate.testing.manual_clock import ManualClock
 from headgate.testing.suites.value_checks import snapshot_blob
 
@@ -270,3 +273,19 @@ def test_what_cannot_be_changed_in_place_is_let_go_before_it_is_encoded() -> Non
     assert {("count", True, False), ("bag", True, False)} == {
         entry for entry in seen if entry[0] != "timers:event"
     }
+
+
+def test_tables_have_their_layers_back_before_a_snapshot_is_sent() -> None:
+    """Sending takes long; meanwhile each first change of a value would copy it."""
+    made = backend()
+    made.bind("a")
+    made.handles["bag"].value.append(1)
+    made.store()
+    thawed: list[str] = []
+    pending = made.snapshot_sync()
+    for view in pending._views:
+        if isinstance(view, StateView):
+            view.thaw = partial(thawed.append, view.name)
+    files = mock.Mock()
+    files.write = lambda uid, parts: Inline(",".join(sorted(set(thawed))).encode())
+    assert pending.store("op", files).handle == Inline(b"bag,count,joined,log,totals")

@@ -104,8 +104,8 @@ class TimersView:
 class PendingHeapSnapshot:
     """The state of one operator subtask at the snapshot point; a `PendingSnapshot`.
 
-    It is stored in another thread while the loop goes on. Until it is stored or released, tables stay in
-    layers. `views` are in the order of the sections to be written.
+    It is stored in another thread while the loop goes on. Until a view is encoded or released, its table
+    stays in layers. `views` are in the order of the sections to be written.
     """
 
     def __init__(
@@ -140,6 +140,7 @@ class PendingHeapSnapshot:
             writer.add(
                 NewSection(view.name, view.schema, encode), kept(self.keep, view.name, self._by_group(view))
             )
+            view.release()  # the table has its layers back before the bytes go to the storage
 
     def _by_group(self, view: StateView | TimersView) -> Iterator[Entries]:
         """Yield keys and values of each key group that has any, ascending; in given order within a group."""

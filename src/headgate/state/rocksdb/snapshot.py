@@ -76,6 +76,7 @@ class PendingRocksSnapshot:
         finally:
             database.close()
         self._timers.write_to(writer)
+        self.release()  # the local disk has its space back before the bytes go to the storage
 
 
 class FailedSnapshot:

@@ -149,6 +149,22 @@ class InMetadata:
         return in_metadata(parts)
 
 
+def test_the_local_files_of_a_snapshot_are_gone_before_it_is_sent(tmp_path: Path) -> None:
+    """Sending takes long; meanwhile the disk would keep every table that the database drops."""
+    made, snapshots = backend(tmp_path / "attempt"), tmp_path / "attempt" / "snapshots"
+    fill(made, 0, 100)
+    left: list[list[Path]] = []
+
+    class Sending(InMetadata):
+        def write(self, uid: str, parts: Any) -> Inline:
+            left.append(list(snapshots.iterdir()))
+            return super().write(uid, parts)
+
+    made.snapshot_sync().store("op", Sending())  # type: ignore[arg-type]
+    assert left == [[]]
+    made.close()
+
+
 @contextmanager
 def files_up_to(size: int) -> Iterator[None]:
     """No file of this process grows beyond `size` bytes: what a full disk looks like to a writer."""
