@@ -100,7 +100,7 @@ class WorkerProcess(Process):
         return self._alarm if self.runs and self._dirty_since < 0 else None
 
     def act(self) -> str:
-        """Run one turn of the loop, as in `runtime.worker_process`."""
+        """Run one turn of the loop, as in `runtime.worker.worker_process`."""
         now = self.scene.now()
         try:
             with self.scene.acting(self):

@@ -101,12 +101,12 @@ class SimDisk:
         return self._existing(name)
 
     def read_range(self, name: str, offset: int, length: int) -> bytes:
-        """See `checkpoint.storage.base.RandomAccess`."""
+        """See `checkpoint.storage.storage_contract.RandomAccess`."""
         self._pass("read", name)
         return self._existing(name)[offset : offset + length]
 
     def size(self, name: str) -> int:
-        """See `checkpoint.storage.base.RandomAccess`."""
+        """See `checkpoint.storage.storage_contract.RandomAccess`."""
         self._pass("size", name)
         return len(self._existing(name))
 
@@ -116,7 +116,7 @@ class SimDisk:
         return self._relative(self._files.names(self._root + prefix))
 
     def temporaries(self, prefix: str) -> Sequence[str]:
-        """See `checkpoint.storage.base.KeepsTemporaries`."""
+        """See `checkpoint.storage.storage_contract.KeepsTemporaries`."""
         self._pass("list", prefix)
         return self._relative(self._files.unfinished(self._root + prefix))
 
