@@ -117,11 +117,12 @@ class TablesWriter:
         )
         try:
             for each in chain((first,), entries):
-                table.add(each)
+                try:
+                    table.add(each)
+                except UsageError as error:
+                    raise UsageError(f"state {name!r} cannot be written as a table: {error}") from None
             written = table.finish()
             self._tables.append(StateTable(name, self._store(name, spool), written.length, written.crc32))
-        except UsageError as error:
-            raise UsageError(f"state {name!r} cannot be written as a table: {error}") from None
         finally:
             table.close()
             spool.close()

@@ -7,6 +7,7 @@ import io
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from zlib import crc32
 
@@ -30,6 +31,7 @@ from canonical_samples import (
 
 from headgate.common.errors import StorageError, UsageError
 from headgate.common.keys.keygroups import key_group
+from headgate.state.canonical.writer import TablesWriter
 from tests.stored_tables import SubtaskTables, Table, restored_tables, write_tables
 
 ENTRIES: list[Entry] = [
@@ -272,3 +274,13 @@ def test_a_value_that_no_cell_holds_is_refused(monkeypatch: pytest.MonkeyPatch) 
         UsageError, match=r"state 'free' cannot be written as a table: a value takes 3. bytes"
     ):
         write_tables(blob, lambda _: io.BytesIO())
+
+
+def test_a_value_that_is_not_of_its_type_is_refused_as_in_every_form(tmp_path: Path) -> None:
+    """Whether it is among the first entries or not."""
+    for entries in ([("total", 1, "five"), ("total", 2, 6)], [("total", 1, 5), ("total", 2, "six")]):
+        pending = heap(entries).snapshot_sync()
+        with pytest.raises(UsageError, match=r"^state 'total' cannot be stored: "):
+            pending.store_with(
+                lambda groups, number: TablesWriter(groups, number, lambda name, _: name, tmp_path)
+            )
