@@ -125,7 +125,7 @@ def _differences(
             return _Sorted(sorter, values)
 
         first, second = map(in_order, pair)
-        unread = first.values.unread | second.values.unread
+        unread = second.values.unread | first.values.unread
         for state in sorted(first.sorter.codecs.keys() | second.sorter.codecs.keys() | unread.keys()):
             types = first.values.words(state), second.values.words(state)
             found = StateDifference(uid, state, types, unread=unread.get(state))

@@ -168,7 +168,7 @@ class Database:
     def checkpoint(self, directory: Path) -> None:
         """Make `directory` a database of its own with all that was written; its files are hard links."""
         self._check_space()
-        _tried("draw a checkpoint of", str(self.directory), lambda: self._checkpoint(directory))
+        _tried("make a checkpoint of", str(self.directory), lambda: self._checkpoint(directory))
 
     def drop(self, name: str) -> None:
         """Drop a state with all its entries."""

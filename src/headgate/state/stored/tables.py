@@ -107,7 +107,7 @@ def open_table(files: StoredFiles, table: StateTable) -> OpenTable:
 
 
 def head_of_table(files: StoredFiles, table: StateTable) -> OpenTable:
-    """Open a table for its description alone: no row may be read of it."""
+    """Open a table for its description, or for a look at its keys: its bytes are not verified."""
     try:
         return _open(files, table, files.ranges(table.range()))
     except StorageError:

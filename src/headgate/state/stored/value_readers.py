@@ -38,7 +38,7 @@ def readers_of(
     """
     if header.max_parallelism != max_parallelism:
         raise UsageError(
-            f"the checkpoint was drawn with max parallelism {header.max_parallelism} and the program has "
+            f"the checkpoint was taken with max parallelism {header.max_parallelism} and the program has "
             f"{max_parallelism}; it is part of the stored bytes, so set it to {header.max_parallelism}"
         )
     keys = compare(header.key_schema, KEY_SERIALIZER.describe())

@@ -118,7 +118,7 @@ def test_a_checkpoint_that_cannot_be_made_names_its_database(tmp_path: Path) -> 
     snapshots = tmp_path / "attempt" / "snapshots"
     snapshots.write_text("in the way")
     refused = made.snapshot_sync()
-    with pytest.raises(StorageError, match=r"could not draw a checkpoint of .*attempt/db"):
+    with pytest.raises(StorageError, match=r"could not make a checkpoint of .*attempt/db"):
         snapshot_blob(refused)
     refused.release()
     snapshots.unlink()
@@ -213,7 +213,7 @@ def test_a_full_disk_fails_the_snapshot_and_can_be_closed(tmp_path: Path) -> Non
     fill(made, 0, 5_000)
     with files_up_to(1 << 16):
         refused = made.snapshot_sync()
-    with pytest.raises(StorageError, match=r"could not draw .*IO error.*local disk"):
+    with pytest.raises(StorageError, match=r"could not make .*IO error.*local disk"):
         snapshot_blob(refused)
     made.close()
     assert list(tmp_path.iterdir()) == []
