@@ -1,4 +1,4 @@
-"""The parts of a running job that act: driver, job master, workers, and what goes between them.
+"""The processes of a running job: driver, job master and workers, and the network protocol between them.
 
-What is decided stands in `core`; beside these folders lies only the former name of a module.
+Decisions are made by pure state machines in `core`, never here. `logs.py` keeps the former name of a module.
 """

@@ -1,4 +1,4 @@
-"""The former name of `headgate.common.process.logs`, which logging configurations may still have."""
+"""Former name of `headgate.common.process.logs`, kept for logging configurations that still name it."""
 
 import warnings
 

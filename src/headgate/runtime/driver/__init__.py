@@ -1,5 +1,5 @@
-"""The driver's side of a job from its first step to its end: opens what the job master needs, runs its loop,
-answers other threads.
+"""The driver process of a job: opens storage and servers, runs the job master's loop until the job ends, and
+answers requests of other threads and processes.
 
-How a gang of workers is started stands in `deploy`.
+Starting the worker processes is the subject of `deploy`, never of this package.
 """

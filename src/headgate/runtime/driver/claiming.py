@@ -1,4 +1,4 @@
-"""The owner of the snapshot that a job begins from, at the start of a driver; see `checkpoint.ownership`."""
+"""Checks and claims the snapshot that a driver starts its job from; see also `checkpoint.ownership`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from headgate.restore.point import RestorePoint
 
 
 def refuse_in_use(config: Config, point: RestorePoint | None, job: JobId, disks: Disks = open_disk) -> None:
-    """Refuse to begin from a checkpoint of another job that is seen to run, whatever the claim mode."""
+    """Refuse, by UsageError, to start from another job's checkpoint while that job is seen to be running.
+    Savepoints are free; under NO_CLAIM checkpoints are, too, if `execution.allow-second` is set.
+    """
     if point is None or point.storage is None or point.checkpoint.kind == SAVEPOINT:
         return
     if point.checkpoint.job != job and (_claims(config) or not config.get(o.ALLOW_SECOND)):
@@ -26,15 +28,15 @@ def refuse_in_use(config: Config, point: RestorePoint | None, job: JobId, disks:
 
 
 def keeps(config: Config, point: RestorePoint, job: JobId) -> bool:
-    """Return whether what a job begins from is another's checkpoint, which that one may delete."""
+    """Return whether the job starts, without a claim, from a checkpoint that another job may still delete."""
     other = point.storage is not None and point.checkpoint.job != job
     return other and point.checkpoint.kind != SAVEPOINT and not _claims(config)
 
 
 def continued_job(config: Config, disk: Disk | None, point: RestorePoint | None) -> JobId | None:
-    """Return the job that this one goes on as, because it claims its newest checkpoint.
+    """Return the id of the job that this driver continues, because it claims that job's newest checkpoint.
 
-    None: a job of its own.
+    None: it runs as a job of its own. Raises UsageError if it claims while checkpoints are off.
     """
     if point is None or not _claims(config):
         return None
@@ -49,9 +51,9 @@ def continued_job(config: Config, disk: Disk | None, point: RestorePoint | None)
 def check_claim(
     config: Config, disk: Disk | None, point: RestorePoint, disks: Disks = open_disk
 ) -> JobId | None:
-    """Check that the snapshot could be claimed, if that is requested; changes nothing.
+    """Raise UsageError if the snapshot has to be claimed and cannot be; changes nothing.
 
-    Gives the job that this one would go on as; None: a job of its own.
+    Return the id of the job that this driver would continue, or None if it would be a job of its own.
     """
     job = continued_job(config, disk, point)
     if job is None and _claims(config) and point.checkpoint.kind != SAVEPOINT:
@@ -62,7 +64,7 @@ def check_claim(
 def taken_over(
     config: Config, service: CheckpointService | None, point: RestorePoint | None, disks: Disks = open_disk
 ) -> RestorePoint | None:
-    """Make the snapshot that a user named the job's own, if that is requested."""
+    """Claim the snapshot named by the user if the claim mode is CLAIM; return the restore point to use."""
     if point is None or service is None or not _claims(config):
         return point
     if continues_as(service.disk, point.storage or "", point.checkpoint) == service.job:

@@ -1,7 +1,7 @@
-"""The driver's side of a job: opens storage and control server, runs the job master's loop to the end.
+"""Runs a job in the driver: opens storage and control server, and runs the job master's loop until the end.
 
-Ctrl-C arrives in that loop as KeyboardInterrupt, which cancels the job and is raised again after its end. For
-a job that runs in the background of its program, `api.jobs.job_handle` does so.
+Ctrl-C arrives in that loop as KeyboardInterrupt: the job is cancelled, and the exception raised again after
+its end. For a job that runs in the background of its program, `api.jobs.job_handle` handles Ctrl-C.
 """
 
 from __future__ import annotations
@@ -62,15 +62,16 @@ from headgate.runtime.transport.handshake import Hello
 from headgate.runtime.worker.worker_process import WorkerSpec, load_probe
 
 SECRET_BYTES = 32
-CANCEL_GRACE_S = 20.0  # how long a cancelled job may take to leave before the driver goes on without it
+CANCEL_GRACE_S = 20.0  # how long a cancelled job may take to end before the driver stops waiting for it
 
 
 @dataclass(frozen=True, slots=True)
 class GangContext:
-    """What a gang needs to start workers that find their job master.
+    """Everything that a gang (the worker processes of a job, started together) needs to start its workers.
 
-    `exited` is to be called, from any thread, once all workers of a gang have exited: with the gang's number,
-    and why if it was not in order.
+    The gang calls `exited`, from any thread, once all its workers have exited: with the gang's number, and
+    with the reason if their exit was not normal, else None. `restored` is the snapshot that the job starts
+    from.
     """
 
     worker: WorkerSpec
@@ -85,11 +86,11 @@ def run_job(
     dies_with_parent: bool = True,
     answers_commands: bool = True,
 ) -> JobResult:
-    """Run a job to its end.
+    """Run a job from its start to its end in this thread, and return its result.
 
-    Without an option, `answers_commands` decides whether other processes can control the job. A
-    UserFunctionError, or an OperatingError for anything else, is raised when the restart strategy has given
-    up; a KeyboardInterrupt when the user cancelled, after the job was ended.
+    `answers_commands` decides whether other processes can control the job where the configuration does not
+    say it. Raises UserFunctionError, or OperatingError for other causes, once the restart strategy gives up,
+    and KeyboardInterrupt once a job that the user cancelled has ended.
     """
     with logging_for(job.name), permissions_of_job(storage_settings(job.config).permissions):
         return _Driver(job, listener, dies_with_parent, answers_commands).run(make_gang)
@@ -301,7 +302,9 @@ class _Driver:
                 check()
 
     def _lead(self, disk: Disk | None, opened: ExitStack) -> CompletedCheckpointStore | None:
-        """With high availability: wait until this driver leads; None also when the job has ended since."""
+        """Wait until this driver leads the job (high availability), and return the log of its checkpoints.
+        Return None without high availability, and if the previous leader has brought the job to its end.
+        """
         leading = open_leadership(self._job.config, self._job.name, disk, self._clock)
         if leading is None:
             return None
@@ -416,14 +419,14 @@ def job_master(
     point: RestorePoint | None,
     marker: str | None,
 ) -> JobMaster:
-    """Return the job master of one execution, with the program for its workers and what plans it anew."""
+    """Create the job master of one execution, with the program for workers and a function to re-plan it."""
     program = Program(job, plan, settings.worker, spec.record_types)
     replan = replanner(job, spec, plan, settings.worker, ports.code)
     return JobMaster(job, spec.name, plan, program, settings, ports, service, permit, point, marker, replan)
 
 
 def adopt_key_groups(job: JobSpec, point: RestorePoint | None) -> PhysicalPlan:
-    """Return the plan, with the restored checkpoint's number of key groups unless the program names one."""
+    """Return the plan with the snapshot's number of key groups, unless it has its own; check that it fits."""
     if point is None:
         return job.plan
     plan = with_stored_groups(job.plan, job.config, point.checkpoint)

@@ -1,6 +1,6 @@
-"""A running job for other threads: hands each request to the job master's loop, and the reply back.
+"""Lets other threads control a running job: hands each request to the job master's loop, and the reply back.
 
-Whatever happens, each request is answered once: by the job master, or with the end of the job.
+Every request is answered exactly once: by the job master, or with an error when the job ends before.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ STATUS_WAIT_S: Final = 10.0
 
 
 class JobControl:
-    """Implements `api.executor.JobControl` for one job master."""
+    """Implements `api.jobs.executor_contract.JobControl`: control of a running job, from any thread."""
 
     def __init__(
         self, master: JobMaster, post: Callable[[Callable[[], None]], None], started_ms: int
@@ -33,7 +33,7 @@ class JobControl:
         self._last: JobStatus | None = None
 
     def status(self) -> JobStatus:
-        """See :class:`headgate.api.jobs.executor_contract.JobControl`."""
+        """Return the job's present or final status; OperatingError if its loop is silent for 10 seconds."""
         answer: Future[JobStatus] = Future()
 
         def then(status: JobStatus, error: HeadgateError | None) -> None:
@@ -54,29 +54,29 @@ class JobControl:
             ) from None
 
     def checkpoint(self, then: Then) -> None:
-        """See :class:`headgate.api.jobs.executor_contract.JobControl`."""
+        """Request a checkpoint now; `then` gets its URI once its output is committed, or the error."""
         self._ask(self._master.take_checkpoint, then)
 
     def savepoint(self, target: str | None, format: str, then: Then) -> None:  # noqa: A002 - users know it
-        """See :class:`headgate.api.jobs.executor_contract.JobControl`."""
+        """Request a savepoint below `target`; `then` gets its URI once it is complete, or the error."""
         request = SavepointRequest(target, format)
         self._ask(lambda reply_to: request_savepoint(self._master, request, reply_to), then)
 
     def stop(self, target: str | None, format: str, drain: bool, then: Then) -> None:  # noqa: A002
-        """See :class:`headgate.api.jobs.executor_contract.JobControl`."""
+        """Request to stop the job with a savepoint (`drain`: end event time before); `then` gets its URI."""
         request = SavepointRequest(target, format, stop=True, drain=drain)
         self._ask(lambda reply_to: request_savepoint(self._master, request, reply_to), then)
 
     def cancel(self, handed_over: bool = False) -> None:
-        """See :class:`headgate.api.jobs.executor_contract.JobControl`."""
+        """Request to end the job now; `handed_over`: end only this driver, another takes the job over."""
         self._post(lambda: self._master.cancel(handed_over))
 
     def rescale(self, parallelism: int, then: Then, from_last: bool = False) -> None:
-        """See :class:`headgate.api.jobs.executor_contract.JobControl`."""
+        """Request another parallelism, from a new checkpoint or the last (`from_last`); then call `then`."""
         self._ask(lambda reply_to: self._master.rescale(parallelism, from_last, reply_to), then)
 
     def close(self) -> None:
-        """The job has ended, and its loop with it: answer everyone who still waits. For the loop's owner."""
+        """Answer all waiting requests, because the job has ended; called by the owner of the job's loop."""
         with self._lock:
             self._last = status_of(self._master, self._started_ms)
             left, self._waiting = self._waiting, set()
@@ -105,7 +105,7 @@ class JobControl:
 
 
 class _Requester:
-    """Takes any number of replies, and passes the first one on."""
+    """A callback for the reply to one request: it passes the first reply on and ignores any further one."""
 
     def __init__(self, then: Then, answered: Callable[[_Requester], None]) -> None:
         self._then: Then | None = then
@@ -119,9 +119,9 @@ class _Requester:
 
 
 def request_savepoint(master: JobMaster, request: SavepointRequest, then: Then) -> None:
-    """Take a savepoint, or stop with one; `then` gets its URI. In the job master's loop.
+    """Take a savepoint, or stop the job with one; `then` gets its URI. To be called in the job master's loop.
 
-    It is refused unless all subtasks run: its requester may want to wait, or to cancel instead.
+    While not all subtasks run, `then` gets an OperatingError: the requester may rather wait, or cancel.
     """
     if master.state is JobState.RUNNING:
         master.take_savepoint(request, then)

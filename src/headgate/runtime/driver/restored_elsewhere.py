@@ -1,4 +1,4 @@
-"""Keeps a checkpoint of another job for as long as this one needs it; see `checkpoint.in_use`."""
+"""Protects another job's checkpoint from deletion while this job restores it; see `checkpoint.in_use`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LOG: Final = logging.getLogger("headgate.checkpoints")
 
 
 class Keeping:
-    """From :meth:`begin` to :meth:`end`, which does not wait, or :meth:`close`."""
+    """Protection of one checkpoint of another job: from :meth:`begin` until :meth:`end` or :meth:`close`."""
 
     def __init__(self, disk: Disk, checkpoint: CheckpointMetadata) -> None:
         self.checkpoint = checkpoint.checkpoint
@@ -30,7 +30,9 @@ class Keeping:
         self._thread: threading.Thread | None = None
 
     def begin(self) -> None:
-        """From here on the checkpoint stays, where this driver may write next to it."""
+        """Mark the checkpoint as in use, and renew the mark in a thread, so that its job does not delete it.
+        Without write access to the storage it stays unprotected, which is only logged.
+        """
         try:
             self._use.begin()
         except StorageError as error:
@@ -40,11 +42,11 @@ class Keeping:
         self._thread.start()
 
     def end(self) -> None:
-        """It is not needed any more; again does nothing."""
+        """Stop protecting the checkpoint, because this job has its own. Does not wait; can be repeated."""
         self._ended.set()
 
     def close(self) -> None:
-        """End, and wait until the checkpoint's job knows."""
+        """Stop protecting the checkpoint; wait at most 5 s until its mark is removed from the storage."""
         self._ended.set()
         if self._thread is not None:
             self._thread.join(CLOSE_S)

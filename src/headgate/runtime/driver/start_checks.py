@@ -1,8 +1,8 @@
-"""Checks before a job begins from a snapshot that its user named.
+"""Checks whether a job can start from the snapshot that its user named.
 
 The driver runs them before it claims, starts or changes anything; `headgate check-upgrade` runs the same for
-a program that does not run. What only the restored bytes show is found by `state/` and the operators, which
-the command asks by itself.
+a program that does not run. Errors that show only when stored state is read are found by `state/` and the
+operators, for which the command has checks of its own.
 """
 
 from __future__ import annotations
@@ -23,11 +23,13 @@ from headgate.runtime.master.checkpoints.committers import Committers
 from headgate.state.snapshots import CheckpointMetadata
 
 Check = Callable[[], None]
-"""Raises a UsageError: why the job cannot begin there."""
+"""One check; raises UsageError with the reason if the job cannot start from the snapshot."""
 
 
 def with_stored_groups(plan: PhysicalPlan, config: Config, checkpoint: CheckpointMetadata) -> PhysicalPlan:
-    """Return the plan, with the snapshot's number of key groups unless the program names one."""
+    """Return the plan with the snapshot's number of key groups, unless the program sets max parallelism.
+    Raises UsageError if the parallelism of an operator exceeds that number.
+    """
     if config.is_set(o.MAX_PARALLELISM):
         return plan
     groups, widest = checkpoint.max_parallelism, max((v.parallelism for v in plan.vertices), default=1)
@@ -41,9 +43,9 @@ def with_stored_groups(plan: PhysicalPlan, config: Config, checkpoint: Checkpoin
 
 
 def checks(config: Config, job: JobId, plan: PhysicalPlan, checkpoint: CheckpointMetadata) -> Iterator[Check]:
-    """Yield the checks that may refuse a beginning, in order; they change nothing.
+    """Yield the checks of whether a job can start from a snapshot, in order; none of them changes anything.
 
-    The plan has the snapshot's key groups; the job's id is the snapshot's where it goes on as that job.
+    `plan` has the snapshot's number of key groups; `job` is the snapshot's job if it continues as that job.
     """
     ignore = config.get(o.IGNORE_UNCLAIMED_STATE)
     yield lambda: check_compatible(plan, checkpoint, ignore_unclaimed=ignore)

@@ -1,4 +1,4 @@
-"""Totals of a job over all its attempts, counted by a listener that passes everything on."""
+"""Counts a job's records and checkpoints over all its attempts, for the job's result."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _PASSED_ON: Final = (
     *("begins", "controllable", "gang_submitted", "worker_registered", "running", "savepoint_completed"),
     *("failed", "reverted", "repeats", "note"),
 )
-"""Reports that count nothing."""
+"""Reports of a job listener from which nothing is counted."""
 
 
 class JobStatistics(JobListener):
-    """Counts for the result, then passes each report on to the next listener."""
+    """A job listener that counts records and checkpoints for the job's result, and passes every report on."""
 
     def __init__(
         self, plan: PhysicalPlan, listener: JobListener, told: Callable[[str, int, bytes], None] | None = None
@@ -36,14 +36,14 @@ class JobStatistics(JobListener):
         self.counters: dict[tuple[int, int], Counters] = {}  # last totals of the present attempt's subtasks
 
     def records_in(self, base: Totals) -> dict[str, int]:
-        """Return a dict: uid of a chain's first operator -> records that it took in, each counted once."""
+        """Return the records that each chain received, by uid of its first operator; each counts once."""
         totals = add_totals(self._plan, base, self.counters.values())
         return {
             _uid(vertex.chain[0]): totals.get(chain_name(vertex), (0, 0))[0] for vertex in self._plan.vertices
         }
 
     def records_out(self, base: Totals) -> dict[str, int]:
-        """Return a dict: uid of a chain's last operator -> records emitted; of a sink: records written."""
+        """Return the records that each chain emitted (as a sink: wrote), by uid of its last operator."""
         totals = add_totals(self._plan, base, self.counters.values())
         return {
             _uid(vertex.chain[-1]): totals.get(chain_name(vertex), (0, 0))[1]
@@ -51,7 +51,7 @@ class JobStatistics(JobListener):
         }
 
     def skipped(self) -> dict[str, int]:
-        """Return a dict: uid of a source -> bad records skipped in all attempts, again when read again."""
+        """Return the bad records that each source skipped in all attempts, by uid; repeated reads count."""
         found = dict(self._skipped_before)
         for (vertex, _), counters in self.counters.items():
             if counters.skipped:
@@ -62,42 +62,42 @@ class JobStatistics(JobListener):
     # -- JobListener -----------------------------------------------------------------------------
 
     def deploying(self, attempt: int, checkpoint: int | None) -> None:
-        """See :class:`JobListener`."""
+        """Keep the finished attempt's skipped records and reset its counters, then pass the report on."""
         self._skipped_before = self.skipped()
         self.counters.clear()
         self._next.deploying(attempt, checkpoint)
 
     def progress(self, counters: Sequence[Counters]) -> None:
-        """See :class:`JobListener`."""
+        """Remember the latest counters; pass on those of all subtasks, also of workers that have exited."""
         self.counters.update({(entry.vertex, entry.subtask): entry for entry in counters})
-        # Those of workers that have left by now belong to the totals, too.
+        # Counters of workers that have exited belong to the totals, too.
         self._next.progress(list(self.counters.values()))
 
     def checkpoint_completed(self, checkpoint: int, took_ms: int) -> None:
-        """See :class:`JobListener`."""
+        """Count a completed checkpoint, then pass the report on."""
         self.checkpoints += 1
         self._next.checkpoint_completed(checkpoint, took_ms)
 
     def rescaled(self, plan: PhysicalPlan) -> None:
-        """See :class:`JobListener`."""
+        """Switch to the plan at the new parallelism and reset the counters, then pass the report on."""
         self._skipped_before = self.skipped()
         self._plan = plan
         self.counters.clear()
         self._next.rescaled(plan)
 
     def told(self, uid: str, subtask: int, data: bytes) -> None:
-        """See :class:`JobListener`."""
+        """Hand a sink writer's message to the job's callback, then pass the report on."""
         if self._told is not None:
             self._told(uid, subtask, data)
         self._next.told(uid, subtask, data)
 
     def printed(self, lines: list[str], left_out: int) -> None:
-        """See :class:`JobListener`."""
+        """Show lines that user code printed in a worker, then pass the report on."""
         self._printed.show(lines, left_out)
         self._next.printed(lines, left_out)
 
     def ended(self, state: str) -> None:
-        """See :class:`JobListener`."""
+        """Close the display of printed lines, then pass the report on."""
         self._printed.close()
         self._next.ended(state)
 

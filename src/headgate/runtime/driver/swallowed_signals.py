@@ -1,7 +1,7 @@
-"""Ctrl-C and the like, not lost: an exception of a signal that no code got to see is raised once more.
+"""Raises the exception of a signal handler again if it was swallowed, so that no Ctrl-C or SIGTERM is lost.
 
-A signal's handler runs between any two steps of the main thread. Where these belong to a finaliser, or to
-a callback that C code called, Python prints what the handler raised and goes on as if nothing had come.
+A signal handler runs between any two steps of the main thread. If these belong to a finaliser, or to a
+callback from C code, Python prints the handler's exception and continues as if no signal had come.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Handler = Callable[[int, FrameType | None], None]
 
 
 class Interrupts:
-    """What handlers of signals have raised.
+    """Remembers what signal handlers raise, so that the driver's loop can raise a swallowed exception again.
 
     Example:
         >>> interrupts = Interrupts()
@@ -43,7 +43,7 @@ class Interrupts:
 
     @contextmanager
     def remembered(self) -> Iterator[None]:
-        """Remember what handlers raise in the block; they do what they did. In the main thread only."""
+        """Remember what the installed signal handlers raise in the block, if this is the main thread."""
         before: dict[signal.Signals, Handler] = {}
         if threading.current_thread() is threading.main_thread():
             for number in SIGNALS:
@@ -58,7 +58,7 @@ class Interrupts:
                 signal.signal(number, handler)
 
     def raise_again(self) -> None:
-        """Raise what was remembered, once."""
+        """Raise the remembered exception of a signal handler, once; do nothing if there is none."""
         raised, self._raised = self._raised, None
         if raised is not None:
             raise raised
@@ -68,7 +68,7 @@ class Interrupts:
             try:
                 handler(number, frame)
             except BaseException as error:
-                note_signal(error)  # it is no error of the code that it came to
+                note_signal(error)  # it is not an error of the code that it interrupted
                 self._raised = error
                 raise
 

@@ -1,5 +1,5 @@
-"""A job in transit: the shipped program, its settings, and what driver, job master and workers all need to
-know of it.
+"""A job's data that driver, job master and workers share: the shipped program, its settings, reports and
+queries.
 
-Nothing here opens a file or a socket, or runs user code.
+Nothing here opens a socket or runs user code, and only the black box opens a file.
 """

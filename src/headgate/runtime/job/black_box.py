@@ -1,8 +1,8 @@
-"""A small file that outlives a worker's process and says why it ended, in case it cannot report that itself.
+"""The black box: a small file that outlives a worker process and says why it ended, if it cannot report it.
 
-It is mapped into memory, so that a note costs next to nothing and is kept whatever ends the process: the
-subtask at work, the last lines on standard error, and the reason (`os._exit` with its place, a fatal signal
-with the stack). The driver reads it where it is on the same machine; a worker that ends in order removes it.
+It is memory-mapped, so that a note costs next to nothing and survives any end of the process: the running
+subtask, the last lines on standard error, and the reason (`os._exit` with its caller, a fatal signal with the
+stack). The driver reads it if on the same machine; a worker that exits normally removes it.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ _AT_WORK, _ERRORS, _WORDS = 512, 4096, 4096
 _SIZE: Final = _AT_WORK + _ERRORS + _WORDS
 _READ_MAX: Final = _SIZE + 64 * 1024
 _ABANDONED_S: Final = 60
-"""A driver that lives has read the box of a dead worker long before."""
+"""Age from which a dead worker's box is removed; a running driver has read it long before."""
 _NAME: Final = re.compile(PREFIX + r"(?P<pid>\d+)-\w+")
 _FRAME: Final = re.compile(r'  File "(?P<file>[^"]*)", line \d+ in .*')
 
 
 @dataclass(frozen=True, slots=True)
 class Remains:
-    """The contents of a box."""
+    """The contents of a dead worker's black box."""
 
-    at_work: str = ""  # the subtask whose turn it was last
+    at_work: str = ""  # the subtask that ran last
     errors: str = ""  # the last lines on standard error
-    words: str = ""  # why the process ended, as far as it could write it down
+    words: str = ""  # why the process ended, as far as it could write that
 
 
 class BlackBox:
-    """The box of this process, open, in a new file."""
+    """The black box of this process, open for writing in a new file at `path`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -58,33 +58,33 @@ class BlackBox:
         self._process, self._noted, self._errors = OwnProcess(), b"", b""
 
     def at_work(self, whose: bytes) -> None:
-        """Note whose turn it is."""
+        """Record which subtask runs now, for the report of a crash."""
         if whose is not self._noted:
             self._noted = whose
             self._put(0, _AT_WORK, whose[: _AT_WORK - 1])
 
     def printed(self, text: str) -> None:
-        """Note text that was written to standard error."""
+        """Record text that was written to standard error; the last 4 KiB are kept."""
         self._errors = (self._errors + text.encode(errors="replace"))[-_ERRORS:]
         self._put(_AT_WORK, _ERRORS, self._errors)
 
     def say(self, words: str) -> None:
-        """Note why this process is about to end."""
+        """Record the reason why this process is about to exit."""
         self._put(_AT_WORK + _ERRORS, _WORDS, words.encode(errors="replace")[: _WORDS - 1])
 
     @property
     def has_words(self) -> bool:
-        """Whether the process has noted already why it ends."""
+        """Whether a reason for the exit of this process is already recorded."""
         return self._map[_AT_WORK + _ERRORS] != 0
 
     def remove(self) -> None:
-        """Remove the file, which no process will read; any thread may call it, also before :meth:`close`."""
+        """Delete the file, which no process will read; from any thread, and also before :meth:`close`."""
         if self._process.is_here:
             with suppress(OSError):
                 unlink(self.path)
 
     def close(self) -> None:
-        """End in order: nothing is left."""
+        """Close and delete the file, because this process exits normally."""
         if self._process.is_here:
             self.remove()
             with suppress(OSError):
@@ -92,7 +92,7 @@ class BlackBox:
             self._map.close()
 
     def watch_fatal_signals(self) -> bool:
-        """Have a fatal signal leave its name and the stack; False where another handler is installed."""
+        """Have fatal signals write name and stack to the file; False if a handler is already enabled."""
         if faulthandler.is_enabled():
             return False
         faulthandler.enable(self._file, all_threads=False)
@@ -105,9 +105,9 @@ class BlackBox:
 
 @contextmanager
 def black_box() -> Iterator[BlackBox | None]:
-    """Provide a box for as long as the body runs.
+    """Open a black box for the block, which records standard error, `os._exit` and fatal signals.
 
-    None where no file can be made, which is no reason not to work.
+    Yields None where no file can be created; the worker then runs without a black box.
     """
     folder = Path(tempfile.gettempdir())
     remove_abandoned(folder)
@@ -138,7 +138,7 @@ def _exit_noted(leave: Callable[[int], NoReturn], box: BlackBox) -> Callable[[in
     own = OwnProcess()
 
     def _exit(status: int) -> NoReturn:
-        """`os._exit`, with a note of who called it."""
+        """Record in the box who called `os._exit`, then exit."""
         if own.is_here and not box.has_words:
             with suppress(Exception):
                 stack = traceback.extract_stack()[-2::-1]
@@ -151,19 +151,19 @@ def _exit_noted(leave: Callable[[int], NoReturn], box: BlackBox) -> Callable[[in
 
 
 class _Copied:
-    """A stream whose text is copied into the box."""
+    """A stream (standard error) whose text is also recorded in the black box."""
 
     def __init__(self, stream: TextIO, box: BlackBox) -> None:
         self._stream, self._box = stream, box
 
     def write(self, text: str) -> int:
-        """Write text to the stream and the box."""
+        """Write text to the stream and to the box."""
         with suppress(Exception):
             self._box.printed(text)
         return self._stream.write(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
-        """Write each of some lines."""
+        """Write each of `lines` to the stream and to the box."""
         for line in lines:
             self.write(line)
 
@@ -172,7 +172,7 @@ class _Copied:
 
 
 def has_words(path: str) -> bool:
-    """Return whether a process, whose box is at `path`, has noted already why it ends."""
+    """Return whether the process whose black box is at `path` has recorded why it exits."""
     with suppress(OSError), Path(path).open("rb") as file:
         file.seek(_AT_WORK + _ERRORS)
         return file.read(1) not in (b"", b"\0")
@@ -180,7 +180,7 @@ def has_words(path: str) -> bool:
 
 
 def remains_of(path: str) -> Remains | None:
-    """Read and remove the box of a dead process. None: there is none, or it is no box."""
+    """Read and delete the black box of a dead process; return None if there is no black box at `path`."""
     place = Path(path)
     if _NAME.fullmatch(place.name) is None or place.parent != Path(tempfile.gettempdir()):
         return None
@@ -201,7 +201,7 @@ def _text(data: bytes) -> str:
 
 
 def _fatal(text: str) -> str:
-    r"""Return the text of the handler of fatal signals, with the user's frames only.
+    r"""Return the text of Python's handler of fatal signals, reduced to the frames of the user's files.
 
     Example:
         >>> print(_fatal('Fatal Python error: Aborted\n\nCurrent thread 0x1 (most recent call first):\n'
@@ -218,7 +218,7 @@ def _fatal(text: str) -> str:
 
 
 def _innermost_users(frames: Sequence[tuple[str, str]]) -> list[str]:
-    """Return the innermost run of the user's frames; all frames come innermost first, with their files."""
+    """Return the innermost run of frames in the user's files; `frames` are (file, text), innermost first."""
     users: list[str] = []
     for file, frame in frames:
         ours = file.startswith("<") or not is_users_file(file)
@@ -230,7 +230,7 @@ def _innermost_users(frames: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def remove_abandoned(folder: Path, older_than_s: float = _ABANDONED_S) -> None:
-    """Remove the boxes of dead processes that no driver reads any more: it was killed together with them."""
+    """Delete old black boxes of dead processes, which no driver reads: it was killed together with them."""
     for path in folder.glob(f"{PREFIX}*"):
         match = _NAME.fullmatch(path.name)
         with suppress(OSError):

@@ -23,21 +23,21 @@ from headgate.runtime.job.shipped_program import WorkerSettings
 
 @dataclass(frozen=True, slots=True)
 class JobSettings:
-    """See `common.settings.options` for the meaning of each."""
+    """The settings of one job for its job master; `common.settings.options` explains the options."""
 
     checkpoints: CheckpointSettings
     alignment: AlignmentSettings
     storage: str | None  # URI of the checkpoint directory; None when checkpoints are off
-    savepoint_dir: str | None  # for savepoints without a target of their own
-    fallback_to_older: bool  # whether a damaged checkpoint leads to the one before it
-    older_snapshot: o.OlderSnapshot  # what follows when sinks have committed more than a restored snapshot
+    savepoint_dir: str | None  # default directory of savepoints
+    fallback_to_older: bool  # whether a restore skips a damaged checkpoint and takes an older one
+    older_snapshot: o.OlderSnapshot  # what to do when sinks committed output after the restored snapshot
     restart: restart_strategies.RestartSpec
-    same_failure: SameFailureAction  # what follows when the failure is always the same
+    same_failure: SameFailureAction  # what to do when the same failure repeats
     heartbeat_interval_ms: int
-    heartbeat_timeout_ms: int  # after which a silent worker is given up
-    lease_ms: int  # after which a worker that gets no answer ends itself
-    redeploy_timeout_ms: int  # how long a living gang may take to become idle
-    rescale_timeout_ms: int  # how long another parallelism may take to run
+    heartbeat_timeout_ms: int  # after which a worker without heartbeats counts as lost
+    lease_ms: int  # after which a worker that lost its driver exits
+    redeploy_timeout_ms: int  # how long workers may take to become idle before a redeployment
+    rescale_timeout_ms: int  # how long a rescaled job may take until it runs
     worker: WorkerSettings
 
 
@@ -50,7 +50,7 @@ _RETENTION: Final = {
 
 
 def job_settings(config: Config) -> JobSettings:
-    """Resolve a validated configuration."""
+    """Return the job master's settings from a validated configuration."""
     get = config.get
     interval = get(o.CHECKPOINTING_INTERVAL)
     alignment = AlignmentSettings(

@@ -1,4 +1,4 @@
-"""The lineage of a job's output, by the snapshot that the job begins from. Plain data, no I/O."""
+"""The lineage of a job's output: whose output it continues, from which snapshots on. Plain data, no I/O."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from headgate.state.snapshots import CheckpointMetadata, SnapshotFork
 
 
 def lineage_of(job: JobId, restored: CheckpointMetadata | None) -> Lineage:
-    """Return the lineage of a job that begins: from nothing, from another job's snapshot, or from its own.
+    """Return the lineage of a job that starts empty, from its own snapshot, or from another job's snapshot.
 
     Example:
         >>> lineage_of(JobId("first"), None)
@@ -23,5 +23,5 @@ def lineage_of(job: JobId, restored: CheckpointMetadata | None) -> Lineage:
 
 
 def stored_forks(lineage: Lineage) -> list[SnapshotFork]:
-    """Return the forks of a lineage as a snapshot's metadata has them."""
+    """Return the forks of a lineage in the form in which a snapshot's metadata stores them."""
     return [SnapshotFork(f.job, f.generation, f.attempt, f.checkpoint) for f in lineage.forks]

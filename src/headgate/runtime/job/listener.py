@@ -1,4 +1,4 @@
-"""Reports of a job to its observers: the source of progress lines, logs and statistics."""
+"""The interface of a job's observers: progress lines, logs and statistics get the job's events by it."""
 
 from __future__ import annotations
 
@@ -12,55 +12,55 @@ from headgate.runtime.protocol.messages import Counters
 
 
 class JobListener:
-    """Gets reports of a job's events, from the job master's thread; does nothing by itself."""
+    """Receives the events of a job, in the job master's thread; this base class ignores all of them."""
 
     def begins(self, live_state: LiveState) -> None:
-        """The job is about to be submitted; from other threads its state can be asked for while it runs."""
+        """Report that the job is about to be submitted; any thread can read its state by `live_state`."""
 
     def controllable(self, control: JobControl) -> None:
-        """The job is about to be submitted; other threads can ask it for savepoints and the like."""
+        """Report that the job is about to be submitted; any thread can request savepoints of `control`."""
 
     def gang_submitted(self, gang: int, slots: int) -> None:
-        """Workers were asked for."""
+        """Report that a gang of `slots` worker processes was requested from the executor."""
 
     def worker_registered(self, slot: int, pid: int, host: str) -> None:
-        """A worker process has connected for a slot."""
+        """Report that a worker process has connected for a slot."""
 
     def deploying(self, attempt: int, checkpoint: int | None) -> None:
-        """Subtasks are being built, from `checkpoint` or from nothing."""
+        """Report that an attempt's subtasks are deployed, restored from `checkpoint` or empty (None)."""
 
     def running(self, attempt: int) -> None:
-        """All subtasks run."""
+        """Report that all subtasks of an attempt run."""
 
     def progress(self, counters: Sequence[Counters]) -> None:
-        """New running totals of the present attempt."""
+        """Report the present attempt's running totals, for the subtasks that have new ones."""
 
     def checkpoint_completed(self, checkpoint: int, took_ms: int) -> None:
-        """A checkpoint is complete and its sinks are committed."""
+        """Report that a checkpoint is complete and its sinks' output committed."""
 
     def savepoint_completed(self, checkpoint: int, uri: str, took_ms: int) -> None:
-        """A savepoint is complete; the job goes on."""
+        """Report that a savepoint is complete at `uri` and the job goes on."""
 
     def rescaled(self, plan: PhysicalPlan) -> None:
-        """The next attempt runs the same operators at another parallelism."""
+        """Report that the next attempt runs the same operators at another parallelism, with `plan`."""
 
     def failed(self, attempt: int, error: HeadgateError, restart_in_ms: int | None) -> None:
-        """An attempt failed; None means that there will be no other."""
+        """Report that an attempt failed; the next one starts in `restart_in_ms`, or never if that is None."""
 
     def reverted(self, attempt: int, error: HeadgateError) -> None:
-        """The new plan of a rescale does not run: the next attempt runs the old one, which is no restart."""
+        """Report that a rescale failed: the next attempt runs the old plan, which counts as no restart."""
 
     def repeats(self, failure: RepeatingFailure) -> None:
-        """The failure that is about to be reported has come again and again."""
+        """Report, before :meth:`failed`, that the same failure has repeated since the same checkpoint."""
 
     def told(self, uid: str, subtask: int, data: bytes) -> None:
-        """The writer of a sink sends the driver something; see `SinkWriterContext.tell`."""
+        """Report a message that a sink's writer sent to the driver with `SinkWriterContext.tell`."""
 
     def printed(self, lines: list[str], left_out: int) -> None:
-        """User code printed lines in a worker; before them so many were left out."""
+        """Report lines that user code printed in a worker; `left_out` lines before them were dropped."""
 
     def note(self, text: str) -> None:
-        """Something worth a line in the log."""
+        """Report a text that is worth a line in the log."""
 
     def ended(self, state: str) -> None:
-        """The job is "finished", "failed" or "cancelled"."""
+        """Report that the job has ended: `state` is "finished", "failed" or "cancelled"."""

@@ -1,4 +1,4 @@
-"""Queries of a running job's state, from any thread of the driver's process."""
+"""Queries of a running job's keyed state, from any thread of the driver process."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from headgate.common.keys.keygroups import shortened
 WAIT_MS: Final = 10_000
 
 Then = Callable[[Any, HeadgateError | None], None]
-"""Takes the value and None, or None and why there is no value."""
+"""Called with the value and None, or with None and the error."""
 
 Query = Callable[[str, str, Any, Then], None]
 
 
 class LiveState:
-    """The present keyed state of a running job, key by key, for reading only.
+    """Reads the present keyed state of a running job, one key at a time.
 
-    Each answer is the value between two records of the key's subtask: with all effects of the records before,
-    those after the last checkpoint included. After a failure these are undone and made anew, so a later
-    answer may be of an earlier state. Two answers are of two moments.
+    Each answer is the key's value between two records of its subtask, and includes changes after the last
+    checkpoint. A failure undoes those changes before they are made again, so a later answer may show an
+    earlier state. Two answers are of two different moments.
 
-    `query` is `JobMaster.query`; `post` hands a callback to the job master's loop.
+    `query` is `JobMaster.query`; `post` has the job master's loop call a callback.
 
     Example:
         >>> live = LiveState(lambda uid, state, key, then: then(7, None), lambda callback: callback())
@@ -36,14 +36,14 @@ class LiveState:
         self._query, self._post = query, post
 
     def value(self, uid: str, state: str, key: Any, wait_ms: int = WAIT_MS) -> Any:
-        """Query a state under a key: a value, a list, a dict, a reduced value or an aggregate's result.
+        """Return a state's value under a key: a value, list, dict, reduced value or aggregate's result.
 
-        The operator is named by its uid, the key is as the program's key selector gives it. Not to be called
-        in the job master's loop, for which it waits.
+        `uid` names the operator; `key` is as the program's key selector returns it. Waits for the job
+        master's loop, so it must not be called there.
 
-        Raises UsageError: there is no such operator or state, or the key cannot be one; NoEntryError:
-        nothing is stored under the key, or its time to live has expired; OperatingError: the job does not
-        run at present, stopped meanwhile, or did not answer in time.
+        Raises UsageError: there is no such operator or state, or the key cannot be one; NoEntryError: nothing
+        is stored under the key, or its time to live has expired; OperatingError: the job does not run at
+        present, stopped meanwhile, or did not answer in time.
         """
         answer: Future[Any] = Future()
 

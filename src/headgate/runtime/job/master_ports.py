@@ -1,4 +1,4 @@
-"""The ports of a job master: production and simulator fill them with implementations of their own."""
+"""The ports of a job master to the outside world: production and simulator implement them differently."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headgate.runtime.job.listener import JobListener
 
 @dataclass(frozen=True, slots=True)
 class MasterPorts:
-    """The ports through which a job master reaches the world outside it."""
+    """The interfaces through which a job master uses clock, storage, worker processes and its observers."""
 
     clock: Clock  # time
     background: Background  # one thread (or the simulator's) for storage and committers
@@ -23,10 +23,10 @@ class MasterPorts:
     post: Callable[[Callable[[], None]], None]  # hands a callback to the job master's loop, from any thread
     listener: JobListener  # gets reports of the job's events, for progress displays
     disks: Callable[[str], Disk] = open_disk  # URI -> disk, for savepoints; raises a HeadgateError on failure
-    # raises FencedError where another driver may lead by now; called before every commit. None where no other
+    # raises FencedError if another driver may lead by now; called before every commit. None where no other
     # driver runs this job.
     require_leadership: Callable[[], None] | None = None
-    code: UserCode = SAME_INTERPRETER  # where the program's functions live in this process
-    # raises unless the end of the job is on record; called before the checkpoints are deleted from which
-    # another driver would go on. None where none would.
+    code: UserCode = SAME_INTERPRETER  # the modules in which the program's functions live in this process
+    # raises unless the end of the job is recorded; called before the checkpoints are deleted from which
+    # another driver would restore. None without high availability.
     record_end: Callable[[], None] | None = None

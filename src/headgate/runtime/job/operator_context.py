@@ -1,4 +1,4 @@
-"""Where an operator runs: what its functions and its state know of their surroundings."""
+"""The context of an operator's subtask: identity, restored state and services, for functions and state."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from headgate.state.snapshots import OperatorSubtaskState
 
 @dataclass(slots=True)
 class OperatorContext:
-    """Where an operator runs; also the `RuntimeContext` of user functions."""
+    """The identity and services of an operator's subtask; user functions get it as their `RuntimeContext`."""
 
-    uid: str  # of the operator
+    uid: str  # of the operator, stable across runs
     name: str  # of the operator, for people
-    subtask: int  # which parallel copy
-    parallelism: int  # how many copies
+    subtask: int  # index of the subtask, from 0
+    parallelism: int  # how many subtasks the operator has
     attempt: int  # the deployment, from 1
     job: str  # the job's id
     max_parallelism: int  # number of key groups
     clock: Any  # a `common.ports.Clock`; None in the driver
-    # this subtask's state from the operator's subtasks in the restored checkpoint
+    # this subtask's share of the operator's state in the restored checkpoint
     restored: list[OperatorSubtaskState] = field(default_factory=list)
-    disk: Any = None  # the `common.ports.Disk` of restored state; None where all is inline
-    step_target_ms: int | None = None  # how long timers may fire before others get their turn; None: any time
-    backends: StateBackends | None = None  # makes the backend of keyed state; None: on the heap
-    ignore_unclaimed: bool = False  # whether restored state that is not declared is skipped, not refused
+    disk: Any = None  # the `common.ports.Disk` with restored state; None if the metadata holds all of it
+    step_target_ms: int | None = None  # how long timers may fire before other work runs; None: no limit
+    backends: StateBackends | None = None  # creates the backend of keyed state; None: Python objects
+    ignore_unclaimed: bool = False  # whether restored state that is not declared is skipped or refused
     generation: int = 1  # of the job master; with the attempt it identifies the deployment
     # sends bytes to the driver, with the uid and the number of the subtask; None: no driver receives them
     tell: Callable[[str, int, bytes], None] | None = None
 
     @property
     def label(self) -> str:
-        """Name and uid, as errors and logs show them."""
+        """The operator's name and uid, as errors and logs show them."""
         return f"operator {self.name!r} (uid {self.uid!r})"

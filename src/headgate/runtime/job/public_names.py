@@ -1,7 +1,7 @@
-"""Rewords errors of wrong calls of contexts, timers and states, with the names that the documentation has.
+"""Rewords errors of wrong calls of contexts, timers and states, so that they use the documented names.
 
-They are objects of the runtime's own classes, of which a program knows only the contracts. They are used once
-per record, so nothing is checked before a call: the error of a failed one is reworded.
+A program knows only the public interfaces (contracts) of these objects, whose classes are internal. Because
+they are called once per record, nothing is checked before a call: the error of a failed call is reworded.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _CONTRACTS: Final[tuple[tuple[str, type], ...]] = (
     ("ReducingState", state.ReducingState),
     ("AggregatingState", state.AggregatingState),
 )
-"""How the names of the runtime's classes end, and the contracts that they keep."""
+"""Ending of an internal class's name, and the public interface that the class implements."""
 
 _SHOWN: Final[Mapping[type, str]] = {
     broadcast.BroadcastContext: "the context of a function without keys",
@@ -58,14 +58,14 @@ _ALSO_CALLED: Final[Mapping[str, str]] = {
     "append": "add",
     "index_of_this_subtask": "subtask",
 }
-"""Names that other systems have for a member."""
+"""Names of members in other systems, such as Flink, and the names here."""
 
 _ONLY_WITH_KEYS: Final = ("timers", "timer_service", "key")
 _WITHOUT_KEYS: Final = (broadcast.BroadcastContext, functions.RuntimeContext)
 
 
 def say_public_names(error: BaseException) -> None:
-    """Reword an error of a wrong call of a context, a timer service or a state."""
+    """Reword, in place, the error of a wrong call of a context, timer service or state; else do nothing."""
     if isinstance(error, AttributeError):
         _reword_no_member(error)
     elif type(error) is TypeError and error.args and (call := _CALL.match(str(error.args[0]))) is not None:

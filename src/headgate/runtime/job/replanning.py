@@ -1,4 +1,4 @@
-"""A plan with the program that runs it, and the same job at another parallelism."""
+"""A job's plan with its serialized program, and a function that plans the job at another parallelism."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from headgate.runtime.job.shipped_program import Program, WorkerSettings
 
 @dataclass(frozen=True, slots=True)
 class PlannedJob:
-    """A plan, and the bytes of the program that workers get to run it."""
+    """A physical plan and the serialized program that workers get to run it; ready to be deployed."""
 
     plan: PhysicalPlan
     shipped: bytes
 
     @classmethod
     def of(cls, plan: PhysicalPlan, program: Program, code: UserCode = SAME_INTERPRETER) -> PlannedJob:
-        """Return a plan that is ready to be deployed; `code` is where the program's functions live."""
+        """Return `plan` with its program serialized; `code` is where the program's functions live."""
         return cls(plan, program.to_bytes(code))
 
 
 Replan = Callable[[int], PlannedJob]
-"""The job at another parallelism; raises a UsageError where there is no such plan."""
+"""Returns the job planned for a parallelism; raises UsageError if no plan is possible."""
 
 
 def replanner(
     job_id: JobId,
     job: JobSpec,  # as it was submitted
-    plan: PhysicalPlan,  # as it runs, with the number of key groups that its state has
+    plan: PhysicalPlan,  # as it runs, with the number of key groups of its state
     settings: WorkerSettings,
     code: UserCode = SAME_INTERPRETER,  # where the program's functions live
 ) -> Replan:
-    """Make a function that plans a running job: its graph goes through the passes again."""
+    """Return a function that plans a running job anew for a given parallelism, for a rescale."""
 
     def replan(parallelism: int) -> PlannedJob:
         nodes = narrowed(job.nodes, parallelism)
@@ -51,7 +51,7 @@ def replanner(
 
 
 def narrowed(nodes: tuple[Node, ...], parallelism: int) -> tuple[Node, ...]:
-    """Return the program for `parallelism` slots: an operator that asks for fewer still gets them."""
+    """Return the program's nodes with parallelism at most `parallelism`; a smaller one of a node is kept."""
     return tuple(
         node if node.parallelism is None else replace(node, parallelism=min(node.parallelism, parallelism))
         for node in nodes

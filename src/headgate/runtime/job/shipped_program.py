@@ -1,7 +1,7 @@
-"""The program that travels from the driver to the workers: the plan with the user's functions, and settings.
+"""The program as the driver ships it to the workers: the plan with the user's functions, and settings.
 
-cloudpickle carries code, after the authenticated handshake only; records and state never. Where the user's
-code has a namespace of its own, that namespace's copy of cloudpickle is used.
+It is pickled by cloudpickle, and sent only after the authenticated handshake; records and state are never
+pickled. User code in an isolated namespace is pickled with that namespace's own copy of cloudpickle.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """The settings that workers need, resolved."""
+    """The settings of a job that its workers need, resolved from the configuration."""
 
-    step_target_ms: int = 10  # wanted length of a step
-    buffer_timeout_ms: int = 10  # how long output may wait for company
+    step_target_ms: int = 10  # desired duration of a step of the worker's loop
+    buffer_timeout_ms: int = 10  # how long output may be buffered before it is sent
     credit_initial: int = 4  # frames in flight per channel
     frame_size_max: int = 64 * 1024 * 1024  # bytes of the largest frame accepted from a peer
     inline_size_max: int = 20 * 1024  # snapshots up to this many bytes travel in the acknowledgement
     exactly_once: bool = True  # whether channels wait for each other's barriers
     unaligned: bool = False  # whether barriers may overtake records
     state_backend: str = "hashmap"  # where keyed state lives, "hashmap" or "rocksdb"
-    rocksdb_memory_bytes: int = 256 * 1024 * 1024  # what all RocksDB states of a worker share
-    rocksdb_local_dir: str | None = None  # folder on a local disk for them, or None
+    rocksdb_memory_bytes: int = 256 * 1024 * 1024  # shared by all RocksDB states of a worker
+    rocksdb_local_dir: str | None = None  # folder on a local disk for RocksDB's files, or None
     rocksdb_timers: bool = True  # whether timers are in RocksDB too
     rocksdb_eager_migration: bool = False  # whether values of older types are rewritten before processing
     incremental: bool = False  # whether checkpoints of RocksDB states store only files that are new
-    changelog: bool = False  # whether checkpoints hold what changed since the last complete one
-    changelog_materialize_ms: int = 10 * 60 * 1000  # how often they hold everything all the same
+    changelog: bool = False  # whether checkpoints store only changes of state since a base
+    changelog_materialize_ms: int = 10 * 60 * 1000  # how often a new base (all state) is written
     local_backup: bool = False  # whether copies of stored files are kept on the local disk
-    local_backup_dir: str | None = None  # folder for them, or None
-    recover_from_local: bool = False  # whether a restore reads them
+    local_backup_dir: str | None = None  # folder for these copies, or None
+    recover_from_local: bool = False  # whether a restore reads these copies
     in_flight_bytes_max: int = 1024 * 1024 * 1024  # overtaken records of one subtask in one checkpoint
     ignore_unclaimed: bool = False  # whether restored state that the program does not declare is skipped
     memory_state_max: int | None = None  # bytes of one state in checkpoints in the driver's memory
@@ -49,34 +49,31 @@ class WorkerSettings:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A job as workers see it."""
+    """A job as its driver ships it to the workers."""
 
-    job: str  # its id
+    job: str  # the job's id
     plan: PhysicalPlan  # what runs
     settings: WorkerSettings  # how it runs
     record_types: Mapping[EdgeId, Any]  # edge id -> type of its records, where known
 
     def to_bytes(self, code: UserCode = SAME_INTERPRETER) -> bytes:
-        """Return the bytes for :class:`headgate.runtime.protocol.messages.Deploy`."""
+        """Return the program pickled, as :class:`headgate.runtime.protocol.messages.Deploy` carries it."""
         return shipped(self, code)
 
 
 def shipped(thing: T, code: UserCode = SAME_INTERPRETER) -> bytes:
-    """Return an object of the program as bytes for another process.
-
-    Its classes and functions live in `code`.
-    """
+    """Return an object of the program pickled for another process; `code` is where its classes live."""
     buffer = io.BytesIO()
     code.call(lambda: shipping_pickler(code.pickler().Pickler)(buffer).dump(thing))
     return buffer.getvalue()
 
 
 def program_from_bytes(data: bytes, code: UserCode = SAME_INTERPRETER) -> Program:
-    """Return the program of :meth:`Program.to_bytes`; only for bytes from an authenticated job master."""
+    """Unpickle a program from :meth:`Program.to_bytes`; only for bytes of an authenticated job master."""
     program: Program = received(data, code)
     return program
 
 
 def received(data: bytes, code: UserCode = SAME_INTERPRETER) -> Any:
-    """Return the object of :func:`shipped`; only for bytes from an authenticated process of the job."""
+    """Unpickle an object from :func:`shipped`; only for bytes of an authenticated process of the job."""
     return code.load(data)

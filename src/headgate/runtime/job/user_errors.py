@@ -1,7 +1,7 @@
-"""Errors of a program's code, reported with operator, record and line.
+"""Reports errors of user code with operator, record and line.
 
-Whatever a function of the program raises passes through :func:`user_error`, in :func:`blamed` or where the
-operators call the function.
+Every exception out of a function of the program passes through :func:`user_error`: in :func:`blamed`, or
+where the operators call the function.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from headgate.runtime.job.public_names import say_public_names
 
 
 def user_error(context: OperatorContext, error: BaseException, record: object) -> BaseException:
-    """Return the error to raise when the user's function raised `error` while handling `record`."""
+    """Return the error to raise in place of `error`, which user code raised while handling `record`."""
     if is_about_the_process(error):
         return error
     if isinstance(error, HeadgateError):
@@ -38,10 +38,9 @@ def user_error(context: OperatorContext, error: BaseException, record: object) -
 
 
 def placed(context: OperatorContext, error: HeadgateError, record: object = None) -> HeadgateError:
-    """Return a refusal of the program's code with operator, line and record put before its text.
+    """Return a refusal raised by user code with operator, line and record put before its text.
 
-    Other errors, and one that names the operator already, stay as they are. There is no `record` where the
-    refusal names it, or where there was none.
+    Errors of other types, and an error that already names the operator, are returned unchanged.
     """
     text = str(error)
     if type(error) not in _REFUSALS or "operator '" in text:
@@ -57,7 +56,7 @@ _REFUSALS: Final = (UsageError, PlanError, ConfigError, NoEntryError)
 
 
 class NoRecord(str):
-    """What the user's code did when it raised without a record; shown in the record's place."""
+    """Describes what user code did when it raised without a record; shown in place of the record."""
 
     __slots__ = ()
 
@@ -67,9 +66,9 @@ class NoRecord(str):
 
 @contextmanager
 def blamed(context: OperatorContext, doing: str) -> Iterator[None]:
-    """Run code that is the user's or a connector's: an error out of the user's own frames names the operator.
+    """Run user or connector code so that an error out of the user's own frames names the operator.
 
-    Errors of code without frames of the user's stay as they are, with their complete traceback.
+    Errors without a frame of user code pass unchanged, with their complete traceback.
     """
     try:
         yield
@@ -80,7 +79,7 @@ def blamed(context: OperatorContext, doing: str) -> Iterator[None]:
 
 
 def has_user_frame(trace: TracebackType | None) -> bool:
-    """Return whether a frame is neither of Headgate's own code nor of the standard library."""
+    """Return whether a frame of the traceback is neither Headgate's own code nor the standard library's."""
     while trace is not None:
         name = trace.tb_frame.f_code.co_filename
         module = trace.tb_frame.f_globals.get("__name__", "")
@@ -92,7 +91,7 @@ def has_user_frame(trace: TracebackType | None) -> bool:
 
 
 def shorten(value: object, limit: int = 300) -> str:
-    """Return the value as text of at most `limit` characters."""
+    """Return the `repr` of a value, cut to at most `limit` characters; a failing `repr` is described."""
     try:
         text = repr(value)
     except BaseException as error:

@@ -1,4 +1,4 @@
-"""The job master: carries out what the machine of a job decides, and knows the members of the gang.
+"""The job master: performs what the job's state machine (`core/job`) decides, and manages the workers.
 
-It has no decisions of its own and sees no code of the workers.
+It makes no decisions of its own and never imports code of the workers.
 """

@@ -1,9 +1,8 @@
-"""The job master: owns one job from submission to its end; lives in the driver.
+"""The job master: controls one job from submission to end, in the driver process.
 
-It is the shell of the job's machine (`core/job`), which decides everything about the job's life: what
-workers, storage and users do becomes events for it, and its effects are carried out here, in order. The
-parts of a job master put what they find out into an outbox, which is emptied after every turn. See
-`docs/machines/job.md`.
+It does the I/O around the job's state machine (`core/job`), which makes all decisions: actions of workers,
+storage and users become events for it, and its effects are performed here, in order. Components of the job
+master put their events into an outbox, which is emptied after every turn. See `docs/machines/job.md`.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ from headgate.runtime.protocol import messages as m
 
 
 class JobMaster(JobView):
-    """One job; all methods are called in the driver's loop. A `ReplyTo` is called there once."""
+    """The job master of one job; all methods, and each `ReplyTo` once, are called in the driver's loop."""
 
     def __init__(
         self,
@@ -86,15 +85,15 @@ class JobMaster(JobView):
     # -- what happens --------------------------------------------------------------------------------
 
     def submit(self) -> None:
-        """Begin."""
+        """Submit the job: request worker processes and deploy the first attempt."""
         self.happened(v.Submit(self._initial))
 
     def cancel(self, handed_over: bool = False) -> None:
-        """End the job now and commit nothing more. Handed over: another driver may go on with it."""
+        """End the job now, without further commits; `handed_over`: another driver may take it over."""
         self.happened(v.Cancel(handed_over))
 
     def fenced(self, error: FencedError) -> None:
-        """Another job master has taken over: stop without touching anything."""
+        """Stop without touching storage or output, because another job master has taken over the job."""
         self.happened(v.Fenced(failure_of(error)))
 
     def take_checkpoint(self, reply_to: ReplyTo[str]) -> None:
@@ -103,62 +102,62 @@ class JobMaster(JobView):
         self._settle()
 
     def take_savepoint(self, request: SavepointRequest, reply_to: ReplyTo[str]) -> None:
-        """Take a savepoint, or stop with one; the reply is its URI."""
+        """Take a savepoint, or stop the job with one; the reply is its URI."""
         self.checkpoints.requests.savepoint(request, reply_to)
         self._settle()
 
     def rescale(self, parallelism: int, from_last: bool, reply_to: ReplyTo[int]) -> None:
-        """Run all operators at another parallelism; one that the program gives fewer subtasks keeps them.
+        """Run all operators at another parallelism; an operator for which the program sets less keeps that.
 
-        With `from_last` the last completed checkpoint will do where no new one can be taken. The reply is the
-        parallelism once all subtasks run, or why the job was left, or reverted to, as it was.
+        With `from_last` the last completed checkpoint is used where no new one can be taken. The reply is the
+        parallelism once all subtasks run, or the error for which the job runs as before.
         """
         self._rescaling.ask(parallelism, from_last, reply_to)
         self._settle()
 
     def query(self, uid: str, state: str, key: Hashable, reply_to: ReplyTo[Any]) -> None:
-        """Look up what an operator's keyed state holds now, between two records.
+        """Read the present value of an operator's keyed state under a key, between two records.
 
-        The reply is the value, or a UsageError where there is no such operator or state, a NoEntryError where
-        nothing is stored under the key, an OperatingError where the job does not run or stopped meanwhile.
+        The reply is the value, or a UsageError if there is no such operator or state, a NoEntryError if
+        nothing is stored under the key, an OperatingError if the job does not run or stopped meanwhile.
         """
         self._attempts.ask(self.state, uid, state, key, reply_to)
 
     def message(self, link: Link, message: m.FromWorker) -> None:
-        """A worker sent a message."""
+        """Process a message from a worker."""
         self._messages.message(link, message)
         self._settle()
 
     def link_lost(self, link: Link, reason: str) -> None:
-        """The connection to a worker broke: its process has exited, or is treated as if it had."""
+        """Process the loss of the connection to a worker, which counts as the end of its process."""
         self._messages.link_lost(link, reason)
         self._settle()
 
     def gang_exited(self, gang: int, error: str | None) -> None:
-        """All workers of a gang have exited; `error` is why if it was not in order."""
+        """Process the exit of all workers of a gang; `error` is the reason if it was not normal."""
         self.happened(v.GangExited(gang, error))
 
     def tick(self) -> None:
-        """Time passed."""
+        """Do everything that is due by now: restarts, timeouts, checkpoints."""
         self._settle()
         self._perform_all(self._machine.tick(self.ports.clock.monotonic_ms()))
         self.checkpoints.tick()
         self._settle()
 
     def next_wakeup(self) -> int | None:
-        """Return when to call :meth:`tick` at the latest (monotonic ms)."""
+        """Return the latest time of the next :meth:`tick` (monotonic ms), or None."""
         times = (self._machine.next_wakeup(), self.checkpoints.next_wakeup())
         return min((time for time in times if time is not None), default=None)
 
     # -- the machine ---------------------------------------------------------------------------------
 
     def happened(self, event: v.Event) -> None:
-        """Give an event to the machine, after those that wait, and carry out what follows."""
+        """Give an event to the state machine, after pending events, and perform the effects."""
         self._outbox.put(event)
         self._settle()
 
     def _post(self, callback: Callable[[], None]) -> None:
-        """Have a callback run in the loop, and what it finds out given to the machine."""
+        """Have the loop run a callback, and then give its events to the state machine."""
 
         def turn() -> None:
             callback()
@@ -167,7 +166,7 @@ class JobMaster(JobView):
         self.ports.post(turn)
 
     def _settle(self) -> None:
-        """Give every event that waits to the machine; within a turn it comes after what is carried out."""
+        """Give all pending events to the state machine; a nested call leaves them to the outer one."""
         if not self._turning:
             self._perform_all(self._effects())
 

@@ -1,4 +1,4 @@
-"""A job at one moment, as a job master sees it: read in its loop, and given to whoever asks."""
+"""The status of a job at one moment, read from its job master in its loop."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from headgate.runtime.protocol.messages import Counters
 
 @runtime_checkable
 class HasPages(Protocol):
-    """A gang that is shown on web pages of its launcher."""
+    """A gang whose launcher (Spark) shows it on web pages."""
 
     @property
     def links(self) -> Mapping[str, str]:
-        """Name -> address."""
+        """Addresses of these pages, by name."""
         ...
 
 
 def status_of(master: JobMaster, started_ms: int) -> JobStatus:
-    """Return the status now."""
+    """Return the present status of the job, as `headgate status` and the endpoint show it."""
     checkpoints, gang = master.checkpoints.coordinator.statistics(), master.ports.gang
     counters = master.counters()
     plan = master.plan

@@ -1,4 +1,4 @@
-"""What may be asked of a job master at any time; asking changes nothing."""
+"""Read access to a job master's state, which changes nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from headgate.runtime.protocol import messages as m
 
 
 class JobView:
-    """The parts of a job master, read only."""
+    """The read-only properties of a job master: state, error, attempt, plan and counters of its job."""
 
     settings: JobSettings
     _machine: JobMachine
@@ -31,60 +31,60 @@ class JobView:
 
     @property
     def state(self) -> JobState:
-        """The public word for where the job is in its life."""
+        """The job's public state, such as RUNNING."""
         return self._machine.state
 
     @property
     def error(self) -> HeadgateError | None:
-        """Why the job failed, once it has."""
+        """The error with which the job failed, once it has."""
         outcome = self._machine.outcome
         return None if outcome is None or outcome.failure is None else self._losses.error(outcome.failure)
 
     @property
     def savepoint(self) -> str | None:
-        """URI of the savepoint that the job was stopped with, once it was."""
+        """URI of the savepoint with which the job was stopped, once it was."""
         outcome = self._machine.outcome
         return None if outcome is None or outcome.savepoint is None else str(outcome.savepoint)
 
     @property
     def last_failure(self) -> str | None:
-        """Of the latest attempt that failed, in words."""
+        """Text of the error of the latest failed attempt."""
         return self._reports.last_failure
 
     @property
     def restarts(self) -> int:
-        """Deployments that followed a failure."""
+        """How many deployments followed a failure."""
         return self._machine.restarts
 
     @property
     def goes_on(self) -> bool:
-        """Whether a job that has ended here goes on, or may go on, under another job master."""
+        """Whether the job, ended for this driver, continues or may continue under another job master."""
         return self._machine.goes_on
 
     @property
     def attempt(self) -> int:
-        """The present deployment, from 1."""
+        """The number of the present deployment, from 1."""
         return self._machine.attempt
 
     @property
     def plan(self) -> PhysicalPlan:
-        """What runs."""
+        """The physical plan that runs."""
         return self._attempts.plan
 
     @property
     def sources(self) -> Enumerators:
-        """The enumerators of the present attempt."""
+        """The split enumerators of the present attempt."""
         return self._attempts.sources
 
     @property
     def repeating(self) -> RepeatingFailure | None:
-        """The failure that keeps coming; None: none does."""
+        """The failure that keeps repeating, or None."""
         same = self._machine.repeating
         return None if same is None else repeating_failure(same, self.settings.same_failure)
 
     @property
     def restored_totals(self) -> Mapping[str, tuple[int, int]]:
-        """Records in and out of each chain up to where the present attempt began."""
+        """Records in and out per chain, as counted up to the snapshot that the present attempt restored."""
         return self._attempts.restored_totals
 
     def counters(self) -> list[m.Counters]:
@@ -92,5 +92,5 @@ class JobView:
         return self._members.counters()
 
     def standstills(self) -> list[m.Standstill]:
-        """Return the calls of user code that had not returned at the last heartbeats."""
+        """Return the calls of user code that had not returned at the workers' last heartbeats."""
         return [still for member in self._members.members() for still in member.standstills]

@@ -1,4 +1,4 @@
-"""The errors of a job's failures: raised ones, and what is known of lost workers."""
+"""The errors that a job's failures are reported as, with explanations of lost workers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headgate.runtime.master.attempt.repeated_failures import fingerprint_of
 
 
 class Losses:
-    """Used by the job master's loop; how long a reason is waited for is decided by the job's machine."""
+    """Makes errors of a job's failures, for the job master's loop; the state machine decides when."""
 
     def __init__(self, members: Members, settings: JobSettings) -> None:
         self._members, self._settings = members, settings
@@ -24,15 +24,12 @@ class Losses:
         self._kills = oom_kills()
 
     def clear(self) -> None:
-        """Remove what the workers of the present gang have left, whether it was of use or not."""
+        """Delete the black boxes that the workers of the present gang have left."""
         for member in (*self._members.members(), *self._members.lost.values()):
             remains_left(member)
 
     def error(self, failure: Failure) -> HeadgateError:
-        """Return the error as which a failure is reported.
-
-        Of a lost worker, all that is known of its end, looked up once.
-        """
+        """Return the error to report for a failure; for a lost worker an explanation of its end."""
         if isinstance(failure.what, HeadgateError):
             return failure.what
         assert isinstance(failure.what, Loss)
@@ -41,11 +38,11 @@ class Losses:
         return self._errors[failure.what]
 
     def fingerprint(self, loss: Loss) -> Fingerprint | None:
-        """Return the fingerprint that distinguishes the loss of a worker from others."""
+        """Return the key by which repeated losses of a worker are recognised, or None."""
         return fingerprint_of(self.error(Failure(loss)))
 
     def stuck(self, slot: int, still_ms: int) -> str:
-        """Return, in words, what a worker is busy with whose loop does not turn."""
+        """Return a text that says which user code keeps a worker's loop busy for `still_ms`."""
         member, for_s = self._members.get(slot), f"{still_ms / 1000:.0f} s"
         if member is None or not member.standstills:
             return f"the loop of worker {slot} has not turned for {for_s}; a call does not return"
@@ -69,7 +66,7 @@ class Losses:
         return OperatingError(f"{loss.why} workers were not running within {seconds:g} s")
 
     def _gang_ended(self, why: str | None) -> OperatingError:
-        """Return an error that names the worker that was the cause, if that can be found out."""
+        """Return the error for the end of a gang; it names the worker that was the cause, if known."""
         slot, lost, left = slot_named(why or ""), self._lost(), self._members.members()
         for member in left:
             if member.register.slot == slot:
@@ -84,7 +81,7 @@ class Losses:
     def _first_cause(
         self, found: Sequence[tuple[Member, Remains]], gang: str | None = None, slot: int | None = None
     ) -> OperatingError:
-        # Of several the one is the cause that left words: the others were ended because of it.
+        # The worker that recorded a reason is the cause: the others were ended because of it.
         spoke = [each for each in found if each[1].words]
         member, remains = (spoke or [each for each in found if each[0].register.slot == slot] or found)[0]
         reason = member.ended or "its gang ended"

@@ -1,4 +1,4 @@
-"""The machine of a job, made from the job's settings."""
+"""Creates the state machine of a job from the job's settings."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def make_machine(
     initial: RestorePoint | None,
     losses: Losses,
 ) -> JobMachine:
-    """Return the machine that decides about a job's life, before the job is submitted."""
+    """Return the state machine that decides about a job's life, before the job is submitted."""
     limits = JobLimits(
         settings.redeploy_timeout_ms,
         settings.rescale_timeout_ms,

@@ -1,4 +1,4 @@
-"""What people learn of a job's life: each report of its machine, put into words for the listener."""
+"""Reports the events of a job's life to its listener, with texts for people."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headgate.runtime.protocol.undeclared_rows import log_slowness, slowness
 
 
 class Reports:
-    """Used by the job master's loop."""
+    """Passes facts from the job's state machine to the listener; used by the job master's loop."""
 
     def __init__(
         self, listener: JobListener, losses: Losses, history: CheckpointHistory, settings: JobSettings
@@ -23,7 +23,7 @@ class Reports:
         self._slow: set[str] = set()
 
     def report(self, fact: e.Fact) -> None:
-        """Report one fact."""
+        """Report one fact of the state machine to the listener."""
         listener = self._listener
         match fact:
             case e.Failing(attempt, failure, restart_in_ms):
@@ -50,9 +50,8 @@ class Reports:
                 listener.ended(how.value)
 
     def slow_records(self, name: str, pickled: bool) -> None:
-        """A worker reports records that do not go the fast way; the job does so once for each type.
-
-        A warning is in the log whatever is shown.
+        """Report, once per type, that workers encode records of a type slowly; if `pickled`, as a log
+        warning.
         """
         if name in self._slow:
             return

@@ -1,6 +1,6 @@
-"""Another parallelism, the acting part: the plan, the slots, the fit, and the text of a reply.
+"""Performs the steps of a rescale: new plan, free slots, compatibility with the state, and the reply.
 
-When each step comes, and what follows from it, is decided in `core/job/rescale.py`.
+The order of the steps is decided in `core/job/rescale.py`.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from headgate.runtime.master.losses import Losses
 
 @runtime_checkable
 class KnowsSlots(Protocol):
-    """A gang that knows beforehand whether there are slots for another number of workers."""
+    """A gang that can tell beforehand whether there are slots for another number of workers."""
 
     def refusal(self, slots: int) -> str | None:
-        """Return why `slots` workers cannot be had in place of the present ones, or None; may block."""
+        """Return why `slots` workers cannot replace the present ones, or None if they can; may block."""
         ...
 
 
 class Rescaling:
-    """Carries out the steps of a rescale; used by the job master's loop."""
+    """Performs the steps of a job's rescale; used by the job master's loop."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Rescaling:
         self._replan, self._has_storage = replan, checkpoints.has_storage
 
     def ask(self, parallelism: int, from_last: bool, reply_to: ReplyTo[int]) -> None:
-        """A requester wants another parallelism."""
+        """Request another parallelism; `reply_to` gets it once all subtasks run, or the error."""
         try:
             check_asked(parallelism, self._replan, self._has_storage)
         except HeadgateError as error:
@@ -62,7 +62,7 @@ class Rescaling:
     def perform(
         self, effect: e.MakePlan | e.CountSlots | e.TakeCheckpoint | e.CheckFit | e.AdoptPlan
     ) -> None:
-        """Carry out one step; its answer comes by the outbox, at once or later."""
+        """Perform one step of a rescale; its outcome is an event in the outbox, now or later."""
         match effect:
             case e.MakePlan(ticket, parallelism):
                 self._outbox.put(self._make(ticket, parallelism))
@@ -76,7 +76,7 @@ class Rescaling:
                 self._adopt(self._planned_of(plan))
 
     def answer(self, answer: e.Answer, state: JobState) -> None:
-        """Reply to the requester."""
+        """Reply to the requester of a rescale."""
         why = None if answer.failure is None else self._losses.error(answer.failure)
         refusal = refusal_of(answer, why, state)
         if answer.refusal is e.Refusal.REVERTED:
@@ -118,14 +118,14 @@ class Rescaling:
 
 
 def plan_of(planned: PlannedJob) -> Plan:
-    """Return the facts of a plan that the job's machine knows."""
+    """Return the facts of a plan that the job's state machine needs."""
     plan = planned.plan
     return Plan(planned, plan.slots, sum(vertex.parallelism for vertex in plan.vertices))
 
 
 def check_asked(parallelism: int, replan: Replan | None, has_storage: bool) -> None:
-    """Refuse what no state of the job would allow."""
-    # A program that is not checked may say anything, and what else is raised here ends the job.
+    """Raise the error for a request to rescale that cannot be met in any state of the job."""
+    # A program without type checks may pass anything, and any other error raised here ends the job.
     if type(parallelism) is not int:
         raise UsageError(f"parallelism is {parallelism!r}; expected a whole number")
     if not has_storage:
@@ -138,7 +138,7 @@ def check_asked(parallelism: int, replan: Replan | None, has_storage: bool) -> N
 
 
 def make_plan(parallelism: int, replan: Replan, present: PlannedJob) -> PlannedJob | None:
-    """Return the job at another parallelism; None where that is what runs."""
+    """Return the job planned at another parallelism, or None if that plan runs already."""
     if parallelism < 1:
         raise UsageError(f"parallelism is {parallelism}; expected at least 1")
     planned = replan(parallelism)
@@ -146,7 +146,7 @@ def make_plan(parallelism: int, replan: Replan, present: PlannedJob) -> PlannedJ
 
 
 def count_slots(gang: Gang, slots: int) -> None:
-    """Find out whether there are slots; may block."""
+    """Raise UsageError if there are not enough free slots for `slots` workers; may block."""
     try:
         reason = gang.refusal(slots) if isinstance(gang, KnowsSlots) else None
     except Exception as error:
@@ -156,7 +156,7 @@ def count_slots(gang: Gang, slots: int) -> None:
 
 
 def refusal_of(answer: e.Answer, why: HeadgateError | None, state: JobState) -> HeadgateError | None:
-    """Return the reply instead of a parallelism; None: it was done."""
+    """Return the error that answers a rescale, or None if it was done."""
     match answer.refusal:
         case None:
             return None

@@ -1,4 +1,4 @@
-"""What workers send: each message becomes an event, or goes to the part that it is about."""
+"""Dispatches workers' messages: each becomes an event, or is passed to the component that it concerns."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from headgate.runtime.protocol.error_messages import rebuild_error
 
 
 class WorkerMessages:
-    """Used by the job master's loop, which gives the events to the machine afterwards."""
+    """Dispatches the messages of workers, for the job master's loop, which then runs the state machine."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class WorkerMessages:
         self._outbox, self._listener = outbox, listener
 
     def message(self, link: Link, message: m.FromWorker) -> None:
-        """Handle a message of a worker; one that is not a member may only register."""
+        """Process a message of a worker; a process that is not a member of the gang can only register."""
         if isinstance(message, m.Register):
             self._outbox.put(v.Registered(message.gang, message.slot, self._members.came(message, link)))
             return
@@ -62,7 +62,7 @@ class WorkerMessages:
                 self._of_a_subtask(slot, message)
 
     def link_lost(self, link: Link, reason: str) -> None:
-        """The connection to a worker broke; that of one that is not a member changes nothing."""
+        """Process a lost connection; only the loss of a member's connection becomes an event."""
         slot = self._members.slot_of(link)
         member = None if slot is None else self._members.get(slot)
         if slot is not None and member is not None:
@@ -70,7 +70,7 @@ class WorkerMessages:
             self._outbox.put(v.LinkLost(self._members.gang, slot))
 
     def answer_beat(self, slot: int) -> None:
-        """Answer the last heartbeat of a worker, and take over what it reported."""
+        """Answer a worker's last heartbeat, which renews its lease, and store what it reported."""
         member = self._members.get(slot)
         if member is None or member.beat is None:
             return
@@ -98,7 +98,7 @@ class WorkerMessages:
             self._outbox.put(v.PeerLost(message.attempt, failure_of(error)))
 
     def _of_a_subtask(self, slot: int, message: m.FromWorker) -> None:
-        # Workers do not wait for each other: one may read, or be done, before the last is deployed.
+        # Workers do not wait for each other: one may read, or be done, before the last one is deployed.
         match message:
             case m.RequestSplits():
                 self._attempts.assign_splits(slot, message)

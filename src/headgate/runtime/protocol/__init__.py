@@ -1,4 +1,4 @@
-"""What goes over the wire: messages, elements of channels and frames, as bytes and back.
+"""The network protocol: messages, stream elements and frames, encoded as bytes and decoded.
 
-No socket, no thread, no file.
+Pure functions: no socket, thread or file.
 """

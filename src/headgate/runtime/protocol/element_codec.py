@@ -1,6 +1,6 @@
-"""Elements of a channel as frame payloads and back.
+"""Encodes the elements of a channel (batches and control events) as payloads of frames, and decodes them.
 
-Rows travel lossless whatever they are, so that a result does not depend on whether two subtasks share a
+Rows of any class are encoded without loss, so that a result does not depend on whether two subtasks share a
 process: plain values by the self-describing codec, values of the declared type by its serializer, records of
 other classes with a reference to their class (`undeclared_rows.py`).
 
@@ -54,9 +54,9 @@ _NO_TIMEOUT = -1
 
 
 class ElementCodec:
-    """The codec of one exchange; `record_type` is the declared type of its records, if there is one.
+    """The codec of one exchange (edge); `record_type` is the declared type of its records, if any.
 
-    `undeclared` carries records that are neither of the declared type nor plain.
+    `undeclared` encodes records that are neither of the declared type nor plain.
     """
 
     def __init__(self, record_type: Any = None, undeclared: UndeclaredRows | None = None) -> None:
@@ -72,7 +72,7 @@ class ElementCodec:
         self._slowness_reported = False
 
     def encode(self, element: Batch | Event) -> tuple[FrameKind, Sequence[Part]]:
-        """Return the kind and payload of a frame."""
+        """Return the kind and the payload of the frame that carries a batch or event."""
         if isinstance(element, ArrowBatch):
             return FrameKind.COLUMNS, [*_head(element, 0), _ipc(element.columns)]
         if isinstance(element, RowBatch):
@@ -80,7 +80,7 @@ class ElementCodec:
         return _encode_event(element)
 
     def decode(self, kind: FrameKind, payload: memoryview) -> Batch | Event:
-        """Return the element of a received frame. Raises ProtocolError: the payload does not fit its kind."""
+        """Return the batch or event of a received frame; ProtocolError if the payload does not fit."""
         try:
             if kind in (FrameKind.ROWS, FrameKind.PICKLED_ROWS, FrameKind.COLUMNS):
                 return self._decode_batch(kind, payload)
@@ -93,16 +93,16 @@ class ElementCodec:
             raise ProtocolError(f"{what} does not decode: {error}") from error
 
     def encode_plain(self, batch: RowBatch) -> Sequence[Part]:
-        """Return the payload of a ROWS frame, which never holds pickle.
+        """Return a batch as the payload of a ROWS frame, which never holds pickle.
 
-        Raises UsageError: only pickle can carry these records; :class:`NotPlainError` where it may.
+        Raises UsageError if only pickle could encode it; :class:`NotPlainError` if pickle is allowed.
         """
         rows = batch.records
         if self.record_serializer is not None and set(map(type, rows)) == {self._type}:
             try:
                 return [*_head(batch, _TYPED), self.record_serializer.encode_checked(rows)]
             except UsageError:
-                pass  # Annotations are not enforced: a field holds another type than its own.
+                pass  # Annotations are not enforced: a field holds a value of another type.
         return [*_head(batch, _DYNAMIC), self._dynamic.encode_many(rows)]
 
     def _encode_rows(self, batch: RowBatch) -> tuple[FrameKind, Sequence[Part]]:
@@ -185,7 +185,7 @@ def _encode_event(event: Batch | Event) -> tuple[FrameKind, Sequence[Part]]:
 
 
 def _pack_barrier(barrier: Barrier) -> bytes:
-    """Fields of known length; for a savepoint, after them the order that every subtask follows."""
+    """Return a barrier's fixed fields; for a savepoint followed by the order for all subtasks."""
     order = b"" if barrier.savepoint is None else msgspec.msgpack.encode(barrier.savepoint)
     timeout_ms = _NO_TIMEOUT if barrier.timeout_ms is None else barrier.timeout_ms
     alignment = _ALIGNMENTS.index(barrier.alignment)

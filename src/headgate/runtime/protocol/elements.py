@@ -1,4 +1,4 @@
-"""Control events between the batches of a channel: few and small."""
+"""The control events that travel between the batches of a channel; few and small."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from headgate.core.alignment.barriers import Barrier
 
 @dataclass(frozen=True, slots=True)
 class Watermark:
-    """No record with a timestamp at or before `timestamp` (ms) is expected any more."""
+    """Event time has reached `timestamp` (ms): no record at or before it is expected any more."""
 
     timestamp: int
 
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """Nothing comes on this channel for a while, so it must not hold event time back."""
+    """This channel is idle for a while, so its watermark must not hold event time back."""
 
 
 @dataclass(frozen=True, slots=True)
 class CancelMarker:
-    """`checkpoint` was given up upstream; do not wait for its barrier."""
+    """`checkpoint` was aborted upstream: do not wait for its barrier."""
 
     checkpoint: int
 
 
 @dataclass(frozen=True, slots=True)
 class EndOfData:
-    """No record follows; barriers still do, until the final checkpoint is done."""
+    """No more records follow on this channel; barriers still do, until the final checkpoint is complete."""
 
 
 Event = Watermark | Idle | Barrier | CancelMarker | EndOfData

@@ -1,4 +1,4 @@
-"""Errors of Headgate as plain data between processes, and back."""
+"""Encodes errors of Headgate as plain data for another process, and rebuilds them there."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from headgate.common.refusals.texts import shortened
 
 
 def rebuild_error(kind: str, arguments: Sequence[Plain]) -> errors.HeadgateError:
-    """Return the error that :func:`describe_error` described; an unknown name becomes an InternalError."""
+    """Return the error that :func:`describe_error` encoded; InternalError for an unknown class."""
     cls = getattr(errors, kind, errors.InternalError)
     error: errors.HeadgateError = cls(*arguments)
     return error
 
 
 def describe_error(error: BaseException) -> tuple[str, list[Plain]]:
-    """Return an error as plain data: the name of its class in `common.errors` and its arguments."""
+    """Return an error as plain data: the name of its class in `common.errors`, and its arguments."""
     if isinstance(error, errors.UserFunctionError):
         return "UserFunctionError", list(error.args)
     for cls in type(error).__mro__:

@@ -34,11 +34,11 @@ from headgate.common.errors import InternalError, ProtocolError
 from headgate.common.files.durable import crc32
 
 Part = bytes | bytearray | memoryview
-"""A piece of a payload; its bytes must not change after it was handed over for sending."""
+"""A piece of a payload; its bytes must not change once it was handed over for sending."""
 
 
 class FrameKind(IntEnum):
-    """What a payload means. The numbers are on the wire: never reuse one."""
+    """The kind of a frame's payload. The numbers are on the wire: never reuse one."""
 
     ROWS = 1  # records, encoded by the stream's serializer
     COLUMNS = 2  # records as an Arrow IPC message
@@ -54,7 +54,7 @@ class FrameKind(IntEnum):
 
 @dataclass(slots=True)
 class Frame:
-    """One unit of transfer on one channel."""
+    """One frame: a batch, event or credit on one channel between two subtasks, or a control message."""
 
     kind: FrameKind
     edge: int  # the exchange, as in `ChannelId`
@@ -65,11 +65,11 @@ class Frame:
 
     @property
     def size(self) -> int:
-        """Bytes of the payload."""
+        """Size of the payload in bytes."""
         return sum(memoryview(part).nbytes for part in self.parts)
 
     def payload(self) -> Part:
-        """Return the payload in one piece; copies only when there are several.
+        """Return the payload in one piece; copied only if it is in several pieces.
 
         Example:
             >>> bytes(Frame(FrameKind.ROWS, 0, 0, 0, [b"ab", b"c"]).payload())
@@ -79,7 +79,7 @@ class Frame:
 
 
 class FrameHeader(NamedTuple):
-    """A verified header."""
+    """A frame's header whose checksum was verified."""
 
     kind: FrameKind
     generation: int
@@ -125,9 +125,9 @@ def checksum(data: Part, crc: int = 0) -> int:
 
 
 def encode_header(frame: Frame, generation: int, attempt: int) -> bytes:
-    """Return the bytes that go before the frame's parts, with the payload's checksum.
+    """Return the header that precedes the frame's parts, with the payload's checksum.
 
-    Raises InternalError: a number does not fit the header.
+    Raises InternalError if a number does not fit the header.
     """
     length, crc = 0, 0
     for part in frame.parts:
@@ -145,12 +145,9 @@ def encode_header(frame: Frame, generation: int, attempt: int) -> bytes:
 
 
 def parse_header(data: Part, frame_size_max: int) -> FrameHeader:
-    """Return the verified header at the start of `data`.
+    """Return the verified header at the start of `data`, without allocating memory for the payload.
 
-    Allocates nothing of the length that the first `HEADER_SIZE` bytes name.
-
-    Raises ProtocolError: wrong magic, version, kind or checksum, or a payload of more than `frame_size_max`
-    bytes.
+    Raises ProtocolError: wrong magic, version, kind or checksum, or a payload larger than `frame_size_max`.
     """
     magic, version, kind, zero, generation, attempt, edge, sender, receiver, length, payload_crc = (
         _FIELDS.unpack_from(data)
@@ -182,7 +179,7 @@ def parse_header(data: Part, frame_size_max: int) -> FrameHeader:
 
 
 def verify_payload(header: FrameHeader, payload: Part) -> Frame:
-    """Return the frame with this header and payload. Raises ProtocolError: length or checksum differ."""
+    """Return the frame of a header and payload; raise ProtocolError if length or checksum differ."""
     size, crc = memoryview(payload).nbytes, checksum(payload)
     if size != header.length or crc != header.payload_crc:
         raise ProtocolError(
@@ -194,11 +191,11 @@ def verify_payload(header: FrameHeader, payload: Part) -> Frame:
 
 
 class FrameReader:
-    """Turns a stream of bytes, in pieces of any size, into verified frames.
+    """Parses a stream of bytes, received in pieces of any size, into verified frames.
 
-    Two ways in, free to mix: :meth:`feed` takes bytes that were received; :meth:`space` offers the unfilled
-    rest of a payload, so that a large one is received in place, and :meth:`filled` takes the number of bytes
-    that were. After an error the reader is of no use: the stream has lost its frame boundaries.
+    Bytes can come in two ways, in any mixture: :meth:`feed` takes received bytes; :meth:`space` returns the
+    unfilled rest of a payload, so that a large one is received in place, and :meth:`filled` says how much
+    was. After an error the reader is unusable, because the stream has lost its frame boundaries.
 
     Example:
         >>> frame = Frame(FrameKind.ROWS, 1, 0, 2, [b"records"])
@@ -219,13 +216,13 @@ class FrameReader:
 
     @property
     def inside_frame(self) -> bool:
-        """Whether some but not all bytes of a frame have come in."""
+        """Whether a frame has been received in part."""
         return self._header is not None or self._head != b""
 
     def feed(self, data: bytes | memoryview) -> list[tuple[FrameHeader, Frame]]:
         """Return the frames completed by `data`, each with its header. `data` may be reused afterwards.
 
-        Raises ProtocolError: the bytes are not a sequence of sound frames.
+        Raises ProtocolError if the bytes are not a sequence of valid frames.
         """
         frames: list[tuple[FrameHeader, Frame]] = []
         view, position = memoryview(data), 0
@@ -255,9 +252,9 @@ class FrameReader:
         return None if self._header is None else memoryview(self._payload)[self._filled :]
 
     def filled(self, size: int) -> list[tuple[FrameHeader, Frame]]:
-        """Return the frame that `size` more bytes in :meth:`space` complete, if they do.
+        """Return the frame that is complete with `size` more bytes received into :meth:`space`, if any.
 
-        Raises ProtocolError: the payload does not match its checksum.
+        Raises ProtocolError if the payload does not match its checksum.
         """
         header = self._header
         if header is None or self._filled + size > header.length:

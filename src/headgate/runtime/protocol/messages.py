@@ -1,8 +1,7 @@
 """The messages between job master and workers: plain data, encoded with msgspec.
 
-A worker's messages carry the attempt they are about; the job master ignores those of an older attempt. User
-code travels as bytes inside :class:`Deploy` and is unpickled by the worker only, after the authenticated
-handshake.
+A worker's message carries its attempt; the job master ignores messages of older attempts. User code is
+pickled inside :class:`Deploy`; only a worker unpickles it, after the authenticated handshake.
 """
 
 from __future__ import annotations
@@ -28,56 +27,56 @@ class _OfSubtask(_OfAttempt, frozen=True):
 
 
 class Register(msgspec.Struct, frozen=True, tag="register"):
-    """Worker: I hold slot `slot` of gang `gang`, and peers reach me at `data_address`."""
+    """Worker to job master: this process runs slot `slot` of gang `gang`; peers connect to `data_address`."""
 
     gang: int
     slot: int
     pid: int
     host: str
     data_address: str
-    box: str = ""  # a file of my machine with the reason, should I die; empty: none
+    box: str = ""  # path of this process's black box (why it died, if it dies); empty: none
 
 
 class Deploy(_OfAttempt, frozen=True, tag="deploy"):
-    """Job master: build these subtasks, restore their state, and run."""
+    """Job master to worker: build these subtasks, restore their state, and run them."""
 
     generation: int  # of the job master
-    program: bytes  # the shipped plan (cloudpickle)
+    program: bytes  # the pickled program with its plan (cloudpickle)
     peers: dict[int, str]  # slot -> data address
     # (vertex, subtask) -> operator states to start from; several old subtasks' states for one operator after
     # a change of parallelism
     restored: list[tuple[int, int, list[OperatorSubtaskState]]]
-    restored_checkpoint: int | None  # the id they come from, or None
-    restored_storage: str | None  # URI of the root that the restored files are named from, or None
+    restored_checkpoint: int | None  # id of the restored checkpoint, or None
+    restored_storage: str | None  # URI to which names of restored files are relative, or None
     storage: str | None  # URI of the checkpoint directory, or None
-    marker: str | None  # token of a file that the worker must see there
-    # (vertex, subtask) -> records that were in flight and come before all others
+    marker: str | None  # token of a file that the worker must see in that directory
+    # (vertex, subtask) -> in-flight records, to be processed before all others
     in_flight: list[tuple[int, int, list[InFlightShare]]] = []
-    finished: list[tuple[int, int]] = []  # (vertex, subtask) of readers that had read everything
+    finished: list[tuple[int, int]] = []  # (vertex, subtask) of readers that had read all input
 
 
 class Deployed(_OfAttempt, frozen=True, tag="deployed"):
-    """Worker: my subtasks are open and running."""
+    """Worker to job master: all subtasks of this attempt are open and run."""
 
 
 class Trigger(_OfCheckpoint, frozen=True, tag="trigger"):
-    """Job master: let the source subtasks take a snapshot for `checkpoint`."""
+    """Job master to worker: have the source subtasks snapshot and emit the barrier of `checkpoint`."""
 
     trigger_ms: int  # wall clock at the trigger
     alignment: str = "aligned"  # how the barrier travels, as in `core.alignment.barriers.Alignment`
-    timeout_ms: int | None = None  # an aligned barrier that is older overtakes; None: it never does
-    savepoint: SavepointOrder | None = None  # what to do when it is one; None: a checkpoint
-    completed: int = 0  # newest checkpoint that is complete, 0 for none
+    timeout_ms: int | None = None  # age at which an aligned barrier becomes unaligned; None: never
+    savepoint: SavepointOrder | None = None  # where and how to write a savepoint; None: a checkpoint
+    completed: int = 0  # newest complete checkpoint, 0 for none
 
 
 class Acknowledge(_OfCheckpoint, frozen=True, tag="acknowledge"):
-    """Worker: this subtask's part of the checkpoint is durable."""
+    """Worker to job master: this subtask's part of the checkpoint is durable."""
 
     snapshot: SubtaskSnapshot
 
 
 class Decline(_OfCheckpoint, frozen=True, tag="decline"):
-    """Worker: this subtask cannot contribute."""
+    """Worker to job master: this subtask cannot take part in the checkpoint, for this reason."""
 
     vertex: int
     subtask: int
@@ -86,23 +85,23 @@ class Decline(_OfCheckpoint, frozen=True, tag="decline"):
 
 
 class CheckpointComplete(_OfCheckpoint, frozen=True, tag="complete"):
-    """Job master: `checkpoint` is in the log and its sinks are committed."""
+    """Job master to worker: `checkpoint` is in the log, and its output is committed."""
 
 
 class CheckpointAborted(_OfCheckpoint, frozen=True, tag="aborted"):
-    """Job master: forget `checkpoint`."""
+    """Job master to worker: `checkpoint` was aborted; forget it."""
 
 
 class Recovered(_OfSubtask, frozen=True, tag="recovered"):
-    """Worker: this subtask has read all records in flight of the restored checkpoint."""
+    """Worker to job master: this subtask has processed all in-flight records of the restored checkpoint."""
 
 
 class RequestSplits(_OfSubtask, frozen=True, tag="request-splits"):
-    """Worker: this reader has no split left."""
+    """Worker to job master: this source subtask has no split left."""
 
 
 class AssignSplits(_OfSubtask, frozen=True, tag="assign-splits"):
-    """Job master: read these (id, position); None means that no more will come, [] not now."""
+    """Job master to worker: splits to read, as (id, position); None: no more will come; []: none now."""
 
     splits: list[tuple[str, Plain]] | None
 
@@ -122,21 +121,21 @@ class Counters(msgspec.Struct, frozen=True):
 
 
 class DataEnded(_OfSubtask, frozen=True, tag="data-ended"):
-    """Worker: this subtask has processed all its input; these are its final totals."""
+    """Worker to job master: this subtask has processed all its input, with these final totals."""
 
     counters: Counters
 
 
 class TaskFailed(_OfSubtask, frozen=True, tag="task-failed"):
-    """Worker: the attempt cannot go on."""
+    """Worker to job master: a subtask failed, so that the attempt cannot continue."""
 
     kind: str  # name of the error's class in `common.errors`
     arguments: list[Plain]  # its arguments, for rebuilding it
-    lost_peer: int | None  # slot of a peer whose connection broke, if that is the reason
+    lost_peer: int | None  # slot of the worker whose broken connection is the reason, if so
 
 
 class Told(_OfAttempt, frozen=True, tag="told"):
-    """Worker: the writer of a sink sends this to the driver, independently of checkpoints."""
+    """Worker to job master: a message of a sink's writer to the driver, independent of checkpoints."""
 
     uid: str
     subtask: int
@@ -144,32 +143,32 @@ class Told(_OfAttempt, frozen=True, tag="told"):
 
 
 class Printed(_OfAttempt, frozen=True, tag="printed"):
-    """Worker: user code printed these lines, each after its place; before them so many were left out."""
+    """Worker to job master: lines that user code printed; `left_out` lines before them were dropped."""
 
     lines: list[str]
     left_out: int
 
 
 class SlowRecords(_OfAttempt, frozen=True, tag="slow-records"):
-    """Worker: records of a type are encoded slowly; see `runtime.protocol.undeclared_rows`."""
+    """Worker to job master: records of a type are encoded slowly; see `runtime.protocol.undeclared_rows`."""
 
-    name: str  # of the type
-    pickled: bool  # whether they are pickled
+    name: str  # name of the type
+    pickled: bool  # whether its records are pickled
 
 
 class Stop(_OfAttempt, frozen=True, tag="stop"):
-    """Job master: drop the attempt's subtasks; the process stays."""
+    """Job master to worker: stop and drop the attempt's subtasks; the process stays for the next attempt."""
 
 
 class Idle(_OfAttempt, frozen=True, tag="idle"):
-    """Worker: nothing of the attempt runs here any more."""
+    """Worker to job master: no subtask of the attempt runs here any more."""
 
     stray_threads: list[str]  # leftover threads of user code
-    changed_limits: list[str] = []  # limits of the process that have changed, for people
+    changed_limits: list[str] = []  # limits of the process that user code has changed, as text
 
 
 class Finish(_OfAttempt, frozen=True, tag="finish"):
-    """Job master: the job is over; leave."""
+    """Job master to worker: the job has ended; exit."""
 
 
 class Standstill(msgspec.Struct, frozen=True):
@@ -177,50 +176,50 @@ class Standstill(msgspec.Struct, frozen=True):
 
     vertex: int
     subtask: int
-    operator: str  # name and uid of the operator that is in the call
-    still_ms: int  # for how long
-    stack: str  # its place in the user's code, a line for each frame, the innermost last
+    operator: str  # name and uid of the operator whose code was called
+    still_ms: int  # how long the call has lasted
+    stack: str  # stack in the user's code, a line per frame, innermost last
 
 
 class Heartbeat(_OfAttempt, frozen=True, tag="heartbeat"):
-    """Worker: I live; `progress` grows whenever my loop turns, `sent_ms` is my monotonic clock."""
+    """Worker to job master: still alive; `progress` counts turns of its loop, `sent_ms` is its clock."""
 
     sent_ms: int
     progress: int
-    counters: list[Counters]  # running totals of my subtasks
+    counters: list[Counters]  # running totals of the worker's subtasks
     standstills: list[Standstill] = []  # calls of user code that do not return
-    rss_bytes: int = 0  # memory that I use; 0: not known
+    rss_bytes: int = 0  # resident memory of the process; 0: not known
 
 
 class Totals(_OfAttempt, frozen=True, tag="totals"):
-    """Worker: the last totals of my subtasks."""
+    """Worker to job master: the last running totals of its subtasks."""
 
     counters: list[Counters]
 
 
 class HeartbeatSeen(msgspec.Struct, frozen=True, tag="heartbeat-seen"):
-    """Job master: renews the worker's lease, counted from the beat of `sent_ms`."""
+    """Job master to worker: renews the worker's lease, counted from its heartbeat of `sent_ms`."""
 
     sent_ms: int
 
 
 class QueryState(_OfAttempt, frozen=True, tag="query-state"):
-    """Job master: what is the present value of this state under this key?"""
+    """Job master to worker: request for the present value of a keyed state under a key."""
 
-    query: int  # the answer carries the same number
+    query: int  # number of the query, which its answer carries, too
     vertex: int
     subtask: int
     uid: str  # of the operator
-    state: str  # its name
+    state: str  # name of the state
     key: bytes  # encoded as all keys in checkpoints are
 
 
 class StateAnswer(_OfAttempt, frozen=True, tag="state-answer"):
-    """Worker: the value of a state, or why there is none."""
+    """Worker to job master: the value of a keyed state, or the error."""
 
-    query: int  # number of the question
+    query: int  # number of the query
     schema: Description = {}  # kind and description of the state's serializers
-    # the value as these encode a batch of one; None: nothing is stored under the key
+    # the value, encoded by these as a batch of one; None: nothing is stored under the key
     data: bytes | None = None
     kind: str | None = None  # of a failed query, the name of the error's class in `common.errors`
     arguments: list[Plain] = []  # the error's arguments, for rebuilding it

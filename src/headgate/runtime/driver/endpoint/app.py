@@ -1,4 +1,4 @@
-"""The routes: which function answers what. Loaded in the endpoint's thread: its libraries take time."""
+"""The HTTP routes of the endpoint. Imported late, in the endpoint's thread: its libraries load slowly."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _Handler = Callable[[Request], Awaitable[Response]]
 
 
 def application(job: ServedJob, operations: Operations) -> Starlette:
-    """Return the application that answers requests which passed the guard."""
+    """Return the ASGI application with the endpoint's routes; :class:`Guard` checks requests before."""
     routes = _Routes(job, operations)
     table: list[tuple[str, str, _Handler]] = [
         ("GET", "/v1/job", routes.job),

@@ -1,4 +1,4 @@
-"""Where the endpoint listens, and whether it may."""
+"""The settings of the HTTP endpoint: whether a job has one, its address, port and TLS certificate."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ LOCALHOST: Final = "localhost"
 
 @dataclass(frozen=True, slots=True)
 class EndpointSettings:
-    """How the endpoint of one job is to be."""
+    """The address, port and TLS files of one job's HTTP endpoint, checked."""
 
     bind: str
-    port: int  # 0: a free one
+    port: int  # 0: the system chooses a free port
     certfile: str | None = None  # PEM file of the certificate; None: no TLS
     keyfile: str | None = None
-    demanded: bool = False  # the job must not run without it
+    demanded: bool = False  # the user set the option: without an endpoint the job fails
 
     @property
     def scheme(self) -> str:
-        """Of its address."""
+        """The URL's scheme: "https" with a certificate, else "http"."""
         return "http" if self.certfile is None else "https"
 
     def reached_at(self, port: int) -> str:
-        """Return the address that processes of the same user get.
+        """Return the URL at which processes of the same user reach the endpoint when it listens on `port`.
 
-        Of an endpoint on all addresses the near one.
+        An endpoint that is bound to all addresses is reached at the loopback address.
         """
         host = self.bind
         if _is_any(host):
@@ -45,7 +45,9 @@ class EndpointSettings:
 
 
 def endpoint_settings(config: Config, by_default: bool) -> EndpointSettings | None:
-    """Resolve the options; None: no endpoint."""
+    """Return the endpoint's settings, or None if the job has none; `by_default` applies if the option is
+    unset. Raises ConfigError for a bad certificate, and for an address that other machines reach without TLS.
+    """
     enabled = config.get(o.REST_ENABLED)
     if not (by_default if enabled is None else enabled):
         return None
@@ -68,7 +70,7 @@ def endpoint_settings(config: Config, by_default: bool) -> EndpointSettings | No
 
 
 def listening(settings: EndpointSettings) -> ListeningSocket:
-    """Return a socket that listens there."""
+    """Return a socket that listens at the configured address; raise ConfigError if that is not possible."""
     family = socket.AF_INET6 if ":" in settings.bind else socket.AF_INET
     made = hide(ListeningSocket(family, socket.SOCK_STREAM))
     try:
@@ -85,7 +87,7 @@ def listening(settings: EndpointSettings) -> ListeningSocket:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine reaches an address.
+    """Return whether `host` is a loopback address, which only this machine can reach.
 
     Example:
         >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("localhost"), is_loopback("0.0.0.0")

@@ -1,7 +1,7 @@
-"""What stands before every request: its sender, origin, form and size are checked. ASGI, and nothing else.
+"""Checks every HTTP request before the application sees it: host, origin, secret, content type and size.
 
-The order matters: before the secret is known to be right nothing of the request but its head is read, and
-nothing is kept.
+It is ASGI middleware. Before the secret is known to be right, only the head of a request is read, and nothing
+of it is kept; so the order of the checks matters.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BODY_WAIT_S: Final = 10.0
 
 
 class RefusedError(Exception):
-    """The request goes no further."""
+    """A check of the guard failed: the request is answered with the HTTP `status` and `text`."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -31,7 +31,7 @@ class RefusedError(Exception):
 
 
 class Guard:
-    """Passes on what is allowed, with its complete body."""
+    """ASGI middleware that refuses forbidden requests, and passes on allowed ones with complete body."""
 
     body_wait_s: float = BODY_WAIT_S  # how long a body may take to arrive
 
@@ -40,7 +40,7 @@ class Guard:
         self._names = frozenset({LOCALHOST, socket.gethostname().lower()})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Check one request, then either refuse it or hand it to the inner application."""
         if scope["type"] != "http":
             return  # the server speaks nothing else; its start and end need no answer
         try:

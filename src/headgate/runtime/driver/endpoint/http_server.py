@@ -1,4 +1,4 @@
-"""The HTTP server, with limits for whoever is slow or comes too often."""
+"""The endpoint's HTTP server (uvicorn), with limits for clients that are slow or open many connections."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from headgate.runtime.driver.endpoint.listening_sockets import AT_A_TIME, Connec
 from headgate.runtime.driver.endpoint.operations import Operations
 from headgate.runtime.driver.endpoint.served import ServedJob
 
-HEAD_WAIT_S: Final = 5.0  # how long a connection may be open without a complete head, and TLS may take before
+HEAD_WAIT_S: Final = 5.0  # how long a request's head may take to arrive, and before it the TLS handshake
 HEAD_BYTES_MAX: Final = 16 * 1024
 CONNECTIONS_MAX: Final = 128
 
 
 class PatientProtocol(H11Protocol):
-    """HTTP on one connection that is closed when the next request does not come.
+    """HTTP on one connection, which is closed unless the next request's head arrives within `head_wait_s`.
 
-    The server's own time limit begins after the first answer and is lifted by a single byte.
+    Uvicorn's own time limit begins only after the first answer, and a single byte ends it.
     """
 
     head_wait_s: float = HEAD_WAIT_S
@@ -32,19 +32,19 @@ class PatientProtocol(H11Protocol):
     _deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """A client connected."""
+        """Start the time limit for the first request of a client that has connected."""
         super().connection_made(transport)
         self._peer = transport.get_extra_info("peername")
         self.clients.ready(self._peer)
         self._expect_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The client disconnected."""
+        """Stop the time limit of a client that has disconnected."""
         self._expect_nothing()
         super().connection_lost(exc)
 
     def handle_events(self) -> None:
-        """Bytes came; those of a complete head end the wait for it."""
+        """Process received bytes, and stop the time limit once they complete the head of a request."""
         before = self.cycle
         super().handle_events()
         if self.cycle is not before and not self.cycle.response_complete:
@@ -52,7 +52,7 @@ class PatientProtocol(H11Protocol):
             self.clients.heard(self._peer)
 
     def on_response_complete(self) -> None:
-        """A request was answered."""
+        """Start the time limit for the next request after an answer was sent."""
         self.clients.answered(self._peer)
         self._expect_head()
         super().on_response_complete()
@@ -68,14 +68,14 @@ class PatientProtocol(H11Protocol):
 
 
 class PatientServer(uvicorn.Server):
-    """Looks now and then for connections that do not even get ready."""
+    """A uvicorn server that regularly closes connections whose TLS handshake does not complete in time."""
 
     def __init__(self, config: uvicorn.Config, clients: Connections) -> None:
         super().__init__(config)
         self._clients = clients
 
     async def on_tick(self, counter: int) -> bool:
-        """Return whether the server is to end; called ten times a second."""
+        """Close late connections; return whether the server should exit. Called ten times a second."""
         self._clients.cut_late()
         return await super().on_tick(counter)
 
@@ -87,7 +87,7 @@ def server_of(
     settings: EndpointSettings,
     listening: ListeningSocket,
 ) -> uvicorn.Server:
-    """Return a server for the endpoint of a job; it listens nowhere yet."""
+    """Return the HTTP server of a job's endpoint, with guard and routes; the caller runs it on a socket."""
     clients = listening.clients = Connections(CONNECTIONS_MAX, HEAD_WAIT_S)
     app = Guard(application(job, operations), secret, settings.scheme)
     config = uvicorn.Config(

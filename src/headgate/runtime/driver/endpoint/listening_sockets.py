@@ -1,8 +1,8 @@
-"""The sockets of the endpoint: so many connections at a time, of which silent ones give way.
+"""The sockets of the HTTP endpoint: a limited number of connections, of which silent ones are closed first.
 
-A client that opens connections without asking anything, hundreds at once, costs neither others their answer
-nor the job its file handles: the one that has waited longest is closed for each that comes when there is no
-room. With TLS that holds from the first byte of the handshake on, of which the HTTP server knows nothing.
+A client that opens hundreds of connections without a request keeps no other client from its answer, and takes
+no file handles from the job: when the limit is reached, each new connection closes the longest silent one.
+With TLS this holds from the first byte of the handshake, of which the HTTP server knows nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from headgate.common.process.children import hide
 
 BACKLOG: Final = 1024  # connections that the system holds until they are accepted
 AT_A_TIME: Final = 32
-"""Accepted before those that have come are read: a client that asks at once is heard before it gives way."""
+"""Connections accepted in one turn before any is read: who sends a request at once is not cut as silent."""
 
 _NEVER: Final = float("inf")
 
@@ -24,8 +24,8 @@ Peer: TypeAlias = tuple[str | int, ...]  # address of the other end of a connect
 
 
 class Connections:
-    """Who is connected; used by the endpoint's thread alone. `patience_s` is how long until the first
-    request.
+    """The open connections of the endpoint, at most `most`; used by the endpoint's thread alone. `patience_s`
+    is the time until a connection has to be ready for its first request.
     """
 
     def __init__(self, most: int, patience_s: float) -> None:
@@ -34,7 +34,7 @@ class Connections:
         self._silent: dict[Peer, float] = {}
 
     def come(self, connection: socket.socket, peer: Peer) -> None:
-        """A connection was accepted."""
+        """Register an accepted connection; at the limit close the longest silent one, or else the new one."""
         if len(self._all) >= self._most:
             # Without a silent one all are being answered, and the new one has to come again.
             for silent in list(self._silent)[:1]:
@@ -45,26 +45,26 @@ class Connections:
         self._all[peer], self._silent[peer] = connection, clock.monotonic() + self._patience_s
 
     def ready(self, peer: Peer) -> None:
-        """It can ask; from now on the HTTP server watches how long that takes."""
+        """Record that a connection is established (TLS included); from now on the HTTP server limits it."""
         if peer in self._silent:
             self._silent[peer] = _NEVER
 
     def heard(self, peer: Peer) -> None:
-        """It has asked something."""
+        """Record that a connection has sent a request: while it is being answered it is not silent."""
         self._silent.pop(peer, None)
 
     def answered(self, peer: Peer) -> None:
-        """It may ask again, or leave."""
+        """Record that a connection's request was answered, so that it counts as silent again."""
         if peer in self._all:
             self._silent[peer] = _NEVER
 
     def left(self, peer: Peer) -> None:
-        """It is closed."""
+        """Forget a connection that was closed."""
         self._all.pop(peer, None)
         self._silent.pop(peer, None)
 
     def cut_late(self) -> None:
-        """Close those that are not even ready in time."""
+        """Close the connections that did not become ready (TLS handshake) within `patience_s`."""
         now_s = clock.monotonic()
         for peer in [peer for peer, until_s in self._silent.items() if until_s <= now_s]:
             self._cut(peer)
@@ -77,16 +77,16 @@ class Connections:
 
 
 class ListeningSocket(socket.socket):
-    """A listening socket that reports its connections; `clients` is to be set before it listens."""
+    """A listening socket that registers accepted connections with `clients`, to be set before it listens."""
 
     clients: Connections | None = None
 
     def listen(self, backlog: int = BACKLOG) -> None:
-        """Listen, never with fewer places than :data:`BACKLOG`."""
+        """Listen with a backlog of at least :data:`BACKLOG` waiting connections."""
         super().listen(max(backlog, BACKLOG))
 
     def accept(self) -> tuple[socket.socket, Peer]:
-        """Return the next connection."""
+        """Accept the next connection, register it with `clients`, and return it with its peer's address."""
         accepted, peer = super().accept()
         if self.clients is None:
             return accepted, peer

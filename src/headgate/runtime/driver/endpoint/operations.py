@@ -1,4 +1,4 @@
-"""What was asked of the job and takes its time: each operation has an id by which its outcome is fetched."""
+"""Operations that a client started over HTTP and that take time; their outcomes are fetched by id."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from headgate.common.files.durable import clock
 
 PENDING_MAX: Final = 64
 KEPT_MAX: Final = 256  # outcomes; the oldest are dropped first
-FORGOTTEN_AFTER_S: Final = 5.0  # an outcome that was not fetched by then is not asked for any more
-FIRST_WITHIN_S: Final = 0.25  # an outcome that is of interest is asked for at once
+FORGOTTEN_AFTER_S: Final = 5.0  # a client that did not fetch an outcome for so long is taken for gone
+FIRST_WITHIN_S: Final = 0.25  # a client that wants an outcome asks for it within this time
 
 Answer: TypeAlias = str | int | None  # URI of a checkpoint or savepoint, a parallelism, or nothing
 
 
 class Operation:
-    """Something asked for: a "checkpoint", "savepoint", "stop", "cancel" or "rescale"."""
+    """One operation that a client requested: a "checkpoint", "savepoint", "stop", "cancel" or "rescale"."""
 
     def __init__(self, what: str) -> None:
         self.id, self.what = secrets.token_hex(8), what
@@ -32,21 +32,21 @@ class Operation:
 
     @property
     def expected(self) -> bool:
-        """Whether a client probably waits for the outcome."""
+        """Whether a client probably still fetches the outcome, so that the end of the job waits for it."""
         now = clock.monotonic()
         if self.fetched or (self.outcome.done() and now - self._came_s > FORGOTTEN_AFTER_S):
             return False
         return self.asked or now - self._began_s < FIRST_WITHIN_S
 
     def then(self, result: Answer, error: HeadgateError | None) -> None:
-        """The outcome is there; only the first one counts."""
+        """Set the outcome, a result or an error; later calls do nothing."""
         if not self.outcome.done():
             self._came_s = clock.monotonic()
             self.outcome.set_result((result, error))
 
 
 class Operations:
-    """The operations of one job; begun in the endpoint's thread, ended in the job master's."""
+    """All operations of one job; started by the endpoint's thread, ended by the job master's thread."""
 
     def __init__(self) -> None:
         self._known: dict[str, Operation] = {}
@@ -54,11 +54,13 @@ class Operations:
 
     @property
     def any(self) -> bool:
-        """Whether anything was ever asked for."""
+        """Whether any operation was ever started."""
         return bool(self._known)
 
     def begin(self, what: str, ask: Callable[[Then], None]) -> Operation:
-        """Ask for something."""
+        """Start an operation by calling `ask` with the callback for its outcome, and return the operation.
+        Raises OperatingError while :data:`PENDING_MAX` operations are unfinished.
+        """
         made = Operation(what)
         with self._lock:
             pending = sum(not each.outcome.done() for each in self._known.values())
@@ -70,19 +72,19 @@ class Operations:
         return made
 
     def find(self, operation: str) -> Operation | None:
-        """Return the operation of that number, unless it was dropped."""
+        """Return the operation with that id, or None if it is unknown or was dropped as one of the oldest."""
         with self._lock:
             return self._known.get(operation)
 
     def end(self, what: str, result: Answer) -> None:
-        """All of one kind have come to their end."""
+        """End all operations of kind `what` with `result`: all "cancel" operations end when the job does."""
         with self._lock:
             ended = [each for each in self._known.values() if each.what == what]
         for each in ended:
             each.then(result, None)
 
     def all_fetched(self, wait_s: float) -> bool:
-        """Wait until whoever asked knows the outcome, which some never will."""
+        """Wait at most `wait_s` until clients have fetched expected outcomes; return whether they have."""
         until = clock.monotonic() + wait_s
         while True:
             with self._lock:
@@ -98,7 +100,7 @@ class Operations:
 
 
 async def awaited(operation: Operation, wait_s: float) -> bool:
-    """Return whether the outcome is there, after waiting for it."""
+    """Wait at most `wait_s` for an operation's outcome, and return whether it is there."""
     if not operation.outcome.done():
         # The operation goes on, whatever becomes of this wait.
         await asyncio.wait([asyncio.wrap_future(operation.outcome)], timeout=wait_s)

@@ -1,4 +1,4 @@
-"""What may be asked of a job over HTTP: an unknown field, a wrong type or a wrong word is refused."""
+"""JSON bodies of the endpoint's POST requests. Unknown fields, wrong types and wrong values are refused."""
 
 from __future__ import annotations
 
@@ -16,20 +16,18 @@ Target = Annotated[str, Meta(min_length=1, max_length=4096)]
 
 
 class Nothing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The body of a request for a checkpoint or a cancellation."""
+    """The empty body (`{}`) of a request for a checkpoint or a cancellation."""
 
 
 class Savepoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The body of a request for a savepoint; see `JobControl.savepoint` of `api.jobs.executor_contract`."""
+    """The body of a request to take a savepoint; the fields are those of `JobControl.savepoint`."""
 
     target: Target | None = None
     format: Format = "canonical"
 
 
 class Stop(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The body of a request for a stop with a savepoint; see `JobControl.stop` of
-    `api.jobs.executor_contract`.
-    """
+    """The body of a request to stop the job with a savepoint; the fields are those of `JobControl.stop`."""
 
     target: Target | None = None
     format: Format = "canonical"
@@ -37,9 +35,7 @@ class Stop(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Rescale(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The body of a request for another parallelism; see `JobControl.rescale` of
-    `api.jobs.executor_contract`.
-    """
+    """The body of a request to run the job at another parallelism, as in `JobControl.rescale`."""
 
     parallelism: Annotated[int, Meta(ge=1, le=PARALLELISM_MAX)]
     from_last: bool = False
@@ -49,7 +45,9 @@ Request = TypeVar("Request", bound=msgspec.Struct)
 
 
 def decoded(body: bytes, kind: type[Request]) -> Request:
-    """Return the request in a body. An empty one is refused: half a request must not stop a job.
+    """Decode a request's JSON body into `kind`; UsageError if it does not fit, or is empty.
+
+    An empty body is refused, too: half a request must not stop a job.
 
     Example:
         >>> decoded(b'{"parallelism": 4}', Rescale)

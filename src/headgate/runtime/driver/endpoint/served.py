@@ -1,4 +1,4 @@
-"""What the endpoint shows of a job: plain values, made from what the job master and its plan know."""
+"""The data that the HTTP endpoint shows of a job: JSON made from the job master's state and its plan."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ TEXT_MAX: Final = 10_000  # characters of a value that is shown as text
 
 @dataclass(frozen=True, slots=True)
 class ServedJob:
-    """One job, as the endpoint needs it."""
+    """A running job as the HTTP endpoint sees it: what it shows of the job, and how it controls the job."""
 
     job_id: str
     name: str
     started_ms: int
     control: JobControl
     live: LiveState
-    plan: Callable[[], PhysicalPlan]  # gives what runs; from any thread
-    records: Callable[[], Sequence[CheckpointRecord]]  # gives its checkpoints; in the job master's loop
-    post: Callable[[Callable[[], None]], None]  # hands a callback to that loop
-    storage: str | None = None  # URI of its checkpoints; None where it takes none
+    plan: Callable[[], PhysicalPlan]  # returns the running plan; from any thread
+    records: Callable[[], Sequence[CheckpointRecord]]  # returns its checkpoints; in the job master's loop
+    post: Callable[[Callable[[], None]], None]  # has the job master's loop call a callback
+    storage: str | None = None  # URI of the checkpoint storage; None when checkpoints are off
 
     def checkpoints(self) -> dict[str, Json]:
-        """Return the facts that `headgate checkpoints --json` shows of each checkpoint.
+        """Return the job's checkpoint history as JSON, with the fields of `headgate checkpoints --json`.
 
-        Waits for the job master's loop.
+        Waits for the job master's loop; raises OperatingError if it does not answer within 10 seconds.
         """
         answer: Future[Sequence[CheckpointRecord]] = Future()
         self.post(lambda: answer.set_result(self.records()))
@@ -54,7 +54,7 @@ class ServedJob:
         return {"job": self.job_id, "job_name": self.name, "checkpoints": [plain(each) for each in found]}
 
     def shown_plan(self) -> dict[str, Json]:
-        """Return the dataflow as it runs."""
+        """Return the running plan as JSON: vertices (chains of operators), their states, and the edges."""
         plan = self.plan()
         return {
             "job": self.name,
@@ -91,7 +91,7 @@ def _operator(node: Node) -> dict[str, Json]:
 
 
 def shown_value(value: Any) -> dict[str, Json]:
-    """Return a value of state: as JSON where JSON can say it, and always as text.
+    """Return a value of keyed state for an answer: as JSON where JSON can represent it, and always as text.
 
     Example:
         >>> shown_value({"a": 1})
@@ -109,5 +109,5 @@ def shown_value(value: Any) -> dict[str, Json]:
 
 
 def error_facts(error: HeadgateError) -> dict[str, Json]:
-    """Return an error as plain values; `api.remote_job` makes an error of them again."""
+    """Return an error as JSON: its type and message, from which `api.remote_job` makes the error again."""
     return {"error": {"kind": type(error).__name__, "message": str(error)}}

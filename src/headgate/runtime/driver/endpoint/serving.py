@@ -1,4 +1,4 @@
-"""The endpoint's life: listens before the job begins, answers from its own thread, ends with the job."""
+"""Starts and ends the HTTP endpoint of a job: it listens before the job begins and ends with the job."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     import uvicorn
 
 SECRET_BYTES: Final = 32
-OUTCOMES_WAIT_S: Final = 2.0  # how long the end of the job waits for outcomes to be fetched
+OUTCOMES_WAIT_S: Final = 2.0  # how long the end of the job waits until clients have fetched outcomes
 CLOSE_WAIT_S: Final = 3.0  # how long it waits for answers that are being sent
 
 _LOG: Final = logging.getLogger("headgate.endpoint")
 
 
 class Endpoint:
-    """The endpoint of one job. It listens from the beginning and answers once it knows the job."""
+    """The HTTP endpoint of one job. It listens once created, and answers requests after :meth:`begin`."""
 
     def __init__(self, settings: EndpointSettings) -> None:
         self._settings, self._socket = settings, listening(settings)
@@ -41,11 +41,14 @@ class Endpoint:
 
     @property
     def address(self) -> str:
-        """Where processes of this user reach it."""
+        """The URL at which processes of this user reach the endpoint."""
         return self._settings.reached_at(self._socket.getsockname()[1])
 
     def begin(self, job: ServedJob) -> None:
-        """The job is about to be submitted: answer questions about it."""
+        """Publish the endpoint's address and secret in the job's file, and answer requests about `job` from
+        now on. If the file cannot be written, raise StorageError if the user set the endpoint on, else go on
+        without it.
+        """
         try:
             forget_old()
             self._published = PublishedJob(self._file(job))
@@ -59,7 +62,7 @@ class Endpoint:
         self._thread.start()
 
     def close(self, state: str | None = None) -> None:
-        """The job has ended; whoever waits for an outcome gets it first. A second time does nothing."""
+        """End the endpoint, after pending outcomes were fetched; `state` is the job's. Can be repeated."""
         if self._published is not None:
             self._operations.end("cancel", state)
             self._operations.all_fetched(OUTCOMES_WAIT_S)
@@ -103,6 +106,6 @@ class Endpoint:
 
 
 def _leaf(text: str) -> str:
-    """Return the first certificate of a PEM file: the endpoint's own."""
+    """Return the first certificate of a PEM file's text: the endpoint's own, without those of its issuers."""
     begin, end = text.index(ssl.PEM_HEADER), text.index(ssl.PEM_FOOTER) + len(ssl.PEM_FOOTER)
     return text[begin:end] + "\n"

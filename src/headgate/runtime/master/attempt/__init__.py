@@ -1,4 +1,4 @@
-"""What one deployment of a job consists of: workers, enumerators, pending requests, what was found out.
+"""One attempt (deployment) of a job: its workers, split enumerators, pending requests and errors.
 
-When an attempt begins and ends is decided in `core/job`; checkpoints have their folder next to this one.
+Beginning and end of an attempt are decided in `core/job`; checkpoints have a folder of their own.
 """

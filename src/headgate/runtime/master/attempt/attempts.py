@@ -1,6 +1,6 @@
-"""The deployments of one job, one after the other: what is sent out, and what runs.
+"""Deploys the attempts of a job, one after the other: plan, workers, enumerators and state queries.
 
-When to deploy, and what follows from a failure, is decided by the job's machine.
+When to deploy, and what to do after a failure, is decided by the job's state machine.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from headgate.runtime.protocol import messages as m
 
 
 class Attempts:
-    """Used by the job master's loop; `planned` may be replaced between two attempts."""
+    """Deploys and ends the attempts of a job, for the job master's loop; `planned` is the next one's plan."""
 
     def __init__(
         self,
@@ -47,30 +47,30 @@ class Attempts:
 
     @property
     def plan(self) -> PhysicalPlan:
-        """What runs."""
+        """The physical plan that runs."""
         return self.planned.plan
 
     @property
     def tasks(self) -> list[tuple[int, int]]:
-        """(vertex, subtask) of all subtasks."""
+        """(vertex, subtask) of all subtasks of the plan."""
         return [(v.id, s) for v in self.plan.vertices for s in range(v.parallelism)]
 
     @property
     def restored_totals(self) -> Mapping[str, tuple[int, int]]:
-        """Records in and out of each chain up to where the present attempt began."""
+        """Records in and out per chain, as counted up to the snapshot that the current attempt restored."""
         return {} if self.point is None else self.point.checkpoint.totals
 
     def replan(self, planned: PlannedJob) -> None:
-        """The next attempt runs another plan."""
+        """Switch to another plan, which the next attempt deploys, for a rescale."""
         self.planned, self.queries = planned, StateQueries(planned.plan)
         for member in self._members.members():
             member.counters = {}
 
     def begin(self, number: int, generation: int) -> Readers | None:
-        """Make the enumerators of a new attempt, and deploy it; what fails is an event.
+        """Create the enumerators of a new attempt and send its deployment; a failure becomes an event.
 
-        Gives the checkpoint that is restored, if it is the job's to delete, and which subtasks read what was
-        in flight in it.
+        Return the restored checkpoint, if it is the job's own, with the subtasks that read in-flight records
+        of it.
         """
         self.number, point = number, self.point
         checkpoint = None if point is None else point.checkpoint
@@ -102,7 +102,7 @@ class Attempts:
         return deployment.messages(self.plan, self.point)
 
     def assign_splits(self, slot: int, request: m.RequestSplits) -> None:
-        """A reader has none left; what its source raises, or a position that cannot be sent, is an event."""
+        """Send splits to a reader that has none left; an error of its source becomes an event."""
         member = self._members.get(slot)
         assert member is not None
         try:
@@ -112,7 +112,7 @@ class Attempts:
             self._outbox.attempt_failed(request.attempt, error)
 
     def ask(self, phase: JobState, uid: str, state: str, key: Hashable, reply_to: ReplyTo[Any]) -> None:
-        """Have the key's subtask report what its state holds; `reply_to` is called once."""
+        """Query a state under a key from the key's subtask; `reply_to` is called once with value or error."""
         try:
             if phase is not JobState.RUNNING:
                 raise OperatingError(
@@ -128,7 +128,7 @@ class Attempts:
             member.link.send(message)
 
     def end(self) -> None:
-        """The attempt has ended: close its enumerators."""
+        """Close the enumerators of the attempt, which has ended, and fail its pending state queries."""
         self.queries.end(self.number)
         enumerators, self.sources = self.sources, Enumerators({})
         for error in enumerators.close():

@@ -1,4 +1,4 @@
-"""The end of a worker: what it has left, and one text of everything that is known."""
+"""Explains the death of a worker process, from all that it and its launcher left behind."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headgate.runtime.master.attempt.members import Member
 _SLOT: Final = re.compile(r"\b(?:slot|worker) (\d+)\b")
 ENDED_WHERE: Final = "where it ended, innermost first:"  # heading of the stack of a lost worker
 UNEXPLAINED_END: Final = ": killed by a signal, out of memory, or stopped by itself"
-"""End of a reason by a launcher that saw a process end and not why; the process's own words say more."""
+"""End of a launcher's reason when it saw a process end without a cause; the black box may have the cause."""
 
 _FATAL: Final[Mapping[str, str]] = {
     "Fatal Python error: Aborted": "SIGABRT",
@@ -25,13 +25,15 @@ _FATAL: Final[Mapping[str, str]] = {
     "Fatal Python error: Segmentation fault": "SIGSEGV",
 }
 
-WORDS_WAIT_S: Final = 1.5  # how long a process that is reported lost, and lives, may take to say why it ends
+WORDS_WAIT_S: Final = 1.5  # how long a lost process that still lives may take to record why it exits
 
 
 def death_text(
     slot: int, member: Member | None, reason: str, gang: str | None, remains: Remains, oom: bool
 ) -> str:
-    """Return everything that is known of a worker's death, as one text."""
+    """Return one text with everything that is known about the death of a slot's worker. `reason` is why it
+    was declared lost, `gang` the launcher's reason, `oom` whether the kernel killed for lack of memory.
+    """
     who = f"the worker of slot {slot}"
     if member is not None:
         who += f" (process {member.register.pid} on {member.register.host})"
@@ -56,13 +58,13 @@ def death_text(
 
 
 def slot_named(reason: str) -> int | None:
-    """Return the slot that a launcher's reason names."""
+    """Return the slot that a launcher's reason mentions, or None."""
     found = _SLOT.search(reason)
     return None if found is None else int(found[1])
 
 
 def await_words(member: Member) -> None:
-    """Wait for the worker's reason: its launcher may find it lost before it has found out itself."""
+    """Wait until the worker has recorded why it exits; its launcher may report it lost before that."""
     pid, box = member.register.pid, member.register.box
     if not box or member.register.host != platform.node():
         return
@@ -72,7 +74,7 @@ def await_words(member: Member) -> None:
 
 
 def remains_left(member: Member | None) -> Remains:
-    """Return the last words that a worker left, and remove them; else those that its last heartbeat had."""
+    """Return and delete a lost worker's black box; without one, return the stacks of its last heartbeat."""
     if member is None:
         return Remains()
     if member.register.box and member.register.host == platform.node():

@@ -1,4 +1,4 @@
-"""The messages that deploy an attempt: to each worker what it builds, restores and connects to."""
+"""Builds the messages that deploy an attempt: what each worker runs, restores and connects to."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from headgate.restore.point import RestorePoint
 from headgate.runtime.protocol import messages as m
 
 Readers: TypeAlias = tuple[int, set[tuple[int, int]]]
-"""A checkpoint, and the (vertex, subtask) that read records in flight from its files."""
+"""A checkpoint, and the subtasks (vertex, subtask) that read in-flight records from its files."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """What is the same for all workers of an attempt."""
+    """The parts of a deployment that are the same for all workers of an attempt."""
 
     attempt: int
     generation: int
@@ -26,10 +26,10 @@ class Deployment:
     peers: Mapping[int, str]  # slot -> address of its data plane
     storage: str | None
     marker: str | None  # token of a file that workers must see in the storage
-    ignore_unclaimed: bool = False  # restored state that the program declares no more is dropped
+    ignore_unclaimed: bool = False  # drop restored state that the program no longer declares
 
     def messages(self, plan: PhysicalPlan, point: RestorePoint | None) -> dict[int, m.Deploy]:
-        """Return a dict: slot -> its message."""
+        """Return the deployment message of each slot, with its share of the restored state."""
         checkpoint = None if point is None else point.checkpoint
         restored: Restored = []
         if checkpoint is not None:
@@ -55,7 +55,7 @@ class Deployment:
 
 
 def readers_of(messages: Iterable[m.Deploy]) -> set[tuple[int, int]]:
-    """Return (vertex, subtask) of those that will read records in flight from the checkpoint's files."""
+    """Return the subtasks (vertex, subtask) that will read in-flight records from the checkpoint's files."""
     return {
         (vertex, subtask)
         for message in messages

@@ -1,6 +1,6 @@
-"""The sources' split enumerators, which live in the driver.
+"""The split enumerators of the job's sources, which run in the driver.
 
-What they raise is the user's or a connector's; it names the source, like errors in workers do.
+Their code is the user's or a connector's: errors that it raises name the source, as in workers.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from headgate.runtime.job.user_errors import blamed
 
 
 class Enumerators:
-    """One enumerator per source of the plan, for one attempt."""
+    """The split enumerators of one attempt, one per source of the plan."""
 
     def __init__(self, by_vertex: Mapping[int, tuple[OperatorContext, SplitEnumerator]]) -> None:
         self._by_vertex = by_vertex
 
     @classmethod
     def of(cls, plan: PhysicalPlan, restored: Mapping[str, Any], job: str, attempt: int) -> Enumerators:
-        """Make them."""
+        """Create the enumerators of the plan's sources, with their state in `restored` (by uid), if any."""
         by_vertex: dict[int, tuple[OperatorContext, SplitEnumerator]] = {}
         for vertex in plan.vertices:
             node = vertex.chain[0]
@@ -36,7 +36,7 @@ class Enumerators:
         return cls(by_vertex)
 
     def next_splits(self, vertex: int, subtask: int) -> list[tuple[str, Any]] | None:
-        """Return splits for a reader that has none left."""
+        """Return (id, position) of the next splits for a reader; None: the source has no more splits."""
         if vertex not in self._by_vertex:
             raise InternalError(f"vertex {vertex} asked for splits but has no source")
         place, enumerator = self._by_vertex[vertex]
@@ -45,7 +45,7 @@ class Enumerators:
         return None if splits is None else [(split.id, split.position) for split in splits]
 
     def ready(self) -> bool:
-        """Return whether every source may be snapshotted now."""
+        """Return whether all enumerators can be snapshotted now."""
         for place, enumerator in self._by_vertex.values():
             with blamed(place, "in ready_to_snapshot()"):
                 if not enumerator.ready_to_snapshot():
@@ -53,7 +53,7 @@ class Enumerators:
         return True
 
     def want_checkpoint(self) -> bool:
-        """Return whether a source waits for a checkpoint."""
+        """Return whether a source asks for a checkpoint now."""
         for place, enumerator in self._by_vertex.values():
             with blamed(place, "in wants_checkpoint()"):
                 if enumerator.wants_checkpoint():
@@ -61,7 +61,7 @@ class Enumerators:
         return False
 
     def snapshot(self, checkpoint: int) -> dict[str, Any]:
-        """Return a dict: source uid -> state without what was handed out."""
+        """Snapshot the enumerators: return their states by source uid, without splits already handed out."""
         states = {}
         for place, enumerator in self._by_vertex.values():
             with blamed(place, "in snapshot()"):
@@ -69,7 +69,7 @@ class Enumerators:
         return states
 
     def checkpoint_ended(self, checkpoint: int, *, complete: bool) -> None:
-        """`checkpoint` is in the log, or came to nothing."""
+        """Notify all enumerators that `checkpoint` completed (`complete=True`) or was aborted."""
         for place, enumerator in self._by_vertex.values():
             with blamed(place, f"at the {'completion' if complete else 'end'} of checkpoint {checkpoint}"):
                 if complete:
@@ -83,7 +83,7 @@ class Enumerators:
         return {uid: report for uid, report in found.items() if report is not None}
 
     def close(self) -> list[Exception]:
-        """Release connections; gives what went wrong, because closing must not stop anything else."""
+        """Close all enumerators; return the errors, since a failure must not keep the others open."""
         errors: list[Exception] = []
         for place, enumerator in self._by_vertex.values():
             try:

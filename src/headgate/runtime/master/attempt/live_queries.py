@@ -1,4 +1,4 @@
-"""Questions about live state: which subtask to ask, and which question an answer is for."""
+"""Queries of live keyed state: finds the subtask of a key, and matches answers to queries."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from headgate.state.stored.blob_format import KEY_SERIALIZER
 from headgate.state.stored.value_readers import value_of
 from headgate.state.targets import target_of
 
-PENDING_MAX: Final = 100  # questions that wait for answers; each takes a moment of its subtask's loop
+PENDING_MAX: Final = 100  # unanswered queries; each takes a moment of its subtask's loop
 
 
 class _Question(NamedTuple):
@@ -38,7 +38,7 @@ class _Keyed(NamedTuple):
 
 
 class StateQueries:
-    """The questions of one job; nothing is looked up before the first one."""
+    """The pending state queries of one job; looks up the plan's keyed operators at the first query."""
 
     def __init__(self, plan: PhysicalPlan) -> None:
         self._plan, self._operators = plan, dict[str, _Keyed]()
@@ -48,9 +48,10 @@ class StateQueries:
     def ask(
         self, attempt: int, uid: str, state: str, key: Hashable, reply_to: ReplyTo[Any]
     ) -> tuple[int, m.QueryState]:
-        """Return the question as a message, and the slot of the subtask that has the key.
+        """Register a query: return the slot of the subtask that owns the key, and the message for it.
 
-        `reply_to` is called once, by :meth:`answered` or :meth:`end`.
+        `reply_to` is called once, by :meth:`answered` or :meth:`end`. Raises UsageError for an unknown state
+        or a wrong key type.
         """
         operator = self._operator(uid)
         descriptor = operator.states.get(state)
@@ -71,7 +72,7 @@ class StateQueries:
         return subtask, m.QueryState(attempt, number, operator.vertex.id, subtask, uid, state, encoded)
 
     def answered(self, answer: m.StateAnswer) -> None:
-        """An answer came; one without a question is ignored."""
+        """Pass a worker's answer on to its requester; an answer without a pending query is ignored."""
         question = self._pending.pop(answer.query, None)
         if question is None:
             return
@@ -83,7 +84,7 @@ class StateQueries:
             question.reply_to(value, None)
 
     def end(self, attempt: int) -> None:
-        """The attempt has ended: what was asked of it is not answered any more."""
+        """Fail the pending queries of an attempt that has ended."""
         for number in [number for number, asked in self._pending.items() if asked.attempt <= attempt]:
             question = self._pending.pop(number)
             reason = (

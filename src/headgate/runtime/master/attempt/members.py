@@ -1,4 +1,4 @@
-"""The workers of the present gang by slot: their links, and what they reported of themselves."""
+"""The workers of the current gang by slot: their connections, counters and last heartbeats."""
 
 from __future__ import annotations
 
@@ -12,60 +12,60 @@ from headgate.runtime.protocol import messages as m
 
 @dataclass(slots=True)
 class Member:
-    """A worker that registered."""
+    """The job master's view of one worker process: its registration, connection and last heartbeat."""
 
     register: m.Register
     link: Link
     number: int
     counters: dict[tuple[int, int], m.Counters] = field(default_factory=dict)  # last running totals by task
-    standstills: list[m.Standstill] = field(default_factory=list)  # user code that had not returned lately
-    rss_bytes: int = 0  # memory that it used at its last heartbeat; 0: not known
-    beat: m.Heartbeat | None = None  # the last
+    standstills: list[m.Standstill] = field(default_factory=list)  # calls of user code that have not returned
+    rss_bytes: int = 0  # resident memory at its last heartbeat; 0: not known
+    beat: m.Heartbeat | None = None  # the last heartbeat
     ended: str = ""  # how its control connection ended, once it has
 
     def begin_attempt(self) -> None:
-        """A deployment is on its way to this worker."""
+        """Reset counters and stalled calls, because a new deployment is being sent to this worker."""
         self.counters, self.standstills = {}, []
 
     def add_counters(self, counters: Sequence[m.Counters]) -> None:
-        """New running totals of some of its subtasks."""
+        """Store new running totals of some of the worker's subtasks."""
         self.counters.update({(entry.vertex, entry.subtask): entry for entry in counters})
 
 
 class Members:
-    """The workers of one gang, by slot."""
+    """The worker processes of the current gang, by slot."""
 
     def __init__(self) -> None:
         self.gang = 0  # its number; 0 before the first
-        self.lost: dict[int, Member] = {}  # whose link was closed, for the report of their end
+        self.lost: dict[int, Member] = {}  # workers whose connection was closed, for the report of their end
         self._members: dict[int, Member] = {}
         self._waiting: dict[int, tuple[m.Register, Link]] = {}
         self._ids = count(1)
 
     def renew(self, gang: int) -> None:
-        """Forget the old gang; its links are closed, which ends its workers that still run."""
+        """Replace the old gang by a new one; closing the old connections ends workers that still run."""
         self.close()
         self.gang, self._members, self.lost = gang, {}, {}
 
     def close(self) -> None:
-        """Close all links; who the workers were is known until there is another gang."""
+        """Close the connections to all workers; the members stay known until the next gang."""
         for member in self._members.values():
             member.link.close()
 
     def came(self, register: m.Register, link: Link) -> int:
-        """Register a worker and return the id of its link, by which it is admitted or closed."""
+        """Store a worker that wants to register; return its id for :meth:`admit` or :meth:`close_link`."""
         number = next(self._ids)
         self._waiting[number] = register, link
         return number
 
     def admit(self, number: int) -> Member:
-        """Admit the worker with this link as the one of its slot."""
+        """Accept the worker with this id as the one of its slot, and return it."""
         register, link = self._waiting.pop(number)
         member = self._members[register.slot] = Member(register, link, number)
         return member
 
     def close_link(self, number: int) -> None:
-        """This link has no place here, or not any more."""
+        """Close the connection with this id; a worker that was admitted counts as lost from now on."""
         if number in self._waiting:
             self._waiting.pop(number)[1].close()
             return
@@ -75,22 +75,22 @@ class Members:
                 self.lost[slot] = self._members.pop(slot)
 
     def get(self, slot: int) -> Member | None:
-        """Return the worker of a slot."""
+        """Return the worker of a slot, or None."""
         return self._members.get(slot)
 
     def slot_of(self, link: Link) -> int | None:
-        """Return the slot of the worker with this link."""
+        """Return the slot of the worker at the other end of a connection, or None."""
         return next((slot for slot, member in self._members.items() if member.link is link), None)
 
     def members(self) -> list[Member]:
-        """Return the workers, by slot."""
+        """Return all workers, ordered by slot."""
         return [self._members[slot] for slot in sorted(self._members)]
 
     def counters(self) -> list[m.Counters]:
-        """Return the last running totals of all subtasks."""
+        """Return the last known running totals of all subtasks."""
         return [counters for member in self.members() for counters in member.counters.values()]
 
     def broadcast(self, message: m.ToWorker) -> None:
-        """Send to every member."""
+        """Send a message to every worker of the gang."""
         for member in self.members():
             member.link.send(message)

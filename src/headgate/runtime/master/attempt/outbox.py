@@ -1,4 +1,4 @@
-"""What the parts of a job master found out, as events for the job's machine."""
+"""A queue of events for the job's state machine, which the parts of a job master fill."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from headgate.runtime.master.attempt.repeated_failures import fingerprint_of
 
 
 class Outbox:
-    """Events in the order in which they happened; used by the job master's loop only."""
+    """Events for the job's state machine, in order; used by the job master's loop only."""
 
     def __init__(self) -> None:
         self._events: deque[v.Event] = deque()
 
     def put(self, event: v.Event) -> None:
-        """Something happened."""
+        """Append an event."""
         self._events.append(event)
 
     def attempt_failed(self, attempt: int, error: Exception) -> None:
-        """An attempt cannot go on."""
+        """Append the event that an attempt has failed with `error`."""
         self.put(v.AttemptFailed(attempt, failure_of(error)))
 
     def take(self) -> v.Event | None:
-        """Return the oldest event; None: there is none."""
+        """Remove and return the oldest event, or None."""
         return self._events.popleft() if self._events else None
 
 
 def failure_of(error: Exception) -> Failure:
-    """Return a failure of an error, as the machine knows it: an opaque id, and what decides on a restart."""
+    """Return an error as the state machine sees it: opaque, with what matters for a decision on a restart."""
     if not isinstance(error, HeadgateError):
         error = JobFailedError(f"{type(error).__name__}: {error}")
     return Failure(error, restart_may_help(error), fingerprint_of(error))

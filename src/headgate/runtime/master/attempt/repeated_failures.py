@@ -1,4 +1,4 @@
-"""A failure that is always the same: its fingerprint, and the text with the choices."""
+"""Recognises a failure that repeats, by a fingerprint, and describes it to the user."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _NUMBERS: Final = re.compile(r"\d+")
 
 
 def fingerprint_of(error: HeadgateError) -> Fingerprint | None:
-    """Return what distinguishes a failure from others; None if nothing does, as when a worker was killed.
+    """Return a key shared by equal failures; None for failures that cannot be compared (a killed worker).
 
-    Numbers in the texts of failures, such as a checkpoint's, differ each time and are left out.
+    Numbers in the text, such as a checkpoint's id, are replaced, because they differ each time.
 
     Example:
         >>> error = UserFunctionError("operator 'map' (uid 'm')", "7", "...", 1, "ValueError", "job.py:7")
@@ -49,7 +49,7 @@ def fingerprint_of(error: HeadgateError) -> Fingerprint | None:
 
 
 def repeating_failure(same: SameFailure, action: SameFailureAction) -> RepeatingFailure:
-    """Return a failure that keeps coming as plain values, with what can be done about it."""
+    """Return the report of a failure that keeps repeating, with the user's choices according to `action`."""
     mark, since = same.fingerprint, f"checkpoint {same.since}" if same.since is not None else "the beginning"
     where = f"{mark.operator} raised {mark.kind}" if mark.operator else mark.kind
     line = f" at {mark.line}" if mark.line else ""
@@ -66,7 +66,8 @@ def repeating_failure(same: SameFailure, action: SameFailureAction) -> Repeating
 
 
 def _th(number: int) -> str:
-    """
+    """Return an ordinal.
+
     Example:
         >>> [_th(number) for number in (3, 11, 22)]
         ['3rd', '11th', '22nd']

@@ -11,11 +11,11 @@ from headgate.common.errors import HeadgateError
 A = TypeVar("A")
 
 ReplyTo: TypeAlias = Callable[[A | None, HeadgateError | None], None]
-"""Takes the answer and None, or None and why there is none."""
+"""Called with the answer and None, or with None and the error."""
 
 
 class Tickets(Generic[A]):
-    """Numbers of requests; a reply to a number that was answered before, or has no requester, is ignored.
+    """Pending requests by number (ticket); a reply to an unknown or already answered ticket is ignored.
 
     Example:
         >>> tickets, seen = Tickets(), []
@@ -29,19 +29,19 @@ class Tickets(Generic[A]):
         self._waiting: dict[int, ReplyTo[A]] = {}
 
     def issue(self, reply_to: ReplyTo[A] | None = None) -> int:
-        """Return a new number."""
+        """Return a new ticket; `reply_to`, if given, is called once with its reply."""
         number = next(self._numbers)
         if reply_to is not None:
             self._waiting[number] = reply_to
         return number
 
     def reply(self, ticket: int, answer: A | None, error: HeadgateError | None = None) -> None:
-        """Reply to a request, with an answer or an error."""
+        """Reply to the request of a ticket, with an answer or an error."""
         reply_to = self._waiting.pop(ticket, None)
         if reply_to is not None:
             reply_to(answer, error)
 
     def refuse_all(self, error: HeadgateError) -> None:
-        """The job has ended: no request waits any longer."""
+        """Reply to all pending requests with `error`, because the job has ended."""
         for ticket in list(self._waiting):
             self.reply(ticket, None, error)

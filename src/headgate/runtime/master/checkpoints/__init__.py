@@ -1,4 +1,4 @@
-"""The job master's part in checkpoints: carries out what the checkpoint coordinator decides.
+"""The job master's part in checkpoints: performs what the checkpoint coordinator decides.
 
-When a checkpoint begins, completes or is given up is decided in `core/checkpoint`.
+When a checkpoint begins, completes or is aborted is decided in `core/checkpoint`, never here.
 """

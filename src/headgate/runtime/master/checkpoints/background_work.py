@@ -1,4 +1,4 @@
-"""Work on storage and committers that a job master's loop must not wait for."""
+"""Runs work on storage and committers in a background thread, so that the job master's loop never blocks."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ R = TypeVar("R")
 
 
 class BackgroundWork:
-    """Runs one thing after the other, and hands each result back to the loop."""
+    """Runs pieces of work one after the other in the background, and hands each result to the loop."""
 
     def __init__(
         self, ports: MasterPorts, attempts: Attempts, outbox: Outbox, history: CheckpointHistory
     ) -> None:
         self._ports, self._attempts, self._outbox, self._history = ports, attempts, outbox, history
-        self.running = 0  # how many have not handed back their result
+        self.running = 0  # pieces of work whose result the loop has not got yet
 
     def submit(self, work: Callable[[], R], done: Callable[[R, BaseException | None], None]) -> None:
-        """Run `work`; then `done` gets its result and None, or its error, in the loop."""
+        """Run `work` in the background, then `done` in the loop: with result and None, or with the error."""
 
         def returned(result: R, error: BaseException | None) -> None:
             self._ports.post(lambda: finished(result, error))
@@ -44,7 +44,7 @@ class BackgroundWork:
         done: Callable[[R], None],
         failed: Callable[[Exception], None] | None = None,
     ) -> None:
-        """Run `work`; its failure fails the attempt unless `failed` takes it."""
+        """Run `work` in the background, then `done` in the loop. Errors: `failed`, or the attempt fails."""
 
         def returned(result: R, error: BaseException | None) -> None:
             if error is None:
@@ -61,6 +61,6 @@ class BackgroundWork:
         self.submit(work, returned)
 
     def fenced(self, error: FencedError) -> None:
-        """Report that another job master owns the job."""
+        """Report to the job's state machine that another job master has taken over the job."""
         self._history.fenced()
         self._outbox.put(v.Fenced(failure_of(error)))

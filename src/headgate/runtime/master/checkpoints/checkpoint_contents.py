@@ -1,4 +1,4 @@
-"""What a checkpoint holds, put together from what its subtasks acknowledged. Plain data, no storage."""
+"""Assembles the metadata of a checkpoint from the acknowledgements of its subtasks. Pure, without I/O."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from headgate.state.snapshots import CheckpointMetadata, OperatorSubtaskState, S
 
 
 class CheckpointContents:
-    """Makes the metadata of one job's checkpoints."""
+    """Assembles the metadata of a job's checkpoints."""
 
     def __init__(self, job: JobId, job_name: str, generation: int, plan: PhysicalPlan) -> None:
         self.plan = plan
-        self.totals: Mapping[str, tuple[int, int]] = {}  # records of each chain before the present attempt
+        self.totals: Mapping[str, tuple[int, int]] = {}  # records in and out per chain before this attempt
         self._job, self._name, self._generation = job, job_name, generation
 
     def metadata(
@@ -33,7 +33,7 @@ class CheckpointContents:
     ) -> CheckpointMetadata:
         """Return the complete metadata of a checkpoint that was triggered at `trigger_ms` (wall clock).
 
-        `order` is that of a savepoint, None for a checkpoint.
+        `order` is the request of a savepoint, None for a checkpoint.
         """
         operators, parallelism = self._operators(effect.snapshots)
         return CheckpointMetadata(
@@ -100,10 +100,10 @@ class _Counted(Protocol):
 def add_totals(
     plan: PhysicalPlan, base: Mapping[str, tuple[int, int]], counted: Iterable[_Counted]
 ) -> dict[str, tuple[int, int]]:
-    """Return records in and out of each chain: those before this attempt and those that it counted.
+    """Return records in and out per chain: those before this attempt (`base`) plus those that it counted.
 
-    Another parallelism may chain operators otherwise. What a chain took in is then known where an old
-    chain began with the same operator, what it emitted where one ended with the same.
+    Another parallelism may chain operators differently. The input of a new chain is then known if an old
+    chain began with the same operator, its output if an old chain ended with the same.
     """
     totals = dict(base)
     heads = {name.partition(_JOINT)[0]: each for name, each in base.items()}
@@ -125,7 +125,7 @@ _JOINT = " -> "
 
 
 def chain_name(vertex: Vertex) -> str:
-    """Return the uids of a chain's operators, joined; stable as long as the chain is."""
+    """Return the uids of a chain's operators, joined: its stable name in checkpoints."""
     return _JOINT.join(_uid(vertex, place) for place in range(len(vertex.chain)))
 
 

@@ -1,7 +1,7 @@
-"""Ids of checkpoints that no driver of the job uses twice, although a store knows only completed ones.
+"""Reserves ids of checkpoints, so that no two drivers of a job use the same id.
 
-A store promises each claimant `IDS_AHEAD` ids (`checkpoint.store.store_contract`). Before half of them is
-used up more are reserved, in the background; an id that is not reserved yet is not used.
+The log has ids of completed checkpoints only, and grants each driver that claims it the next `IDS_AHEAD` ids
+(`checkpoint.store.store_contract`). More are reserved in the background before half of them are used.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LOG: Final = logging.getLogger("headgate.checkpoints")
 
 
 class CheckpointIds:
-    """Used by the job master's loop; without a service ids mean nothing to any other driver."""
+    """Reserves checkpoint ids for the job master's loop; without a log (no checkpoints) it does nothing."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class CheckpointIds:
         self._reserving = False
 
     def require(self, checkpoint: int) -> None:
-        """A checkpoint of this id is about to be taken; the first one has the first id that was given."""
+        """Raise OperatingError unless this id of the next checkpoint is reserved; reserve more in time."""
         if self._service is None or self._permit is None:
             return
         if self._end is None:

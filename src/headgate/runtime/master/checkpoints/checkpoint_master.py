@@ -1,7 +1,7 @@
-"""Carries out what the checkpoint coordinator decides: triggers, metadata, log, commits, notices, replies.
+"""Performs the checkpoint coordinator's decisions: triggers, metadata, log, commits, notifications, replies.
 
-The coordinator is pure; this is its shell in the job master. Blocking work (storage, committers)
-runs in the background, one thing after the other, and reports back to the job master's loop.
+The coordinator (`core/checkpoint`) is pure; this is its I/O in the job master. Blocking work (storage,
+committers) runs in the background, one piece after the other, and reports to the job master's loop.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _LOG: Final = logging.getLogger("headgate.checkpoints")
 
 
 class CheckpointMaster:
-    """The checkpoints of one job, in the driver."""
+    """Takes the checkpoints and savepoints of one job; the I/O around the checkpoint coordinator."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class CheckpointMaster:
 
     @property
     def generation(self) -> int:
-        """Of this job master; 1 where no log says otherwise."""
+        """The generation of this job master (number of the leading driver); 1 without checkpoints."""
         return 1 if self._permit is None else self._permit.generation
 
     @property
@@ -100,13 +100,13 @@ class CheckpointMaster:
 
     @property
     def has_own(self) -> bool:
-        """Whether the job has completed a checkpoint, and reads nothing any more of what it began from."""
+        """Whether the job has a checkpoint of its own, and no longer reads the snapshot it started from."""
         return self.points.latest is not None and not self._readers
 
     # -- what happens to the job -----------------------------------------------------------------
 
     def start(self, attempt: int) -> None:
-        """All tasks of an attempt run."""
+        """Begin to take checkpoints of an attempt, because all its subtasks run."""
         self._sources.clear()
         self._savepoints.forget_kept()
         self._contents.totals = self._attempts.restored_totals
@@ -119,28 +119,28 @@ class CheckpointMaster:
         self.coordinator.start(AttemptId(attempt), tasks, now, label=self.history.label)
 
     def replanned(self, plan: PhysicalPlan) -> None:
-        """The next attempt runs `plan`: the same operators at another parallelism."""
+        """Use `plan` from the next attempt on: the same operators at another parallelism."""
         self._contents.plan = plan
         self.history.replanned(plan)
 
     def restoring(self, readers: Readers | None) -> None:
-        """Subtasks may read records in flight of the job's own checkpoint, which therefore stays."""
+        """Keep the restored checkpoint while `readers` (subtasks) read in-flight records from its files."""
         if readers is not None:
             checkpoint, self._readers = readers
             self.coordinator.hold(CheckpointId(checkpoint) if self._readers else None)
 
     def recovered(self, vertex: int, subtask: int) -> None:
-        """A subtask has read all that was in flight."""
+        """Record that a subtask has read its in-flight records; after the last one the checkpoint may go."""
         self._readers.discard((vertex, subtask))
         if not self._readers:
             self.coordinator.hold(None)
 
     def suspend(self) -> None:
-        """The attempt is ending."""
+        """Abort pending checkpoints and take no new ones, because the attempt is ending."""
         self._perform(self.coordinator.suspend())
 
     def settle(self) -> v.StorageChanged | None:
-        """Account for ended deletions and for requests; gives what happens on storage, if that is new."""
+        """Process finished deletions and new requests; return an event if the use of the storage changed."""
         for fence in self._cleaning.take_ended():
             self._perform(self.coordinator.cleaning_ended(self._clock.monotonic_ms()))
             if fence is not None:
@@ -157,25 +157,25 @@ class CheckpointMaster:
         return v.StorageChanged(storage)
 
     def tick(self) -> None:
-        """Time passed."""
+        """Trigger, expire and clean up checkpoints that are due, and poll the enumerators."""
         self._perform(self.coordinator.tick(self._clock.monotonic_ms()))
         self._attend_sources()
         self._cleaning.tick()
         self.history.write_if_due()
 
     def next_wakeup(self) -> int | None:
-        """Return when to call :meth:`tick` at the latest (monotonic ms)."""
+        """Return the latest time of the next :meth:`tick` (monotonic ms), or None."""
         times = [self.coordinator.next_wakeup(), self._cleaning.next_wakeup()]
         if self._sources.waiting is not None:
             times.append(self._clock.monotonic_ms() + RETRY_MS)
         return min((time for time in times if time is not None), default=None)
 
     def request_final(self) -> None:
-        """All input has ended: ask for the checkpoint that ends the job."""
+        """Request the final checkpoint of a bounded job, because all input has ended."""
         self._perform(self.coordinator.request(e.RequestKind.FINAL, self._clock.monotonic_ms()))
 
     def acknowledged(self, message: m.Acknowledge) -> None:
-        """A subtask's part is durable."""
+        """Process a subtask's acknowledgement: its part of a checkpoint is durable."""
         now = self._clock.monotonic_ms()
         attempt, checkpoint = AttemptId(message.attempt), CheckpointId(message.checkpoint)
         result, effects = self.coordinator.acknowledge(attempt, checkpoint, message.snapshot, now)
@@ -185,7 +185,7 @@ class CheckpointMaster:
         self._perform(effects)
 
     def declined(self, message: m.Decline) -> None:
-        """A subtask cannot contribute."""
+        """Process a subtask's report that it cannot take part in a checkpoint."""
         reason = CheckpointFailureReason[message.reason]
         if reason is CheckpointFailureReason.CHANNEL_STATE_SHARED_STREAM_EXCEPTION:
             self._align_from_now_on(message.detail)
@@ -208,18 +208,18 @@ class CheckpointMaster:
         return f"subtask {message.subtask} of an operator that the program no longer has"
 
     def _align_from_now_on(self, why: str) -> None:
-        if self._alignment.unaligned:  # records are of a kind that no checkpoint can take along
+        if self._alignment.unaligned:  # these records cannot be stored in flight
             self._alignment = AlignmentSettings(exactly_once=True)
             self._ports.listener.note(
                 f"checkpoints are aligned from now on, although unaligned ones are on: {why}"
             )
 
     def interrupt_commits(self) -> None:
-        """Another driver has the job: what is being committed is its business now."""
+        """Interrupt a running commit, because another driver has taken over the job and commits itself."""
         self._committers.interrupt()
 
     def end(self, end: JobEnd) -> None:
-        """The job has ended, and nothing is being stored: keep or delete its checkpoints, refuse requests."""
+        """Retain or delete the job's checkpoints and refuse pending requests, because the job has ended."""
         self._perform(self.coordinator.end(end))
         self.requests.end(end.value)
         self._cleaning.close()
@@ -229,12 +229,12 @@ class CheckpointMaster:
     # -- effects ---------------------------------------------------------------------------------
 
     def _perform(self, effects: Sequence[e.Effect[SubtaskSnapshot]]) -> None:
-        """Carry out effects in order."""
+        """Perform the coordinator's effects in order."""
         waiting = deque(effects)
         while waiting:
             match effect := waiting.popleft():
                 case e.RunHooks():
-                    # What follows comes next; not by a call, or a thousand requests that fail would nest.
+                    # Resulting effects come next; no recursion, as a thousand failing requests would nest.
                     waiting.extendleft(reversed(self._run_hooks(effect)))
                 case e.TriggerCheckpoint():
                     self._trigger(effect)
@@ -258,10 +258,10 @@ class CheckpointMaster:
                     _LOG.warning("task %s spoke of checkpoint %d, which is long over", task, checkpoint)
 
     def _run_hooks(self, effect: e.RunHooks) -> Sequence[e.Effect[SubtaskSnapshot]]:
-        """Before any task: what the enumerators hold.
+        """Snapshot the enumerators, before any subtask is triggered.
 
-        The triggers follow in the same turn of the loop, so that no split is handed out in between, which
-        the enumerator and a reader would both have in the checkpoint.
+        The triggers follow in the same turn of the loop, so no split is handed out in between: it would be in
+        the checkpoint twice, with the enumerator and with a reader.
         """
         self.history.begun(effect)
         return self._snapshot_sources(effect.checkpoint, self._clock.monotonic_ms())
@@ -325,7 +325,7 @@ class CheckpointMaster:
             self.points.latest = RestorePoint(metadata, self._storage if folder is None else folder.uri)
         self._perform(self.coordinator.stored(checkpoint, self._clock.monotonic_ms()))
         if not effect.kind.is_logged:
-            # It is the user's from now on; nothing is committed, and no task is notified.
+            # A savepoint is the user's from now on; nothing is committed, and no subtask is notified.
             self.history.committed(checkpoint)
             took_ms = self._end_of_sources(checkpoint, complete=False)
             self._ports.listener.savepoint_completed(checkpoint, self.requests.uri(checkpoint), took_ms)
@@ -334,7 +334,7 @@ class CheckpointMaster:
     def _store_failed(self, effect: e.Finalize[SubtaskSnapshot], error: BaseException) -> None:
         checkpoint = effect.checkpoint
         self.history.failed(checkpoint, CheckpointFailureReason.FINALIZE_CHECKPOINT_FAILURE, str(error))
-        # What is not for the log belongs to the user, who has not heard of it.
+        # A savepoint, which is not logged, would be the user's, who has not heard of it.
         published = effect.kind.is_logged and self._service is not None and may_be_published(error)
         if published:
             self._savepoints.keep(checkpoint)
@@ -379,7 +379,7 @@ class CheckpointMaster:
         self._members.broadcast(m.CheckpointAborted(self._attempt, effect.checkpoint))
 
     def _end_of_sources(self, checkpoint: int, *, complete: bool) -> int:
-        """Notify the sources; gives how long the checkpoint took."""
+        """Notify the enumerators of the checkpoint's end; return how long it took (ms)."""
         begun = self._sources.ended(checkpoint, complete=complete)
         return 0 if begun is None else self._clock.monotonic_ms() - begun.began_ms
 
@@ -399,7 +399,7 @@ class CheckpointMaster:
 
             def work() -> None:
                 if all_of_them and self._ports.record_end is not None:
-                    # Else a driver that is started after a crash would find nothing, and begin anew.
+                    # Else a driver that is started after a crash would find no checkpoint, and begin anew.
                     self._ports.record_end()
                 delete(permit, retired)
                 self._ports.probe.reached("checkpoint.retired")

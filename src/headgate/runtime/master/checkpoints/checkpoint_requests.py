@@ -1,4 +1,4 @@
-"""Requested checkpoints and savepoints: what the coordinator is to be asked for, and the replies."""
+"""Checkpoints and savepoints requested by users, until the coordinator takes them and the reply is sent."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from headgate.runtime.master.checkpoints.running_savepoints import SavepointRequ
 
 
 class CheckpointRequests:
-    """Used by the job master's loop; the checkpoint master takes what is to be asked, and settles it."""
+    """Pending requests for checkpoints and savepoints, with their replies; for the job master's loop."""
 
     def __init__(
         self, job: JobId, service: CheckpointService | None, savepoints: Savepoints, outbox: Outbox
@@ -29,11 +29,11 @@ class CheckpointRequests:
         self._stops, self._rescales = set[int](), dict[int, int]()
 
     def checkpoint(self, reply_to: ReplyTo[str]) -> None:
-        """A requester wants a checkpoint; the reply is its URI once it is committed."""
+        """Request a checkpoint; `reply_to` gets its URI once it is committed, or an error."""
         self._want_checkpoint(self._tickets.issue(reply_to))
 
     def for_rescale(self, rescale: int) -> None:
-        """A rescale wants a checkpoint: Saved follows."""
+        """Request a checkpoint for a rescale; the event `Saved` reports its outcome."""
         ticket = self._tickets.issue()
         self._rescales[ticket] = rescale
         self._want_checkpoint(ticket)
@@ -46,7 +46,7 @@ class CheckpointRequests:
             self._wanted.append((e.RequestKind.MANUAL, ticket))
 
     def savepoint(self, request: SavepointRequest, reply_to: ReplyTo[str]) -> None:
-        """A requester wants a savepoint; the reply is its URI."""
+        """Request a savepoint, or a stop with one; `reply_to` gets its URI, or an error."""
         ticket = self._tickets.issue(reply_to)
         if request.stop:
             self._stops.add(ticket)
@@ -57,7 +57,7 @@ class CheckpointRequests:
             self._reply(ticket, error)
 
     def take(self) -> tuple[e.RequestKind, int] | None:
-        """Return the oldest request that the coordinator is to be asked for now."""
+        """Remove and return the oldest request, for the checkpoint coordinator; None: there is none."""
         for kind, ticket, error in self._savepoints.take_prepared():
             if error is None:
                 self._wanted.append((kind, ticket))
@@ -67,11 +67,11 @@ class CheckpointRequests:
         return self._wanted.popleft() if self._wanted else None
 
     def fulfilled(self, effect: e.RequestFulfilled) -> None:
-        """The coordinator has what was requested."""
+        """Reply to a request with the URI of its checkpoint or savepoint."""
         self._reply(effect.ticket, None, self.uri(effect.checkpoint))
 
     def failed(self, effect: e.RequestFailed) -> None:
-        """The coordinator has not, and will not."""
+        """Reply to a request with the error for which its checkpoint failed."""
         error = request_error(effect)
         complete = None if effect.checkpoint is None else self._savepoints.kept(effect.checkpoint)
         if complete is not None:
@@ -80,7 +80,7 @@ class CheckpointRequests:
         self._reply(effect.ticket, error)
 
     def uri(self, checkpoint: CheckpointId) -> str:
-        """Return the URI by which a checkpoint, or a pending savepoint, is restored."""
+        """Return the URI from which a checkpoint, or a pending savepoint, can be restored."""
         folder = self._savepoints.folder(checkpoint)
         if folder is not None:
             return folder.uri
@@ -88,7 +88,7 @@ class CheckpointRequests:
         return self._service.disk.describe(checkpoint_folder(self._job, checkpoint))
 
     def end(self, end: str) -> None:
-        """The job has ended: no request waits any longer."""
+        """Refuse all pending requests, because the job has ended."""
         self._tickets.refuse_all(OperatingError(f"the job is {end}, so nothing more is done for it"))
 
     def _reply(self, ticket: int, error: OperatingError | ConfigError | None, uri: str | None = None) -> None:

@@ -1,8 +1,8 @@
-"""The sinks' committers, which live in the driver: they publish what a logged checkpoint holds.
+"""The sinks' committers, which run in the driver: they publish the output of completed checkpoints.
 
-Before the first commit the lineage of the job's output is decided: a snapshot may be restored after more was
-committed than it knows of, and what follows then is the user's choice. What is to be taken back is so only
-when the restore is sure: until all subtasks run it is owed, and nothing is committed.
+Before the first commit the lineage of the job's output is decided: if an old snapshot is restored after newer
+output was committed, the user's choice says what happens to that. Output is only removed (taken back) once
+the restore is certain, when all subtasks run; until then nothing is committed.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _CHOICES: Final = (
 
 
 class Committers:
-    """One committer per two-phase sink; used by the background thread only, in order of checkpoints.
+    """One committer per two-phase sink. For the background thread only, in order of checkpoints.
 
-    `older` is the user's choice for a sink that has committed more than a restored snapshot knows of. The
-    first :meth:`recommit` decides the lineage of the job's output.
+    `older` is the user's choice for output that was committed after the restored snapshot. The first
+    :meth:`recommit` decides the lineage of the job's output.
     """
 
     def __init__(
@@ -52,14 +52,14 @@ class Committers:
     def recommit(
         self, restored: CheckpointMetadata | None, others: Sequence[CheckpointMetadata] = ()
     ) -> None:
-        """An attempt begins from `restored`: commit what it holds once more, and clean up the rest.
+        """Commit the restored checkpoint's output again, and have sinks abandon all other pending output.
 
-        The first time the lineage of the output is decided. Where output is to be taken back, that and the
-        commit wait for :meth:`settle`. What `others`, checkpoints of other jobs of the lineage, hold stays:
-        they may be restored, too.
+        Called at the begin of each attempt; the first call decides the lineage. Where output must be taken
+        back, that and the commit wait for :meth:`settle`. Output of `others`, checkpoints of other jobs of
+        the lineage, is kept, since they may be restored, too.
 
-        A UsageError means that sinks have committed more than `restored` knows of, and the job is not to go
-        on; an OperatingError that a sink does not know now, or could not take back all of it.
+        Raises UsageError if sinks have committed output after `restored` and the job is not to continue;
+        OperatingError if a sink cannot find that out now, or could not take back all of it.
         """
         if not self._begun:
             self._begin(restored)
@@ -76,13 +76,13 @@ class Committers:
 
     @property
     def owes(self) -> bool:
-        """Whether output is to be taken back as soon as the restore is sure."""
+        """Whether output must be taken back as soon as the restore is certain."""
         return self._owed is not None
 
     def settle(self) -> None:
-        """The restore is sure: take back what is owed, and commit what the snapshot holds.
+        """Take back output committed after the restored snapshot, then commit the snapshot's output.
 
-        An OperatingError: not all of it could be done; it stays owed.
+        Called when the restore is certain. Raises OperatingError if it could not be done yet; call it again.
         """
         if self._owed is None:
             return
@@ -94,7 +94,7 @@ class Committers:
         self.commit(restored.operators)
 
     def require_settled(self) -> None:
-        """Nothing that is stored or committed may come before what is owed."""
+        """Raise OperatingError while output is still to be taken back, before which nothing is committed."""
         if self._owed is not None:
             raise OperatingError(
                 "output that came after the restored snapshot is not yet taken back; nothing is committed "
@@ -102,7 +102,7 @@ class Committers:
             )
 
     def check(self, restored: CheckpointMetadata) -> None:
-        """Raise what :meth:`recommit` would raise; change nothing."""
+        """Raise the errors that :meth:`recommit` would raise for this snapshot, without changing anything."""
         lineage, own = lineage_of(self._job, restored), restored.job == self._job
         if not own:
             lineage = self._decided(lineage, restored)
@@ -111,9 +111,9 @@ class Committers:
                 committer.check_restore(self._context(uid, lineage), committables_of(restored, uid), own)
 
     def go_back(self, restored: CheckpointMetadata) -> None:
-        """The job's newer snapshots are damaged: follow the user's choice for what was committed since.
+        """Prepare a restore from an older snapshot, as the newer ones are damaged, by the user's choice.
 
-        The lineage stays the same: with a new one what was committed since stays next to what follows.
+        The lineage stays the same, so with `new-lineage` output committed since stays next to the new output.
         """
         lineage = lineage_of(self._job, restored)
         history = Lineage(lineage.id, (*lineage.forks, fork_of(restored)))
@@ -122,11 +122,11 @@ class Committers:
     def require_nothing_newer(
         self, restored: CheckpointMetadata | None, perhaps: Sequence[CheckpointMetadata]
     ) -> list[str]:
-        """Find out whether output was committed up to checkpoints that are not in the job's log.
+        """Check whether sinks committed output of checkpoints that the job's log does not list (any more).
 
-        Where it was, the log has lost their entries, and the user's choice is followed as in :meth:`go_back`.
-        `perhaps` are these checkpoints; none where there is another reason to look. Gives the uids of the
-        sinks that cannot tell.
+        If so, the log has lost entries, and the user's choice applies as in :meth:`go_back`; UsageError if it
+        is to refuse. `perhaps` are such checkpoints found in the storage. Return the uids of sinks that
+        cannot tell.
         """
         lineage = lineage_of(self._job, restored)
         # Of what this job has committed only what it restores is history.
@@ -161,7 +161,7 @@ class Committers:
         )
 
     def commit(self, operators: Operators) -> None:
-        """Publish everything that the checkpoint holds; again is harmless."""
+        """Publish all output that a checkpoint holds; it may be repeated without harm."""
         self.require_settled()
         for uid, committer in self._by_uid.items():
             committables = _committables(operators.get(uid, ()))
@@ -170,7 +170,7 @@ class Committers:
                     committer.commit(committables)
 
     def hold(self, savepoint: CheckpointMetadata) -> None:
-        """A savepoint is about to be complete: what it holds must stay."""
+        """Have sinks keep the pending output that a savepoint, about to be completed, refers to."""
         for uid, committer in self._by_uid.items():
             committables = committables_of(savepoint, uid)
             if committables:
@@ -178,7 +178,7 @@ class Committers:
                     committer.hold(committables, fork_of(savepoint))
 
     def release(self, savepoint: CheckpointMetadata) -> None:
-        """The savepoint came to nothing; what cannot be released now stays, which does no harm."""
+        """Release the output held for a failed savepoint; errors are logged, as kept output is harmless."""
         for uid, committer in self._by_uid.items():
             committables = committables_of(savepoint, uid)
             if committables:
@@ -188,12 +188,12 @@ class Committers:
                     _LOG.warning("sink %r keeps what a failed savepoint held: %s", uid, error)
 
     def interrupt(self) -> None:
-        """Another driver has the job: a running commit is to end soon; called from another thread."""
+        """Make a running commit end soon, because another driver took over; callable from any thread."""
         for committer in self._by_uid.values():
             committer.interrupt()
 
     def close(self) -> None:
-        """Release connections."""
+        """Release the committers' connections."""
         for committer in self._by_uid.values():
             committer.close()
 
@@ -235,7 +235,7 @@ class Committers:
         )
 
     def _newer(self, lineage: Lineage) -> dict[str, str]:
-        """Return, by uid, the output of sinks that is not history of a lineage, in words."""
+        """Return, by uid, descriptions of sinks' output that was committed outside of a lineage."""
         return {
             uid: found
             for uid, committer in self._by_uid.items()
@@ -253,7 +253,7 @@ class Committers:
 
 
 def committers_in(plan: PhysicalPlan) -> dict[str, SinkCommitter]:
-    """Return a new committer for each sink that has one, by the uid under which snapshots hold its output."""
+    """Return new committers of the plan's two-phase sinks, by sink uid."""
     made = {node.uid or f"node-{node.id}": node.sink.create_committer() for node in _sinks_in(plan)}
     return {uid: committer for uid, committer in made.items() if committer is not None}
 
@@ -263,12 +263,12 @@ def _sinks_in(plan: PhysicalPlan) -> list[SinkNode]:
 
 
 def committables_of(snapshot: CheckpointMetadata, uid: str) -> list[Any]:
-    """Return a sink's committables in a snapshot."""
+    """Return the committables (pending output) of one sink in a snapshot."""
     return _committables(snapshot.operators.get(uid, ()))
 
 
 def fork_of(snapshot: CheckpointMetadata) -> Fork:
-    """Return which snapshot it is, for sinks."""
+    """Return the identity of a snapshot as sinks know it, with job, generation, attempt and id."""
     return Fork(snapshot.job, snapshot.generation, snapshot.attempt, snapshot.checkpoint)
 
 

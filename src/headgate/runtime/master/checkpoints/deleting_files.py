@@ -1,7 +1,7 @@
-"""Deletes files that no checkpoint needs any more, in the background; tries again a few times.
+"""Deletes files that no checkpoint needs any more, in the background, with retries.
 
-What could not be deleted in the end is no reason to stop a job: it is logged, and found by the next sweep,
-or by ``headgate checkpoint prune`` where the job has ended.
+A failed deletion never stops a job: it is logged, and the next sweep finds the files, or after the job's end
+``headgate checkpoint prune``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class _Deletion:
 
 
 class Cleaning:
-    """Used by the job master's loop."""
+    """Pending deletions of files and their retries; used by the job master's loop."""
 
     def __init__(
         self, background: Background, post: Callable[[Callable[[], None]], None], clock: Clock
@@ -40,11 +40,11 @@ class Cleaning:
         self._ended: list[FencedError | None] = []
 
     def delete(self, what: str, work: Callable[[], None]) -> None:
-        """Have `work` done, now and if need be again; `what` is for the log."""
+        """Run `work`, which deletes files, in the background, with retries; `what` names them in the log."""
         self._try(_Deletion(what, work, self._clock.monotonic_ms()))
 
     def tick(self) -> None:
-        """Time passed: try again what is due."""
+        """Retry the deletions that are due."""
         now = self._clock.monotonic_ms()
         due = [deletion for deletion in self._waiting if deletion.due_ms <= now]
         self._waiting = [deletion for deletion in self._waiting if deletion.due_ms > now]
@@ -52,18 +52,18 @@ class Cleaning:
             self._try(deletion)
 
     def next_wakeup(self) -> int | None:
-        """Return when :meth:`tick` has something to do (monotonic ms)."""
+        """Return when the next retry is due (monotonic ms), or None."""
         return min((deletion.due_ms for deletion in self._waiting), default=None)
 
     def take_ended(self) -> list[FencedError | None]:
-        """Return one entry for each deletion that ended since the last call: who has claimed the job, or
-        None.
+        """Return an entry per deletion that ended since the last call: FencedError if another driver took
+        over.
         """
         ended, self._ended = self._ended, []
         return ended
 
     def close(self) -> None:
-        """The job has ended: what fails from now on is tried again at once or not at all."""
+        """Schedule no more retries, because the job has ended: failed work is repeated at once, or never."""
         self._closed = True
         waiting, self._waiting = self._waiting, []
         for deletion in waiting:
@@ -76,14 +76,14 @@ class Cleaning:
         self._background.submit(lambda: self._carry_out(deletion), done)
 
     def _carry_out(self, deletion: _Deletion) -> None:
-        # After the end of the job the loop does not turn, so the work is repeated here, in the background.
+        # After the end of the job its loop does not run, so retries happen here, in the background.
         first: Exception | None = None
         while True:
             try:
                 deletion.work()
                 return
             except Exception as error:
-                # The first has the cause: a log given up half-way looks as if another had claimed it.
+                # The first error has the cause: a half-deleted log looks as if another driver had claimed it.
                 first = first or error
                 if isinstance(error, FencedError) or not self._closed or deletion.attempt >= ATTEMPTS_MAX:
                     raise first from None

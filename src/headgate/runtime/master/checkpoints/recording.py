@@ -1,6 +1,6 @@
-"""Records what happens to every checkpoint, and has the records written in the background.
+"""Records the history of every checkpoint for diagnosis, and writes it to a file in the background.
 
-They serve diagnosis only: a disk that refuses them costs a warning and nothing else.
+A file that cannot be written costs a warning and nothing else.
 """
 
 from __future__ import annotations
@@ -26,16 +26,14 @@ from headgate.core.checkpoint.history import (
 from headgate.graph.physical import PhysicalPlan
 from headgate.state.snapshots import SubtaskSnapshot
 
-WRITE_EVERY_MS: Final = 1_000  # least time between two writes, but for the last one
-WRITE_AT_LATEST_MS: Final = 5_000  # until then a write waits for a moment at which it delays no checkpoint
+WRITE_EVERY_MS: Final = 1_000  # least time between two writes, except before the last one
+WRITE_AT_LATEST_MS: Final = 5_000  # how long a write is put off in order not to delay a checkpoint
 
 _LOG: Final = logging.getLogger("headgate.checkpoints")
 
 
 class CheckpointHistory:
-    """The records of one job's checkpoints; used by the job master's loop. Without a file they stay in
-    memory.
-    """
+    """The records of one job's checkpoints, for the job master's loop; without a file kept in memory only."""
 
     def __init__(
         self, plan: PhysicalPlan, file: HistoryFile | None, clock: Clock, background: Background
@@ -51,26 +49,26 @@ class CheckpointHistory:
 
     @property
     def records(self) -> tuple[CheckpointRecord, ...]:
-        """All that are kept, oldest first; pending ones as they stand now."""
+        """All kept records, oldest first; those of pending checkpoints as they stand now."""
         now = self._clock.monotonic_ms()
         records = self._ended | {number: entry.record(now) for number, entry in self._open.items()}
         return tuple(records[number] for number in sorted(records))
 
     def deployed(self, tasks: Iterable[tuple[int, int]]) -> None:
-        """An attempt begins in which `tasks` must acknowledge."""
+        """Note that an attempt begins, whose `tasks` (vertex, subtask) must acknowledge each checkpoint."""
         self._tasks = tuple(sorted(tasks))
         self._began_ms.clear()
 
     def replanned(self, plan: PhysicalPlan) -> None:
-        """The next attempt runs another plan."""
+        """Use another plan for records from the next attempt on."""
         self._topology = topology_of(plan)
 
     def label(self, task: tuple[int, int]) -> str:
-        """Return a subtask's name for people."""
+        """Return a subtask's name for people: its chain's uids and its number."""
         return self._topology.label(task)
 
     def begun(self, effect: e.RunHooks) -> None:
-        """A checkpoint begins now; its tasks are triggered when its hooks have ended."""
+        """Record that a checkpoint begins now; its subtasks are triggered after its hooks (enumerators)."""
         now = self._clock.monotonic_ms()
         what = effect.checkpoint, effect.attempt, effect.kind.value, CheckpointStatus.IN_PROGRESS
         begun = CheckpointRecord(*what, self._clock.now_ms(), self._topology)
@@ -78,7 +76,7 @@ class CheckpointHistory:
         self._note()
 
     def acknowledged(self, checkpoint: int, snapshot: SubtaskSnapshot) -> None:
-        """A subtask's acknowledgement was taken."""
+        """Record a subtask's acknowledgement of a checkpoint."""
         entry = self._open.get(checkpoint)
         if entry is not None:
             latency_ms = self._clock.monotonic_ms() - entry.began_ms
@@ -86,13 +84,13 @@ class CheckpointHistory:
             self._note()
 
     def stuck(self, slot: int, still_ms: int) -> None:
-        """The loop of a worker has not turned for `still_ms`; a pending checkpoint may wait for it."""
+        """Record, for all pending checkpoints, that the loop of a slot's worker stands since `still_ms`."""
         for entry in self._open.values():
             entry.stuck[slot] = max(still_ms, entry.stuck.get(slot, 0))
             self._note()
 
     def stored(self, checkpoint: int) -> None:
-        """A checkpoint is complete, as the log holds it, though not yet committed."""
+        """Record that a checkpoint is complete (in the log), but not yet committed."""
         entry = self._open.get(checkpoint)
         if entry is not None:
             stored_ms = self._clock.monotonic_ms() - entry.began_ms
@@ -100,7 +98,7 @@ class CheckpointHistory:
             self._end(checkpoint, entry, status=CheckpointStatus.COMPLETED, stored_ms=stored_ms)
 
     def committed(self, checkpoint: int) -> None:
-        """The sinks have published what it holds."""
+        """Record that the sinks have committed a checkpoint's output."""
         began_ms = self._began_ms.pop(checkpoint, None)
         if began_ms is not None and checkpoint in self._ended:
             duration_ms = self._clock.monotonic_ms() - began_ms
@@ -108,19 +106,19 @@ class CheckpointHistory:
             self._note()
 
     def failed(self, checkpoint: int, reason: CheckpointFailureReason, detail: str) -> None:
-        """It was given up; only the first reason counts."""
+        """Record that a checkpoint failed; only the first reason counts."""
         entry = self._open.get(checkpoint)
         if entry is not None:
             self._end(checkpoint, entry, status=CheckpointStatus.FAILED, reason=reason.name, detail=detail)
 
     def fenced(self) -> None:
-        """Another job master owns the job, and its history, from now on."""
+        """Stop writing the file, because another job master has taken over the job."""
         self._file = None
 
     def write_if_due(self) -> None:
-        """Have the records written unless that was done a moment ago, or stood in a checkpoint's way.
+        """Write new records, unless that was done a moment ago or could delay a young checkpoint.
 
-        A checkpoint that has been pending for longer is slow already, and a user may be looking at it.
+        For a checkpoint that has been pending for longer they are written: a user may be looking at it.
         """
         now = self._clock.monotonic_ms()
         if not self._changed or now - self._written_at_ms < WRITE_EVERY_MS:
@@ -130,7 +128,7 @@ class CheckpointHistory:
             self.write()
 
     def write(self) -> None:
-        """Have the records written if there are new ones."""
+        """Write the records in the background, if there are new ones."""
         file = self._file
         if file is None or not self._changed:
             return
@@ -139,7 +137,7 @@ class CheckpointHistory:
         self._background.submit(lambda: file.write(records), self._written)
 
     def _written(self, _: None, error: BaseException | None) -> None:
-        # Once for as long as it lasts: the next attempt is a second away.
+        # Warned of once, until it succeeds again: the next attempt is a second away.
         if error is not None and not self._failing:
             _LOG.warning("the history of checkpoints could not be written: %s", error)
         self._failing = error is not None
@@ -176,7 +174,7 @@ class _Open:
 
 
 def topology_of(plan: PhysicalPlan) -> Topology:
-    """Return the facts of the graph that diagnosis needs."""
+    """Return the plan's vertices and edges as the diagnosis of checkpoints needs them."""
     vertices = tuple(
         VertexFacts(v.id, v.name, tuple(n.uid or f"node-{n.id}" for n in v.chain), v.parallelism)
         for v in plan.vertices
@@ -186,7 +184,7 @@ def topology_of(plan: PhysicalPlan) -> Topology:
 
 
 def record_of(snapshot: SubtaskSnapshot, latency_ms: int) -> SubtaskRecord:
-    """Return the record of an acknowledgement that came `latency_ms` after the trigger, for diagnosis."""
+    """Return a subtask's record for diagnosis, from its acknowledgement `latency_ms` after the trigger."""
     return SubtaskRecord(
         vertex=snapshot.vertex,
         subtask=snapshot.subtask,

@@ -1,4 +1,4 @@
-"""The texts in which a job master says why a checkpoint, a savepoint or a stop came to nothing."""
+"""Texts of the errors with which a job master reports a failed checkpoint, savepoint or stop."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _WHAT = {
 
 
 def request_error(failed: RequestFailed) -> OperatingError:
-    """Return the reply to a request that came to nothing.
+    """Return the error that answers a failed request for a checkpoint, a savepoint or a stop.
 
     Example:
         >>> from headgate.core.checkpoint.failures import CheckpointFailureReason
@@ -29,7 +29,7 @@ def request_error(failed: RequestFailed) -> OperatingError:
 
 
 def checkpoints_failed(effect: FailJob) -> StorageError:
-    """Return the failure that the restart strategy gets."""
+    """Return the error with which failed checkpoints fail an attempt; the restart strategy gets it."""
     which = "a checkpoint" if effect.checkpoint is None else f"checkpoint {effect.checkpoint}"
     detail = f": {effect.detail}" if effect.detail else ""
     if effect.stopping:

@@ -1,6 +1,6 @@
-"""Where attempts begin: finds the newest checkpoint, and has the sinks commit what it holds once more.
+"""Finds the snapshot that the next attempt restores, and has the sinks commit its output again.
 
-What is found, or fails, is an event for the job's machine; blocking work runs in the background.
+Each outcome is an event for the job's state machine; blocking work runs in the background.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from headgate.state.snapshots import CheckpointMetadata
 
 
 class RestorePoints:
-    """The restore points of one job; used by the job master's loop.
+    """Finds and commits the restore points of one job; used by the job master's loop.
 
-    `latest` is the newest complete and verified checkpoint that is this job's own to go on from.
+    `latest` is the job's own newest complete and verified checkpoint.
     """
 
     def __init__(
@@ -45,9 +45,9 @@ class RestorePoints:
         self.latest: RestorePoint | None = None
 
     def find(self) -> None:
-        """Find the newest point in the log: PointFound or PointFailed follows.
+        """Find the newest restore point in the log; the event PointFound or PointFailed reports the outcome.
 
-        That also resolves a store whose outcome was unsure: the log knows whether it counts.
+        This also clears up a checkpoint whose completion was uncertain: it is complete if the log has it.
         """
         service = self._service
 
@@ -59,28 +59,26 @@ class RestorePoints:
         self._work.run(work, lambda point: self._outbox.put(v.PointFound(point)), self.failed)
 
     def explain(self, error: DamagedFileError, point: RestorePoint, attempt: int) -> None:
-        """Subtasks of an attempt found what they restore from to be damaged: find an older one that is
-        complete.
-        """
+        """Fail an attempt that restored a damaged file, with an error that offers older complete ones."""
         service, disks = self._service, self._ports.disks
         self._work.run(
             lambda: offered(error, point, service, disks),
             lambda found: self._outbox.attempt_failed(attempt, found),
-            # Where the storage fails altogether, the first cause says more.
+            # If the storage cannot be read at all, the first error says more.
             lambda _: self._outbox.attempt_failed(attempt, error),
         )
 
     def commit(self, point: RestorePoint | None) -> None:
-        """Commit what `point` holds once more and clean up the rest: PointCommitted or PointFailed."""
+        """Commit the output of `point` again and clean up: event PointCommitted or PointFailed follows."""
         checkpoint = None if point is None else point.checkpoint
 
         def work() -> None:
             self.require_leadership()
             if self._service is not None and self._permit is not None:
-                # What a successor has prepared must not be taken for leftovers.
+                # Output prepared under a newer job master must not be cleaned up.
                 self._service.check(self._permit)
                 unlogged = self._service.perhaps_complete()
-                # A job that is led has the id of its run before; where that left nothing, a disk may be away.
+                # With high availability a run before had this id; if it left nothing, a disk may be missing.
                 if unlogged or (point is None and self._ports.require_leadership is not None):
                     self._require_nothing_newer(checkpoint, unlogged)
             if point is not None and point.passed_over:
@@ -93,7 +91,7 @@ class RestorePoints:
         self._work.run(work, lambda _: self._outbox.put(v.PointCommitted()), self.failed)
 
     def failed(self, error: Exception) -> None:
-        """The restore point could not be found or committed."""
+        """Report by an event that the restore point could not be found or committed."""
         self._outbox.put(v.PointFailed(failure_of(error)))
 
     def _require_nothing_newer(
@@ -110,12 +108,12 @@ class RestorePoints:
             )
 
     def settle_owed(self) -> None:
-        """In the background: take back the output that is owed, now that the restore is sure."""
+        """Take back output committed after the restored snapshot; blocks. Called once the restore is sure."""
         self.require_leadership()
         self._committers.settle()
 
     def _of_others(self, point: RestorePoint | None) -> list[CheckpointMetadata]:
-        # What other jobs of the lineage have completed may be restored, too.
+        # Checkpoints of other jobs of the lineage may be restored, too.
         if point is None or self._service is None:
             return []
         own, elsewhere = self._service, point.storage
@@ -126,6 +124,6 @@ class RestorePoints:
         return still_logged(sorted(forks - {own.job}), disks)
 
     def require_leadership(self) -> None:
-        """Before a commit: what the log holds is committed by whoever leads, so stopping loses nothing."""
+        """Raise FencedError if another driver may lead; the commit is then left to that driver."""
         if self._ports.require_leadership is not None:
             self._ports.require_leadership()

@@ -1,8 +1,7 @@
-"""The pending savepoints of a job master: where each one goes, and what becomes of its folder.
+"""The pending savepoints of a job: where each is written, and when its folder is deleted.
 
-The coordinator knows a savepoint by its ticket until it has an id; this file keeps what only the shell
-needs, the place and the order that barriers carry. A failed savepoint's folder is emptied; a finished
-one is the user's, and is never touched again.
+The coordinator knows a savepoint by its ticket until it has an id; its target and the order that its barriers
+carry are kept here. A failed savepoint's folder is emptied, a completed one is the user's and never touched.
 """
 
 from __future__ import annotations
@@ -23,28 +22,28 @@ from headgate.runtime.job.master_ports import MasterPorts
 
 FORMATS: Final = ("canonical", "native")
 
-FAILED_MAX: Final = 16  # failed savepoints of which a late file is still recognised
+FAILED_MAX: Final = 16  # failed savepoints that are remembered, to delete files written late
 
 _LOG: Final = logging.getLogger("headgate.checkpoints")
 
 
 @dataclass(frozen=True, slots=True)
 class SavepointRequest:
-    """A savepoint that a requester wants."""
+    """A user's request for a savepoint, or for a stop with a savepoint."""
 
-    target: str | None = None  # URI of the folder that gets the savepoint's folder; None: as configured
+    target: str | None = None  # URI of the directory that gets the savepoint's folder; None: as configured
     format: str = "canonical"  # or "native"
-    stop: bool = False  # the job ends with it
-    drain: bool = False  # event time ends before
+    stop: bool = False  # whether the job stops with the savepoint
+    drain: bool = False  # whether event time ends before, so that all timers fire
 
     @property
     def kind(self) -> RequestKind:
-        """The coordinator's name for it."""
+        """The kind of request, for the checkpoint coordinator: STOP or SAVEPOINT."""
         return RequestKind.STOP if self.stop else RequestKind.SAVEPOINT
 
 
 Prepared: TypeAlias = tuple[RequestKind, int, Exception | None]
-"""Kind and ticket of a savepoint, and why there is no place for it."""
+"""Kind and ticket of a savepoint, and the error if its folder cannot be made."""
 
 
 @dataclass(slots=True)
@@ -55,9 +54,9 @@ class _Savepoint:
 
 
 class Savepoints:
-    """Used by the job master's loop; its work on disks is done in the background.
+    """The pending savepoints of one job, for the job master's loop; disks are used in the background.
 
-    `own` is the URI of the folder of the job's checkpoints, where sweeps delete what they do not know.
+    `own` is the URI of the job's checkpoint folder, where unknown files are deleted: no place for savepoints.
     """
 
     def __init__(
@@ -70,7 +69,7 @@ class Savepoints:
         self._prepared: list[Prepared] = []
 
     def prepare(self, ticket: int, request: SavepointRequest) -> None:
-        """Find a place for a savepoint and try it out; :meth:`take_prepared` has the outcome later."""
+        """Create and test a savepoint's folder, in the background; :meth:`take_prepared` has the outcome."""
         target = self._target(request)
 
         def work() -> SavepointFolder:
@@ -95,12 +94,12 @@ class Savepoints:
         self._ports.background.submit(work, done)
 
     def take_prepared(self) -> list[Prepared]:
-        """Return the savepoints that may be triggered by their tickets, or not, since the last call."""
+        """Return the savepoints whose folder was prepared, or could not be, since the last call."""
         prepared, self._prepared = self._prepared, []
         return prepared
 
     def begun(self, checkpoint: int, ticket: int | None) -> SavepointOrder | None:
-        """A checkpoint is triggered: the order for its barriers if it is a savepoint."""
+        """Return the order that a savepoint's barriers carry, as it is triggered; None for a checkpoint."""
         savepoint = None if ticket is None else self._expected.pop(ticket, None)
         if savepoint is None:
             return None
@@ -108,11 +107,11 @@ class Savepoints:
         return savepoint.order
 
     def refused(self, ticket: int) -> None:
-        """Nothing was triggered for this ticket."""
+        """Forget a savepoint that will not be triggered."""
         self._expected.pop(ticket, None)
 
     def folder(self, checkpoint: int) -> SavepointFolder | None:
-        """Return where a pending savepoint goes; None for a checkpoint."""
+        """Return the folder of a pending savepoint; None for a checkpoint."""
         savepoint = self._open.get(checkpoint)
         return None if savepoint is None else savepoint.folder
 
@@ -122,21 +121,21 @@ class Savepoints:
         return None if savepoint is None else savepoint.order
 
     def kept(self, checkpoint: int) -> SavepointFolder | None:
-        """Return where a pending savepoint is, if it is complete."""
+        """Return the folder of a pending savepoint if it is complete, else None."""
         savepoint = self._open.get(checkpoint)
         return None if savepoint is None or not savepoint.kept else savepoint.folder
 
     def keep(self, checkpoint: int) -> None:
-        """It is complete, or may be: from now on none of its files is deleted."""
+        """Mark a savepoint as (possibly) complete: from now on none of its files is deleted."""
         if checkpoint in self._open:
             self._open[checkpoint].kept = True
 
     def forget_kept(self) -> None:
-        """A new attempt begins: the complete savepoints of the last one are of no concern any more."""
+        """Forget the complete savepoints of the previous attempt, because a new one begins."""
         self._open = {number: each for number, each in self._open.items() if not each.kept}
 
     def ended(self, checkpoint: int) -> None:
-        """A savepoint has ended; one that is not kept has failed, and its files are deleted."""
+        """Forget a savepoint that has ended; if it is not complete it failed, and its files are deleted."""
         savepoint = self._open.pop(checkpoint, None)
         if savepoint is None or savepoint.kept:
             return
@@ -146,7 +145,7 @@ class Savepoints:
         self._remove(savepoint.folder)
 
     def late(self, checkpoint: int) -> None:
-        """A task wrote files for a savepoint that may have failed meanwhile: then they are deleted, too."""
+        """Delete files that a subtask wrote late, if their savepoint has failed meanwhile."""
         folder = self._failed.get(checkpoint)
         if folder is not None:
             self._remove(folder)
@@ -167,7 +166,7 @@ class Savepoints:
                 "nobody says where the savepoint goes; name a folder (--dir on the command line), or set "
                 f"{SAVEPOINT_DIR.key} for the job"
             )
-        # From a program that is not checked, anything may come.
+        # A program without type checks may pass anything.
         place: object = os.fspath(target) if isinstance(target, os.PathLike) else target
         if not isinstance(place, str):
             raise ConfigError(f"the savepoint's target is {target!r}; expected a path or URI")

@@ -1,4 +1,4 @@
-"""The sources' part of the pending checkpoints: when they are asked, what they gave, how it ended."""
+"""The snapshots of the split enumerators for pending checkpoints, from request to notification."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any, Final
 from headgate.runtime.master.attempt.attempts import Attempts
 from headgate.runtime.master.attempt.outbox import Outbox
 
-RETRY_MS: Final = 20  # how soon sources are asked again that could not be snapshotted
+RETRY_MS: Final = 20  # pause before enumerators that were not ready are asked again
 
 
 @dataclass(slots=True)
 class Begun:
-    """A pending checkpoint."""
+    """A pending checkpoint: when it began, and the snapshots of its enumerators by source uid."""
 
     began_ms: int  # monotonic
     enumerators: dict[str, Any]
@@ -21,15 +21,15 @@ class Begun:
 
 
 class SourceSnapshots:
-    """Used by the checkpoint master; at most one checkpoint waits for its sources."""
+    """Snapshots of the enumerators for the checkpoint master; at most one checkpoint waits for them."""
 
     def __init__(self, attempts: Attempts, outbox: Outbox) -> None:
         self._attempts, self._outbox = attempts, outbox
         self._begun: dict[int, Begun] = {}
-        self.waiting: tuple[int, int] | None = None  # the one that cannot be taken yet, and when it was begun
+        self.waiting: tuple[int, int] | None = None  # checkpoint that waits for enumerators, began_ms
 
     def take(self, checkpoint: int, began_ms: int) -> bool:
-        """Snapshot the enumerators; False: they are not ready, and the checkpoint waits."""
+        """Snapshot the enumerators; return False if they are not ready, and the checkpoint has to wait."""
         self.waiting = None
         if not self._attempts.sources.ready():
             self.waiting = (checkpoint, began_ms)
@@ -38,11 +38,11 @@ class SourceSnapshots:
         return True
 
     def of(self, checkpoint: int) -> Begun:
-        """Return the snapshots of the sources taken for a checkpoint."""
+        """Return the enumerators' snapshots that were taken for a checkpoint."""
         return self._begun[checkpoint]
 
     def ended(self, checkpoint: int, *, complete: bool) -> Begun | None:
-        """Notify the sources that the checkpoint is durable, or that nothing may be trimmed for it."""
+        """Notify the enumerators that a checkpoint completed or was aborted; return its begin, if taken."""
         if self.waiting is not None and self.waiting[0] == checkpoint:
             self.waiting = None
         try:
@@ -52,7 +52,7 @@ class SourceSnapshots:
         return self._begun.pop(checkpoint, None)
 
     def wanted(self) -> bool:
-        """Return whether a source waits for a checkpoint; one that raises fails the attempt."""
+        """Return whether a source asks for a checkpoint; an error of the source fails the attempt."""
         try:
             return self._attempts.sources.want_checkpoint()
         except Exception as error:
@@ -60,6 +60,6 @@ class SourceSnapshots:
             return False
 
     def clear(self) -> None:
-        """Another attempt begins."""
+        """Forget all pending checkpoints, because another attempt begins."""
         self._begun.clear()
         self.waiting = None

@@ -1,4 +1,4 @@
-"""Checkpoints of a job master and their storage: where ids go on, and how a checkpoint becomes complete."""
+"""Creates a job's checkpoint coordinator from its log, and writes complete checkpoints to storage and log."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from headgate.core.checkpoint.requests import CheckpointSettings
 from headgate.runtime.master.checkpoints.committers import Committers
 from headgate.state.snapshots import CheckpointMetadata, SubtaskSnapshot
 
-ENUMERATORS: Final = "enumerators"  # the hook that comes before the tasks: the split enumerators' snapshot
+ENUMERATORS: Final = "enumerators"  # hook before the subtasks are triggered: snapshot the split enumerators
 
 
 def make_coordinator(
     settings: CheckpointSettings, service: CheckpointService | None, randomness: Randomness
 ) -> CheckpointCoordinator[SubtaskSnapshot]:
-    """Return the pure machine, which goes on after what the log holds."""
+    """Return the checkpoint coordinator, which continues with the ids and checkpoints of the log."""
     first = CheckpointId(1) if service is None else service.next_checkpoint_id()
     logged = [] if service is None else service.completed()
     known = [CheckpointId(entry.checkpoint) for entry in logged]
@@ -39,7 +39,7 @@ def store_checkpoint(
     service: CheckpointService | None,
     permit: CommitPermit | None,
 ) -> None:
-    """Write the metadata of a checkpoint or savepoint, then the log entry. In the background."""
+    """Write the metadata of a checkpoint or savepoint, then its log entry; blocks, so in the background."""
     log = None if service is None or permit is None or not kind.is_logged else (service, permit)
     if folder is None:
         if log is not None:
@@ -50,7 +50,7 @@ def store_checkpoint(
         if log is not None:
             log[0].store_savepoint(log[1], metadata, folder.metadata_uri, sha256)
     except BaseException as error:
-        # What is not for the log was reported to no one, so it comes to nothing whatever happened.
+        # A savepoint outside of the log was not yet reported to its user, so it has failed in any case.
         if log is None or not may_be_published(error):
             committers.release(metadata)
         raise
@@ -59,11 +59,11 @@ def store_checkpoint(
 def _savepoint(
     kind: RequestKind, metadata: CheckpointMetadata, folder: SavepointFolder, committers: Committers
 ) -> str:
-    """Write it, and have the sinks keep what it holds; gives the digest of its metadata."""
+    """Write a savepoint's metadata and have sinks keep its pending output; return the metadata's digest."""
     if not kind.is_logged:
         committers.hold(metadata)
         return folder.write(metadata)
-    # A stop does not count before the log has it. What it prepared goes when it cannot be written.
+    # A stop counts once the log has it. If it cannot be written its pending output is abandoned.
     sha256 = folder.write(metadata)
     committers.hold(metadata)
     return sha256
