@@ -1,6 +1,7 @@
-"""Records on their way into a list of the driver: plain values, and records of classes by field. They lie in
-checkpoints until they are committed, so nothing here is pickled. A record of a class is stored as the class's
-name and the bytes of its serializer, and becomes a record of that class again in the driver.
+"""Encoding of the records that `collect()` and `take()` bring from workers to the driver: plain values, and
+records of classes by field. They lie in checkpoints until they are committed, so nothing here is pickled. A
+record of a class is stored as the class's name and the bytes of its serializer, and becomes a record of that
+class again in the driver.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ Packed: TypeAlias = "Plain | msgspec.msgpack.Ext | list[Packed] | dict[str, Pack
 
 
 class DriverRecords(DriverResults, Generic[T]):
-    """The records that reached the driver, in the order in which they came."""
+    """Records that have reached the driver, in order of arrival, and the program's classes to decode them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,19 +44,19 @@ class DriverRecords(DriverResults, Generic[T]):
         self._main = sys.modules.get("__main__")
 
     def class_of(self, name: str) -> type:
-        """Find the class of a record among those that this process has."""
+        """Return the class of a record by its stored name, found among the classes loaded in this process."""
         return known_class(name, self._main)
 
 
 class RecordPacker:
-    """Turns records into what msgpack holds; one for each writer."""
+    """Encodes records as values that msgpack can hold; one per sink writer. `verb` is for error messages."""
 
     def __init__(self, verb: str = "collect") -> None:
         self._verb = verb
         self._serializers: dict[type, tuple[bytes, TypeSerializer[Any]] | str] = {}
 
     def pack(self, value: Any) -> Packed:
-        """Return the packed form of one record."""
+        """Return one record as a value that msgpack can hold; UsageError if its type has no serializer."""
         kind = type(value)
         if kind in _LEAVES:
             leaf: Plain = value
@@ -101,9 +102,8 @@ class RecordPacker:
 
 
 def _serializer_of(kind: type) -> tuple[bytes, TypeSerializer[Any]] | str:
-    """Return the logical name of a class and its serializer.
-
-    Or why records with fields have none, else nothing.
+    """Return a record class's logical name and serializer; the reason as text if a class with fields has
+    none, else "".
     """
     if kind.__module__ in ("datetime", "decimal", "uuid") or hasattr(kind, "as_dict"):
         return ""
@@ -115,7 +115,7 @@ def _serializer_of(kind: type) -> tuple[bytes, TypeSerializer[Any]] | str:
 
 
 def packed_bytes(packed: Sequence[Packed], verb: str = "collect") -> bytes:
-    """Return the bytes of packed records.
+    """Return the bytes of records packed by :class:`RecordPacker`; UsageError for text that is no Unicode.
 
     Example:
         >>> records = [(1, 2**70), [None, {"a": b"x"}], {3}]
@@ -131,7 +131,7 @@ def packed_bytes(packed: Sequence[Packed], verb: str = "collect") -> bytes:
 
 
 def unpacked(data: bytes, class_of: Callable[[str], type] | None) -> list[T]:
-    """Return the records of :func:`packed_bytes`."""
+    """Decode the bytes of :func:`packed_bytes` into records; `class_of` finds a record's class by name."""
 
     def extension(code: int, inner: memoryview) -> Any:
         if code == _BIG_INT:

@@ -68,7 +68,7 @@ def collection_source(records: Iterable[T], splits: int | None = None) -> Collec
 
 
 class CollectionSource(Source[T, int, list[list[int]]]):
-    """See :func:`collection_source`."""
+    """Bounded source over a list of records of the program; made by :func:`collection_source`."""
 
     def __init__(self, records: list[T], splits: int) -> None:
         self.records, self.splits = records, splits
@@ -107,7 +107,7 @@ class CollectionSource(Source[T, int, list[list[int]]]):
 
 
 class CollectionEnumerator(SplitEnumerator[int, list[list[int]]]):
-    """Hands out one contiguous range of indices at a time; its state is the list of the rest."""
+    """Assigns ranges of list indices to readers, one per request; its state is the unassigned ranges."""
 
     def __init__(self, remaining: Sequence[Sequence[int]]) -> None:
         self._remaining = deque((int(start), int(stop)) for start, stop in remaining)
@@ -125,7 +125,7 @@ class CollectionEnumerator(SplitEnumerator[int, list[list[int]]]):
 
 
 class CollectionReader(RangeReader[T]):
-    """Reads ranges of the collection."""
+    """Reads the assigned ranges of the collection; a split's position is the index of the next record."""
 
     def __init__(self, records: Sequence[T]) -> None:
         super().__init__()
@@ -155,7 +155,7 @@ class CollectionReader(RangeReader[T]):
 
 
 class CollectedBatch(TypedDict):
-    """Records of one writer between two checkpoints."""
+    """Committable of a collect sink: the encoded records of one writer between two checkpoints."""
 
     writer: str
     sequence: int
@@ -181,7 +181,7 @@ def collect_sink(limit: int = COLLECT_LIMIT_DEFAULT, record_type: type[T] | None
 
 
 class CollectSink(Sink[T, CollectedBatch]):
-    """See :func:`collect_sink`."""
+    """Sink that appends committed records to the driver's list `results`; made by :func:`collect_sink`."""
 
     def __init__(self, limit: int, record_type: type[T] | None) -> None:
         self.limit, self.record_type = limit, record_type
@@ -189,7 +189,7 @@ class CollectSink(Sink[T, CollectedBatch]):
 
     @property
     def results(self) -> list[T]:
-        """What was committed so far; only meaningful in the driver."""
+        """The records committed so far; filled in the driver only."""
         return self._collected.records
 
     @override
@@ -208,7 +208,7 @@ class CollectSink(Sink[T, CollectedBatch]):
 
 
 class CollectWriter(SinkWriter[T, CollectedBatch]):
-    """Keeps the records since the last checkpoint and hands them over as one committable."""
+    """Keeps the records since the last checkpoint and returns them at the next one as one committable."""
 
     def __init__(self, context: SinkWriterContext, limit: int) -> None:
         self._name, self._limit = writer_name(context), limit
@@ -241,7 +241,7 @@ class CollectWriter(SinkWriter[T, CollectedBatch]):
 
 
 class CollectCommitter(SinkCommitter[CollectedBatch], Generic[T]):
-    """Appends committables to the driver's list, each once."""
+    """Appends committed records to the driver's list; a committable committed again adds nothing."""
 
     def __init__(self, collected: DriverRecords[T], limit: int, record_type: type[T] | None) -> None:
         self._collected, self._limit, self._record_type = collected, limit, record_type
@@ -259,7 +259,7 @@ class CollectCommitter(SinkCommitter[CollectedBatch], Generic[T]):
 
 
 def rebuilt(record_type: type[T] | None, records: list[T]) -> list[T]:
-    """Return row views and dicts as records of a type; records of a class stay what they are."""
+    """Convert dicts, as which row views arrive, to records of `record_type`; keep all other records."""
     if record_type is None or all(type(record) is not dict for record in records):
         return records
     make = converter(record_type, dec_hook=model_hook)
@@ -278,15 +278,16 @@ def _over_limit(limit: int) -> UsageError:
 
 
 def sample_sink(count: int, record_type: type[T] | None = None, verb: str = "take") -> SampleSink[T]:
-    """Return a sink for the first `count` records from any subtask; it ignores all others. Records are as
-    those of `collect_sink`, and reach the driver as they come. Nothing of them is in a checkpoint: after a
-    failure some may be there twice. `verb` is what the program called, for messages.
+    """Return the sink of `take()`: it sends the first `count` records from any subtask to the driver at once,
+    and ignores all others. Records may be of the types that `collect_sink` takes. None of them is in a
+    checkpoint: after a failure some may arrive twice. `verb` is the method that the program called, for
+    messages.
     """
     return SampleSink(count, record_type, verb)
 
 
 class SampleSink(Sink[T]):
-    """See :func:`sample_sink`."""
+    """Sink that sends the first `count` records to the driver, past all checkpoints; see `sample_sink`."""
 
     def __init__(self, count: int, record_type: type[T] | None, verb: str) -> None:
         self.count, self.record_type, self._verb = count, record_type, verb
@@ -294,11 +295,11 @@ class SampleSink(Sink[T]):
 
     @property
     def results(self) -> list[T]:
-        """What has come, at most `count`; only meaningful in the driver."""
+        """The records that have arrived, at most `count`; filled in the driver only."""
         return rebuilt(self.record_type, self._sample.records[: self.count])
 
     def told(self, data: bytes) -> bool:
-        """Take what a writer sent; whether it is enough now."""
+        """Add the records in a message from a writer; return whether `count` records have arrived now."""
         self._sample.records.extend(unpacked(data, self._sample.class_of))
         return len(self._sample.records) >= self.count
 
@@ -312,7 +313,7 @@ class SampleSink(Sink[T]):
 
 
 class SampleWriter(SinkWriter[T]):
-    """Sends the first records at once: who looks does not wait for a checkpoint."""
+    """Sends the first `count` records to the driver at once, so that a preview waits for no checkpoint."""
 
     def __init__(self, context: SinkWriterContext, count: int, verb: str) -> None:
         self._send, self._left, self._verb = context.tell, count, verb

@@ -1,8 +1,8 @@
-"""What in-memory sinks keep in the driver: results that each committable reaches exactly once.
+"""Results of in-memory sinks in the driver, to which each committable is added exactly once.
 
-Sinks are pickled on their way to the workers, and a committer may be created anew after a restart; what was
-committed must survive both. So the results belong to the sink object of the user's program, and every copy of
-that sink in the same process finds them again by a ticket.
+Sinks are pickled on their way to the workers, and a committer may be created anew after a restart; the
+committed results must survive both. So the results belong to the sink object of the user's program, and every
+copy of that sink in the same process finds them again by a ticket.
 """
 
 from __future__ import annotations
@@ -22,15 +22,14 @@ Ticket: TypeAlias = tuple[int, int, str]
 
 
 def writer_name(context: SinkWriterContext) -> str:
-    """Return a name that no other writer ever has."""
+    """Return a name for a sink writer that no other writer has, in any job, attempt and subtask."""
     return f"{context.job}/{context.uid}/{context.generation}.{context.attempt}/{context.subtask}"
 
 
 class CommittedOnce:
-    """Remembers which committables of which writers were taken already.
-
-    All numbers of a writer below a bound are taken; the few above it are listed one by one, so that memory
-    does not grow with the number of checkpoints.
+    """Remembers which committables of which writers were added already, so that a repeated commit adds
+    nothing. All numbers of a writer below a bound are taken; the few above it are listed one by one, so that
+    memory does not grow with the number of checkpoints.
 
     Example:
         >>> once = CommittedOnce()
@@ -43,9 +42,8 @@ class CommittedOnce:
         self._above: dict[str, set[int]] = {}
 
     def take(self, writer: str, sequence: int) -> bool:
-        """Return whether this committable is new.
-
-        From now on it is not. A writer counts its committables from 0.
+        """Record a committable; return True the first time, then False. A writer numbers its committables
+        from 0.
         """
         low, above = self._below.get(writer, 0), self._above.setdefault(writer, set())
         if sequence < low or sequence in above:
@@ -59,7 +57,7 @@ class CommittedOnce:
 
 
 class DriverResults:
-    """Results that live in the driver: unpickled, the same object there, and an empty one elsewhere."""
+    """Results of an in-memory sink: unpickled in the driver it is the same object, elsewhere an empty one."""
 
     _living: ClassVar[WeakValueDictionary[Ticket, DriverResults]] = WeakValueDictionary()
 

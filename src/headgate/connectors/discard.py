@@ -1,4 +1,4 @@
-"""A sink that keeps nothing but the number of records, exactly once; for benchmarks and tests."""
+"""A sink that discards records and keeps only their number, exactly once; for benchmarks and tests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def discard_sink() -> CountingSink:
-    """Return a sink that forgets its records and counts them.
+    """Return a sink that discards its records and counts them, exactly once.
 
     Example:
         >>> sink = discard_sink()
@@ -30,7 +30,7 @@ def discard_sink() -> CountingSink:
 
 
 class Counts(DriverResults):
-    """Committed records per subtask."""
+    """Number of committed records per subtask, kept in the driver."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class Counts(DriverResults):
 
 
 class CountedBatch(TypedDict):
-    """How many records one writer had between two checkpoints."""
+    """Committable of a counting sink: how many records one writer got between two checkpoints."""
 
     writer: str
     sequence: int
@@ -47,19 +47,19 @@ class CountedBatch(TypedDict):
 
 
 class CountingSink(Sink[T, CountedBatch]):
-    """See :func:`discard_sink`."""
+    """Sink that discards records and counts the committed ones; made by :func:`discard_sink`."""
 
     def __init__(self) -> None:
         self._counts = Counts()
 
     @property
     def count(self) -> int:
-        """How many records were committed so far; only meaningful in the driver."""
+        """Number of records committed so far; filled in the driver only."""
         return sum(self._counts.by_subtask.values())
 
     @property
     def counts(self) -> dict[int, int]:
-        """Committed records per subtask."""
+        """Number of committed records per subtask; filled in the driver only."""
         return dict(sorted(self._counts.by_subtask.items()))
 
     @override
@@ -78,7 +78,7 @@ class CountingSink(Sink[T, CountedBatch]):
 
 
 class CountingWriter(SinkWriter[T, CountedBatch]):
-    """Counts rows of either shape."""
+    """Counts the records since the last checkpoint, in lists and in Arrow batches alike."""
 
     accepts_columns = True
 
@@ -102,7 +102,7 @@ class CountingWriter(SinkWriter[T, CountedBatch]):
 
 
 class CountingCommitter(SinkCommitter[CountedBatch]):
-    """Adds up committables, each once."""
+    """Adds the counts of committables to the driver's; a committable committed again adds nothing."""
 
     def __init__(self, counts: Counts) -> None:
         self._counts = counts

@@ -1,6 +1,6 @@
-"""Kinds of records: their fields by name, with which sinks of columns begin, and models of pydantic. A model
-is recognised by its marks, and pydantic is never imported: msgspec decodes the text of a file, pydantic makes
-and validates the models.
+"""Fields of records for sinks that write columns, and support for models of pydantic. A model is recognised
+by its attributes, and pydantic is never imported: msgspec decodes the text of a file, pydantic makes and
+validates the models.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _names: Final[weakref.WeakKeyDictionary[type, tuple[str, ...]]] = weakref.WeakKe
 
 
 def fields_of(record: Any) -> dict[str, Any]:
-    """Return a record's field names and values; inner records become dicts, Enum members their values.
+    """Return a record's fields as a dict; inner records become dicts, Enum members their values.
 
     Example:
         >>> fields_of(("ada", 3))
@@ -48,7 +48,7 @@ def fields_of(record: Any) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """Return a value as Arrow knows it: made of dicts, lists and tuples, where there were records.
+    """Return a value as Arrow takes it: records become dicts, Enum members their values.
 
     Example:
         >>> class Color(enum.Enum):
@@ -80,7 +80,7 @@ def _plain_dict(value: dict[Any, Any]) -> dict[Any, Any]:
 
 
 def _names_of(kind: type) -> tuple[str, ...]:
-    """Return names of the fields of a class of records; none for others."""
+    """Return the field names of a class of records, and remember them; empty for other classes."""
     if issubclass(kind, tuple):
         names = getattr(kind, "_fields", ())
     elif dataclasses.is_dataclass(kind):
@@ -101,8 +101,8 @@ def is_model(kind: Any) -> bool:
 
 
 def model_hook(kind: Any, value: Any) -> Any:
-    """Make a model of decoded plain values; the `dec_hook` of msgspec's decoders. ValueError: the values do
-    not fit the model. TypeError, of which msgspec makes a refused record: it is no model.
+    """Make a pydantic model of decoded plain values, as `dec_hook` of msgspec's decoders. ValueError: the
+    values do not fit the model. TypeError, which makes msgspec refuse the record: the type is no model.
     """
     if not is_model(kind):
         raise TypeError(f"{kind!r} is none of the types that records can have")
@@ -110,6 +110,6 @@ def model_hook(kind: Any, value: Any) -> Any:
 
 
 def check_decodable(kind: Any) -> None:
-    """Refuse a class that msgspec takes for a type of its user's own and that is no model."""
+    """Raise TypeError for a class that msgspec cannot decode and that is no pydantic model."""
     if not is_model(kind) and is_custom(kind):
         raise TypeError("it declares no fields")

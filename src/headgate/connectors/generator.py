@@ -1,4 +1,4 @@
-"""Records made from their index, and a rate limit for any source.
+"""A source that generates records from their index, and a rate limit for any source.
 
 The generator is the smallest complete source with a position and the model for one's own: an enumerator that
 hands out ranges of indices, a reader that goes through them. Rates are kept without sleeping: a reader that
@@ -43,23 +43,23 @@ IndexFunction: TypeAlias = Callable[[Any], Any]
 
 
 class MonotonicClock(Protocol):
-    """The part of the clock port that a rate needs."""
+    """A monotonic clock, by which a rate limit measures time."""
 
     def monotonic_ms(self) -> int:
-        """Return milliseconds that never decrease."""
+        """Return monotonic milliseconds."""
         ...
 
 
 class ProcessClock:
-    """The clock of this process, used when none is passed in."""
+    """The monotonic clock of this process, for rate limits without a given clock."""
 
     def monotonic_ms(self) -> int:
-        """Return milliseconds that never decrease."""
+        """Return this process's monotonic milliseconds."""
         return clock.monotonic_ns() // 1_000_000
 
 
 class RateLimit:
-    """Counts how many records may go out now; idle time is credited for at most a second.
+    """Computes how many records a reader may emit now; idle time earns credit for at most a second.
 
     Example:
         >>> limit = RateLimit(10.0, now_ms=0)
@@ -75,14 +75,14 @@ class RateLimit:
         self._credit, self._at_ms = 0.0, now_ms
 
     def allowed(self, now_ms: int) -> int:
-        """Return how many records may go out at this moment."""
+        """Return how many records may be emitted at this moment."""
         earned = (now_ms - self._at_ms) * self._rate_per_ms
         self._credit, self._at_ms = min(self._credit_max, self._credit + earned), now_ms
         # The tiny addition makes up for what binary fractions lose: ten tenths must be one record.
         return max(0, int(self._credit + 1e-9))
 
     def spend(self, records: int) -> None:
-        """Count records that went out; more than allowed is paid back by waiting longer."""
+        """Subtract emitted records from the credit; more than allowed means waiting longer later."""
         self._credit -= records
 
 
@@ -149,7 +149,7 @@ def _check_rate(where: str, rate_per_s: float | None) -> None:
 
 
 def foreign_positions(problem: Exception) -> UsageError:
-    """Return the refusal of a snapshot that another kind of source has written."""
+    """Return the error for a snapshot whose positions belong to another kind of source."""
     return UsageError(
         f"its positions are those of another kind of source ({problem}); keep the source as it was, or give "
         "the new one another uid"
@@ -157,7 +157,7 @@ def foreign_positions(problem: Exception) -> UsageError:
 
 
 class GeneratorSource(Source[T, int, int]):
-    """See :func:`generator_source`."""
+    """Source that calls a function for each index; made by :func:`generator_source`."""
 
     def __init__(
         self,
@@ -204,7 +204,7 @@ class GeneratorSource(Source[T, int, int]):
 
 
 class GeneratorEnumerator(SplitEnumerator[int, int]):
-    """Hands out the next range of indices; its state is the first index not handed out."""
+    """Assigns ranges of indices; its checkpointed state is the first index not yet assigned."""
 
     def __init__(self, count: int | None, split_size: int, next_index: int) -> None:
         self._count, self._split_size, self._next_index = count, split_size, next_index
@@ -225,7 +225,7 @@ class GeneratorEnumerator(SplitEnumerator[int, int]):
 
 
 class RangeReader(SourceReader[T, int]):
-    """Keeps ranges of indices; the position of a split is the next index."""
+    """Base of readers of index ranges; a split's position is the next index to read."""
 
     def __init__(self) -> None:
         self.bad_records = []
@@ -250,7 +250,7 @@ class RangeReader(SourceReader[T, int]):
 
 
 class GeneratorReader(RangeReader[T]):
-    """Calls the function for the indices of its ranges."""
+    """Emits the records that the user's function makes for the indices of the assigned ranges."""
 
     def __init__(self, function: IndexFunction, batch: bool) -> None:
         super().__init__()
@@ -297,7 +297,7 @@ def throttled(
 
 
 class ThrottledSource(Source[T, P, S]):
-    """See :func:`throttled`."""
+    """Source that limits another source's rate of records; made by :func:`throttled`."""
 
     def __init__(self, source: Source[T, P, S], rate_per_s: float, clock: MonotonicClock | None) -> None:
         self.source, self.rate_per_s, self.clock = source, rate_per_s, clock
@@ -322,7 +322,7 @@ class ThrottledSource(Source[T, P, S]):
 
 
 class ThrottledReader(SourceReader[T, P]):
-    """Asks another reader for as many records as the rate allows now."""
+    """Asks an inner reader for no more records than the rate allows now."""
 
     def __init__(self, reader: SourceReader[T, P], rate_per_s: float, clock: MonotonicClock) -> None:
         self._reader, self._rate_per_s, self._clock = reader, rate_per_s, clock
@@ -330,7 +330,7 @@ class ThrottledReader(SourceReader[T, P]):
 
     @property
     def bad_records(self) -> list[BadRecord]:
-        """Bad records of the reader inside."""
+        """The inner reader's bad records for the side output, not yet taken."""
         return self._reader.bad_records
 
     @bad_records.setter
@@ -339,7 +339,7 @@ class ThrottledReader(SourceReader[T, P]):
 
     @property
     def skipped(self) -> int:
-        """Count of the reader inside."""
+        """The number of bad records that the inner reader has skipped."""
         return self._reader.skipped
 
     @skipped.setter

@@ -1,4 +1,4 @@
-"""Prints records to standard output, which the worker forwards as it does what user code prints."""
+"""A sink that prints records to the worker's standard output, which the job forwards to the driver."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def print_sink() -> PrintSink:
-    """Return a sink that prints every record in its subtask, as soon as it comes.
+    """Return a sink that prints every record in its subtask at once, at least once.
 
     Example:
         >>> writer = print_sink().create_writer(SinkWriterContext("p", 0, 1, 1, "job"), [])
@@ -28,7 +28,7 @@ def print_sink() -> PrintSink:
 
 
 class PrintSink(Sink):
-    """See :func:`print_sink`."""
+    """Sink that prints records at once, without checkpoints; made by :func:`print_sink`."""
 
     guarantee = "at-least-once"
 
@@ -42,7 +42,7 @@ class PrintSink(Sink):
 
 
 class PrintWriter(SinkWriter[T]):
-    """Writes records to the standard output, line by line."""
+    """Prints each record as one line on the standard output of its worker."""
 
     @override
     def write(self, records: list[T] | pa.RecordBatch) -> None:

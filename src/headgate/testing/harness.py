@@ -1,4 +1,4 @@
-"""One user function in the operator that production runs it in, fed by hand. No threads, no waiting."""
+"""The harness for unit tests of one user function, run in its real operator without threads or waiting."""
 
 from __future__ import annotations
 
@@ -180,9 +180,8 @@ class OperatorHarness:
         self._fire_all()
 
     def advance_watermark(self, timestamp: int) -> None:
-        """Say that event time has passed `timestamp` (ms): event-time timers up to it fire.
-
-        A watermark before the last one changes nothing.
+        """Advance event time to `timestamp` (ms), as a watermark does: event-time timers up to it fire. A
+        watermark before the last one changes nothing.
         """
         if timestamp > self.watermark:
             self.watermark = timestamp
@@ -194,19 +193,19 @@ class OperatorHarness:
         self._operator.fire_processing_time(now_ms)
 
     def take(self) -> list[Any]:
-        """Return the main outputs since the last call."""
+        """Return the records emitted to the main output since the last call."""
         taken, self.outputs[:] = list(self.outputs), []
         return taken
 
     def side_outputs(self, tag: OutputTag[T] | str) -> list[Any]:
-        """Return the records emitted under a tag so far."""
+        """Return the records emitted to the side output `tag` so far."""
         return self._sides.get(tag if isinstance(tag, str) else tag.name, [])
 
     def state(self, name: str, key: K) -> Any:
-        """Return a copy of what the function holds for a key: the value, the list or the dict; of reducing
-        and aggregating state what `get` gives.
+        """Return a copy of the function's keyed state `name` for a key: the value, the list or the dict; of
+        reducing and aggregating state the result of `get`.
 
-        A key that holds nothing gives the declared default, ``[]``, ``{}`` or None.
+        A key without state gives the declared default, ``[]``, ``{}`` or None.
 
         Raises:
             UsageError: the function declares no such state.
@@ -229,7 +228,7 @@ class OperatorHarness:
         return [] if kind == StateKind.LIST else {} if kind == StateKind.MAP else descriptor.default()
 
     def operator_state(self, name: str) -> Any:
-        """Return a copy of an operator state of the function: a list, and a dict of broadcast state.
+        """Return a copy of the function's operator state `name`: a list, or a dict of broadcast state.
 
         Raises:
             UsageError: the function declares no such state.
@@ -244,7 +243,7 @@ class OperatorHarness:
         return copy.deepcopy(dict(handle.items()) if declared[name].mode == BROADCAST else handle.get())
 
     def timers(self, domain: str = "event") -> list[tuple[int, Any]]:
-        """Return (timestamp, key) of all timers that are set, in order of time.
+        """Return (timestamp in ms, key) of all registered timers, in order of time.
 
         Args:
             domain: "event" or "processing".
@@ -262,7 +261,7 @@ class OperatorHarness:
         return msgspec.msgpack.encode(None if pending is None else pending.finish(_Memory()))
 
     def close(self) -> None:
-        """End the function's life, as after the last record."""
+        """Close the function, as a job does after the last record."""
         self._operator.close()
 
     def _start(
@@ -324,7 +323,7 @@ def _operator(
 
 
 class _Collector:
-    """The next operator: keeps records."""
+    """Stands for the next operator: keeps all records emitted to it."""
 
     def __init__(self, records: list[T]) -> None:
         self._records = records
@@ -343,7 +342,7 @@ class _Collector:
 
 
 class _Sides(dict[str, Receiver]):
-    """Side outputs by tag: every tag has a receiver."""
+    """Side outputs by tag: a collector is made for every tag that the function emits to."""
 
     def __init__(self, records: dict[str, list[T]]) -> None:
         super().__init__()
@@ -354,7 +353,7 @@ class _Sides(dict[str, Receiver]):
 
 
 class _Memory:
-    """Keeps state bytes in the snapshot itself."""
+    """Snapshot writer that puts state bytes into the snapshot itself instead of a storage."""
 
     def write(self, uid: str, parts: Iterable[Part]) -> Inline:
         return Inline(b"".join(parts))

@@ -28,11 +28,11 @@ class ManualClock:
         return self._passed_ms
 
     def precise_ms(self) -> float:
-        """Return the monotonic clock; it has no fraction."""
+        """Return the monotonic clock in ms as a float, without a fraction."""
         return float(self._passed_ms)
 
     def advance(self, by_ms: int) -> None:
-        """Let time pass.
+        """Advance the wall clock and the monotonic clock by `by_ms`.
 
         Raises:
             ValueError: `by_ms` is negative.

@@ -1,4 +1,4 @@
-"""A complete job in one process: real sockets, real checkpoints, workers as threads. For tests.
+"""An executor for tests: a complete job in one process, with sockets, checkpoints, and workers as threads.
 
 Not for measuring: the workers share one interpreter lock.
 """
@@ -57,7 +57,7 @@ class MiniCluster:
 
 
 class _ThreadGang:
-    """Implements `common.ports.Gang`."""
+    """The gang of a mini cluster: starts one thread per worker; implements `common.ports.Gang`."""
 
     def __init__(self, context: GangContext, slots: int | None, code: UserCode) -> None:
         self._context, self._slots, self._code = context, slots, code
@@ -80,7 +80,7 @@ class _ThreadGang:
         return f"it needs {slots} workers, and the mini cluster has {self._slots} slots"
 
     def cancel(self, gang: int) -> None:
-        """Threads cannot be killed; the job master has closed their links, which ends them."""
+        """Do nothing: threads cannot be killed; they end because the job master has closed their links."""
 
     def _work(self, gang: int, slot: int) -> None:
         try:
@@ -103,7 +103,7 @@ class _ThreadGang:
 
 @contextmanager
 def _inherited_owners() -> Iterator[None]:
-    """Give each thread that is started in the block the owner of the thread that starts it."""
+    """Give threads that a worker's thread starts the same owner, so that its gang finds them."""
     global _jobs, _patch
     with _lock:
         _jobs += 1

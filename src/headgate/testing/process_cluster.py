@@ -1,4 +1,5 @@
-"""A whole job on processes of this machine: real sockets, real checkpoints, workers that can be killed.
+"""An executor for tests on processes of this machine, with sockets, checkpoints and workers that can be
+killed.
 
 What Spark's barrier stage does for a job, without Spark: all workers start together, the death of one ends
 all others, and a cancelled gang gets no chance to do anything.
@@ -75,7 +76,7 @@ class ProcessCluster:
 
     @property
     def processes(self) -> dict[int, int]:
-        """Slot -> process id of the workers that run now; empty where no job runs.
+        """Process id of each running worker by its slot; empty while no job runs.
 
         Example:
             >>> ProcessCluster().processes
@@ -84,7 +85,7 @@ class ProcessCluster:
         return {} if self._gang is None else self._gang.processes()
 
     def kill(self, slot: int, number: int = signal.SIGKILL) -> bool:
-        """Send a signal to the worker of a slot; False where none runs there.
+        """Send a signal to the worker process in a slot; return False if none runs there.
 
         Args:
             slot: the slot's number, from 0.
@@ -105,7 +106,7 @@ def _refusal(slots: int, there: int | None) -> str | None:
 
 @dataclass(slots=True)
 class _Running:
-    """A gang: its processes by slot, and why it ended."""
+    """The state of one gang of worker processes: the processes by slot, and why the gang ended."""
 
     workers: dict[int, _Process] = field(default_factory=dict)
     watchers: list[threading.Thread] = field(default_factory=list)
@@ -115,14 +116,14 @@ class _Running:
 
 @dataclass(slots=True)
 class _Process:
-    """One worker, and the socket through which it reports why it stops."""
+    """One worker process, and the socket on which it reports why it stops."""
 
     slot: int
     process: subprocess.Popen[bytes]
     connection: socket.socket
 
     def why(self) -> str | None:
-        """Wait for its end; the reason unless it finished."""
+        """Wait for the process to exit; return why it failed, or None if the worker finished."""
         code = self.process.wait()
         try:
             message = self.connection.recv(REASON_SIZE_MAX, socket.MSG_DONTWAIT)
@@ -145,7 +146,7 @@ def _killed_by(number: int) -> str:
 
 
 class _ProcessGang:
-    """Implements `common.ports.Gang`."""
+    """The gang of a process cluster: one process per worker; implements `common.ports.Gang`."""
 
     def __init__(self, context: GangContext, slots: int | None, job: JobSpec) -> None:
         self._context, self._slots, self._job = context, slots, job
@@ -176,7 +177,7 @@ class _ProcessGang:
         return _refusal(slots, self._slots)
 
     def cancel(self, gang: int) -> None:
-        """Kill the gang's processes; they get no chance to do anything."""
+        """Kill the gang's worker processes with SIGKILL, without a chance to clean up."""
         running = self._gangs.get(gang)
         if running is not None:
             running.cancelled = True
@@ -235,7 +236,7 @@ class _ProcessGang:
         return Order(worker, gang, slot, self._job.name, [str(path) for path in code.paths], texts)
 
     def _watch(self, gang: int, worker: _Process) -> None:
-        """Wait for the end of one worker, and end all others unless it finished, as in a barrier stage."""
+        """Wait until one worker exits; if it failed, kill the others, as in a barrier stage of Spark."""
         why, running = worker.why(), self._gangs[gang]
         with self._lock:
             del running.workers[worker.slot]

@@ -1,4 +1,4 @@
-"""The program of a process of the process cluster: reads its order, becomes one slot of the gang.
+"""The main program of a process cluster's worker process: reads its order, then runs one worker of a gang.
 
 The order comes through the standard input, a socket, through which the process also reports why it stops, if
 it can. User code finds an empty standard input, and its standard output is the standard error, as in a worker
@@ -36,7 +36,7 @@ REASON_SIZE_MAX: Final = 4_000
 
 
 class Order(msgspec.Struct, frozen=True):
-    """Which worker a process is to be."""
+    """Instructions to a new process: which worker to run, for which job master, with which user code."""
 
     worker: WorkerSpec  # how it finds the job master
     gang: int
@@ -47,7 +47,7 @@ class Order(msgspec.Struct, frozen=True):
 
 
 def main() -> None:
-    """Be the worker that the order on the standard input describes."""
+    """Read the order on the standard input, run the worker that it describes, and report its end."""
     with _take_standard_input() as connection:
         order = msgpack_decoder(Order).decode(_everything(connection))
         limit_threads()
@@ -66,7 +66,7 @@ def main() -> None:
 
 
 def _take_standard_input() -> socket.socket:
-    """Return the socket that was the standard input, where no child of user code inherits it."""
+    """Return the socket on standard input, moved to a number that child processes do not inherit."""
     connection = hide(socket.socket(fileno=os.dup(0)))
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)

@@ -1,8 +1,8 @@
-"""`simulate`: a user's own job under hundreds of schedules and faults, in one thread, from a seed.
+"""`simulate`: runs a user's job under hundreds of schedules and faults, in one thread, each from a seed.
 
-What runs is the code of production; only clocks, network, disk and processes are virtual. Real time,
-real files and real chance inside the program itself are not caught: use sources without them. What may
-go wrong is in `docs/simulator.md`.
+What runs is the code of production; only clocks, network, disk and processes are virtual. Real time, real
+files and real chance inside the program itself are not caught: use sources without them. What may go wrong is
+in `docs/simulator.md`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ OptionValue = str | int | float | bool
 
 
 class SimulationError(AssertionError):
-    """A simulated job broke its promise; the message names the seed that shows it again."""
+    """A simulated job broke one of its guarantees; the message names the seed that repeats it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ Results = dict[str, Counter[Hashable]]
 
 
 class _Collected(Checks):
-    """Compares what reached the driver with what should have."""
+    """Checks, when a simulated job has ended, that its collecting sinks got the expected records."""
 
     def __init__(self, env: Environment, right: Results | None) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A source whose input says where to fail, to pause and to end: a recovery test is a list of records."""
+"""A test source whose input contains markers that crash, pause or end the reader."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from headgate.common.process.children import when_forgotten
 
 @dataclass(frozen=True)
 class Marker:
-    """Something that happens between two records.
+    """An entry in the input of a :class:`TestSource` that makes its reader crash, pause or end.
 
     Attributes:
         kind: "crash", "pause" or "end".
@@ -50,7 +50,7 @@ EOF: Final = Marker("end")
 
 
 def PAUSE(ms: int) -> Marker:  # noqa: N802 - reads as a marker beside the others
-    """Return a marker: nothing is available for `ms` milliseconds, each time that a reader gets here.
+    """Return a marker: the source has no records for `ms` milliseconds, each time that a reader gets here.
 
     Raises:
         UsageError: `ms` is negative.
@@ -63,8 +63,8 @@ def PAUSE(ms: int) -> Marker:  # noqa: N802 - reads as a marker beside the other
 class TestSource(Source[T]):
     """A bounded source over lists of records and markers; one split per list.
 
-    Which crashes have happened is remembered in a folder, so that a restart, also in a new process of
-    this machine, does not crash again. It works wherever a job runs on one machine.
+    Which crashes have happened is remembered in a folder, so that a restart, also in a new process of this
+    machine, does not crash again. It works wherever a job runs on one machine.
 
     Args:
         *splits: the input; a job reads up to as many splits at a time as the source has subtasks.
@@ -103,7 +103,7 @@ class TestSource(Source[T]):
             raise UsageError(f"TestSource remembers in {self.memory!r}, which is no folder; create it first")
 
     def first_time(self, split: int, position: int) -> bool:
-        """Return whether no attempt has crashed at this place before; it has from now on."""
+        """Record a crash at this entry of a list; return False if an attempt has crashed there before."""
         try:
             os.close(os.open(f"{self.memory}/crashed-{split}-{position}", os.O_CREAT | os.O_EXCL))
         except FileExistsError:
@@ -112,7 +112,7 @@ class TestSource(Source[T]):
 
 
 class TestEnumerator(SplitEnumerator):
-    """Hands out one list at a time; its state is the numbers of the rest."""
+    """Assigns one list per request; its checkpointed state is the numbers of lists not yet assigned."""
 
     __test__ = False
 
@@ -129,7 +129,7 @@ class TestEnumerator(SplitEnumerator):
 
 
 class TestReader(SourceReader[T]):
-    """Reads lists and obeys markers; the position of a split is the index of the next entry."""
+    """Reads lists and does what markers say; a split's position is the index of its next entry."""
 
     __test__ = False
 

@@ -1,5 +1,5 @@
-"""DataFrames of Spark as input, bounded or streaming, and as output of a dataflow. How Spark is started and
-stages rows stands in `deploy/spark`.
+"""Sources and sinks for Spark's DataFrames, bounded and streaming. The session and the life of staging
+folders belong to `deploy/spark`.
 """
 
 from headgate.connectors.dataframe.connector import DataFrameConnector

@@ -1,5 +1,5 @@
-"""Records as Arrow columns of a given schema: nothing is rounded or guessed; errors name column and value.
-Arrow alone would turn 1.5 into 1, a time into a date, and a time without a zone into an instant.
+"""Conversion of records to Arrow columns of a given schema without rounding or guessing; errors name column
+and value. Arrow alone would turn 1.5 into 1, a time into a date, and a time without a zone into an instant.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 def check_schema(schema: StructType | str | None, verb: str) -> None:
-    """Refuse what is no schema; text is parsed only where there is a session."""
+    """Refuse a schema that is not None, text or a StructType; text is parsed later, where a session is."""
     if schema is not None and not isinstance(schema, str) and type(schema).__name__ != "StructType":
         raise UsageError(
             f"{verb}() got a schema of type {type(schema).__name__}; expected a StructType or text "
@@ -34,7 +34,7 @@ def check_schema(schema: StructType | str | None, verb: str) -> None:
 
 
 def struct_of(schema: StructType | str, verb: str) -> StructType:
-    """Return the schema that a program gave, parsed where it is text."""
+    """Return the program's schema as a StructType; UsageError if it is text that Spark cannot parse."""
     from pyspark.sql.types import StructType
 
     if not isinstance(schema, str):
@@ -48,7 +48,7 @@ def struct_of(schema: StructType | str, verb: str) -> StructType:
 
 
 def typed_rows(schema: StructType, verb: str) -> TypedRows:
-    """Return a maker of batches of a schema; types that would not come through unchanged are refused."""
+    """Return a converter of records to batches of `schema`; UsageError for types that Arrow would change."""
     check_types(schema, verb)
     shown = {field.name: field.dataType.simpleString() for field in schema}
     required = frozenset(field.name for field in schema if not field.nullable)
@@ -56,8 +56,8 @@ def typed_rows(schema: StructType, verb: str) -> TypedRows:
 
 
 class TypedRows:
-    """Makes record batches of one schema; picklable. `shown` has each column's type as the user wrote it,
-    `required` the columns that may not be null, `verb` what the user called.
+    """Converts records to Arrow batches of one schema, in workers. `shown` has each column's type as the user
+    wrote it, `required` the columns that may not be null, `verb` the API method that the user called.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class TypedRows:
         self.schema, self._shown, self._required, self._verb = schema, dict(shown), required, verb
 
     def batch_of(self, records: list[T] | pa.RecordBatch) -> pa.RecordBatch:
-        """Return a batch of the schema."""
+        """Return the records as one batch of the schema; UsageError if a value does not fit its column."""
         import pyarrow as pa
 
         if isinstance(records, pa.RecordBatch):
@@ -154,7 +154,7 @@ class TypedRows:
 
 
 class ValueMisfitError(Exception):
-    """A value, perhaps inside a list, map or struct, is not of its column's kind."""
+    """A value, perhaps inside a list, map or struct, does not fit the type of its column."""
 
     def __init__(self, value: Any, why: str) -> None:
         super().__init__(why)
@@ -162,7 +162,8 @@ class ValueMisfitError(Exception):
 
 
 def check_values(values: Sequence[T], kind: pa.DataType) -> None:
-    """Check that Arrow can take these values without changing them, as far as their Python types tell.
+    """Raise ValueMisfitError if Arrow would change or refuse a value in a column of this type, going by
+    Python types.
 
     Example:
         >>> import pyarrow as pa
@@ -188,7 +189,7 @@ def check_values(values: Sequence[T], kind: pa.DataType) -> None:
 
 
 def _plain_kinds(kind: pa.DataType) -> tuple[tuple[type, ...], tuple[type, ...], str]:
-    """Return Python types that fit a type without parts, subclasses that do not, and a word for them."""
+    """Return the Python types that a plain Arrow type takes, subclasses it refuses, and a name of them."""
     from pyarrow import types as t
 
     table: list[tuple[Callable[[pa.DataType], bool], tuple[type, ...], tuple[type, ...], str]] = [

@@ -1,5 +1,5 @@
-"""Which column types of Spark go through the dataflow unchanged, and how each lies in Arrow. What would come
-back as something else, or not at all, is refused before anything runs.
+"""Spark's column types: which ones a dataflow carries unchanged, and how each is represented in Arrow.
+Columns of other types are refused before the job starts.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _ADVICE: Final = {
 
 
 def check_types(schema: StructType, verb: str) -> None:
-    """Refuse columns that would not come through as they are.
+    """Raise UsageError for the first column whose type a dataflow cannot carry unchanged.
 
     Example:
         >>> from pyspark.sql.types import ArrayType, StructType, YearMonthIntervalType
@@ -52,7 +52,7 @@ which does not go through a dataflow unchanged; cast it to string
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """Return how rows of these columns lie in Arrow: instants in UTC, and any value may be null.
+    """Return the Arrow schema for rows with these Spark columns: instants in UTC, and any value may be null.
 
     Spark sends null structs whose parts are declared as never null; Arrow takes that for a contradiction.
 
@@ -85,7 +85,7 @@ def _nullable(kind: pa.DataType) -> pa.DataType:
 
 
 def _misfits(kind: DataType, path: str) -> Iterator[tuple[str, str, str]]:
-    """Yield the path, what is wrong with it, and what to do, of everything that is refused in a type."""
+    """Yield path, problem and advice for each part of a column type that a dataflow would change."""
     from pyspark.sql.types import ArrayType, MapType, StructType
 
     if isinstance(kind, StructType):

@@ -1,4 +1,4 @@
-"""What the source and the sink of DataFrames have in common: they need a session before the job starts."""
+"""Base class of the DataFrame source and sinks, which need a Spark session before the job starts."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 
 class DataFrameConnector(ABC):
-    """Goes between Spark and the dataflow through files in a staging folder. An executor that has a session
-    calls :meth:`prepare` in the driver, before workers start, and :meth:`finish` after the job.
+    """A source or sink that exchanges rows with Spark through files in a staging folder. An executor that has
+    a session calls :meth:`prepare` in the driver, before workers start, and :meth:`finish` after the job.
     """
 
     # Set before :meth:`prepare`: a folder that outlives the run and may not exist yet; None where nothing
@@ -29,21 +29,21 @@ class DataFrameConnector(ABC):
 
     @abstractmethod
     def prepare(self, spark: SparkSession, folder: str) -> None:
-        """Make everything ready that needs Spark. The folder does not exist yet; its parent is shared by all
-        workers.
+        """Do all work that needs the Spark session, such as staging rows. The folder does not exist yet; its
+        parent is shared by all workers.
         """
 
     def finish(self) -> None:  # noqa: B027 - optional hook
-        """End what runs in Spark for the job, which has ended, well or not."""
+        """Stop what still runs in Spark for this connector, after the job has ended or failed."""
 
 
 def unprepared(verb: str) -> UsageError:
-    """Return the refusal of executors that know no DataFrames."""
+    """Return the error for a DataFrame connector that no executor with a Spark session has prepared."""
     return UsageError(f"{verb}() needs a Spark session; run the job with Environment(executor='spark')")
 
 
 def shown_columns(names: list[str], most: int = 6) -> str:
-    """Return the column names for people.
+    """Return the column names joined by commas, for messages; names after the first `most` are left out.
 
     Example:
         >>> shown_columns(["a", "b", "c"], most=2)
@@ -53,7 +53,7 @@ def shown_columns(names: list[str], most: int = 6) -> str:
 
 
 def first_line(error: Exception) -> str:
-    r"""Return the line that says what went wrong, of an error of Spark's, which may go on for pages.
+    r"""Return the line of a Spark error that says what went wrong; the complete message may be pages long.
 
     Example:
         >>> first_line(ValueError("no such table: t\n  at line 1"))

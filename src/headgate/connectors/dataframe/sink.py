@@ -1,4 +1,4 @@
-"""A stream's output as a DataFrame: written by the Parquet files sink, read back by the session."""
+"""The sink of `to_dataframe()`: writes records as Parquet files, which the session reads as a DataFrame."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def dataframe_sink(schema: StructType | str | None = None, verb: str = "to_dataf
 
 
 class DataFrameSink(Sink, DataFrameConnector):
-    """See :func:`dataframe_sink`."""
+    """Sink that writes Parquet files and returns them as a DataFrame; made by :func:`dataframe_sink`."""
 
     accepts_columns = True
     driver_only = ("_spark", "_schema")
@@ -65,7 +65,7 @@ class DataFrameSink(Sink, DataFrameConnector):
 
     @property
     def dataframe(self) -> DataFrame:
-        """What was committed; only in the driver and after the job. Its files live as long as the process."""
+        """The committed records as a DataFrame; in the driver, after the job, while this process lives."""
         if self._spark is None:
             raise unprepared(self.verb)
         schema = self._schema if self._schema is not None else self._columns_found()
@@ -87,7 +87,7 @@ class DataFrameSink(Sink, DataFrameConnector):
         return "DataFrame"
 
     def _columns_found(self) -> StructType:
-        """Return the columns of all files, which Spark would look for with a job of its own."""
+        """Return the columns of all written files from their footers; Spark would run a job to find them."""
         import pyarrow as pa
         import pyarrow.parquet as pq
         from pyspark.sql.pandas.types import from_arrow_schema
@@ -114,7 +114,7 @@ class DataFrameSink(Sink, DataFrameConnector):
 
 
 class ForwardingWriter(SinkWriter[T, C]):
-    """Hands everything on to another writer."""
+    """Sink writer that passes every call on to an inner writer; base of writers that add something to it."""
 
     accepts_columns = True
 
@@ -139,7 +139,7 @@ class ForwardingWriter(SinkWriter[T, C]):
 
 
 class TypedWriter(ForwardingWriter[T, C]):
-    """Makes batches of the schema of the records, for a writer of batches."""
+    """Sink writer that converts records to Arrow batches of a schema and passes them to an inner writer."""
 
     def __init__(self, inner: SinkWriter[T, C], rows: TypedRows) -> None:
         super().__init__(inner)

@@ -77,14 +77,14 @@ def dataframe_source(frame: DataFrame) -> DataFrameSource:
 
 
 class StagedPosition(TypedDict):
-    """Files that no reader has yet, as a checkpoint holds them: each a list of the fields of `StagedFile`."""
+    """Enumerator state in a checkpoint: unassigned staged files, each as the fields of a `StagedFile`."""
 
     folder: str
     files: list[list[str | int]]
 
 
 class RowPosition(TypedDict):
-    """A row of a staged file."""
+    """Position of a split: a staged file and the number of the next row to read in it."""
 
     folder: str
     file: list[str | int]
@@ -92,7 +92,7 @@ class RowPosition(TypedDict):
 
 
 class DataFrameSource(Source[T, RowPosition, StagedPosition], DataFrameConnector):
-    """See :func:`dataframe_source`."""
+    """Bounded source that stages a DataFrame as Arrow files before the job; see :func:`dataframe_source`."""
 
     produces_columns = True
     leaves_output = False
@@ -140,15 +140,15 @@ class DataFrameSource(Source[T, RowPosition, StagedPosition], DataFrameConnector
 
 
 class Staged(NamedTuple):
-    """Rows of a DataFrame that no reader has yet, as a checkpoint names them."""
+    """The staged files of a DataFrame that are not yet assigned to a reader: the enumerator's state."""
 
     folder: str  # that the DataFrame was staged in; its last name is the token of that staging
     files: tuple[StagedFile, ...]  # in the order in which they are handed out
 
     @classmethod
     def of(cls, position: StagedPosition) -> Staged:
-        """Return the files in a snapshot of the enumerator. A position from before staged rows outlived their
-        run raises UsageError.
+        """Return the staged files named in a checkpointed enumerator state. A state of an older format, whose
+        rows were staged for one run only, raises UsageError.
         """
         if "folder" not in position:
             raise UsageError(
@@ -159,11 +159,11 @@ class Staged(NamedTuple):
         return cls(str(folder), tuple(map(StagedFile._make, position["files"])))
 
     def position(self) -> StagedPosition:
-        """Return the source's position for the checkpoint."""
+        """Return the folder and files as plain values for a checkpoint."""
         return {"folder": self.folder, "files": [list(file) for file in self.files]}
 
     def require(self) -> None:
-        """Refuse to begin where staged rows are missing."""
+        """Raise UsageError if rows that a restored job still has to read are no longer staged."""
         staged = ((file.path, inside(self.folder, file.path, "a file of staged rows")) for file in self.files)
         missing = [name for name, path in staged if not path.is_file()]
         if missing or not Path(self.folder).is_dir():
@@ -175,7 +175,7 @@ class Staged(NamedTuple):
 
 
 class DataFrameEnumerator(SplitEnumerator[RowPosition, StagedPosition]):
-    """Hands out the staged files one at a time; its state is the list of the rest."""
+    """Assigns staged files to readers, one per request; its state is the list of files not yet assigned."""
 
     def __init__(self, staged: Staged) -> None:
         self._folder, self._remaining = staged.folder, deque(staged.files)
@@ -192,12 +192,12 @@ class DataFrameEnumerator(SplitEnumerator[RowPosition, StagedPosition]):
 
 
 def split_of(folder: str, file: StagedFile) -> Split[RowPosition]:
-    """Return a staged file from its first row on, as :class:`DataFrameReader` takes it."""
+    """Return the split that reads a staged file from its first row, for :class:`DataFrameReader`."""
     return Split(file.path, {"folder": folder, "file": list(file), "row": 0})
 
 
 class DataFrameReader(SourceReader[T, RowPosition]):
-    """Reads its files one after the other; a position is a row of a file."""
+    """Reads its staged files one after the other; a split's position is the number of its file's next row."""
 
     def __init__(self) -> None:
         self.bad_records = []

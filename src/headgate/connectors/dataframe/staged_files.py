@@ -44,7 +44,7 @@ _ROW_TYPES: Final = "path string, rows long, size long, crc32 long, partition in
 
 
 class StagedFile(NamedTuple):
-    """One file, as the attempt that has written it describes it."""
+    """Description of one staged file, as reported by the attempt of the Spark task that wrote it."""
 
     path: str  # below the folder
     rows: int  # in the file, at least one
@@ -62,12 +62,13 @@ def stage(
     max_bytes_per_file: int = BYTES_PER_FILE,
     durable: bool = True,
 ) -> list[StagedFile]:
-    """Compute a DataFrame once and write its rows; partitions without rows have no file.
+    """Compute a DataFrame once and write its rows as Arrow files; return the files of the winning task
+    attempts.
 
-    Runs one Spark job in the calling thread, with that thread's pool and job group, and returns the files of
-    winning attempts, by partition, each partition's rows in order. The driver and all executors share the
-    folder. A partition with more rows, or more bytes in Arrow's memory, than a file may have becomes several
-    files. What is staged anew after a power failure need not be `durable`.
+    Runs one Spark job in the calling thread, with that thread's pool and job group. The files are ordered by
+    partition, each partition's rows in order; partitions without rows have no file. The driver and all
+    executors share the folder. A partition with more rows, or more bytes in Arrow's memory, than a file may
+    have becomes several files. Rows that would be staged anew after a power failure need not be `durable`.
     """
     make_folder(folder)
     columns = arrow_schema(frame.schema).serialize().to_pybytes()
@@ -86,7 +87,7 @@ def _plainly_named(frame: DataFrame) -> DataFrame:
 
 
 def read(folder: str, staged: StagedFile, from_row: int = 0) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a file from `from_row` on, in their order.
+    """Yield the rows of a staged file from row number `from_row` on, in their order.
 
     A file that is missing or not byte for byte what was written raises StorageError before anything is
     decoded.
@@ -113,12 +114,12 @@ def read(folder: str, staged: StagedFile, from_row: int = 0) -> Iterator[pa.Reco
 
 
 def staged_folder(stored: Plain) -> Path:
-    """Return the folder of staged rows that a split names, which may come out of a snapshot."""
+    """Return the staging folder that a split names; StrayPathError unless it lies in a staging area."""
     return made_folder(stored, STAGING, _BELOW, "a folder of staged rows")
 
 
 def complete_staging(stored: Plain) -> Path:
-    """Return the folder of one complete staging, of a job and a source, as a snapshot names it."""
+    """Return the folder of one source's staged rows that a snapshot names; StrayPathError for other paths."""
     return made_folder(stored, STAGING, _TOKEN, "a folder of staged rows")
 
 
@@ -143,7 +144,7 @@ def _trusted_bytes(path: Path, staged: StagedFile) -> bytes:
 
 
 class Target(NamedTuple):
-    """Where and how tasks write."""
+    """Where and how the tasks of a staging job write: folder, Arrow schema, limits of a file."""
 
     folder: str  # absolute
     columns: bytes  # the Arrow schema to write, serialised
@@ -155,8 +156,8 @@ class Target(NamedTuple):
 def _writing_function(
     target: Target, paths: tuple[str, ...]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function that Spark's tasks run. It travels by value, and sets the driver's import path
-    first.
+    """Return the function for `mapInArrow` that stages a partition's rows in a Spark task. It is pickled by
+    value, and extends the task's import path by the driver's before it imports this module.
     """
     values = tuple(target)  # their class is importable only with that path
 
@@ -172,7 +173,7 @@ def _writing_function(
 
 
 def write_attempt(batches: Iterator[pa.RecordBatch], target: Target) -> Iterator[pa.RecordBatch]:
-    """Write the rows of one attempt of a task of Spark's; yields a row for each complete file."""
+    """Write the rows of one attempt of a Spark task; yield one result row for each complete staged file."""
     import pyarrow as pa
     from pyspark import TaskContext
 
@@ -192,7 +193,7 @@ def write_attempt(batches: Iterator[pa.RecordBatch], target: Target) -> Iterator
 def _in_parts(
     batches: Iterator[pa.RecordBatch], limits: tuple[int, int]
 ) -> Iterator[Iterator[pa.RecordBatch]]:
-    """Yield runs of batches that fit into one file each; consume a run before taking the next."""
+    """Group batches into runs that fit into one file each; consume a run before the next one is taken."""
     max_rows, max_bytes = limits
     queue = (
         batch.slice(start, max_rows) for batch in batches for start in range(0, batch.num_rows, max_rows)
@@ -216,7 +217,7 @@ def _in_parts(
 def _write_file(
     path: Path, schema: pa.Schema, batches: Iterator[pa.RecordBatch], durable: bool
 ) -> tuple[int, int, int]:
-    """Write one file, which is complete when it has its name; returns its rows, bytes and CRC-32."""
+    """Write one staged file, which gets its name when it is complete; return its rows, bytes and CRC-32."""
     import pyarrow as pa
 
     rows = 0

@@ -1,4 +1,4 @@
-"""The protocol between a Structured Streaming query and the dataflow; pure.
+"""State machine of the protocol between a Structured Streaming query and the dataflow; no I/O.
 
 Spark gives its input in numbered epochs. One at a time is admitted; its shares are handed to readers; only
 when all are read may a checkpoint be taken, so that every snapshot is between two epochs; and only when a
@@ -8,9 +8,9 @@ again. Numbers of checkpoints and of epochs are independent.
 ===================  =========  ===========================================================
 phase                move       becomes
 ===================  =========  ===========================================================
-between epochs       admit      reading; at once read, if the epoch has no shares
-reading              take       reading; read, when no reader has or may get a share any more
-read                 complete   between epochs, if the checkpoint holds the epoch
+between epochs       admit      reading; at once read, if the epoch has no shares reading              take
+reading; read, when no reader has or may get a share any more read                 complete   between epochs,
+if the checkpoint holds the epoch
 ===================  =========  ===========================================================
 """
 
@@ -27,7 +27,7 @@ S = TypeVar("S")
 
 
 class Phase(enum.Enum):
-    """Phase of the newest epoch."""
+    """Whether the newest epoch of a Spark source is being read, is read, or is acknowledged ("between")."""
 
     BETWEEN = "between epochs"
     READING = "reading"
@@ -35,7 +35,7 @@ class Phase(enum.Enum):
 
 
 class Epochs(Generic[S]):
-    """The epochs of one source in one attempt.
+    """The epochs of one Spark source in one attempt: which one is being read, and which checkpoints hold it.
 
     `done` is the newest epoch that is acknowledged, or was restored; -1 before the first.
 
@@ -58,26 +58,26 @@ class Epochs(Generic[S]):
 
     @property
     def held(self) -> int:
-        """The newest epoch in a checkpoint that is taken now."""
+        """Number of the newest epoch that a checkpoint taken now would hold."""
         return self.done + (self.phase is Phase.READ)
 
     @property
     def ready(self) -> bool:
-        """Whether a checkpoint may be taken now: all that was handed out is read."""
+        """Whether a checkpoint may be taken now: readers have read all of the admitted epoch, if any."""
         return self.phase is not Phase.READING
 
     @property
     def wants_checkpoint(self) -> bool:
-        """Whether an epoch is read that no checkpoint holds, not even a pending one."""
+        """Whether an epoch is read completely that no checkpoint holds yet, not even a pending one."""
         return self.phase is Phase.READ and self.held not in self._held.values()
 
     @property
     def unread(self) -> int:
-        """Shares of the admitted epoch that are not read to their ends."""
+        """Number of shares of the admitted epoch that readers have not read to their ends."""
         return len(self._left) + len(self._reading)
 
     def admit(self, epoch: int, shares: Iterable[S]) -> None:
-        """Take in the next epoch, with all its shares in order."""
+        """Admit the next epoch, with its shares for readers; InternalError if another epoch is due."""
         if self.phase is not Phase.BETWEEN or epoch != self.done + 1:
             raise InternalError(
                 f"epoch {epoch} of a Spark source was offered while epoch {self.done + 1} was "
@@ -88,7 +88,7 @@ class Epochs(Generic[S]):
         self._look_whether_read()
 
     def take(self, reader: int) -> S | None:
-        """Return the next share for a reader that has read all that it got; None for "not now"."""
+        """Return the next share for a reader that has read its last one; None if there is none now."""
         self._reading.discard(reader)
         if self._left:
             self._reading.add(reader)
@@ -97,16 +97,15 @@ class Epochs(Generic[S]):
         return None
 
     def snapshot(self, checkpoint: int) -> int:
-        """Note that a checkpoint is taken now, and return the newest epoch in it."""
+        """Record that a checkpoint is being taken; return the newest epoch that it holds."""
         if not self.ready:
             raise InternalError(f"checkpoint {checkpoint} would cut epoch {self.done + 1} of a Spark source")
         self._held[checkpoint] = self.held
         return self.held
 
     def complete(self, checkpoint: int) -> int | None:
-        """Return the epoch that may be acknowledged now that a checkpoint is complete.
-
-        None: there is none.
+        """Return the epoch that may be acknowledged to Spark now that a checkpoint is complete; None if there
+        is none.
         """
         held = self._held.pop(checkpoint, self.done)
         if held <= self.done:
@@ -116,7 +115,7 @@ class Epochs(Generic[S]):
         return held
 
     def abort(self, checkpoint: int) -> None:
-        """Forget a checkpoint that failed: a later one will hold what it would have held."""
+        """Forget an aborted checkpoint; a later one will hold the epoch that this one would have held."""
         self._held.pop(checkpoint, None)
 
     def _look_whether_read(self) -> None:

@@ -1,4 +1,4 @@
-"""The log of a Structured Streaming query: copied into a position, written again for a query that resumes.
+"""Copies of a Structured Streaming query's log: taken for checkpoints, and laid out for a query that resumes.
 
 Spark writes ``offsets/n`` before it runs batch n, and ``commits/n`` after it; sources keep what they have
 seen in ``sources/i``. Spark itself repeats only its last uncommitted batch. With a copy of the log at batch
@@ -36,7 +36,7 @@ _PIECE: Final = 1 << 20
 
 
 def picture(folder: Path, epoch: int) -> Log:
-    """Return the files with which a query resumes after `epoch`.
+    """Return a compressed copy of the log files with which a new query resumes after `epoch`.
 
     The folder is the query's checkpoint location, while the query waits in batch `epoch`, -1 before the
     first: nothing later is planned.
@@ -58,7 +58,7 @@ def picture(folder: Path, epoch: int) -> Log:
 
 
 def damage(log: Plain | Mapping[str | bytes, Plain]) -> str | None:
-    """Return how a stored copy of a log, whose writer may be unknown, is damaged; None if it is not.
+    """Return what is wrong with a stored copy of a log, which anybody may have written; None if nothing is.
 
     Example:
         >>> damage({"offsets/7": zlib.compress(b"v1")}), damage({"../../.bashrc": b""})
@@ -85,9 +85,8 @@ def damage(log: Plain | Mapping[str | bytes, Plain]) -> str | None:
 
 
 def _unpacked_size(data: bytes) -> int | None:
-    """Return how much an entry unpacks to, with one piece in memory at a time.
-
-    None where it is incomplete.
+    """Return an entry's uncompressed size, unpacked piece by piece; None if it is incomplete or larger than
+    allowed.
     """
     unpacker = zlib.decompressobj()
     size = 0
@@ -102,7 +101,7 @@ def _unpacked_size(data: bytes) -> int | None:
 
 
 def lay_out(folder: Path, log: Mapping[str, bytes]) -> None:
-    """Write a copied log, in which there is no :func:`damage`, into a fresh folder."""
+    """Write the files of a copied log, once checked by :func:`damage`, into the fresh folder of a query."""
     for name, data in log.items():
         target = inside(folder, name, "an entry of a Spark log")
         make_folder(target.parent)
@@ -111,7 +110,7 @@ def lay_out(folder: Path, log: Mapping[str, bytes]) -> None:
 
 
 def planned_ms(folder: Path, epoch: int) -> int | None:
-    """Return when Spark planned a batch (wall clock); None where its log does not have it."""
+    """Return when Spark planned a batch (wall clock, ms); None if the query's log does not have the batch."""
     try:
         facts = json.loads((folder / _OFFSETS / str(epoch)).read_text().splitlines()[1])
         return int(facts["batchTimestampMs"])
@@ -120,7 +119,7 @@ def planned_ms(folder: Path, epoch: int) -> int | None:
 
 
 def offsets_text(log: Mapping[str, bytes], epoch: int) -> str:
-    r"""Return the sources' offsets at the end of a batch, as Spark writes them, for messages.
+    r"""Return the sources' end offsets of a batch as text, as Spark writes them into its log, for messages.
 
     Example:
         >>> offsets_text({"offsets/3": zlib.compress(b'v1\n{"conf":{}}\n{"logOffset":3}')}, 3)
@@ -132,7 +131,7 @@ def offsets_text(log: Mapping[str, bytes], epoch: int) -> str:
 
 
 def files_of_later_epochs(lineage: Path, log: Mapping[str, bytes]) -> list[str]:
-    """Return the URIs of files that queries of a lineage, with logs in the folder, read after a position."""
+    """Return URIs of the files that queries in the folder `lineage` read after the position of `log`."""
     before = {uri for name, data in log.items() for uri in listed(name, zlib.decompress(data))}
     later: set[str] = set()
     for query in lineage.iterdir() if lineage.is_dir() else ():
@@ -154,7 +153,7 @@ def missing_locally(uris: Iterable[str]) -> list[str]:
 
 
 def _source_entries(folder: Path) -> list[str]:
-    """Return names of the entries of sources, from the newest compacted one on, which holds all before it."""
+    """Return names of the sources' log entries from the newest compacted one on, which holds all earlier."""
     found = []
     for source in sorted((folder / _SOURCES).glob("*")):
         names = [path.name for path in source.iterdir() if path.is_file() and not path.name.startswith(".")]
@@ -165,13 +164,13 @@ def _source_entries(folder: Path) -> list[str]:
 
 
 def _number(name: str) -> int:
-    """Return the batch of an entry; a file of another name is never left out."""
+    """Return the batch number in an entry's name; for other names a number so large that the file is kept."""
     text = name.removesuffix(_COMPACT)
     return int(text) if text.isascii() and text.isdigit() else 1 << 62
 
 
 def listed(name: str, data: bytes) -> Iterator[str]:
-    """Yield the files that an entry of a file source lists; other sources' entries list none."""
+    """Yield the URIs of the files that an entry of a file source lists; other sources' entries list none."""
     if not name.startswith(f"{_SOURCES}/"):
         return
     for text in data.decode("utf-8", "replace").splitlines():

@@ -1,4 +1,4 @@
-"""Streaming DataFrames that can feed a dataflow, when Spark looks for input, and why its queries fail."""
+"""Checks and settings of streaming DataFrames as sources: supported queries, triggers, failure reasons."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _SENTENCE_END: Final = re.compile(r"\n\s*(?:at |\n|===|'|[+:]- |Caused by:)")
 
 
 def trigger_of(text: str | None) -> Trigger:
-    """Return the keyword arguments for ``DataStreamWriter.trigger``.
+    """Convert the trigger of `from_spark()` to keyword arguments for ``DataStreamWriter.trigger``.
 
     Example:
         >>> trigger_of("processing-time 1500ms"), trigger_of("available-now"), trigger_of(None)
@@ -71,7 +71,7 @@ def trigger_of(text: str | None) -> Trigger:
 
 
 def check_stateless(frame: DataFrame) -> None:
-    """Refuse a DataFrame for which Spark would keep state that is in no checkpoint of the dataflow."""
+    """Refuse a DataFrame for which Spark would keep state, because no checkpoint of the job would hold it."""
     for node in _streaming_nodes(frame._jdf.queryExecution().analyzed()):
         name = str(node.nodeName())
         called = _STATEFUL.get(name)
@@ -85,7 +85,8 @@ def check_stateless(frame: DataFrame) -> None:
 
 
 def forgets_nothing(frame: DataFrame) -> bool:
-    """Return whether a streaming DataFrame's sources can all be read again, however much Spark has committed.
+    """Return whether all sources of a streaming DataFrame can be read again, even what Spark has committed.
+
     Files can, unless Spark removes them after a batch; so can Kafka, and the rate sources. Of others it is
     not known.
     """
@@ -108,7 +109,7 @@ def _can_be_read_again(leaf: JavaObject) -> bool:
 
 
 def _plain(options: JavaObject) -> dict[str, str]:
-    """Return a map of Scala's; names and values in lower case."""
+    """Return a Scala map as a dict, with names and values in lower case."""
     found, entries = {}, options.iterator()
     while entries.hasNext():
         entry = entries.next()
@@ -117,7 +118,7 @@ def _plain(options: JavaObject) -> dict[str, str]:
 
 
 def _streaming_nodes(node: JavaObject) -> Iterator[JavaObject]:
-    """Yield the nodes of a plan of Spark's through which a stream goes; py4j's objects."""
+    """Yield the nodes of a Spark plan through which a stream goes, as py4j's objects."""
     if node.isStreaming():
         yield node
         children = node.children()
@@ -126,7 +127,7 @@ def _streaming_nodes(node: JavaObject) -> Iterator[JavaObject]:
 
 
 def reason_of(error: Exception) -> str:
-    r"""Return why a query failed, in one sentence: of Python's errors the last line, of Java's the message.
+    r"""Return why a query failed in one sentence: a Python error's last line, or a Java error's message.
 
     Example:
         >>> reason_of(ValueError("[X]\nTraceback (most recent call last):\n  File 1\nKeyError: 'k'\n"))

@@ -1,6 +1,6 @@
-"""Position of a source of a Structured Streaming query, as it is in a checkpoint. Numbers of epochs alone do
-not suffice: a query that was begun anew after an older checkpoint continues their count, and its epochs may
-hold other rows than those of the same numbers of the query before it.
+"""Position of a Structured Streaming source in a checkpoint: the query, its last epoch, and a copy of its
+log. Epoch numbers alone do not suffice: a query that was begun anew after an older checkpoint continues their
+count, and its epochs may hold other rows than those of the same numbers of the query before it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NAME: Final = re.compile(r"[0-9a-f]{1,64}")  # of lineages and queries: they ar
 
 @dataclass(frozen=True, slots=True)
 class QueryEpoch:
-    """An epoch of one query."""
+    """One epoch of one query, identified by the query's lineage, its name and the epoch's number."""
 
     line: str  # the lineage: queries of which each resumes after an epoch of another
     query: str  # the one that made the epoch
@@ -30,30 +30,31 @@ class QueryEpoch:
 
     @classmethod
     def of_new_query(cls, begin: Position | None) -> QueryEpoch:
-        """Return the epoch after which a new query resumes."""
+        """Return the epoch after which a new query resumes: the last of `begin`, or -1 of a new lineage."""
         name = secrets.token_hex(6)
         return cls(name, name, -1) if begin is None else cls(begin.last.line, name, begin.last.epoch)
 
     def at(self, epoch: int) -> QueryEpoch:
-        """Return another epoch of this query."""
+        """Return the epoch with this number of the same query."""
         return QueryEpoch(self.line, self.query, epoch)
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """What a checkpoint holds of such a source."""
+    """Position of a streaming source in a checkpoint: the last epoch, and the log to resume after it."""
 
     last: QueryEpoch  # the last epoch in it
     log: Mapping[str, bytes]  # what Spark needs to resume after it, see :mod:`stream_log`
 
     def to_plain(self) -> Mapping[str, Plain]:
-        """Return the stored form."""
+        """Return the position as plain values, as a checkpoint stores them."""
         last: dict[str, Plain] = {"line": self.last.line, "query": self.last.query, "epoch": self.last.epoch}
         return {"kind": _KIND, "version": VERSION, **last, "log": dict(self.log)}
 
     @classmethod
     def from_plain(cls, stored: Plain, name: str) -> Position:
-        """Return the stored position.
+        """Return the position from a checkpoint. Another kind of source or version raises UsageError, damage
+        StorageError; `name` is the source's, for messages.
 
         Example:
             >>> before = Position(QueryEpoch("3f9c", "a01b", 3), {})

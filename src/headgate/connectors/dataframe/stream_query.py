@@ -4,8 +4,8 @@ Spark calls :meth:`StreamQuery.feed` for each epoch, in the query's own thread. 
 them, and does not return before they are acknowledged, so Spark never plans an epoch while an older one is in
 no checkpoint. Where the sources forget nothing (:func:`stream_plan.forgets_nothing`) it returns one epoch
 earlier: Spark stages the next epoch while readers read this one. It does not matter what Spark has committed
-by then, because a query that begins anew is given the log of the position. The job master's loop looks at
-what is offered and acknowledges; it never waits here.
+by then, because a query that begins anew is given the log of the position. The job master's loop polls for an
+offered epoch and acknowledges it; it never waits here.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _LEAVE_S: Final = 20.0
 
 @dataclass(frozen=True, slots=True)
 class StreamInput:
-    """What is read, for as long as the job runs."""
+    """Input of the queries of a streaming source: DataFrame, trigger, and folders for rows and logs."""
 
     name: str  # of the source, for people
     frame: DataFrame  # the streaming DataFrame
@@ -53,7 +53,7 @@ class StreamInput:
 
 @dataclass(frozen=True, slots=True)
 class StagedEpoch:
-    """One epoch, ready to be read."""
+    """One epoch whose rows are staged and wait for readers, with the position after it."""
 
     number: int  # Spark's
     files: Sequence[StagedFile]  # with its rows
@@ -64,15 +64,15 @@ class StagedEpoch:
 
     @property
     def rows(self) -> int:
-        """Rows of all its files."""
+        """Number of rows in the epoch's files."""
         return sum(file.rows for file in self.files)
 
 
 class StreamQuery:
-    """A query that resumes after a position, in a folder of its own.
+    """A query that resumes after a position, in a folder of its own, and offers each epoch with staged rows.
 
-    Without `begin` it starts at the beginning of the source. It has `ended` once it came to its end in order,
-    with everything acknowledged.
+    Without `begin` it starts at the beginning of the source. `ended` is True once its input came to its end
+    in order and every epoch was acknowledged.
     """
 
     def __init__(self, read: StreamInput, begin: Position | None) -> None:
@@ -92,40 +92,40 @@ class StreamQuery:
         self._thread = threading.Thread(target=self._run, name=f"headgate-stream-{read.name}", daemon=True)
 
     def start(self, after: StreamQuery | None = None) -> None:
-        """Have Spark run it; returns at once. A query `after` which it comes is stopped first."""
+        """Start the query in a thread and return at once; the older query `after`, if any, is stopped."""
         self._after = after
         self._thread.start()
 
     def check(self) -> None:
-        """Raise why it has failed, if it has."""
+        """Raise the error with which the query failed, if it failed."""
         if self._failure is not None:
             raise self._failure
 
     @property
     def offered(self) -> StagedEpoch | None:
-        """The oldest epoch that waits to be read and acknowledged."""
+        """The oldest staged epoch that is not yet acknowledged; None if there is none."""
         return self._staged[0] if self._staged else None
 
     @property
     def failed(self) -> bool:
-        """Whether it has failed."""
+        """Whether the query failed; :meth:`check` raises the reason."""
         return self._failure is not None
 
     @property
     def running(self) -> bool:
-        """Whether Spark has begun with it."""
+        """Whether Spark has started the query."""
         return self._query is not None
 
     @property
     def beginning(self) -> Position:
-        """The position before the first epoch that this query makes."""
+        """The position before this query's first epoch, for checkpoints taken before that epoch is read."""
         if self._begin is not None:
             return self._begin
         # The sources may have stored where they begin, such as the newest offsets when the query started.
         return Position(self._before, logs.picture(self._folder, -1))
 
     def continues(self, position: Position | None) -> bool:
-        """Return whether its next epoch is the one after `position`."""
+        """Return whether the query can serve a source restored at `position`: its next epoch comes next."""
         if self.failed or self._stopped.is_set():
             return False
         last = None if position is None else position.last
@@ -134,12 +134,12 @@ class StreamQuery:
         return last == self._before.at(self._acknowledged)
 
     def holds_offered(self, position: Position | None) -> bool:
-        """Return whether the offered epoch is the last one in `position`: then it is not to be read again."""
+        """Return whether `position` holds the offered epoch already, so that it must not be read again."""
         offered = self.offered
         return offered is not None and position is not None and position.last == offered.position.last
 
     def acknowledge(self, epoch: int) -> None:
-        """Let Spark continue after an epoch that a completed checkpoint holds, and remove its rows."""
+        """Let Spark continue after an epoch that a completed checkpoint holds, and release its rows."""
         while self._staged and self._staged[0].number <= epoch:
             self._read_through.append(self._staged.popleft().folder)
         self._acknowledged = epoch
@@ -156,7 +156,7 @@ class StreamQuery:
     # -- in the query's own threads --------------------------------------------------------------
 
     def feed(self, frame: DataFrame, epoch: int) -> None:
-        """Called by Spark: stage an epoch, offer it, and wait until Spark may plan the next one."""
+        """Stage an epoch, offer it, and wait until Spark may plan the next one; Spark's `foreachBatch`."""
         if epoch <= self._newest:
             return
         if epoch != self._newest + 1:
@@ -187,7 +187,7 @@ class StreamQuery:
         return StagedEpoch(epoch, files, str(folder), position, planned_ms, max(0, now_ms - planned_ms))
 
     def _await_acknowledgement(self, frame: DataFrame, epoch: int) -> None:
-        """Waits in the JVM, because only there Spark can interrupt it when the query is stopped."""
+        """Wait until an epoch is acknowledged, in the JVM, where Spark can interrupt it to stop the query."""
         from py4j.protocol import Py4JJavaError
 
         spark = frame.sparkSession.sparkContext
@@ -235,7 +235,7 @@ class StreamQuery:
             self._remove_read()
 
     def _check_end(self) -> None:
-        """Refuse an end that is none: the program may stop all queries of the session."""
+        """Raise OperatingError if the query ended before its input did and its job did not stop it."""
         planned = (self._folder / "offsets" / str(self._newest + 1)).exists()
         in_order = "availableNow" in self._read.trigger and not self._interrupted and not planned
         if not self._stopped.is_set() and not in_order:

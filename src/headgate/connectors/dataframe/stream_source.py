@@ -1,6 +1,6 @@
-"""A streaming DataFrame as source: Spark plans and reads epochs, the gang's readers read their staged rows.
-The protocol is :mod:`stream_epochs`; the running query :mod:`stream_query`; what a checkpoint holds
-:mod:`stream_position`.
+"""A streaming DataFrame as source: Spark plans and stages epochs, and readers in the workers read the staged
+rows. The protocol is :mod:`stream_epochs`; the running query :mod:`stream_query`; the position in a
+checkpoint :mod:`stream_position`.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ _LOGS: Final = "logs"
 
 
 def spark_source(frame: DataFrame, name: str, trigger: str | None) -> Source:
-    """Return a source of a DataFrame's rows, bounded or streaming; they stay columnar as long as they can. A
-    streaming DataFrame is of a classic session, with stateless SQL only; it ends with the trigger
+    """Return the source of `from_spark()`: the rows of a DataFrame, bounded or streaming, as Arrow batches. A
+    streaming DataFrame must be of a classic session, with stateless SQL only; it ends with the trigger
     "available-now".
     """
     classic = type(frame).__module__.startswith("pyspark.sql.classic")
@@ -63,7 +63,7 @@ def spark_source(frame: DataFrame, name: str, trigger: str | None) -> Source:
 
 
 class StreamSource(Source[T, RowPosition, Mapping[str, Plain]], DataFrameConnector):
-    """See :func:`spark_source`."""
+    """Source of a streaming DataFrame, staged by a Structured Streaming query; see :func:`spark_source`."""
 
     produces_columns = True
     leaves_output = False
@@ -104,7 +104,7 @@ class StreamSource(Source[T, RowPosition, Mapping[str, Plain]], DataFrameConnect
         return StreamEnumerator(self._query_after(position, self._input), position, self)
 
     def _query_after(self, position: Position | None, read: StreamInput) -> StreamQuery:
-        """Return the running query if its next epoch is the one after the position; else a new one."""
+        """Return the running query if its next epoch follows `position`; else replace it by a new one."""
         running = self._query
         if running is not None and position is not None and running.holds_offered(position):
             running.acknowledge(position.last.epoch)
@@ -126,9 +126,9 @@ class StreamSource(Source[T, RowPosition, Mapping[str, Plain]], DataFrameConnect
 
 
 class StreamEnumerator(SplitEnumerator[RowPosition, Mapping[str, Plain]]):
-    """Asks the query for epochs in one attempt, and hands out their rows. Rows of one partition of Spark's go
-    to one reader, in their order; the largest partitions go out first, so that readers end at about the same
-    time.
+    """Takes staged epochs from the query during one attempt, and assigns their rows to readers. Rows of one
+    Spark partition go to one reader, in their order; the largest partitions go out first, so that readers end
+    at about the same time.
     """
 
     def __init__(self, query: StreamQuery, position: Position | None, source: StreamSource[T]) -> None:
@@ -193,7 +193,7 @@ class StreamEnumerator(SplitEnumerator[RowPosition, Mapping[str, Plain]]):
         return SourceReport(newest.number, newest.rows, _rate(newest), self._latency_ms, self._waiting())
 
     def _look(self) -> None:
-        """Take in what the query offers."""
+        """Admit the epoch that the query offers if none is being read; raise if the query failed."""
         self._query.check()
         offered = self._query.offered
         if offered is not None and self._epochs.phase is Phase.BETWEEN:
@@ -211,7 +211,7 @@ class StreamEnumerator(SplitEnumerator[RowPosition, Mapping[str, Plain]]):
 
 
 def shares_of(epoch: StagedEpoch) -> list[list[Split[RowPosition]]]:
-    """Return the files of each partition with rows, as splits; the largest partition first.
+    """Return a staged epoch's splits grouped by Spark partition, the partition with most rows first.
 
     Example:
         >>> from headgate.connectors.dataframe.stream_position import QueryEpoch
@@ -228,7 +228,7 @@ def shares_of(epoch: StagedEpoch) -> list[list[Split[RowPosition]]]:
 
 
 def epoch_text(epoch: StagedEpoch, latency_ms: float) -> str:
-    """Return the log line of an epoch.
+    """Return the log line about a completed epoch: its rows, staging rate and latency.
 
     Example:
         >>> from headgate.connectors.dataframe.stream_position import QueryEpoch

@@ -1,4 +1,4 @@
-"""The sink of `stream.to_spark()`: workers stage rows, the driver hands each epoch on as a DataFrame."""
+"""The sink of `stream.to_spark()`: workers stage rows, the driver passes epochs to a writer."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 def spark_sink(
     write: EpochWriter | Callable[[DataFrame, SparkEpoch], R], schema: StructType | str | None = None
 ) -> SparkSink:
-    """Return a sink that hands the records of each completed checkpoint to `write`, as a DataFrame. Epochs of
-    an `EpochWriter` come once. A function gets an epoch again, with the same rows, after a failure in the
-    middle. Without a schema the columns are those of the first records, ``_1``, ``_2``, ... of tuples without
-    names.
+    """Return the sink of `to_spark()`, which passes the records of each completed checkpoint to `write`, as a
+    DataFrame. An `EpochWriter` makes each epoch visible once. A function gets an epoch again, with the same
+    rows, after a failure in the middle. Without a schema the columns are those of the first records, ``_1``,
+    ``_2``, ... of tuples without names.
     """
     if not isinstance(write, EpochWriter) and not callable(write):
         raise UsageError(
@@ -42,7 +42,7 @@ def spark_sink(
 
 
 class SparkSink(Sink[T, StagedRows], DataFrameConnector):
-    """See :func:`spark_sink`."""
+    """Sink whose writers stage Parquet files and whose committer writes epochs; see :func:`spark_sink`."""
 
     accepts_columns = True
     leaves_output = False
@@ -65,7 +65,7 @@ class SparkSink(Sink[T, StagedRows], DataFrameConnector):
         self.stage_in(folder, SparkFrames(spark, struct))
 
     def stage_in(self, folder: str, frames: Frames) -> None:
-        """Set the folder for staged rows, and what makes DataFrames of them."""
+        """Set, and create, the folder for staged rows; `frames` opens the rows as DataFrames."""
         make_folder(folder)
         self._folder, self._frames = folder, frames
 
@@ -100,7 +100,7 @@ class SparkSink(Sink[T, StagedRows], DataFrameConnector):
 
 
 class StagingWriter(ForwardingWriter[T]):
-    """Writes pending files of the Parquet sink, and describes them by where they come from."""
+    """Writes pending Parquet files in the staging folder; committables name the attempt and checkpoint."""
 
     def __init__(self, files: SinkWriter[T], root: str, context: SinkWriterContext) -> None:
         super().__init__(files)

@@ -1,4 +1,4 @@
-"""Writes what a completed checkpoint holds as epochs: in order, each recorded, repeated until it was.
+"""The committer of `to_spark()`: writes the rows of completed checkpoints as epochs, in order.
 
 For each epoch: an entry of the journal fixes its number and its rows; the writer gets the rows; another entry
 records that it is written; then the staged rows are removed. After a failure in between, it is repeated with
@@ -27,8 +27,8 @@ _CHOICE: Final = "execution.sinks.older-snapshot"
 
 
 class SparkCommitter(SinkCommitter[StagedRows]):
-    """The committer of `to_spark()`. Without `frames`, where the sink was not prepared, it only releases what
-    a savepoint holds.
+    """Commits staged rows by passing them to an epoch writer, and records each epoch in the lineage's
+    journal. Without `frames`, where the sink was not prepared, it only releases rows that a savepoint holds.
     """
 
     tells_commits = True
@@ -140,7 +140,7 @@ class SparkCommitter(SinkCommitter[StagedRows]):
         self._staging.remove(ready.values())
 
     def _not_written(self, context: SinkCommitterContext, origin: j.Origin, names: list[str]) -> list[str]:
-        """Also not in the lineages that the job descends from and has left."""
+        """Return the files in no written epoch, neither of this lineage nor of lineages it comes from."""
         lineages = [context.lineage.id]
         if origin.job != context.job:
             lineages += [fork.job for fork in context.lineage.forks]
@@ -149,7 +149,7 @@ class SparkCommitter(SinkCommitter[StagedRows]):
         return names
 
     def _begin_epoch(self, origin: j.Origin, paths: dict[str, str]) -> j.Begun:
-        """Fix number and rows of an epoch, or find the entry of a driver that failed in the middle."""
+        """Record the next epoch's number and files; return the entry of a failed driver if there is one."""
         context, names = self._begun(), sorted(paths)
         while True:
             state = self._require()
@@ -199,7 +199,7 @@ class SparkCommitter(SinkCommitter[StagedRows]):
     # -- ownership
 
     def _require(self) -> j.State:
-        """Make this driver the owner of the lineage, which may add epochs."""
+        """Make this driver the lineage's owner, which alone adds epochs; FencedError if it must not be."""
         context, log = self._begun(), self._own_log()
         while True:
             state = log.refresh()

@@ -1,4 +1,4 @@
-"""Staged rows as DataFrames, and the Spark jobs that write them: a pool and a job group of their own."""
+"""Staged rows as DataFrames for a writer, read in Spark jobs with a pool and a job group of their own."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ Columns = list[tuple[str, str]]  # names and types, in order
 
 
 class Frames(Protocol):
-    """Makes what a writer gets of staged Parquet files."""
+    """Opens staged Parquet files as DataFrames for epoch writers."""
 
     def columns(self, paths: Sequence[str]) -> Columns:
-        """Return the columns of the rows. Files that do not agree raise UsageError."""
+        """Return names and types of the columns in staged files; UsageError if the files do not agree."""
         ...
 
     def opened(
         self, paths: Sequence[str], columns: Columns, epoch: SparkEpoch, writer: EpochWriter
     ) -> contextlib.AbstractContextManager[DataFrame]:
-        """Return the rows, for as long as they are being written."""
+        """Open the rows of an epoch as a DataFrame, for as long as the writer writes them."""
         ...
 
     def cancel(self) -> None:
-        """Stop what is being written, and let nothing begin; called from another thread."""
+        """Cancel the running write and refuse later ones; called from another thread."""
         ...
 
 
 class SparkFrames(Frames):
-    """With a session. Without a schema the columns are those of the files."""
+    """Opens staged rows with a Spark session. Without a schema the columns are those of the files."""
 
     def __init__(self, spark: SparkSession, schema: StructType | None) -> None:
         self._spark, self._schema = spark, schema
@@ -81,7 +81,7 @@ class SparkFrames(Frames):
 
     @contextmanager
     def _job(self, group: str, epoch: SparkEpoch) -> Iterator[None]:
-        """Properties of this thread and its twin in the JVM, as long as the block."""
+        """Set the scheduler pool and job group for the block's Spark jobs, so that `cancel` reaches them."""
         context: Any = self._spark.sparkContext
         context.setLocalProperty("spark.scheduler.pool", POOL)
         context.setJobGroup(group, f"sink {epoch.sink}: epoch {epoch.epoch}", interruptOnCancel=True)
@@ -101,7 +101,7 @@ _GROUP_PROPERTIES: Final = ("spark.jobGroup.id", "spark.job.description", "spark
 
 
 def columns_of(schema: pa.Schema) -> Columns:
-    """Return the columns of a staged file, with the types that Spark gives them."""
+    """Return the columns of a staged file's Arrow schema, with the types that Spark gives them."""
     from pyspark.sql.pandas.types import from_arrow_type
 
     found = []
@@ -115,9 +115,7 @@ def columns_of(schema: pa.Schema) -> Columns:
 
 
 def agreed(files: Sequence[Columns]) -> Columns:
-    """Return the columns of several files together.
-
-    A column of two types raises UsageError.
+    """Return the merged columns of several staged files. A column with two types raises UsageError.
 
     Example:
         >>> agreed([[("a", "bigint")], [("b", "string"), ("a", "bigint")]])
@@ -134,9 +132,8 @@ def agreed(files: Sequence[Columns]) -> Columns:
 
 
 def same_columns(expected: Columns, found: Columns, epoch: str) -> Columns:
-    """Return the columns in the order of earlier epochs.
-
-    One that is missing, new or of another type raises UsageError.
+    """Return an epoch's columns in the order of earlier epochs; one that is missing, new or of another type
+    raises UsageError.
 
     Example:
         >>> same_columns([("a", "int"), ("b", "int")], [("b", "int"), ("a", "int")], "epoch 7")
@@ -158,8 +155,8 @@ def _shown(columns: Mapping[str, str], name: str) -> str:
 
 
 def cause(error: Exception) -> str:
-    r"""Return what went wrong, in one line: of Java's errors the innermost, because the outer ones say where
-    only.
+    r"""Return why a write failed, in one line; of a Java error the innermost cause, since outer ones only say
+    where.
 
     Example:
         >>> cause(ValueError("no such table: t\n  at line 1"))

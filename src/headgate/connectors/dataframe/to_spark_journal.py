@@ -1,6 +1,6 @@
-"""The journal of a sink in a lineage: which job owns it, and which epochs are begun, written, taken back. The
-journal is a list of entries; a `State` is what they amount to. All decisions about epochs are made here, from
-a state and a job's lineage. Does no I/O; `to_spark_log.py` stores the entries.
+"""The journal of a `to_spark()` sink in a lineage of jobs: which job owns it, and which epochs are begun,
+written, taken back. The journal is a list of entries; a `State` is their sum. All decisions about epochs are
+made here, from a state and a job's lineage. Does no I/O; `to_spark_log.py` stores the entries.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _REMEMBERED_MAX: Final = 32  # of so many latest epochs the state has the names 
 
 
 class Origin(msgspec.Struct, frozen=True, array_like=True):
-    """Who prepared rows, and for which snapshot first."""
+    """Origin of staged rows: the attempt of a job that staged them, and the first snapshot with them."""
 
     job: str
     generation: int
@@ -25,7 +25,7 @@ class Origin(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Run(msgspec.Struct, frozen=True, array_like=True):
-    """Epochs that one attempt prepared one after the other; the number is the checkpoint plus `shift`."""
+    """Consecutive epochs that one attempt prepared; an epoch's number is its checkpoint's id plus `shift`."""
 
     job: str
     generation: int
@@ -36,16 +36,16 @@ class Run(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def epochs(self) -> range:
-        """Numbers of the epochs; some may never have been used."""
+        """Numbers of the epochs in this run; some may never have been used."""
         return range(self.first + self.shift, self.last + self.shift + 1)
 
     def holds(self, origin: Origin) -> bool:
-        """Return whether what was prepared there is among these epochs."""
+        """Return whether the rows with this origin belong to an epoch of this run."""
         same = (self.job, self.generation, self.attempt) == (origin.job, origin.generation, origin.attempt)
         return same and self.first <= origin.checkpoint <= self.last
 
     def parted(self, lineage: Lineage) -> tuple[Run | None, Run | None]:
-        """Return the part that is history of a lineage, and the part that is not."""
+        """Split this run: the epochs in the history of a job with this lineage, and those that are not."""
         through = self.first - 1
         for fork in lineage.forks:
             if fork.job == self.job and (self.generation, self.attempt) <= (fork.generation, fork.attempt):
@@ -53,7 +53,7 @@ class Run(msgspec.Struct, frozen=True, array_like=True):
         return self._between(self.first, through), self._between(through + 1, self.last)
 
     def without(self, other: Run) -> list[Run]:
-        """Return the runs that are left when the epochs of `other` are taken out."""
+        """Return the parts of this run that remain without the epochs of `other`."""
         if other != msgspec.structs.replace(self, first=other.first, last=other.last):
             return [self]
         left = self._between(self.first, min(other.first - 1, self.last))
@@ -65,7 +65,7 @@ class Run(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Owner(msgspec.Struct, frozen=True, tag="goes-on"):
-    """A driver of a job owns the lineage; from here on no other one adds epochs."""
+    """Journal entry: a job's driver becomes the lineage's owner; from here on no other one adds epochs."""
 
     job: str
     generation: int
@@ -73,7 +73,7 @@ class Owner(msgspec.Struct, frozen=True, tag="goes-on"):
 
 
 class Begun(msgspec.Struct, frozen=True, tag="begun"):
-    """An epoch is about to be written; from here on its number and its rows are fixed."""
+    """Journal entry: an epoch is about to be written; from here on its number and its rows are fixed."""
 
     epoch: int
     origin: Origin
@@ -82,26 +82,26 @@ class Begun(msgspec.Struct, frozen=True, tag="begun"):
 
 
 class Written(msgspec.Struct, frozen=True, tag="written"):
-    """The epoch that was begun last is written."""
+    """Journal entry: the epoch that was begun last is written."""
 
     epoch: int
 
 
 class TakenBack(msgspec.Struct, frozen=True, tag="taken-back"):
-    """Epochs are not visible any more; of the unfinished it is not known whether they ever were."""
+    """Journal entry: epochs were made invisible; if the `unfinished` ones ever were visible is not known."""
 
     runs: list[Run]
     unfinished: list[int] = []
 
 
 class PutBack(msgspec.Struct, frozen=True, tag="put-back"):
-    """Epochs that were taken back are visible again."""
+    """Journal entry: epochs that were taken back are visible again."""
 
     runs: list[Run]
 
 
 class State(msgspec.Struct, frozen=True, tag="line"):
-    """What all entries up to here amount to; as an entry it stands for those before it."""
+    """Summary of all journal entries so far; stored as an entry, it replaces those before it."""
 
     jobs: list[str] = []  # that owned the lineage, in order
     generation: int = 0  # of the driver of the last of them
@@ -114,7 +114,7 @@ class State(msgspec.Struct, frozen=True, tag="line"):
     remembered: list[Begun] = []  # the latest epochs, with their files
 
     def is_owned(self, job: str, generation: int) -> bool:
-        """Return whether this driver is the last owner."""
+        """Return whether this driver is the last owner in the journal."""
         return self.jobs[-1:] == [job] and self.generation == generation
 
 
@@ -122,7 +122,7 @@ Entry = Owner | Begun | Written | TakenBack | PutBack | State
 
 
 def after(state: State, entry: Entry) -> State:
-    """Return the state after one entry more.
+    """Return the state after one more entry of the journal.
 
     Example:
         >>> state = after(State(), Owner("a", 1))
@@ -182,24 +182,26 @@ def _run_of(begun: Begun) -> Run:
 
 
 def newer(state: State, job: str, lineage: Lineage) -> list[Run]:
-    """Return the written epochs that are not history of the job; its own only if it falls back."""
+    """Return the written epochs that a job with this lineage does not descend from. Its own epochs count only
+    if it falls back to an older snapshot.
+    """
     falls_back = any(fork.job == job for fork in lineage.forks)
     runs = [run for run in state.written if run.job != job or falls_back]
     return [rest for run in runs if (rest := run.parted(lineage)[1]) is not None]
 
 
 def unfinished_newer(state: State, job: str, lineage: Lineage) -> list[Run]:
-    """Return the epoch that may be written, if it is not history of the job."""
+    """Return the epoch that was begun and may be written, if the job does not descend from it."""
     return [] if state.begun is None else newer(State(written=[_run_of(state.begun)]), job, lineage)
 
 
 def missing(state: State, lineage: Lineage) -> list[Run]:
-    """Return the epochs of the job's history that were taken back."""
+    """Return the epochs that a job with this lineage descends from, but that were taken back."""
     return [kept for run in state.taken if (kept := run.parted(lineage)[0]) is not None]
 
 
 def why_fenced(state: State, job: str, generation: int, lineage: Lineage) -> str | None:
-    """Return why a driver must not own the lineage; None when it may."""
+    """Return why a driver must not become the owner of the lineage; None if it may."""
     last = state.jobs[-1] if state.jobs else None
     if last == job:
         later = state.generation > generation
@@ -214,7 +216,7 @@ def why_fenced(state: State, job: str, generation: int, lineage: Lineage) -> str
 
 
 def described(runs: Sequence[Run]) -> str:
-    """Return the epochs in words.
+    """Return text for messages that names the epochs and the job that prepared them.
 
     Example:
         >>> described([Run("a", 1, 1, 7, 9, 0)])
@@ -226,7 +228,7 @@ def described(runs: Sequence[Run]) -> str:
 
 
 def not_written(state: State, origin: Origin, files: Sequence[str]) -> list[str]:
-    """Return which files of one origin are in no written epoch."""
+    """Return the staged files of one origin that are in no written epoch."""
     remembered = [begun for begun in state.remembered if begun.origin == origin]
     known = {file for begun in remembered for file in begun.files}
     if not any(run.holds(origin) for run in state.written):
@@ -236,7 +238,7 @@ def not_written(state: State, origin: Origin, files: Sequence[str]) -> list[str]
 
 
 def next_epoch(state: State, checkpoint: int) -> int:
-    """Return the number of a new epoch: the checkpoint's where that is free, so that people find it again.
+    """Return the number of a new epoch: the checkpoint's id if it is free, so that people recognise it.
 
     Example:
         >>> next_epoch(State(last=6), 7), next_epoch(State(last=9), 7), next_epoch(State(last=9, shift=5), 7)

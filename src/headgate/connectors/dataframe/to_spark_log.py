@@ -1,8 +1,8 @@
-"""The stored journal of a sink in a lineage: numbered entries, created complete, never two of one number.
+"""Storage of the journal of a `to_spark()` sink: numbered entries, created complete, never two of one number.
 
 ::
 
-    <folder>/0000000001.json    a CRC-32 and one entry
+  <folder>/0000000001.json    a CRC-32 and one entry
 
 The driver that creates number n has read all entries before it, so an entry is a decision on the complete
 journal. Every 200 entries one stands for all before it, and these are removed, lowest first.
@@ -34,7 +34,7 @@ _entries: Final = json_decoder(Entry)
 
 class Log:
     """The journal in one folder, on a disk with hard links that all drivers of the lineage share. After
-    `entries_max` entries one stands for all of them. `state` is what they amounted to when last read.
+    `entries_max` entries one entry replaces all of them. `state` is their sum when last read.
     """
 
     def __init__(self, folder: Path, entries_max: int = ENTRIES_MAX) -> None:
@@ -43,8 +43,8 @@ class Log:
         self._read_through = 0
 
     def refresh(self) -> State:
-        """Read what was added. A damaged entry raises OperatingError, a folder that cannot be read
-        StorageError.
+        """Read the entries added since the last call; return the new state. A damaged entry raises
+        OperatingError, a folder that cannot be read StorageError.
         """
         for _ in range(_TRIES_MAX):
             # An entry may be removed between the listing and the reading: another stands for it then.
@@ -54,7 +54,7 @@ class Log:
         raise StorageError(f"{str(self._folder)!r} changes all the time; is it on a disk that is in order?")
 
     def append(self, entry: Entry) -> bool:
-        """Add an entry after those that were read; False when there is one more, and nothing was added."""
+        """Append an entry; return False, and append nothing, if there is an entry not yet read."""
         number = self._read_through + 1
         try:
             if not create_new(self._path(number), [encoded(entry)], folders=3):
@@ -106,12 +106,12 @@ class Log:
 
 
 def encoded(entry: Entry) -> bytes:
-    """Return an entry as it is stored."""
+    """Return an entry's line for its file: JSON with a CRC-32 before it."""
     return seal_line(_encoder.encode(entry))
 
 
 def decoded(stored: bytes, where: str) -> Entry:
-    """Return the stored entry.
+    """Return the entry in the bytes of the file `where`; OperatingError if it is damaged.
 
     Example:
         >>> from headgate.connectors.dataframe.to_spark_journal import Written

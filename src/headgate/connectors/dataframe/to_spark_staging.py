@@ -1,9 +1,9 @@
-"""The folder in which rows wait for their epoch: pending files of the Parquet sink, and the journals.
+"""The folder in which `to_spark()` keeps rows until their epoch is written: Parquet files, and the journals.
 
 ::
 
-    _pending/<job>+<uid>/part-...    rows that a snapshot holds, or will
-    journal/<lineage>+<uid>/         which epochs were written; see to_spark_log.py
+  _pending/<job>+<uid>/part-...    rows that a snapshot holds, or will
+  journal/<lineage>+<uid>/         which epochs were written; see to_spark_log.py
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ROWS: Final = "a file of staged rows"
 
 
 class StagedRows(TypedDict):
-    """A committable: a file of rows, where it was staged, and by which writer for which snapshot first."""
+    """Committable of `to_spark()`: a file of staged rows, the attempt that made it, its first snapshot."""
 
     root: str
     pending: str
@@ -45,7 +45,7 @@ class StagedRows(TypedDict):
 
 
 class Staging:
-    """A staging folder, as the driver uses it.
+    """The driver's access to a staging folder: paths of staged rows, and what keeps or removes them.
 
     A committable names the folder of its rows. So a savepoint can be restored with another folder, and can be
     released where none is known.
@@ -60,40 +60,40 @@ class Staging:
 
     @property
     def known(self) -> bool:
-        """Whether the folder is known."""
+        """Whether this process knows the staging folder."""
         return self._folder is not None
 
     @property
     def root(self) -> str:
-        """The folder, which must be known."""
+        """The staging folder; UsageError if it is not known."""
         if self._folder is None:
             raise unprepared("to_spark")
         return self._folder
 
     def begin(self, context: SinkCommitterContext) -> None:
-        """Begin for a job."""
+        """Set the job and lineage on whose behalf rows are held, released and removed."""
         self._context = context
 
     def journal(self, lineage: str, uid: str) -> Path:
-        """Return the folder of a lineage's journal."""
+        """Return the folder of the journal of a sink, given by its uid, in a lineage."""
         return Path(self.root, "journal", f"{quote(lineage, safe='')}+{quote(uid, safe='')}")
 
     def hold(self, committables: Sequence[StagedRows], savepoint: Fork) -> None:
-        """See `SinkCommitter.hold`."""
+        """Keep the rows of a savepoint that is about to complete; see `SinkCommitter.hold`."""
         for root, ready in self._by_root(committables).items():
             self._files(root).hold(ready, savepoint)
 
     def release(self, committables: Sequence[StagedRows], savepoint: Fork) -> None:
-        """See `SinkCommitter.release`."""
+        """Stop keeping the rows of a savepoint that failed or was deleted; see `SinkCommitter.release`."""
         for root, ready in self._by_root(committables).items():
             self._files(root).release(ready, savepoint)
 
     def abandon(self, committed_through: Sequence[StagedRows]) -> None:
-        """See `SinkCommitter.abandon`."""
+        """Remove staged rows that are in no completed checkpoint; see `SinkCommitter.abandon`."""
         self._files(self.root).abandon(committed_through)
 
     def remove(self, committables: Iterable[StagedRows]) -> None:
-        """Remove rows that were written, except those that a savepoint holds."""
+        """Remove the files of rows whose epoch is written, except those that a savepoint holds."""
         for ready in committables:
             path = _path(self.root, ready)
             if not any(path.parent.glob(f"{path.name}*.held")):
@@ -117,7 +117,7 @@ class Staging:
 
 
 def staged_parquet(root: str, schema: pa.Schema | None) -> Sink:
-    """Return the sink whose pending files are the staged rows; it never publishes one."""
+    """Return a Parquet sink whose pending files are the staged rows; it never publishes one of them."""
     made = load(Kind.CONNECTOR, "parquet_sink")(root, schema=schema)
     made.format.verb = "to_spark"
     sink: Sink = made
@@ -125,7 +125,7 @@ def staged_parquet(root: str, schema: pa.Schema | None) -> Sink:
 
 
 def verified_paths(root: str, committables: Sequence[StagedRows], checkpoint: int) -> list[str]:
-    """Return the files of the rows, verified; a missing or changed one raises OperatingError."""
+    """Return the paths of staged rows; OperatingError if a file is missing or its bytes have changed."""
     paths = []
     for ready in committables:
         path = _path(root, ready)
@@ -150,7 +150,7 @@ def verified_paths(root: str, committables: Sequence[StagedRows], checkpoint: in
 
 
 def _path(root: str, ready: StagedRows) -> Path:
-    """Return where a committable's rows are now: the folder may have been moved, or another was chosen."""
+    """Return where a committable's rows are now: in `root`, or in the folder in which they were staged."""
     here = inside(root, ready["pending"], _ROWS, _PENDING)
     if here.exists() or ready["root"] == root:
         return here
@@ -158,7 +158,7 @@ def _path(root: str, ready: StagedRows) -> Path:
 
 
 def _elsewhere(root: str) -> Path:
-    """Return a staging folder of another program, as a snapshot names it."""
+    """Return a staging folder that a snapshot names; StrayPathError if the path is no staging folder."""
     return made_folder(root, TO_SPARK, _ITSELF, "a folder of rows for Spark")
 
 

@@ -1,4 +1,4 @@
-"""Files as input and output: JSON lines, CSV and Parquet; plain, gzip and zstd. Sources are exact to the
+"""File sources and sinks: JSON lines, CSV and Parquet; plain, gzip and zstd. Sources resume at the exact
 record and sinks publish exactly once; docs/decisions/0040 and following tell how.
 """
 

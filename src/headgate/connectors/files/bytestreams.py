@@ -1,4 +1,4 @@
-"""Bytes of plain, gzip and zstd files, in pieces, with offsets at which a later reader can resume. An offset
+"""Byte streams over plain, gzip and zstd files, with offsets at which a later reader can resume. An offset
 counts uncompressed bytes from the beginning of the file. A compressed file can only be entered at the start
 of a gzip member or zstd frame; :meth:`ByteStream.locate` finds it, so that at most one member is read again.
 """
@@ -20,70 +20,72 @@ _OUTPUT_TARGET: Final = 256 * 1024
 
 
 class Entry(NamedTuple):
-    """Where a file can be entered for an offset."""
+    """Point at which a file can be entered in order to read from an offset on."""
 
     member: int  # position in the file where the gzip member or zstd frame starts; 0 for plain files
     skip: int  # uncompressed bytes between that point and the offset
 
 
 class ByteStream(ABC):
-    """Reads a file forwards; the caller owns and closes it."""
+    """Reads the uncompressed bytes of a file forwards; owns the open file until :meth:`close`."""
 
     def __init__(self, file: BinaryIO, path: str) -> None:
         self._file, self._path = file, path
 
     @abstractmethod
     def read(self, size: int) -> bytes:
-        """Up to about `size` bytes, b"" only at the end. Damaged compressed data raises StorageError."""
+        """Return up to about `size` bytes, b"" only at the end; StorageError for damaged compressed data."""
 
     @abstractmethod
     def locate(self, offset: int) -> Entry:
-        """Return where to enter for this offset, which must not precede a forgotten one."""
+        """Return where to enter the file to read from `offset` on, which must not be a forgotten one."""
 
     @abstractmethod
     def approach(self, skip: int, tail: int) -> int:
-        """Move towards the offset `skip` bytes after the entry; how many bytes, at least `tail`, are left."""
+        """Seek towards the offset `skip` bytes after the entry; return how many bytes, at least `tail`, are
+        still to be read before it.
+        """
 
     @abstractmethod
     def forget_before(self, offset: int) -> None:
-        """Offsets before this one are not asked for any more."""
+        """Drop what is only needed to locate offsets before this one."""
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the underlying file."""
         self._file.close()
 
 
 class PlainStream(ByteStream):
-    """Bytes as they are in the file."""
+    """Stream over a file that is not compressed."""
 
     def read(self, size: int) -> bytes:
-        """See the base."""
+        """Return up to `size` bytes of the file."""
         return self._file.read(size)
 
     def locate(self, offset: int) -> Entry:
-        """See the base."""
+        """Return the beginning of the file as entry, because a plain file can be sought."""
         return Entry(0, offset)
 
     def approach(self, skip: int, tail: int) -> int:
-        """See the base."""
+        """Seek to `tail` bytes before the offset `skip`, and return `tail`."""
         self._file.seek(skip - tail)
         return tail
 
     def forget_before(self, offset: int) -> None:
-        """Do nothing: the stream keeps no bytes."""
+        """Do nothing: a plain file needs no memory of entries."""
 
 
 class MemberDecoder(Protocol):
-    """Decodes one gzip member or zstd frame."""
+    """Decodes one gzip member or zstd frame; implemented by zlib's and zstandard's decompression objects."""
 
     @property
     def eof(self) -> bool:
-        """Whether the member has ended."""
+        """Whether the decoder has reached the end of its member."""
         ...
 
     @property
     def unused_data(self) -> bytes:
-        """What was fed and follows the member."""
+        """Bytes that were fed to the decoder and come after the end of its member."""
         ...
 
 
@@ -91,7 +93,7 @@ D = TypeVar("D", bound=MemberDecoder)
 
 
 class CompressedStream(ByteStream, Generic[D]):
-    """Bytes of concatenated gzip members or zstd frames."""
+    """Stream over a file of concatenated gzip members or zstd frames; remembers where each member begins."""
 
     kind = ""  # for messages
 
@@ -104,14 +106,14 @@ class CompressedStream(ByteStream, Generic[D]):
 
     @abstractmethod
     def _new_decoder(self) -> D:
-        """Return a decoder of one member."""
+        """Return a new decoder for the next member."""
 
     @abstractmethod
     def _decode(self, decoder: D, size: int) -> bytes:
-        """Feed from `_input` and keep there what was not fed, after the decoder's `unused_data`."""
+        """Decode about `size` bytes of `_input`; leave there what was not fed, without `unused_data`."""
 
     def read(self, size: int) -> bytes:
-        """See the base."""
+        """Return up to about `size` uncompressed bytes; StorageError if a member is damaged or cut off."""
         while True:
             ended = not self._input and not self._refill()
             decoder = self._decoder
@@ -135,18 +137,18 @@ class CompressedStream(ByteStream, Generic[D]):
                 return data
 
     def locate(self, offset: int) -> Entry:
-        """See the base."""
+        """Return the start of the member that has the offset, and the distance from there."""
         for member, start in reversed(self._members):
             if start <= offset:
                 return Entry(member, offset - start)
         return Entry(0, offset)
 
     def approach(self, skip: int, tail: int) -> int:
-        """See the base."""
+        """Return `skip`: compressed data cannot be sought, so all of it must be read."""
         return skip
 
     def forget_before(self, offset: int) -> None:
-        """See the base."""
+        """Forget the starts of members that end before the offset."""
         while len(self._members) > 1 and self._members[1][1] <= offset:
             del self._members[0]
 
@@ -156,7 +158,7 @@ class CompressedStream(ByteStream, Generic[D]):
         return bool(self._input)
 
     def _begin_member(self) -> D | None:
-        """Begin a member; None when there was only padding, which tape-minded tools append."""
+        """Start decoding the next member; None if the input has only padding, as tape-minded tools append."""
         stripped = self._input.lstrip(b"\0")
         if not stripped:
             self._input = b""
@@ -174,7 +176,7 @@ class CompressedStream(ByteStream, Generic[D]):
 
 
 class GzipStream(CompressedStream["zlib._Decompress"]):
-    """Concatenated gzip members; zlib verifies the checksum of each."""
+    """Stream of concatenated gzip members; zlib verifies the checksum of each."""
 
     kind = "gzip"
 
@@ -189,8 +191,8 @@ class GzipStream(CompressedStream["zlib._Decompress"]):
 
 
 class ZstdStream(CompressedStream["zstandard.ZstdDecompressionObj"]):
-    """Concatenated zstd frames. The decoder has no bound for its output, so the size of the input pieces
-    follows the ratio seen.
+    """Stream of concatenated zstd frames. The decoder has no bound for its output, so the size of the input
+    pieces follows the compression ratio seen so far.
     """
 
     kind = "zstd"
@@ -205,7 +207,7 @@ class ZstdStream(CompressedStream["zstandard.ZstdDecompressionObj"]):
         return zstandard.ZstdDecompressor().decompressobj()
 
     def read(self, size: int) -> bytes:
-        """See the base."""
+        """Return up to `size` bytes, from output kept of the last call before more is decoded."""
         if not self._ready:
             self._ready = memoryview(super().read(size))
         data, self._ready = bytes(self._ready[:size]), self._ready[size:]
@@ -223,7 +225,7 @@ class ZstdStream(CompressedStream["zstandard.ZstdDecompressionObj"]):
 
 
 def open_stream(path: str, member: int = 0, offset: int = 0) -> ByteStream:
-    """Open a stream that reads from the member's start on; plain files from their beginning. The compression
+    """Open a file as a stream that reads from `member` on; plain files from their beginning. The compression
     is found by the first bytes, not by the name. `offset` is the uncompressed offset of `member`, as
     :meth:`ByteStream.locate` gave them.
     """

@@ -1,4 +1,4 @@
-"""Publishes the prepared files of a sink by renaming them, and removes what will never be published."""
+"""The committer of the files sink: renames prepared files to publish them, and removes abandoned ones."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _VISIBLE: Final = re.compile(r"[^/_.][^/]*", re.DOTALL)
 
 
 class FilesCommitter(SinkCommitter[Prepared]):
-    """Renames pending files to their final names. A committable's names are relative to the output directory,
-    so that the directory may be moved between a savepoint and its restore.
+    """Publishes pending files under their final names. A committable's names are relative to the output
+    directory, so that the directory may be moved between a savepoint and its restore.
     """
 
     tells_commits = True
@@ -97,7 +97,7 @@ class FilesCommitter(SinkCommitter[Prepared]):
             )
 
     def _first_lost(self, committables: Sequence[Prepared], own: bool) -> Prepared | None:
-        """Prepared output that is neither published nor there to be published."""
+        """Return the first committable whose file is neither published nor pending; None if there is none."""
         for ready in committables:
             final = self._final(ready)
             places = [final, self._pending(ready)]
@@ -162,7 +162,7 @@ class FilesCommitter(SinkCommitter[Prepared]):
     # -- publishing
 
     def _publish_all(self, committables: Sequence[Prepared]) -> list[Prepared]:
-        """Publish durably, and return what was not published before."""
+        """Publish files durably; return the committables that were not published before."""
         renamed = [ready for ready in committables if self._publish(ready)]
         folders = {self._pending(ready).parent for ready in renamed}
         for folder in [self._root, *sorted(folders)] if renamed else []:
@@ -170,7 +170,7 @@ class FilesCommitter(SinkCommitter[Prepared]):
         return renamed
 
     def _publish(self, ready: Prepared) -> bool:
-        """Rename one file; False when that was done before."""
+        """Publish one file by renaming it; return False if it was published before."""
         pending, final = self._pending(ready), self._final(ready)
         expected = (ready["size"], ready["crc32"])
         if final.exists():
@@ -206,7 +206,7 @@ class FilesCommitter(SinkCommitter[Prepared]):
         remove(pending)
 
     def _remove_marks(self, renamed: Sequence[Prepared]) -> None:
-        """Remove the marks of savepoints on files that are published for good."""
+        """Remove the marks by which savepoints hold files, once these files are published for good."""
         published = {self._pending(ready) for ready in renamed}
         for folder in {pending.parent for pending in published}:
             for path in folder.glob("*"):
@@ -215,7 +215,7 @@ class FilesCommitter(SinkCommitter[Prepared]):
                     remove(path)
 
     def _undo(self, renamed: Iterable[Prepared]) -> None:
-        """Unpublish what was just published, because another job took over the lineage meanwhile."""
+        """Make files pending again that were just published, because another job took over the lineage."""
         for ready in renamed:
             # The job that takes output back may have been faster.
             with suppress(FileNotFoundError):
@@ -245,12 +245,12 @@ class FilesCommitter(SinkCommitter[Prepared]):
         return self._pending(ready).parent == self._root / self._own_folder()
 
     def _folders_of_ancestors(self, owners: OwnerLog) -> set[str]:
-        """Pending folders of jobs that this one descends from; once it is the owner, they publish nothing."""
+        """Return the pending folders of the jobs that this one descends from; they publish nothing more."""
         uid, own = self._begun().uid, self._own_folder()
         return {f"{PENDING}/{pending_folder(fork.job, uid)}" for fork in owners.ancestors} - {own}
 
     def _clear(self, folders: set[str], keep: set[Path]) -> None:
-        """Remove what is pending in folders, except what savepoints hold or a later driver has made."""
+        """Remove pending files, except those in `keep`, held by savepoints, or made by a later driver."""
         own, generation = self._own_folder(), self._begun().generation
         for folder in sorted(folders):
             paths = self._pending_in(folder)
@@ -265,7 +265,7 @@ class FilesCommitter(SinkCommitter[Prepared]):
                     remove(path)
 
     def _pending_in(self, folder: str) -> list[Path]:
-        """Return the files there, in order; a folder that cannot be read raises, it is not an empty one."""
+        """Return the sorted files in a pending folder; none if it is absent, StorageError if unreadable."""
         place = unlinked(self._root, folder)
         try:
             return sorted(place.iterdir())

@@ -1,4 +1,4 @@
-"""CSV: blocks of rows become dicts, typed records or Arrow record batches.
+"""CSV decoder: blocks of rows become dicts, typed records or Arrow record batches.
 
 A record ends at a line feed outside quotes. Quotes are balanced within a record, so it ends at a line feed
 with an even number of quotes before it. A quote inside an unquoted field breaks that rule; such rows are bad
@@ -36,17 +36,17 @@ Rows = list[list[str]]
 
 
 class RowMaker(Protocol[R]):
-    """Makes records of rows of text."""
+    """Makes records from rows of text fields; one implementation per kind of record."""
 
     names: list[str] | None  # the fields of the schema, None without one
 
     def __call__(self, header: Sequence[str], rows: Rows) -> list[R] | pa.RecordBatch:
-        """Return the records of all rows; ValueError when one of the rows does not fit."""
+        """Return one record for each row; ValueError if one of the rows does not fit the schema."""
         ...
 
 
 class CsvDecoder(Generic[T]):
-    """Decodes blocks of CSV; see :class:`headgate.connectors.files.text_cursor.TextDecoder`."""
+    """Decodes blocks of a CSV file for a `TextCursor`; implements its `TextDecoder`."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class CsvDecoder(Generic[T]):
         self._header: list[str] = list(saved or make.names or [])
 
     def begin(self, data: bytes) -> int:
-        """Read the header, if the file has one."""
+        """Read the header, if the file has one, from its first bytes; return the header's length in bytes."""
         if not self._has_header or not data:
             return 0
         end = _first_border(data)
@@ -85,11 +85,11 @@ class CsvDecoder(Generic[T]):
         return end
 
     def saved(self) -> list[str]:
-        """Return the header, so that a reader which resumes inside a file need not read its beginning."""
+        """Return the header for a checkpoint, so that a resuming reader need not read it from the file."""
         return list(self._header)
 
     def border(self, data: bytes) -> int:
-        """Return the offset right after the last line feed that has an even number of quotes before it."""
+        """Return how many bytes from the front are complete records: up to a line feed outside quotes."""
         end = data.rfind(b"\n")
         quotes = data.count(b'"', 0, max(0, end))
         while end >= 0 and quotes % 2:
@@ -99,7 +99,7 @@ class CsvDecoder(Generic[T]):
         return end + 1
 
     def decode(self, data: bytes, first_line: int) -> Decoded[T]:
-        """Decode complete records: together when they are clean, one by one otherwise."""
+        """Decode complete records: together if all are good, else one by one to find the bad ones."""
         if b'"' not in data:
             body = data[:-1] if data.endswith(b"\n") else data
             try:
@@ -139,7 +139,7 @@ class CsvDecoder(Generic[T]):
         return Decoded(kept, [end for i, (_, end, _) in enumerate(raws) if i not in lost], bad)
 
     def _fitting(self, rows: Rows) -> tuple[list[T] | pa.RecordBatch, list[tuple[int, str]]]:
-        """Return records of the rows that fit the schema, and (index, reason) of the others."""
+        """Return records of the rows that fit the schema, and the index and reason of each other row."""
         try:
             return self._make(self._header, rows), []
         except ValueError:
@@ -173,7 +173,7 @@ def _first_border(data: bytes) -> int:
 
 
 def _cut(data: bytes, first_line: int) -> list[tuple[int, int, bytes]]:
-    """Return (line, offset of the end, bytes) of each record that is not an empty line."""
+    """Return (line, offset of the end, bytes) of each record in a block; empty lines are left out."""
     records, start, line, end, quotes = [], 0, first_line, 0, 0
     for piece in io.BytesIO(data):
         end += len(piece)
@@ -189,17 +189,17 @@ def _cut(data: bytes, first_line: int) -> list[tuple[int, int, bytes]]:
 
 
 class DictMaker:
-    """Dicts of strings."""
+    """Makes a dict of strings from each row, for a CSV source without a schema."""
 
     names: list[str] | None = None
 
     def __call__(self, header: Sequence[str], rows: Rows) -> list[dict[str, str]]:
-        """See the protocol."""
+        """Return a dict of field name and text for each row."""
         return [dict(zip(header, row)) for row in rows]
 
 
 class TypedMaker:
-    """Records of a class, or dicts with typed fields, by msgspec's reading of text."""
+    """Makes records of a class, or dicts with typed fields; msgspec converts each field's text."""
 
     names: list[str] | None
 
@@ -227,7 +227,7 @@ class TypedMaker:
         self._nullable = {name for name, hint in hints.items() if _allows_none(hint)}
 
     def __call__(self, header: Sequence[str], rows: Rows) -> Records:
-        """See the protocol."""
+        """Return one typed record per row; ValueError if a field's text does not convert."""
         records: list[dict[str, str | None]] = [dict(zip(header, row)) for row in rows]
         for name in self._nullable.intersection(header):
             for record in records:
@@ -249,7 +249,7 @@ def _allows_none(hint: Hint) -> bool:
 
 
 class ArrowMaker:
-    """Arrow record batches; an empty field is null in every column that is not text."""
+    """Makes Arrow record batches; an empty field is null in every column that is not text."""
 
     names: list[str] | None
 
@@ -258,7 +258,7 @@ class ArrowMaker:
         self.names = list(schema.names)
 
     def __call__(self, header: Sequence[str], rows: Rows) -> pa.RecordBatch:
-        """See the protocol."""
+        """Return the rows as one batch of the schema; ValueError if a field is missing or misfits."""
         import pyarrow as pa
 
         columns = dict(zip(header, zip(*rows))) if rows else dict.fromkeys(header, ())

@@ -1,4 +1,4 @@
-"""The three kinds of files sources and the functions that make them."""
+"""The file sources for JSON lines, CSV and Parquet, and the functions that make them."""
 
 from __future__ import annotations
 
@@ -77,13 +77,13 @@ def parquet_source(paths: Paths, columns: Sequence[str] | None = None) -> Parque
 
 
 def is_arrow_schema(schema: Schema | None) -> TypeGuard[pa.Schema]:
-    """Return whether it is a ``pyarrow.Schema``; pyarrow is not imported for it."""
+    """Return whether a schema is a ``pyarrow.Schema``, without an import of pyarrow."""
     kind = type(schema)
     return kind.__module__.partition(".")[0] == "pyarrow" and kind.__name__ == "Schema"
 
 
 class JsonSource(TextFilesSource[T]):
-    """See :func:`json_source`."""
+    """Bounded source of JSON lines; made by :func:`json_source`."""
 
     def __init__(self, paths: Paths, schema: type[T] | pa.Schema | None, on_error: OnError) -> None:
         super().__init__(paths, "JSON", on_error)
@@ -106,7 +106,7 @@ class JsonSource(TextFilesSource[T]):
 
 
 class CsvSource(TextFilesSource[T]):
-    """See :func:`csv_source`."""
+    """Bounded source of CSV files; made by :func:`csv_source`."""
 
     def __init__(
         self, paths: Paths, schema: Schema | None, on_error: OnError, delimiter: str, header: bool
@@ -139,7 +139,7 @@ class CsvSource(TextFilesSource[T]):
 
 
 class ParquetSource(FilesSource[T, "ParquetPosition"]):
-    """See :func:`parquet_source`."""
+    """Bounded source of Parquet files, read as record batches; made by :func:`parquet_source`."""
 
     def __init__(self, paths: Paths, columns: Sequence[str] | None) -> None:
         super().__init__(paths, "Parquet")

@@ -1,4 +1,4 @@
-"""Names of a sink's files, before and after they are published. Opens none."""
+"""Names of a files sink's output files, before and after they are published. Opens no file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PART: Final = re.compile(
 
 
 class Prepared(TypedDict):
-    """A complete file of a writer, as a checkpoint holds it; its names are relative to the output."""
+    """Committable of a files sink: one complete file; its names are relative to the output directory."""
 
     pending: str
     final: str
@@ -36,7 +36,7 @@ class Prepared(TypedDict):
 
 
 def safe(name: str) -> str:
-    """Return a file name for any text; different texts get different names.
+    """Return a valid file name for any text; different texts get different names.
 
     Example:
         >>> safe("out-1"), safe("a/b")
@@ -49,12 +49,12 @@ def safe(name: str) -> str:
 
 
 def pending_folder(job: str, uid: str) -> str:
-    """Return the folder below the pending one that belongs to one sink of one job."""
+    """Return the name, below the folder of pending files, of the folder for one sink of one job."""
     return f"{safe(job)}+{safe(uid)}"
 
 
 def pending_path(root: str | Path, stored: str) -> Path:
-    """Return where a prepared file is; a snapshot that names another place is refused.
+    """Return the path of a pending file named in a snapshot; StrayPathError if the name leads elsewhere.
 
     Example:
         >>> pending_path("/out", "_pending/job+out/part-1").as_posix()
@@ -66,7 +66,7 @@ def pending_path(root: str | Path, stored: str) -> Path:
 def part_name(
     job: str, uid: str, subtask: int, generation: int, attempt: int, sequence: int, suffix: str
 ) -> str:
-    """Return the name of a file; no other writer, attempt, driver or job ever uses it.
+    """Return the name of a writer's file; no other writer, attempt, driver or job ever uses it.
 
     Example:
         >>> part_name("job", "out", 1, 3, 2, 0, ".jsonl")
@@ -76,7 +76,7 @@ def part_name(
 
 
 def final_name(part: str, checkpoint: int, suffix: str) -> str:
-    """Return the name under which a part is published; it has the first snapshot that the part belongs to.
+    """Return the name under which a file is published: it ends with the first snapshot that holds the file.
 
     Example:
         >>> final_name("part-job+out+00001-3.2-0.jsonl", 7, ".jsonl")
@@ -86,7 +86,7 @@ def final_name(part: str, checkpoint: int, suffix: str) -> str:
 
 
 class PartOrigin(NamedTuple):
-    """Where a published file comes from."""
+    """Origin of a published file, read from its name: its sink, driver, attempt and first snapshot."""
 
     owner: str  # the pending folder of its job and sink
     generation: int  # of the job's driver
@@ -95,9 +95,8 @@ class PartOrigin(NamedTuple):
 
 
 def origin_of(name: str) -> PartOrigin | None:
-    """Return where a published file comes from; None when its name does not have it.
-
-    Names without a checkpoint are older than lineages, and belong to no job.
+    """Return who wrote a published file, from its name; None if the name has no checkpoint. Such names are
+    older than lineages, and belong to no job.
 
     Example:
         >>> origin_of("part-job+out+00001-3.2-0-c7.jsonl")
@@ -113,7 +112,7 @@ def origin_of(name: str) -> PartOrigin | None:
 
 
 def held_mark(pending: str, holder: str) -> str:
-    """Return the name of the mark that a savepoint, which alone has the name `holder`, holds a pending file.
+    """Return the name of the mark that keeps a pending file for the savepoint identified by `holder`.
 
     Example:
         >>> held_mark("part-a.jsonl", "job/1/1/7")
@@ -123,9 +122,8 @@ def held_mark(pending: str, holder: str) -> str:
 
 
 def held_by(mark: str) -> str | None:
-    """Return the pending file that a mark is for; None when the name is no mark's.
-
-    Marks without a holder are older than marks for each savepoint; no release removes them.
+    """Return the name of the pending file that a mark keeps; None if the name is no mark's. Marks without a
+    holder are of an older version; no release removes them.
 
     Example:
         >>> held_by("a.jsonl~5dbbfb46b95bd9ee.held"), held_by("a.jsonl.held"), held_by("a.jsonl")
@@ -136,7 +134,7 @@ def held_by(mark: str) -> str | None:
 
 
 def generation_of(pending: str) -> int:
-    """Generation of the driver whose writer made a pending file; 0 when the name does not have it.
+    """Return the generation of the driver whose writer made a pending file; 0 if its name has none.
 
     Example:
         >>> generation_of("part-job+out+00001-3.2-0.jsonl"), generation_of("01.part-job+out+00001-2-0.jsonl")

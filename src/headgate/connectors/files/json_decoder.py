@@ -1,6 +1,6 @@
-"""JSON lines: blocks of lines become Python objects or Arrow record batches. Python records hold integers of
-any size; a line with one that does not fit into an Arrow column of 64 bits is a bad record. So are numbers
-beyond a double's range and NaN, which are no JSON.
+"""JSON lines decoder: blocks of lines become Python objects or Arrow record batches. Python records hold
+integers of any size; a line with one that does not fit into an Arrow column of 64 bits is a bad record. So
+are numbers beyond a double's range and NaN, which are no JSON.
 """
 
 from __future__ import annotations
@@ -41,36 +41,36 @@ def one_record_per_line(data: bytes, records: int) -> bool:
 
 
 class LineParser(Protocol[R]):
-    """Decodes lines, strictly one record per line."""
+    """Parses JSON lines into records of one kind, strictly one record per line."""
 
     def block(self, data: bytes) -> list[R] | pa.RecordBatch | None:
-        """Return the records of a block with one in each line; None when lines must be looked at singly."""
+        """Return the records of a block of lines; None if the lines must be parsed one by one."""
         ...
 
     def singly(self, lines: Sequence[bytes]) -> tuple[list[R] | pa.RecordBatch, list[tuple[int, str]]]:
-        """Return the good records of non-empty lines, and (line index, reason) of the others."""
+        """Return the good records of non-empty lines, and (line index, reason) for each bad line."""
         ...
 
 
 class JsonDecoder(Generic[T]):
-    """Decodes blocks of JSON lines; see :class:`headgate.connectors.files.text_cursor.TextDecoder`."""
+    """Decodes blocks of a JSON lines file for a `TextCursor`; implements its `TextDecoder`."""
 
     def __init__(self, name: str, parser: LineParser[T], on_error: OnError) -> None:
         self._name, self._parser, self._on_error = name, parser, on_error
 
     def begin(self, data: bytes) -> int:
-        """JSON lines have no header."""
+        """Return 0, because JSON lines have no header."""
         return 0
 
     def saved(self) -> None:
-        """Save nothing."""
+        """Return None: a position in JSON lines needs no header."""
 
     def border(self, data: bytes) -> int:
-        """Return the offset right after the last line feed."""
+        """Return how many bytes from the front are complete lines."""
         return data.rfind(b"\n") + 1
 
     def decode(self, data: bytes, first_line: int) -> Decoded[T]:
-        """Decode complete lines: together when they are clean, one by one otherwise."""
+        """Decode complete lines: together if all are good, else one by one to find the bad ones."""
         records = self._parser.block(data)
         if records is not None:
             return Decoded(records)
@@ -93,14 +93,14 @@ class JsonDecoder(Generic[T]):
 
 
 class ObjectParser(Generic[T]):
-    """Lines become Python objects with msgspec."""
+    """Parses lines into Python objects with msgspec."""
 
     def __init__(self, schema: type[T] | None) -> None:
         decoder, self._finish = object_decoder(schema)
         self._decode, self._decode_lines = decoder.decode, decoder.decode_lines
 
     def block(self, data: bytes) -> list[T] | None:
-        """See the protocol."""
+        """Return the objects of a block; None if a line is bad or does not hold exactly one record."""
         try:
             records = self._decode_lines(data)
         except _BAD:
@@ -110,7 +110,7 @@ class ObjectParser(Generic[T]):
         return records if self._finish is None else self._finish(records)
 
     def singly(self, lines: Sequence[bytes]) -> tuple[list[T], list[tuple[int, str]]]:
-        """See the protocol."""
+        """Return the objects of the good lines, and (line index, reason) for each bad line."""
         good, bad = [], []
         for index, line in enumerate(lines):
             try:
@@ -123,7 +123,7 @@ class ObjectParser(Generic[T]):
 def object_decoder(
     schema: type[T] | None,
 ) -> tuple[msgspec.json.Decoder[Any], Callable[[Records], list[T]] | None]:
-    """Return a msgspec decoder for the schema, and what to do with its records, if anything."""
+    """Return a msgspec decoder for the schema, and a function that finishes its records, or None."""
     try:
         if schema is None:
             return msgspec.json.Decoder(), None
@@ -139,13 +139,13 @@ def object_decoder(
 
 
 def is_named_tuple(schema: type[T] | Mapping[str, T]) -> TypeGuard[type[NamedTuple]]:
-    """Return whether it is a NamedTuple class."""
+    """Return whether a schema is a NamedTuple class."""
     return isinstance(schema, type) and issubclass(schema, tuple) and hasattr(schema, "_fields")
 
 
 def struct_like(schema: type[NamedTuple]) -> type[msgspec.Struct]:
-    """Return a struct class with a NamedTuple's fields: msgspec reads NamedTuples from arrays, files hold
-    objects.
+    """Return a struct class with a NamedTuple's fields, to decode with: msgspec reads NamedTuples from
+    arrays, but files hold objects.
     """
     hints = typing.get_type_hints(schema, include_extras=True)
     fields: list[Any] = [
@@ -158,13 +158,13 @@ def struct_like(schema: type[NamedTuple]) -> type[msgspec.Struct]:
 
 
 def named_tuple_maker(schema: type[NamedTuple]) -> Callable[[Records], Records]:
-    """Turns structs of :func:`struct_like` into the NamedTuples."""
+    """Return a function that turns structs of :func:`struct_like` into the NamedTuples."""
     make, values = schema._make, msgspec.structs.astuple
     return lambda records: [make(values(record)) for record in records]
 
 
 class ArrowParser:
-    """Lines become Arrow record batches of a given schema."""
+    """Parses lines into Arrow record batches of a given schema."""
 
     def __init__(self, schema: pa.Schema) -> None:
         from pyarrow import json
@@ -174,7 +174,7 @@ class ArrowParser:
         self._json = json
 
     def block(self, data: bytes) -> pa.RecordBatch | None:
-        """See the protocol."""
+        """Return the batch of a block; None if a line is bad or does not hold exactly one record."""
         import pyarrow as pa
 
         # One block for all: a record that crosses Arrow's own blocks would be refused.
@@ -189,7 +189,7 @@ class ArrowParser:
         return batches[0] if batches else None
 
     def singly(self, lines: Sequence[bytes]) -> tuple[pa.RecordBatch, list[tuple[int, str]]]:
-        """See the protocol; halves the lines until the bad ones stand alone."""
+        """Return a batch of the good lines, and the bad ones, found by halving the lines repeatedly."""
         import pyarrow as pa
 
         batches: list[pa.RecordBatch] = []

@@ -2,7 +2,7 @@
 
 ::
 
-    _headgate/<lineage>+<sink>/<number>.json    one entry for each job that published, in order
+  _headgate/<lineage>+<sink>/<number>.json    one entry for each job that published, in order
 
 A job adds its entry before it publishes its first file; the job of the last entry is the only one that may
 publish. So of two jobs that begin from the same snapshot one continues, and the files of the lineage are
@@ -40,7 +40,7 @@ _decoder: Final = json_decoder(_Entry)
 
 
 class OwnerLog:
-    """The log of one sink of one job in one directory."""
+    """The ownership log of one sink in one output directory, as one job sees it."""
 
     def __init__(self, root: Path, context: SinkCommitterContext) -> None:
         self._root, self._context = root, context
@@ -50,13 +50,13 @@ class OwnerLog:
 
     @property
     def owned(self) -> bool:
-        """Whether this job is the one that may publish."""
+        """Whether this job is the owner: the only one of its lineage that may publish now."""
         entries = self._entries()
         return bool(entries) and self._job_of(entries[-1]) == self._context.job
 
     def require(self) -> bool:
-        """Make this job the owner; whether it was not before. Raises FencedError where another job of the
-        lineage has published what is not history of this one, or has become the owner after it.
+        """Make this job the owner; return False if it already was. FencedError if another job of the lineage
+        has published files that are not history of this one, or became the owner after it.
         """
         first = False
         while not self.owned:
@@ -71,7 +71,7 @@ class OwnerLog:
         return first
 
     def fenced(self) -> FencedError | None:
-        """Return why this job may not publish now, if it may not; nothing is changed by asking."""
+        """Return the error that says why this job may not publish now; None if it may. Changes nothing."""
         jobs = self._jobs()
         if jobs[-1:] == [self._context.job]:
             return None
@@ -81,7 +81,7 @@ class OwnerLog:
         return None if newer is None else self._fenced(newer)
 
     def seize(self) -> None:
-        """Make this job the owner, whatever the others have published."""
+        """Make this job the owner, whatever other jobs of the lineage have published."""
         while not self.owned:
             self._append(len(self._jobs()) + 1)
 
@@ -102,11 +102,11 @@ class OwnerLog:
     # -- what is published
 
     def newer(self) -> list[Path]:
-        """Published files of the lineage that are neither this job's nor its history."""
+        """Return published files of the lineage that are neither this job's nor in its history."""
         return [path for path, is_history in self._files(self._root) if not is_history]
 
     def missing(self) -> list[Path]:
-        """Return files of this job's history that were taken back, where they are now."""
+        """Return files of this job's history that were taken back, with their present paths."""
         return [
             path
             for folder in sorted((self._root / TAKEN_BACK).glob("*/"))
@@ -115,7 +115,7 @@ class OwnerLog:
         ]
 
     def describe_newer(self) -> str | None:
-        """Return, in words, which published files are no history of this job; None if there are none."""
+        """Return text about published files that are not in this job's history; None if there are none."""
         newer = self.newer()
         if not newer:
             return None
@@ -126,7 +126,7 @@ class OwnerLog:
         return f"{len(newer)} files in {where!r}, the last of checkpoint {origin.checkpoint} of job {job!r}"
 
     def describe_missing(self) -> str | None:
-        """Return, in words, which files of this job's history were taken back; None if there are none."""
+        """Return text about files of this job's history that were taken back; None if there are none."""
         missing = self.missing()
         if not missing:
             return None
@@ -136,8 +136,8 @@ class OwnerLog:
         )
 
     def _files(self, folder: Path) -> Iterator[tuple[Path, bool]]:
-        """Yield the files of the lineage in a folder, and whether each is history. Files of this job are left
-        out, unless it falls back to an older snapshot of its own.
+        """Yield the lineage's files in a folder, each with whether it is in this job's history. Files of this
+        job itself are left out, unless it falls back to an older snapshot of its own.
         """
         uid, lineage = self._context.uid, self._context.lineage
         forked = {fork.job for fork in self.ancestors}
@@ -172,7 +172,7 @@ class OwnerLog:
             ) from problem
 
     def _append(self, number: int) -> bool:
-        """Add this job's entry; False when another job has the number."""
+        """Create this job's entry with this number; return False if another job has created it."""
         target, context = self._folder / f"{number:06d}.json", self._context
         forks = [[fork.job, fork.generation, fork.attempt, fork.checkpoint] for fork in context.lineage.forks]
         body = {"job": context.job, "uid": context.uid, "lineage": context.lineage.id, "forks": forks}

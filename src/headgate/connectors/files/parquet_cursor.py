@@ -1,5 +1,5 @@
-"""Reads one Parquet file batch by batch; its position is (row group, row in it). Memory stays flat: columns
-are read through small buffers, one row group at a time and by one thread; nothing is fetched ahead.
+"""Reader of one Parquet file, batch by batch; its position is (row group, row in it). Memory stays flat:
+columns are read through small buffers, one row group at a time and by one thread; nothing is fetched ahead.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _FOOTER_BYTES: Final = 64 * 1024
 
 
 class ParquetPosition(TypedDict):
-    """A position in a Parquet file."""
+    """Position in a Parquet file: the next row to read, and a checksum to recognise the file."""
 
     row_group: int
     row: int  # in the row group
@@ -29,7 +29,7 @@ class ParquetPosition(TypedDict):
 
 
 class ParquetCursor:
-    """One open file: polls slices of record batches, knows the position after the last row polled."""
+    """An open Parquet file: returns record batches, and knows the position after the last row returned."""
 
     def __init__(self, path: str, columns: Sequence[str] | None, start: ParquetPosition | None) -> None:
         import pyarrow.parquet as pq
@@ -52,7 +52,7 @@ class ParquetCursor:
         self._at = 0
 
     def poll(self, max_records: int) -> tuple[pa.RecordBatch, list[BadRecord]] | None:
-        """Return a slice of the next batch; None at the end."""
+        """Return the next rows as a slice of a batch, with no bad records; None at the end of the file."""
         try:
             if not self._fill():
                 return None
@@ -65,7 +65,7 @@ class ParquetCursor:
         return piece, []
 
     def position(self) -> ParquetPosition:
-        """Return the position right after the last row polled."""
+        """Return the position right after the last row returned by :meth:`poll`."""
         return {"row_group": self._group, "row": self._row, "seal": self._seal}
 
     def close(self) -> None:
@@ -74,7 +74,7 @@ class ParquetCursor:
         self._file.close()
 
     def _fill(self) -> bool:
-        """Make sure the current batch has rows left; False at the end of the file."""
+        """Make sure the current batch has rows left; return False at the end of the file."""
         while self._batch is None or self._at == self._batch.num_rows:
             if self._batches is None:
                 if self._group >= self._groups:
@@ -105,7 +105,7 @@ class ParquetCursor:
 
 
 def _seal(path: str) -> list[int]:
-    """Size and checksum of the file's end, where Parquet keeps its metadata."""
+    """Return a file's size and the CRC-32 of its end, where Parquet keeps its metadata."""
     with open(path, "rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - _FOOTER_BYTES))
@@ -113,7 +113,7 @@ def _seal(path: str) -> list[int]:
 
 
 def missing_columns(path: str, columns: Sequence[str]) -> list[str]:
-    """Return which of the columns the file does not have."""
+    """Return those of `columns` that a Parquet file does not have; UsageError if it cannot be read."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -1,4 +1,4 @@
-"""One unfinished output file: counts and checksums its bytes, and makes them durable."""
+"""One unfinished output file of a sink: its bytes are counted, checksummed and made durable."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class PartFile(io.RawIOBase):
-    """A new file that is written from front to end."""
+    """A new file that a sink writes from front to end; raises if it exists already."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -36,24 +36,24 @@ class PartFile(io.RawIOBase):
 
     @property
     def size(self) -> int:
-        """Bytes written so far."""
+        """Number of bytes written so far."""
         return self._measured.size
 
     @property
     def crc32(self) -> int:
-        """Checksum of the bytes written so far."""
+        """CRC-32 of the bytes written so far."""
         return self._measured.crc32
 
     def writable(self) -> bool:
-        """Always."""
+        """Return True: the file is always writable."""
         return True
 
     def tell(self) -> int:
-        """Return bytes written so far."""
+        """Return the number of bytes written so far."""
         return self.size
 
     def write(self, data: ReadableBuffer) -> int:
-        """Write all of the data."""
+        """Write all of the data and return its length; StorageError if the disk refuses it."""
         if self._discarded:
             # A format's writer may want to end its file when it is collected as garbage.
             return memoryview(data).nbytes
@@ -63,7 +63,7 @@ class PartFile(io.RawIOBase):
             raise storage_error(self.path, problem) from problem
 
     def make_durable(self) -> None:
-        """Make bytes and name survive a power failure from now on; close the file."""
+        """Close the file and make its bytes and its name survive a power failure."""
         try:
             self._file.finish(durable=True)
             sync_names(self.path, 4)  # the folder, the pending folder and the output directory may all be new
@@ -71,8 +71,8 @@ class PartFile(io.RawIOBase):
             raise storage_error(self.path, problem) from problem
 
     def discard(self) -> None:
-        """Close and remove the file; failures to do so leave it to the committer's cleaning. In a child of
-        the process that made it, it stays.
+        """Close and remove the file; if that fails, the committer removes it later. A child process, forked
+        from the one that made the file, does not remove it.
         """
         self._discarded = True
         with suppress(OSError):
@@ -82,7 +82,7 @@ class PartFile(io.RawIOBase):
 
 
 def storage_error(path: Path, problem: OSError) -> StorageError:
-    """Return the error that names the path and the system's reason."""
+    """Return the error for a failed write, with the path, the system's reason and what to do."""
     todo = advice(problem) or "make room or allow writing there"
     return StorageError(
         f"cannot write {str(path)!r}: {problem.strerror or problem}; nothing of it is published; {todo}"
@@ -90,13 +90,13 @@ def storage_error(path: Path, problem: OSError) -> StorageError:
 
 
 def remove(path: Path) -> None:
-    """Remove a file if it is there and can be removed."""
+    """Remove a file if it exists; ignore a failure to do so."""
     with suppress(OSError):
         unlink(path)
 
 
 def checksum(path: Path) -> tuple[int, int]:
-    """Size and checksum of a file."""
+    """Return the size and the CRC-32 of a file."""
     size = crc32 = 0
     with open_read(path) as file:
         while piece := file.read(1 << 20):

@@ -1,4 +1,4 @@
-"""Formats of output files: records become JSON lines or the row groups of Parquet."""
+"""Encoders of output files: records become JSON lines or the row groups of a Parquet file."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ ROW_GROUP_BYTES: Final = 16 * 1024 * 1024
 
 
 class PartWriter(ABC):
-    """Encodes records into one open part file."""
+    """Encodes records into one open file of a sink."""
 
     @abstractmethod
     def write(self, records: list[T] | pa.RecordBatch) -> None:
-        """Encode a list of records or a record batch."""
+        """Encode a list of records or a record batch; UsageError if the format cannot hold a record."""
 
     def finish(self) -> None:  # noqa: B027 - optional hook
-        """Write what is buffered and whatever ends a file of the format."""
+        """Write buffered records and the end of the file, such as Parquet's footer."""
 
 
 def _other(value: Any) -> Any:
-    """Return a plain value for one that msgspec does not know: models, and rows and values with fields."""
+    """Convert a value unknown to msgspec, such as a model or a row, to a plain one; its `enc_hook`."""
     if is_model(type(value)):
         return value.model_dump(mode="json")
     as_dict = getattr(type(value), "as_dict", None)
@@ -45,7 +45,7 @@ def _other(value: Any) -> Any:
 
 
 class JsonPartWriter(PartWriter):
-    """One record per line; every line ends with a line feed."""
+    """Encodes each record as one line of JSON that ends with a line feed."""
 
     def __init__(self, file: PartFile) -> None:
         self._file = file
@@ -69,13 +69,13 @@ class JsonPartWriter(PartWriter):
 
 
 class Columns:
-    """The schema of one writer's files: given, or taken from the first batch."""
+    """The columns of the files of one writer: a given schema, or that of the first batch."""
 
     def __init__(self, schema: pa.Schema | None, verb: str = "write_parquet") -> None:
         self.schema, self._verb = schema, verb
 
     def batch_of(self, records: list[T] | pa.RecordBatch) -> pa.RecordBatch:
-        """Return the records as a batch of the schema."""
+        """Return the records as a batch of the schema; UsageError if they do not fit it."""
         import pyarrow as pa
 
         if not isinstance(records, pa.RecordBatch):
@@ -124,7 +124,7 @@ def _shown(schema: pa.Schema) -> str:
 
 
 class ParquetPartWriter(PartWriter):
-    """One Parquet file; rows are buffered until they make a row group of a good size."""
+    """Encodes one Parquet file; rows are buffered until they make a row group of a good size."""
 
     def __init__(self, file: PartFile, columns: Columns, dictionary: bool = True) -> None:
         self._file, self._columns, self._dictionary = file, columns, dictionary

@@ -1,4 +1,5 @@
-"""Finds the files of a source: files, directories, globs and lists of these become one sorted list.
+"""Expansion of the paths given to a file source: files, directories, globs and lists become one sorted list.
+
 Everything that can be wrong about paths is refused here, before a job starts. Reads no more of a file than
 its first bytes.
 """
@@ -34,12 +35,11 @@ _FORMATS: Final = {
 
 
 def expand(paths: Paths, file_format: str) -> list[str]:
-    """Return the absolute paths of all files meant, sorted, each once.
+    """Return the absolute paths of all files that `paths` names, sorted, each once.
 
     Directories are searched recursively; names that begin with ``_`` or ``.`` are skipped there and after the
-    wildcards of a glob, as Spark does, so that unfinished files are never read.
-
-    ``file:`` URIs are accepted. Nothing there, an unreadable file or one of another format raises UsageError.
+    wildcards of a glob, as Spark does, so that unfinished files are never read. ``file:`` URIs are accepted.
+    UsageError for a path without files, an unreadable file, or one of another format.
     """
     given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     if not given:
@@ -60,7 +60,7 @@ def expand(paths: Paths, file_format: str) -> list[str]:
 
 
 def local_path(path: str | os.PathLike[str]) -> str:
-    """Return the absolute local path of a path or ``file:`` URI.
+    """Return the absolute local path of a path or ``file:`` URI; UsageError for other URIs.
 
     Example:
         >>> local_path("file:///data/in%20put")
@@ -79,7 +79,7 @@ def local_path(path: str | os.PathLike[str]) -> str:
 
 
 def tops(paths: Paths) -> tuple[str, ...]:
-    """Return the files and folders below which all files of a source are, at any time.
+    """Return the files and folders that contain all files of a source, also files added later.
 
     Example:
         >>> tops(["/data/in/*.json", "/more/a.json"])
@@ -93,9 +93,8 @@ def tops(paths: Paths) -> tuple[str, ...]:
 
 
 def check_meant(stored: Plain, below: Sequence[str], source: str) -> str:
-    """Return a file that a snapshot names, once it is certain that the program names it, too.
-
-    `below` is what :func:`tops` gives. Any other file raises StrayPathError.
+    """Return the path of a file that a snapshot names, after a check that the program's source reads it, too.
+    `below` is the result of :func:`tops`; StrayPathError for any other file.
 
     Example:
         >>> check_meant("/data/in/a.json", ["/data/in"], "JSON files /data/in")
@@ -177,7 +176,7 @@ def _check_file(path: str, file_format: str) -> None:
 
 
 def head_of(path: str) -> bytes:
-    """Return the first four bytes of a file."""
+    """Return the first four bytes of a file; UsageError if it is not readable or not a regular file."""
     try:
         # A named pipe would block at open, so its kind is asked first.
         if not stat.S_ISREG(Path(path).stat().st_mode):

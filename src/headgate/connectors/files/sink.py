@@ -1,4 +1,4 @@
-"""The exactly-once files sink: writes under a pending name, publishes by rename at a checkpoint."""
+"""The exactly-once files sink: writes pending files, and publishes them by rename after a checkpoint."""
 
 from __future__ import annotations
 
@@ -77,30 +77,30 @@ def parquet_sink(
 
 
 class FileFormat(Protocol):
-    """How records become bytes; picklable."""
+    """Encoding of a sink's files: name, file suffix, and the encoder; picklable."""
 
     name: str  # for messages
     suffix: str  # of file names
 
     def opener(self) -> Callable[[PartFile], PartWriter]:
-        """Return the function that begins each file of one sink writer."""
+        """Return the function that makes an encoder for each new file of one sink writer."""
         ...
 
 
 class JsonFormat:
-    """JSON lines."""
+    """JSON lines as the format of a sink's files."""
 
     name, suffix = "JSON", ".jsonl"
 
     def opener(self) -> Callable[[PartFile], PartWriter]:
-        """See the protocol."""
+        """Return the class of the JSON lines encoder."""
         from headgate.connectors.files.part_writers import JsonPartWriter
 
         return JsonPartWriter
 
 
 class ParquetFormat:
-    """Parquet; without a schema, of the columns of each writer's first batch."""
+    """Parquet as the format of a sink's files; without a schema, each writer takes its first batch's."""
 
     name, suffix = "Parquet", ".parquet"
     verb = "write_parquet"  # what the program called, for messages
@@ -109,7 +109,7 @@ class ParquetFormat:
         self.schema, self.dictionary = schema, dictionary
 
     def opener(self) -> Callable[[PartFile], PartWriter]:
-        """See the protocol."""
+        """Return a function that makes Parquet encoders, all with one schema."""
         from headgate.connectors.files.part_writers import Columns, ParquetPartWriter
 
         columns, dictionary = Columns(self.schema, self.verb), self.dictionary
@@ -117,7 +117,7 @@ class ParquetFormat:
 
 
 class FilesSink(Sink[T, Prepared]):
-    """See :func:`json_sink` and :func:`parquet_sink`."""
+    """Sink of files in a directory, exactly once; made by :func:`json_sink` and :func:`parquet_sink`."""
 
     def __init__(
         self, path: str | os.PathLike[str], file_format: FileFormat, roll_bytes: int, if_exists: IfExists
@@ -171,7 +171,7 @@ def _check_writable(folder: Path) -> None:
 
 
 class _Part(NamedTuple):
-    """The file that is being written."""
+    """The file that a sink writer is writing, its encoder, and its names before and after publication."""
 
     file: PartFile
     writer: PartWriter
@@ -180,7 +180,7 @@ class _Part(NamedTuple):
 
 
 class FilesWriter(SinkWriter[T, Prepared]):
-    """Writes one pending file at a time; opens it with the first record, so none is ever empty."""
+    """Writes one pending file at a time, opened with its first record, so that no file is empty."""
 
     accepts_columns = True
 

@@ -1,4 +1,4 @@
-"""The files source: one split per file, handed out by path, with an exact position in each."""
+"""The file sources: one split per file, assigned in the order of paths; a position is exact in a file."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ Q = TypeVar("Q", covariant=True)
 
 
 class FileCursor(Protocol[R, Q]):
-    """One open file."""
+    """An open input file, from which a reader takes records; one implementation per file format."""
 
     def poll(self, max_records: int) -> tuple[list[R] | pa.RecordBatch, list[BadRecord]] | None:
-        """Return records (perhaps none this time) and the bad ones met on the way; None at the end."""
+        """Return the next records, perhaps none, and bad ones met on the way; None at the end of the file."""
         ...
 
     def position(self) -> Q | None:
-        """Return the position right after the last record polled; None: the beginning."""
+        """Return the position right after the last record returned; None for the file's beginning."""
         ...
 
     def close(self) -> None:
@@ -62,7 +62,7 @@ class FileCursor(Protocol[R, Q]):
 
 
 class FilesSource(Source[T, P, list[str]]):
-    """Reads files; the list of files is made once, when the job first starts."""
+    """Base of bounded sources over files, whose list is made once, when the job first starts."""
 
     def __init__(self, paths: Paths, file_format: str, on_error: OnError = "fail") -> None:
         self.paths = paths if isinstance(paths, str | os.PathLike) else list(paths)
@@ -74,8 +74,8 @@ class FilesSource(Source[T, P, list[str]]):
 
     @abstractmethod
     def open_cursor(self, path: str, position: P | None) -> FileCursor[T, P]:
-        """Open a file at a position; called in a worker. Another file than the one in which the position was
-        taken raises OperatingError.
+        """Open a file at a position; called in a worker. OperatingError if it is not the file, or was
+        changed, in which the position was taken.
         """
 
     @override
@@ -119,7 +119,7 @@ class FilesSource(Source[T, P, list[str]]):
         self._tops = tops(self.paths)
 
     def check_meant(self, path: str) -> str:
-        """Return a path out of a snapshot, if it is one of the source's."""
+        """Return a path from a snapshot, if it is one of this source's files; else StrayPathError."""
         return check_meant(path, self._tops, self.describe())
 
     @override
@@ -130,11 +130,11 @@ class FilesSource(Source[T, P, list[str]]):
 
 
 class TextFilesSource(FilesSource[T, TextPosition]):
-    """Files of lines, whatever the lines are."""
+    """Base of bounded sources over text files, such as JSON lines and CSV."""
 
     @abstractmethod
     def new_decoder(self, path: str, saved: list[str] | None) -> TextDecoder[T]:
-        """Return a decoder for one file; `saved` is what its `saved()` gave at the position, or None."""
+        """Return a decoder for one file; `saved` is the header stored in the position, or None."""
 
     @override
     def open_cursor(self, path: str, position: TextPosition | None) -> FileCursor[T, TextPosition]:
@@ -152,7 +152,7 @@ class TextFilesSource(FilesSource[T, TextPosition]):
 
 
 class FilesEnumerator(SplitEnumerator[P, list[str]]):
-    """Hands out one file at a time, in the order of their paths; its state is the list of the rest."""
+    """Assigns one file per request, in the order of paths; its state is the files not yet assigned."""
 
     def __init__(self, remaining: Sequence[str]) -> None:
         self._remaining = deque(remaining)
@@ -167,7 +167,7 @@ class FilesEnumerator(SplitEnumerator[P, list[str]]):
 
 
 class FilesReader(SourceReader[T, P]):
-    """Reads its files one after the other."""
+    """Reads the assigned files one after the other, each from its split's position."""
 
     def __init__(self, source: FilesSource[T, P], on_error: OnError) -> None:
         self.bad_records, self.skipped = [], 0

@@ -1,6 +1,6 @@
-"""Reads one text file in blocks of complete records and knows the exact position of each record. A block is
-decoded at once, which is what makes reading fast; the reader's place in it is computed only for a snapshot.
-The decoder knows which bytes make a record, and what it becomes.
+"""Reader of one text file in blocks of complete records, with the exact position of each record. A block is
+decoded at once, which is what makes reading fast; the position in it is computed only for a snapshot. The
+decoder of the format knows which bytes make a record, and what it becomes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SHOWN_MAX: Final = 120
 
 
 class TextPosition(TypedDict):
-    """A position in a text file; it is entered at `skip` bytes after the start of `member`."""
+    """Position in a text file; a reader enters the file `skip` uncompressed bytes after `member`'s start."""
 
     member: int
     skip: int
@@ -44,13 +44,13 @@ class TextPosition(TypedDict):
 
 
 def check_on_error(on_error: str) -> None:
-    """Refuse anything but the three policies."""
+    """Raise UsageError unless `on_error` is "fail", "skip" or "side-output"."""
     if on_error not in get_args(OnError):
         raise UsageError(f'on_error is {on_error!r}; expected "fail", "skip" or "side-output"')
 
 
 def bad_record_error(bad: BadRecord) -> BadRecordError:
-    """Return the error that names file, line, reason and the first characters."""
+    """Return the error for a bad record: file, line, reason and the record's first characters."""
     shown = bad.raw[:_SHOWN_MAX].decode("utf-8", "backslashreplace")
     more = "..." if len(bad.raw) > _SHOWN_MAX else ""
     return BadRecordError(
@@ -61,7 +61,7 @@ def bad_record_error(bad: BadRecord) -> BadRecordError:
 
 @dataclass(slots=True)
 class Decoded(Generic[T]):
-    """A decoded block."""
+    """The result of decoding one block of a text file: good records, where each ends, and bad ones."""
 
     records: list[T] | pa.RecordBatch  # what decoded, in order
     # For every record the offset in the block right after it; None when each of the block's lines is
@@ -72,27 +72,27 @@ class Decoded(Generic[T]):
 
 
 class TextDecoder(Protocol[T]):
-    """Divides and decodes the text of one open file."""
+    """Finds and decodes the records of one open text file; one implementation per format."""
 
     def begin(self, data: bytes) -> int:
-        """Return the size in bytes of the header in the first, complete records of a file."""
+        """Read the header from the file's first complete records; return its length in bytes, or 0."""
         ...
 
     def saved(self) -> list[str] | None:
-        """Return the names of the header, which a position must have besides offsets."""
+        """Return the header's field names, for the position in a checkpoint; None if it has none."""
         ...
 
     def border(self, data: bytes) -> int:
-        """Return how many bytes from the front are complete records; 0 when there is none."""
+        """Return how many bytes from the front are complete records; 0 if there are none."""
         ...
 
     def decode(self, data: bytes, first_line: int) -> Decoded[T]:
-        """Decode complete records; `first_line` counts from 1."""
+        """Decode a block of complete records; `first_line` is the file's line it begins at, from 1."""
         ...
 
 
 class TextCursor(Generic[T]):
-    """One open file: polls records, knows the position right after the last one polled."""
+    """An open text file: returns records, and knows the position right after the last one returned."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class TextCursor(Generic[T]):
             self._to_skip = stream.approach(start["skip"], start["tail"][0])
 
     def poll(self, max_records: int) -> tuple[list[T] | pa.RecordBatch, list[BadRecord]] | None:
-        """Return records (perhaps none this time) and the bad ones met on the way; None at the end."""
+        """Return the next records, perhaps none, and bad ones met on the way; None at the end of the file."""
         if self._to_skip:
             self._skip()
             if self._to_skip:
@@ -136,7 +136,7 @@ class TextCursor(Generic[T]):
         return records, bad
 
     def position(self) -> TextPosition | None:
-        """Return where a reader must resume to get exactly what this one has not returned yet."""
+        """Return the position from which a reader gets exactly the records not returned yet."""
         if self._to_skip or self._fresh:
             return self._start
         used = self._used()
@@ -158,7 +158,7 @@ class TextCursor(Generic[T]):
         self._stream.close()
 
     def _used(self) -> int:
-        """Return bytes of the block that precede the position."""
+        """Return how many bytes of the present block are before the position."""
         if self._at == len(self._decoded.records):
             return len(self._data)
         if self._at == 0:
@@ -191,7 +191,7 @@ class TextCursor(Generic[T]):
         return True
 
     def _complete_records(self) -> bytes:
-        """Return the next bytes up to the border of a record; at the end of the file all that is left."""
+        """Return the next bytes that are complete records; at the end of the file, all that are left."""
         pieces, size = [self._rest], len(self._rest)
         while not self._ended:
             piece = self._stream.read(BLOCK_BYTES)
@@ -215,7 +215,7 @@ class TextCursor(Generic[T]):
         return data
 
     def _skip(self) -> None:
-        """Read again, in steps, what is between the entry point and the position."""
+        """Read, a limited number of bytes per call, from the file's entry point up to the position."""
         assert self._start is not None, "only a position that was restored is approached"
         budget = SKIP_BYTES_PER_POLL
         while self._to_skip and budget > 0:

@@ -1,4 +1,4 @@
-"""Virtual time: the time line of a simulation, each process's view of it, and what can happen next."""
+"""Virtual time of a simulation: the time line, each process's clocks, and the actions that are possible."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Action = Callable[[], str | None]
 
 
 class Timeline:
-    """Virtual monotonic ms since the beginning, which only :meth:`advance` moves, and the planned actions.
+    """Virtual monotonic time in ms, which only :meth:`advance` moves, and actions planned for times on it.
 
     Example:
         >>> line, done = Timeline(), []
@@ -30,7 +30,7 @@ class Timeline:
         self._numbers = itertools.count()
 
     def at(self, when_ms: int, name: str, action: Callable[[], None]) -> None:
-        """Plan `action`; plans for the same time keep their order."""
+        """Plan `action` for a time (ms, virtual); plans for the same time keep their order."""
         heapq.heappush(self._planned, (max(when_ms, self.now_ms), next(self._numbers), name, action))
 
     def after(self, delay_ms: int, name: str, action: Callable[[], None]) -> None:
@@ -38,31 +38,31 @@ class Timeline:
         self.at(self.now_ms + delay_ms, name, action)
 
     def next_time(self) -> int | None:
-        """Return when the next plan is due."""
+        """Return the time of the earliest planned action; None if there is none."""
         return self._planned[0][0] if self._planned else None
 
     def due(self) -> tuple[int, str] | None:
-        """Time and name of the next plan if its time has come; it stays planned."""
+        """Return time and name of the earliest plan if it is due, without removing it; else None."""
         if not self._planned or self._planned[0][0] > self.now_ms:
             return None
         when, _, name, _ = self._planned[0]
         return when, name
 
     def take(self) -> Callable[[], None]:
-        """Remove the next plan and return its action."""
+        """Remove the earliest planned action and return it; the caller runs it."""
         return heapq.heappop(self._planned)[3]
 
     def advance(self, to_ms: int) -> None:
-        """Let time pass until `to_ms`."""
+        """Set the virtual time to `to_ms`."""
         assert to_ms >= self.now_ms
         self.now_ms = to_ms
 
 
 class SimClock:
-    """One process's clocks; implements `common.ports.Clock`.
+    """The clocks of one simulated process; implements `common.ports.Clock`.
 
-    `rng` decides how long things take, up to `step_ms` between two looks at the precise clock. The wall clock
-    is off by `skew_ms`, which may be changed at any time: that is a wall clock that jumps.
+    `rng` decides how long things take, up to `step_ms` between two readings of the precise clock. The wall
+    clock is off by `skew_ms`, which may be changed at any time: that is a wall clock that jumps.
     """
 
     def __init__(self, line: Timeline, rng: random.Random, skew_ms: int = 0, step_ms: float = 1.0) -> None:
@@ -71,31 +71,33 @@ class SimClock:
         self._offset_ms = 0.0
 
     def now_ms(self) -> int:
-        """Return the milliseconds of the wall clock."""
+        """Return the wall clock, in ms since 1970, with this process's skew."""
         return EPOCH_MS + self._line.now_ms + self.skew_ms
 
     def monotonic_ms(self) -> int:
-        """Return the time line."""
+        """Return the virtual time in ms, the same in all processes."""
         return self._line.now_ms
 
     def precise_ms(self) -> float:
-        """Return the time line, with work taking a random while."""
+        """Return the virtual time in ms plus a random span, as if work had taken that long."""
         self._offset_ms += self._rng.random() * self._step_ms
         return self._line.now_ms + self._offset_ms
 
 
 class SimRandom:
-    """Implements `common.ports.Randomness` from a seed."""
+    """Randomness of a simulated process, from the seed; implements `common.ports.Randomness`."""
 
     def __init__(self, rng: random.Random) -> None:
         self.token, self.uniform = rng.randbytes, rng.uniform
 
 
 class Agenda:
-    """What processes and messages can do at the time `now`, and when more becomes possible (`following`).
+    """Actions of processes and messages that are possible at the time `now`, and when the next becomes
+    possible.
 
-    `ready` holds the actions in the order of entry, `names` a name for each; None is for time to pass.
-    `oldest` is since when the one that has waited longest is possible, and `now` without any.
+    `ready` holds the actions in the order of entry, `names` a name for each; None stands for letting time
+    pass. `oldest` is since when the action that has waited longest is possible, `following` the next time, or
+    None.
 
     Example:
         >>> agenda = Agenda(10)
@@ -113,7 +115,7 @@ class Agenda:
         self.following: int | None = None
 
     def add(self, name: str, since: int | None, action: Action) -> None:
-        """Enter an action that is possible since or from a time on; None is never."""
+        """Add an action that is possible from the time `since` on, before or after now; ignore None."""
         if since is None:
             return
         if since > self.now:
@@ -125,6 +127,6 @@ class Agenda:
             self.oldest = since
 
     def not_before(self, time: int | None) -> None:
-        """Something becomes possible at a time; one that has passed changes nothing."""
+        """Record that something becomes possible at `time`; a time that has passed changes nothing."""
         if time is not None and time > self.now and (self.following is None or time < self.following):
             self.following = time

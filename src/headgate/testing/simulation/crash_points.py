@@ -1,4 +1,5 @@
-"""Kills a driver at a step that is counted, not random: for trying every step of one checkpoint in turn.
+"""Crash points: kills a simulated driver at a counted step, so that a test can try every step of a
+checkpoint.
 
 A step is an operation on the disk, by any process, or a control message that arrives, from when a checkpoint
 is triggered until its predecessor was deleted: in between it is stored, committed and reported. After the
@@ -20,7 +21,7 @@ PHASES: Final[tuple[Phase, ...]] = ("before", "after")
 
 @dataclass(slots=True)
 class CrashPoints:
-    """Steps of one checkpoint; at `strike_at` the driver is killed before or after the step's effect."""
+    """Counts the steps of one checkpoint; kills the driver before or after the step `strike_at`."""
 
     checkpoint: int = 0  # none by default
     strike_at: int | None = None  # the number of a step, from 0; None only counts
@@ -34,7 +35,7 @@ class CrashPoints:
     _driver: DriverProcess | None = None
 
     def triggered(self, driver: DriverProcess, checkpoint: int) -> None:
-        """A checkpoint was triggered: the steps begin, or end where its predecessor stays."""
+        """Note that a driver triggers a checkpoint: start counting steps at the chosen one, or end."""
         self.last = max(self.last, checkpoint)
         if checkpoint == self.checkpoint and self._driver is None:
             self._open, self._driver = True, driver
@@ -42,21 +43,21 @@ class CrashPoints:
             self._open = self.to_end
 
     def reached(self, process: Process, place: str) -> None:
-        """A process is at a named place: when the predecessor was deleted the steps end."""
+        """Note that a process is at a named place: counting ends once the predecessor was deleted."""
         if process is self._driver and place == "checkpoint.retired":
             self._open = self.to_end
 
     def disk(self, process: Process, operation: str, name: str) -> int | None:
-        """A process is about to use the disk; returns the step's number."""
+        """Count a disk operation that is about to happen; return the step's number, None if not counted."""
         owner = process.driver if isinstance(process, WorkerProcess) else process
         return self._step(owner, f"{process.name} {operation} {name}")
 
     def message(self, driver: Process, wire: str) -> int | None:
-        """A control message is about to arrive; returns the step's number."""
+        """Count a control message about to arrive; return the step's number, None if not counted."""
         return self._step(driver, f"message, {wire}")
 
     def after(self, step: int | None) -> None:
-        """A step has had its effect."""
+        """Note that a step has had its effect: the driver is killed now if this was chosen."""
         if step is not None and step == self.strike_at and self.phase == "after":
             self._kill(step)
 

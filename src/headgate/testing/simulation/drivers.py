@@ -45,33 +45,33 @@ LEADER_LEASE_MS: Final = 120
 
 
 class DriverStarter(Protocol):
-    """Starts drivers, and decides whether another one goes on where one has exited."""
+    """Starts simulated drivers, and decides whether another one is needed when one has exited."""
 
     def start(self) -> DriverProcess:
-        """Start one more driver."""
+        """Start one more driver process for the job."""
 
     def job_id(self, run: int) -> str:
-        """Return the id of an execution, by the number of executions before it."""
+        """Return the job id of an execution; `run` is the number of executions before it."""
 
     def did_not_start(self, driver: DriverProcess, error: Exception) -> None:
-        """A driver could not begin."""
+        """Report that a driver failed before its job was started."""
 
     def driver_exited(self, driver: DriverProcess, how: str) -> None:
-        """A driver has left or was killed."""
+        """Report that a driver has exited or was killed; `how` says which."""
 
 
 class DriverObserver(Protocol):
-    """Checks what drivers do."""
+    """Checks what simulated drivers do; called at events of their job masters."""
 
     def listener(self, scene: JobScene, driver: DriverProcess) -> JobListener:
-        """Return the listener of a driver's job master."""
+        """Return the listener by which the checks follow a driver's job master."""
 
     def killed(self, driver: DriverProcess) -> None:
-        """A driver is killed now."""
+        """Check the stored files at the moment at which a driver is killed."""
 
 
 class JobScene(Scene):
-    """The scene of a simulated job: its drivers, its workers, and the faults that were injected."""
+    """Shared state of a simulated job: its drivers, its workers, and the faults injected so far."""
 
     supervisor: DriverStarter
     checks: DriverObserver
@@ -85,49 +85,49 @@ class JobScene(Scene):
 
     @property
     def driver(self) -> DriverProcess:
-        """The driver whose code runs, or that ended the job, or the newest one."""
+        """The driver whose code runs now; else the one that ended the job, or the newest one."""
         if isinstance(self.at_work, DriverProcess):
             return self.at_work
         return self.finished or self.drivers[-1]
 
     @property
     def master(self) -> JobMaster:
-        """The job master of :attr:`driver`."""
+        """The job master in the driver that :attr:`driver` names."""
         master = self.driver.master
         assert master is not None, f"{self.driver.name} has no job master yet"
         return master
 
     @property
     def done(self) -> bool:
-        """Whether the job needs no driver any more."""
+        """Whether the job has ended for good, so that it needs no driver any more."""
         return self.finished is not None
 
     def living(self) -> list[WorkerProcess]:
-        """Return the workers that have not exited."""
+        """Return the worker processes that have not exited."""
         return [worker for worker in self.workers if worker.alive]
 
     def living_drivers(self) -> list[DriverProcess]:
-        """Return the drivers that have not exited."""
+        """Return the driver processes that have not exited."""
         return [driver for driver in self.drivers if driver.alive]
 
     def add_worker(self, worker: WorkerProcess) -> None:
-        """Add a worker, and forget those that exited once their last messages have arrived."""
+        """Add a worker process; forget exited ones whose last messages have arrived."""
         self.workers = [known for known in self.workers if known.alive or known.unheard]
         self.workers.append(worker)
         self.network.sweep()
 
     def fault(self, what: str) -> None:
-        """Record a fault, or a user's request."""
+        """Record a fault that is being injected, or a user's request, in the trace."""
         self.faults_done.append(f"{self.now()} ms: {what}")
         self.note(f"FAULT {what}")
 
     @abstractmethod
     def triggered(self, driver: DriverProcess, checkpoint: int) -> None:
-        """A driver asks a worker for a checkpoint."""
+        """Record that a driver sends a worker the trigger of a checkpoint."""
 
 
 class DriverProcess(GangOwner):
-    """The job master, its loop, and how it comes to lead; one that `elects` has to win an election first."""
+    """A simulated driver process: job master and its loop; with `elects` it must win an election first."""
 
     scene: JobScene
 
@@ -159,17 +159,17 @@ class DriverProcess(GangOwner):
 
     @property
     def runs_job(self) -> bool:
-        """Whether it lives and its job is not over."""
+        """Whether this driver lives and its job has not ended."""
         return self.alive and self.master is not None and not self.master.state.terminal
 
     @property
     @override
     def mid_operation(self) -> bool:
-        """Whether others may act between its steps."""
+        """Whether this driver is in the middle of work on the disk, during which other processes may act."""
         return self.background.busy or self._within or self._proving
 
     def actions(self, now: int) -> Iterator[tuple[str, int | None, Action]]:
-        """Yield the driver's threads, since when they have something to do, and how they do it."""
+        """Yield each thread of the driver: its name, since when it has work (ms) or None, and its turn."""
         if not self.runs:
             return
         if not self._within:
@@ -186,7 +186,7 @@ class DriverProcess(GangOwner):
             yield f"{self.name} lease", now, leadership.watch
 
     def next_times(self) -> list[int | None]:
-        """Return until when the driver's threads sleep."""
+        """Return the times (virtual ms) at which the driver's threads wake up; None for no time."""
         if not self.runs:
             return []
         if self.leadership is None:
@@ -228,7 +228,7 @@ class DriverProcess(GangOwner):
             self.scene.triggered(self, message.checkpoint)
 
     def kill(self, why: str, *, silently: bool) -> None:
-        """SIGKILL; its workers live on, and notice at once or, when silently, by their lease."""
+        """Kill the driver as by SIGKILL; its workers notice at once, or if `silently` only by their lease."""
         if not self.alive:
             return
         self.scene.note(f"{self.name} is killed: {why}{' with its machine' if silently else ''}")
@@ -244,7 +244,7 @@ class DriverProcess(GangOwner):
         self.scene.supervisor.driver_exited(self, how)
 
     def _uninterrupted(self, what: Callable[[], str]) -> str:
-        """Run what uses the disk in the main thread: others act meanwhile, this thread does not."""
+        """Run disk work of the main thread; other processes may act meanwhile, this thread not again."""
         self._within = True
         try:
             return what()

@@ -1,4 +1,4 @@
-"""Faults of workers, disks and connections; how a fault is injected, waits for its place, and is undone."""
+"""Faults of workers, disks and connections in a simulation: how each is injected and undone."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ TAMPERED_MS: Final = 150
 
 @dataclass(frozen=True, slots=True)
 class FaultMix:
-    """Which faults a simulation may inject: methods of `faults.Faults`, of which each seed uses some."""
+    """The kinds of faults that a simulation may inject, by method names; each seed picks some of them."""
 
     kinds: tuple[str, ...]
     budget_max: int = 8  # faults of one seed at most
 
 
 class Injecting:
-    """What all kinds of faults need."""
+    """Base of all kinds of faults: the budget, the random choices, and faults that wait or end later."""
 
     def __init__(self, scene: JobScene, mix: FaultMix, rng: random.Random) -> None:
         self._scene, self._rng = scene, rng
@@ -66,23 +66,23 @@ class Injecting:
 
     @property
     def spent(self) -> bool:
-        """Whether nothing more will go wrong."""
+        """Whether all faults of this seed were injected and have ended."""
         return self._left == 0 and self._scene.now() >= self._quiet_at
 
     @property
     def drivers_change(self) -> bool:
-        """Whether this seed may have more than one driver."""
+        """Whether this seed injects faults of drivers, so that the job may have several."""
         return any("driver" in kind for kind in self._kinds)
 
     def maybe_inject(self) -> None:
-        """Perhaps inject a fault, between two actions."""
+        """Inject a fault now, if the seed says so; called between two actions."""
         if not self._left or self._rng.random() >= self._chance or self._scene.done:
             return
         self._left -= 1
         getattr(self, self._rng.choice(self._kinds))()
 
     def heal(self) -> None:
-        """Undo every fault, and inject no further one."""
+        """Undo every fault, and inject no further one, so that the job can end."""
         self._left = 0
         self._armed.clear()
         self._armed_disk.clear()
@@ -108,7 +108,7 @@ class Injecting:
         return self._rng.choice(living) if living else None
 
     def _some_driver(self) -> DriverProcess | None:
-        """Return a driver that lives; mostly one that leads."""
+        """Return a living driver, preferably one that runs the job; None if there is none."""
         living = self._scene.living_drivers()
         leading = [driver for driver in living if driver.runs_job]
         return self._rng.choice(leading or living) if living else None
@@ -119,21 +119,21 @@ class Injecting:
 
 
 class WorkerFaults(Injecting):
-    """Workers that die, pause, fail, or lose their peers."""
+    """Faults of workers: they are killed or paused, fail, or lose a connection to another worker."""
 
     def kill(self) -> None:
-        """SIGKILL of a worker."""
+        """Kill a random worker as by SIGKILL."""
         worker = self._some_worker()
         if worker is not None:
             self._scene.fault(f"kill {worker.name}")
             worker.kill("at random")
 
     def kill_at_place(self) -> None:
-        """SIGKILL of a worker at a named place in its code."""
+        """Kill the worker that next reaches a named place in its code."""
         self._arm(self._rng.choice(WORKER_PLACES), "kill the worker at", _kill_from_inside)
 
     def kill_at_driver_place(self) -> None:
-        """SIGKILL of a worker while the job master is at a named place in its code."""
+        """Kill a random worker while the job master is at a named place in its code."""
 
         def inject(_: Process) -> None:
             worker = self._some_worker()
@@ -143,18 +143,18 @@ class WorkerFaults(Injecting):
         self._arm(self._rng.choice(DRIVER_PLACES), "kill a worker at", inject)
 
     def kill_while_writing(self) -> None:
-        """SIGKILL of a worker while it writes a file, which stays unfinished."""
+        """Kill the worker that next writes a file, which stays unfinished."""
         self._arm("write.before", "kill the worker at", _kill_from_inside)
 
     def pause(self) -> None:
-        """SIGSTOP, and SIGCONT later: perhaps longer than the heartbeat's timeout."""
+        """Stop a worker as by SIGSTOP, and continue it later, perhaps after its heartbeat's timeout."""
         worker = self._some_worker()
         if worker is not None:
             worker.paused = True
             self._until(worker.name, "pause", lambda: setattr(worker, "paused", False))
 
     def raise_at_place(self) -> None:
-        """A task fails, and its process lives on."""
+        """Raise an error in the task that next takes a snapshot; its process lives on."""
 
         def inject(process: Process) -> None:
             raise OperatingError(f"injected failure in {process.name}")
@@ -162,7 +162,7 @@ class WorkerFaults(Injecting):
         self._arm("snapshot.drawn", "raise at", inject)
 
     def cut_data(self) -> None:
-        """A connection between two workers breaks."""
+        """Break a connection between two workers."""
         worker = self._some_worker()
         if worker is not None and worker.data.peers:
             peer = self._rng.choice(worker.data.peers)
@@ -170,7 +170,7 @@ class WorkerFaults(Injecting):
             self._scene.network.cut(worker.data, peer, self._rng.randint(0, 3))
 
     def jump_clock(self) -> None:
-        """The wall clock of a process jumps by up to an hour."""
+        """Move the wall clock of a process by up to an hour, forwards or back."""
         process, jump_ms = self._some_process(), self._rng.randint(-3_600_000, 3_600_000)
         if process is not None:
             self._scene.fault(f"{process.name}'s wall clock jumps by {jump_ms} ms")
@@ -178,20 +178,20 @@ class WorkerFaults(Injecting):
 
 
 class StorageFaults(Injecting):
-    """Disks that refuse, hang, are full, or do not report what they did; sinks that cannot publish."""
+    """Faults of storage: operations fail, hang, find no space or lose their answer; sinks cannot commit."""
 
     full = False
     """Whether there is no space at present."""
 
     def hang_disk(self) -> None:
-        """Operations of one process hang: checkpoints time out, leaders cannot prove that they lead."""
+        """Block a process's disk for a while: checkpoints time out, leaders cannot renew their lease."""
         process = self._some_process()
         if process is not None:
             process.held = True
             self._until(process.name, "hang the disk of", lambda: setattr(process, "held", False))
 
     def fail_disk(self) -> None:
-        """The next operations fail, some of them without reporting whether they worked."""
+        """Make the next disk operations fail, some after they have had their effect."""
         verdict: Verdict = self._rng.choice(("fails", "unsure"))
         whose = self._rng.choice(("master", "worker"))
         what = self._rng.choice(("create", "create", ""))
@@ -200,12 +200,12 @@ class StorageFaults(Injecting):
         self._armed_disk += [(whose, what, verdict)] * count
 
     def fill_disk(self) -> None:
-        """For a while there is no space for any process."""
+        """Refuse all writes to the disk for a while, as if there were no space."""
         self.full = True
         self._until("everybody", "no space on the disk of", lambda: setattr(self, "full", False))
 
     def fail_commit(self) -> None:
-        """A sink cannot publish for now, or did and reports that it could not."""
+        """Raise in a sink's commit, before or after it was published."""
 
         def inject(_: Process) -> None:
             raise OperatingError("the answer to the commit was lost")
@@ -214,35 +214,35 @@ class StorageFaults(Injecting):
 
 
 class MessageFaults(Injecting):
-    """Control messages that are late, lost, or come twice, and connections that break."""
+    """Faults of control messages: late, lost or repeated ones, and broken connections."""
 
     _losing: set[str]  # names of wires, as of those that repeat
     _repeating: set[str]
 
     def cut_control(self) -> None:
-        """The connection between a worker and its job master breaks."""
+        """Break the connection between a worker and its job master."""
         worker = self._some_worker()
         if worker is not None:
             self._scene.fault(f"cut {worker.name} from the job master")
             worker.link.cut(self._rng.randint(0, 2))
 
     def slow_control(self) -> None:
-        """Messages of one worker, one way or the other, take long, while those of others overtake them."""
+        """Delay the messages of one worker in one direction, while those of others arrive first."""
         wire = self._some_wire()
         if wire is not None:
             wire.slow_ms = self._rng.choice((10, 50, 200))
             self._until(wire.name, f"{wire.slow_ms} ms of delay", lambda: setattr(wire, "slow_ms", 0))
 
     def lose_messages(self) -> None:
-        """Some messages of one worker do not arrive; see :data:`LOSABLE`."""
+        """Lose some messages of one worker for a while, of the kinds in :data:`LOSABLE`."""
         self._tampered("lose messages", self._losing)
 
     def repeat_messages(self) -> None:
-        """Some messages of one worker come once more, later; see :data:`REPEATABLE`."""
+        """Repeat some messages of one worker, late, of the kinds in :data:`REPEATABLE`."""
         self._tampered("repeat messages", self._repeating)
 
     def tampers(self, wire: ControlWire) -> Tamper:
-        """See `simulated_processes.FaultInjector`."""
+        """Return the function that decides for each message on a wire: lost, repeated or delivered."""
 
         def tamper(message: ControlMessage, data: bytes) -> str:
             if wire.name in self._losing and isinstance(message, LOSABLE) and self._rng.random() < 0.5:

@@ -1,4 +1,4 @@
-"""What goes wrong in a simulation: a few kinds of faults per seed, until a budget is spent.
+"""Injection of faults into a simulated job: a few kinds of faults per seed, until a budget is spent.
 
 Which kinds belong together is a mix. Where faults are injected into the code of a process, that code calls
 `Faults`: at named places and at each operation on the disk.
@@ -62,28 +62,28 @@ __all__ = ["ALL_FAULTS", "ALL_KINDS", "MIXES", "NO_FAULTS", "REQUESTS", "FaultMi
 
 
 class DriverFaults(Injecting):
-    """What may happen to a driver. Its workers live on until they notice."""
+    """Faults of drivers: they are killed, paused or doubled. Their workers live on until they notice."""
 
     _until_driver_dies = 0  # operations on the disk; 0: it does not die
 
     def kill_driver(self) -> None:
-        """SIGKILL of a driver, in the middle of whatever it does."""
+        """Kill a driver as by SIGKILL, at a random moment."""
         driver = self._some_driver()
         if driver is not None:
             self._scene.fault(f"kill {driver.name}")
             driver.kill("at random", silently=self._silently())
 
     def kill_driver_at_place(self) -> None:
-        """SIGKILL of a driver at a named place in its code."""
+        """Kill the driver that next reaches a named place in its code."""
         self._arm(self._rng.choice(DRIVER_PLACES), "kill the driver at", self._kill_driver_inside)
 
     def kill_driver_at_disk(self) -> None:
-        """SIGKILL of a driver at one of its next operations on the disk."""
+        """Kill a driver at one of its next operations on the disk."""
         self._scene.fault("kill the driver at one of its next disk operations")
         self._until_driver_dies = self._rng.randint(1, 12)
 
     def pause_driver(self) -> None:
-        """SIGSTOP of a driver, and SIGCONT later; meanwhile it may be thought dead and be replaced."""
+        """Stop a driver as by SIGSTOP, and continue it later; meanwhile another may replace it."""
         driver = self._some_driver()
         if driver is None or driver.paused:
             return
@@ -94,13 +94,13 @@ class DriverFaults(Injecting):
             self._scene.line.after(delay, f"{driver.name} is thought dead", lambda: self._replace(driver))
 
     def second_driver(self) -> None:
-        """A user starts a driver although there is one."""
+        """Start another driver although one runs, as a user may by mistake."""
         if len(self._scene.living_drivers()) < 3:
             self._scene.fault("start another driver")
             self._scene.supervisor.start()
 
     def at_driver_disk(self, process: DriverProcess) -> None:
-        """A driver is about to use the disk."""
+        """Kill the driver if the counted disk operation has come; called before each of its operations."""
         if self._until_driver_dies:
             self._until_driver_dies -= 1
             if not self._until_driver_dies:
@@ -120,21 +120,21 @@ class DriverFaults(Injecting):
 
 
 class Requests(Injecting):
-    """What users may ask of a running job, at any moment; each request is answered once."""
+    """Requests of users to a running job, at random moments; each must be answered once."""
 
     _checks: Checks
 
     def ask_checkpoint(self) -> None:
-        """Request a checkpoint now."""
+        """Request a checkpoint at once."""
         self._ask("a checkpoint", lambda control, then: control.checkpoint(then))
 
     def ask_savepoint(self) -> None:
-        """Request a savepoint, in addition to the checkpoints."""
+        """Request a savepoint in a random format, which leaves the checkpoints as they are."""
         form = self._rng.choice(("canonical", "native"))
         self._ask(f"a {form} savepoint", lambda control, then: control.savepoint(SAVEPOINTS, form, then))
 
     def ask_stop(self) -> None:
-        """The job is stopped with a savepoint, and started from it."""
+        """Request to stop the job with a savepoint; the supervisor then starts it from that savepoint."""
         form = self._rng.choice(("canonical", "native"))
         self._ask(
             f"to stop with a {form} savepoint",
@@ -142,12 +142,12 @@ class Requests(Injecting):
         )
 
     def rescale(self) -> None:
-        """The job goes on at another parallelism."""
+        """Request another parallelism for the running job."""
         width, from_last = self._rng.choice(WIDTHS), self._rng.random() < 0.5
         self._ask(f"parallelism {width}", lambda control, then: control.rescale(width, then, from_last))
 
     def cancel(self) -> None:
-        """The job is cancelled, and started from its last checkpoint."""
+        """Cancel the job; the supervisor then starts it from its last checkpoint."""
         driver = self._some_driver()
         if driver is not None and driver.control is not None and driver.runs_job:
             self._scene.fault(f"cancel the job of {driver.name}")
@@ -170,7 +170,7 @@ class Requests(Injecting):
 
 
 class Faults(WorkerFaults, StorageFaults, MessageFaults, DriverFaults, Requests):
-    """Injects faults at moments that the seed picks."""
+    """Injects all kinds of faults, at moments that the seed picks."""
 
     def __init__(
         self, scene: JobScene, mix: FaultMix, rng: random.Random, checks: Checks, crash_points: CrashPoints
@@ -185,7 +185,7 @@ class Faults(WorkerFaults, StorageFaults, MessageFaults, DriverFaults, Requests)
         self._until_driver_dies = 0
 
     def reached(self, process: Process, place: str) -> None:
-        """See `simulated_processes.FaultInjector`."""
+        """Inject the fault that waits for this named place in the code of a process, if any."""
         self._scene.note(f"{process.name} is at {place}")
         self._crash_points.reached(process, place)
         if process.background.busy and place in DRIVER_PLACES:
@@ -194,7 +194,7 @@ class Faults(WorkerFaults, StorageFaults, MessageFaults, DriverFaults, Requests)
             inject(process)
 
     def disk(self, process: Process, operation: str, name: str) -> Verdict:
-        """Return the outcome of a process's disk operation."""
+        """Return the outcome of a process's disk operation: "works" unless a fault was injected."""
         whose = "worker" if isinstance(process, WorkerProcess) else "master"
         writes = operation.startswith("create")
         if isinstance(process, DriverProcess):

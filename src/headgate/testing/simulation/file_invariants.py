@@ -1,6 +1,5 @@
-"""What must hold of the files of a job, whichever process changes them: each change is checked at once.
-
-It reads the log by its own means, so that a mistake in the reading of the log shows, too.
+"""Invariants of a simulated job's stored files, whichever process changes them; each change is checked at
+once. The job's log is read by code of its own, so that a mistake in the reading of the log shows, too.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ from headgate.testing.simulation.virtual_disk import URI, SimDisk, SimFiles
 
 
 class Violation(PastAllHandlers):
-    """Something happened that must not happen."""
+    """A simulated job broke an invariant; ends the simulation past all of the job's own handlers."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Logged:
-    """A completed checkpoint: its entry, the name of its metadata, and every file it needs."""
+    """A completed checkpoint in the log: its entry, and the names of its metadata and all its files."""
 
     entry: Completed
     metadata: str
@@ -35,7 +34,7 @@ class _Logged:
 
 
 class StoredFiles:
-    """The files of all executions of a job. Its methods raise a `Violation` where something must not be."""
+    """The stored files of all executions of a job. Its methods raise `Violation` for a broken invariant."""
 
     def __init__(self, files: SimFiles) -> None:
         self._files = files
@@ -67,11 +66,11 @@ class StoredFiles:
         return [entry for entry in self.run(job) if isinstance(entry, Completed)]
 
     def generation(self, job: str) -> int:
-        """Return the generation of the last claim, which may have been trimmed."""
+        """Return the driver generation of the last claim in a job's log, also if that entry was trimmed."""
         return max((entry.generation for entry in self.run(job)), default=0)
 
     def metadata(self, entry: Completed) -> CheckpointMetadata:
-        """Return a completed checkpoint's metadata, which the log names."""
+        """Return the metadata that a log entry names; Violation if it is missing or changed."""
         name = entry.metadata.removeprefix(f"{URI}/")
         data = self._files.files.get(name)
         if data is None:
@@ -81,11 +80,11 @@ class StoredFiles:
         return decode_metadata(data, name)
 
     def jobs(self) -> list[str]:
-        """Return ids of all executions that have a log."""
+        """Return the ids of all executions that have a log."""
         return sorted({name.partition("/")[0] for name in self._files.files if "/log/" in name})
 
     def deleting(self, process: str, name: str) -> None:
-        """A file is about to be deleted: none that a completed checkpoint or a savepoint needs."""
+        """Check that a file about to be deleted is needed by no completed checkpoint or savepoint."""
         if name not in self._files.files:
             return
         if name in self._savepoints:
@@ -100,14 +99,14 @@ class StoredFiles:
                     )
 
     def changed(self, process: str, name: str) -> None:
-        """A file was created, replaced or deleted: a log stays in order."""
+        """Check the order of a job's log after one of its files was created, replaced or deleted."""
         job, _, rest = name.partition("/")
         if rest.startswith("log/"):
             self._runs.pop(job, None)
             self._demand_order(process, job)
 
     def savepoint(self, uri: str) -> CheckpointMetadata:
-        """A savepoint was reported as done: it is complete, and stays."""
+        """Check that a savepoint reported as done is complete, and from now on that its files stay."""
         disk = SimDisk.at(uri, self._files)
         try:
             metadata = decode_metadata(disk.read(METADATA), uri)
@@ -120,13 +119,11 @@ class StoredFiles:
         return metadata
 
     def _end_on_record(self) -> bool:
-        """Return whether the job that was led last has ended for every driver, so that its log may be
-        emptied.
-        """
+        """Return whether the job's end is on record, so that its log may be emptied."""
         return any(name.endswith(ENDED) for name in self._files.files)
 
     def demand_complete(self, job: str) -> None:
-        """Demand that everything which the log names is there and intact."""
+        """Raise Violation unless every file of the completed checkpoints in a job's log is intact."""
         for entry in self.completed(job):
             metadata = self.metadata(entry)
             try:
@@ -135,13 +132,13 @@ class StoredFiles:
                 raise Violation(f"completed checkpoint {entry.checkpoint} cannot be read: {error}") from error
 
     def demand_complete_savepoints(self) -> None:
-        """Demand that what looks like a savepoint is one: a folder with metadata has all files."""
+        """Raise Violation unless every savepoint folder that has metadata has all its files."""
         for name in self._files.names("savepoints"):
             if name.endswith(f"/{METADATA}"):
                 self.savepoint(f"{URI}/{name.rpartition('/')[0]}")
 
     def orphans(self, job: str) -> set[str]:
-        """Return files of checkpoints that never completed, but for a newer one whose entry may be lost."""
+        """Return files of checkpoints that never completed; a newer one that may be complete is left out."""
         needed, completed = self._needed(job)
         needed |= self._perhaps_complete(job, max(completed, default=0))
         unfinished = self._files.unfinished(job)
@@ -158,7 +155,7 @@ class StoredFiles:
         return files, {each.entry.checkpoint for each in logged}
 
     def _perhaps_complete(self, job: str, newest: int) -> set[str]:
-        """Return files of the checkpoints that are complete, and newer than `newest`."""
+        """Return the files of checkpoints newer than `newest` that have metadata and all other files."""
         found: set[str] = set()
         names = set(self._files.names(job))
         for name in names:
@@ -175,7 +172,7 @@ class StoredFiles:
         return found
 
     def unneeded(self, job: str) -> set[str]:
-        """Return files in the folder of a completed checkpoint that it does not need."""
+        """Return files in the folders of completed checkpoints that these checkpoints do not need."""
         needed, completed = self._needed(job)
         return {
             name
@@ -184,7 +181,7 @@ class StoredFiles:
         }
 
     def _demand_order(self, process: str, job: str) -> None:
-        """Ids increase, and between two claims only the first of the two claimants appends."""
+        """Check a log: ids increase, and after a claim only the driver that made it appends."""
         generation: int | None = None
         token, last = "", 0
         for entry in self.run(job):

@@ -1,4 +1,4 @@
-"""What must hold in every simulation, whatever the job: each event is checked at once."""
+"""Invariants that every simulated job must keep, whatever it computes; each event is checked at once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NUMBER = struct.Struct("<q")
 
 
 class Checks:
-    """The invariants of every job; subclasses add those of their own workload."""
+    """Checks the invariants of every job as events come; a subclass adds those of its own job."""
 
     def __init__(self) -> None:
         self.completed = 0  # checkpoints so far
@@ -35,15 +35,15 @@ class Checks:
         self._answered: set[tuple[str, int]] = set()
 
     def begins(self, scene: JobScene) -> None:
-        """The simulation is about to start."""
+        """Prepare for the files of a simulation that is about to start."""
         self.stored = StoredFiles(scene.files)
 
     def listener(self, scene: JobScene, driver: DriverProcess) -> JobListener:
-        """See `drivers.DriverObserver`."""
+        """Return a listener that checks the events of a driver's job master."""
         return _Listener(scene, driver, self)
 
     def frame(self, lane: Lane, attempt: int, frame: Frame) -> None:
-        """A frame arrived: watermarks never fall on a channel."""
+        """Check that a frame that arrived does not lower the watermark of its channel."""
         if frame.kind is not FrameKind.WATERMARK:
             return
         channel = (lane.name, attempt, frame.edge, frame.sender, frame.receiver)
@@ -54,20 +54,20 @@ class Checks:
         self._watermarks[channel] = watermark
 
     def used(self, process: Process, operation: str, name: str, verdict: str) -> None:
-        """A process uses the disk: no file that is needed is deleted."""
+        """Check, before a process deletes a file, that no checkpoint or savepoint needs it."""
         if operation == "delete" and verdict in ("works", "unsure"):
             self.stored.deleting(process.name, name)
 
     def changed(self, process: Process, operation: str, name: str) -> None:
-        """A process has changed the disk: the log is in order."""
+        """Check that a job's log is in order after a process has changed a file."""
         self.stored.changed(process.name, name)
 
     def leads(self, driver: DriverProcess) -> bool:
-        """Return whether a driver was the last to claim the log."""
+        """Return whether a driver leads the job: it was the last to claim the job's log."""
         return driver.generation == self.stored.generation(driver.job_id)
 
     def checkpoint(self, scene: JobScene, checkpoint: int) -> None:
-        """A checkpoint completed and is committed: ids strictly increase, and all of it is there."""
+        """Check a completed checkpoint: its id is the highest yet, and all its files are there."""
         driver = scene.driver
         if checkpoint <= self._last[driver.name]:
             raise Violation(f"checkpoint {checkpoint} completed after {self._last[driver.name]}")
@@ -81,11 +81,11 @@ class Checks:
         self.stored.demand_complete(driver.job_id)
 
     def savepoint(self, scene: JobScene, uri: str) -> None:
-        """A savepoint was reported as complete."""
+        """Check that a savepoint that was reported as complete has all its files."""
         self.stored.savepoint(uri)
 
     def deploying(self, scene: JobScene, driver: DriverProcess, attempt: int, checkpoint: int | None) -> None:
-        """An attempt begins, from `checkpoint` or from nothing: never from less than was completed."""
+        """Check that an attempt begins from the last completed checkpoint, or from the restore point."""
         if not self.stored.run(driver.job_id) or not self.leads(driver):
             return  # a driver that was replaced may know an older one: it cannot complete any
         logged = [entry.checkpoint for entry in self.stored.completed(driver.job_id)]
@@ -98,21 +98,21 @@ class Checks:
             )
 
     def failed(self, scene: JobScene, driver: DriverProcess, error: HeadgateError) -> None:
-        """An attempt failed: only an injected fault may be the reason."""
+        """Check that an attempt failed by an injected fault, and by no error of its own."""
         if len(scene.drivers) > 1 and (isinstance(error, FencedError) or not self.leads(driver)):
             return  # it was replaced, and may not even find its marker any more
         if not scene.faults_done or isinstance(error, InternalError | UsageError):
             raise Violation(f"an attempt failed by itself: {type(error).__name__}: {error}")
 
     def killed(self, driver: DriverProcess) -> None:
-        """A driver dies now: what is in the log is complete at every moment."""
+        """Check, at the moment a driver is killed, that all checkpoints in the log are complete."""
         for job in self.stored.jobs():
             self.stored.demand_complete(job)
 
     def answered(
         self, driver: DriverProcess, number: int, answer: str | int | None, error: HeadgateError | None
     ) -> None:
-        """A request to a running job was answered, which happens once."""
+        """Check that a request is answered once, and a savepoint named in the answer is complete."""
         if (driver.name, number) in self._answered:
             raise Violation(f"{driver.name} answers request {number} ({driver.asked[number]}) twice")
         self._answered.add((driver.name, number))
@@ -120,7 +120,7 @@ class Checks:
             self.stored.savepoint(str(answer))
 
     def ended(self, scene: JobScene) -> None:
-        """The job has ended: it finished, every request has an answer, and its files are in order."""
+        """Check an ended job: it finished, all requests were answered, and its files are in order."""
         master = scene.master
         if master.state is not JobState.FINISHED:
             raise Violation(f"the job ended as {master.state.value}: {master.error}")
@@ -136,7 +136,7 @@ class Checks:
             self._demand_clean_sweep(scene, job)
 
     def _demand_clean_sweep(self, scene: JobScene, job: str) -> None:
-        """A sweep finds the files that nothing needs, and deletes no other."""
+        """Check that a sweep of orphaned files deletes exactly the files that nothing needs."""
         orphans = self.stored.orphans(job)
         if orphans and not scene.faults_done:
             raise Violation(f"files without an owner are left: {sorted(orphans)}")

@@ -1,4 +1,4 @@
-"""Control links in memory: messages as bytes, late, in order, until one end breaks."""
+"""Control links in memory: messages arrive as bytes, late, in order, until one end breaks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Tamper = Callable[[ControlMessage, bytes], str]
 
 
 class Wire(Underway[bytes | str], Generic[M]):
-    """One direction of a link. Messages wait while the receiver is paused; a deaf receiver gets none."""
+    """One direction of a control link; messages wait while the receiver is paused."""
 
     def __init__(
         self,
@@ -40,13 +40,13 @@ class Wire(Underway[bytes | str], Generic[M]):
         self.delivered: Callable[[ControlMessage], None] = _ignore  # called after each delivery
 
     def push(self, what: bytes | str) -> None:
-        """Send a message, or the reason why the link ended."""
+        """Send a message as bytes, or, as text, the reason why the link ended."""
         # In order, whatever the latency; a repeated message delays no other.
         self._last_due = max(self._now() + self._latency() + self.slow_ms, self._last_due)
         self._put(self._last_due, what)
 
     def repeat(self, what: bytes, after_ms: int) -> None:
-        """Have a copy of a message arrive later, perhaps after messages that were sent after it."""
+        """Send a copy of a message `after_ms` from now, perhaps after messages that were sent later."""
         self._put(self._now() + after_ms, what)
 
     def _put(self, due: int, what: bytes | str) -> None:
@@ -57,11 +57,11 @@ class Wire(Underway[bytes | str], Generic[M]):
 
     @property
     def due(self) -> int | None:
-        """When the first item arrives."""
+        """Time at which the first item arrives; None if there is none or the receiver is paused."""
         return self._items[0][0] if self._items and not self._receiver_paused() else None
 
     def deliver(self) -> str:
-        """Let the first item arrive; returns a word for the trace."""
+        """Deliver the first item to the receiver; return words about it for the trace."""
         _, what = self._items.popleft()
         if self.deaf:
             return "to nobody"
@@ -81,7 +81,7 @@ ControlWire = Wire[FromWorker] | Wire[ToWorker]
 
 
 class SimLink(Generic[S, M]):
-    """One end of a link; implements `common.ports.Link`."""
+    """One end of a simulated control link; implements `common.ports.Link`."""
 
     def __init__(self, out: Wire[S], back: Wire[M]) -> None:
         self.out, self.back = out, back
@@ -89,7 +89,7 @@ class SimLink(Generic[S, M]):
         self._closed = False
 
     def send(self, message: ControlMessage) -> None:
-        """See `common.ports.Link`."""
+        """Send a message to the other end, unless the link is closed; it is encoded in any case."""
         # Encoded also when it will not arrive: a message that cannot be encoded should be noticed.
         data = encode_message(message)
         self.sent(message)
@@ -97,15 +97,15 @@ class SimLink(Generic[S, M]):
             self.out.push(data)
 
     def close(self) -> None:
-        """See `common.ports.Link`."""
+        """Close the link; the other end is notified."""
         self._end("closed by the other side")
 
     def die(self) -> None:
-        """The process at this end was killed."""
+        """Break the link because the process at this end was killed; the other end notices."""
         self._end("connection reset")
 
     def vanish(self) -> None:
-        """The machine at this end is lost, and the other end hears nothing."""
+        """End the link without news to the other end, as when a machine is lost."""
         self._closed = self.back.deaf = True
 
     def _end(self, reason: str) -> None:
@@ -114,7 +114,7 @@ class SimLink(Generic[S, M]):
             self.out.push(reason)
 
     def cut(self, keep: int) -> None:
-        """Break the link between two living ends, which both notice."""
+        """Break the link between two living ends, both of which notice; `keep` messages still arrive."""
         for wire in (self.out, self.back):
             wire.cut(keep)
             wire.push("connection reset")
@@ -127,14 +127,14 @@ def make_link(
     worker_paused: Callable[[], bool],
     master_paused: Callable[[], bool] = lambda: False,
 ) -> tuple[SimLink[FromWorker, ToWorker], SimLink[ToWorker, FromWorker]]:
-    """Return the worker's and the job master's end of a new link."""
+    """Return the two ends of a new control link: the worker's and the job master's."""
     up = Wire(f"{name} to master", decode_from_worker, now, latency, master_paused)
     down = Wire(f"{name} to worker", decode_to_worker, now, latency, worker_paused)
     return SimLink(up, down), SimLink(down, up)
 
 
 def described(message: ControlMessage) -> str:
-    """Return a message in a few words that do not depend on the process."""
+    """Return text about a message for the trace, the same in every run of a seed."""
     fields = ("attempt", "checkpoint", "vertex", "subtask", "kind", "splits", "restored_checkpoint")
     words = (f"{field}={getattr(message, field)!r}" for field in fields if hasattr(message, field))
     return " ".join([type(message).__name__, *words])

@@ -1,4 +1,4 @@
-"""The data plane in memory: real frames as bytes, late, in order per pair, in any order between pairs."""
+"""The data plane in memory: frames arrive as bytes, late, in order per pair of workers only."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ Item = tuple[int, bytes | str]
 
 
 class Surroundings(Protocol):
-    """What the network needs of the simulation."""
+    """What the network reads from the simulation: time, delays, and a place to report frames to."""
 
     def now(self) -> int:
         """Return the virtual time in ms."""
 
     def latency(self) -> int:
-        """Return how long the next item is on its way, in ms."""
+        """Return the delay of the next item, in ms."""
 
     def saw_frame(self, lane: Lane, attempt: int, frame: Frame) -> None:
-        """A frame arrived."""
+        """Report a frame that arrived, for the checks."""
 
 
 class Underway(Generic[I]):
-    """Items on their way in one direction, by when each of them arrives."""
+    """Queue of items on their way in one direction, each with its time of arrival."""
 
     def __init__(self) -> None:
         self._items: deque[tuple[int, I]] = deque()
 
     def cut(self, keep: int) -> None:
-        """Lose the items on their way, but for the first `keep`."""
+        """Drop all but the first `keep` items that are on their way."""
         while len(self._items) > keep:
             self._items.pop()
 
@@ -45,7 +45,7 @@ class Underway(Generic[I]):
 
 
 class Lane(Underway[Item]):
-    """Frames from one data plane to another, in order."""
+    """One direction of a simulated connection between two workers: frames on their way, in order."""
 
     def __init__(self, source: SimDataPlane, target: SimDataPlane, around: Surroundings) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class Lane(Underway[Item]):
         self._reader = FrameReader()
 
     def push(self, attempt: int, what: bytes | str) -> None:
-        """Send a frame, or the reason why the connection ended; it cannot overtake what was sent before."""
+        """Send a frame, or the reason why the connection ended, after everything sent before."""
         due = self._around.now() + self._around.latency()
         if self._items:
             due = max(due, self._items[-1][0])
@@ -63,7 +63,7 @@ class Lane(Underway[Item]):
 
     @property
     def due(self) -> int | None:
-        """When the first item arrives; None when none is on its way or the receiver is not ready."""
+        """Time at which the first item arrives; None if there is none or the receiver is not ready."""
         if not self._items:
             return None
         due, (attempt, _) = self._items[0]
@@ -71,7 +71,7 @@ class Lane(Underway[Item]):
         return None if self.target.alive and self.target.attempt < attempt else due
 
     def deliver(self) -> str:
-        """Let the first item arrive; returns a word for the trace."""
+        """Deliver the first item to the receiving worker; return words about it for the trace."""
         _, (attempt, what) = self._items.popleft()
         target = self.target
         if not target.alive:
@@ -93,7 +93,7 @@ class Lane(Underway[Item]):
 
 
 class Network:
-    """All data planes by address, and the lanes between them."""
+    """The simulated network: the workers' data planes by address, and the lanes that connect them."""
 
     def __init__(self, around: Surroundings) -> None:
         self._around = around
@@ -102,13 +102,13 @@ class Network:
         self.lanes: list[Lane] = []
 
     def plane(self, slot: int, changed: Callable[[], None]) -> SimDataPlane:
-        """Return a new data plane; `changed` is called when it has something to receive."""
+        """Return a new data plane for a worker; `changed` is called when it has something to receive."""
         plane = SimDataPlane(self, slot, f"n{len(self._planes)}", changed)
         self._planes[plane.address] = plane
         return plane
 
     def lane(self, source: SimDataPlane, address: str) -> Lane:
-        """Return the lane from a plane to an address."""
+        """Return the lane from a data plane to the one at an address; made on first use."""
         lane = self._lanes.get((source.address, address))
         if lane is None:
             lane = Lane(source, self._planes[address], self._around)
@@ -121,7 +121,7 @@ class Network:
         self.lanes = [lane for lane in self.lanes if lane.source.alive or lane.target.alive]
 
     def cut(self, first: SimDataPlane, second: SimDataPlane, keep: int) -> None:
-        """Break the connection between two planes, which both notice."""
+        """Break the connection between two workers, both of which notice; `keep` frames still arrive."""
         for source, target in ((first, second), (second, first)):
             lane = self._lanes.get((source.address, target.address))
             if lane is not None and source.attempt:
@@ -130,7 +130,7 @@ class Network:
 
 
 class SimDataPlane:
-    """One worker's data plane; implements `runtime.transport.data_plane_contract.DataPlane`."""
+    """A simulated worker's data plane; implements `runtime.transport.data_plane_contract.DataPlane`."""
 
     def __init__(self, network: Network, slot: int, address: str, changed: Callable[[], None]) -> None:
         self._network, self.slot, self.address, self._changed = network, slot, address, changed
@@ -144,11 +144,11 @@ class SimDataPlane:
 
     @property
     def peers(self) -> list[SimDataPlane]:
-        """The planes of the open attempt's peers."""
+        """The data planes of the workers to which the open attempt is connected."""
         return [lane.target for _, lane in sorted(self._peers.items())]
 
     def open(self, fence: Fence, peers: Mapping[int, str]) -> None:
-        """See `DataPlane`."""
+        """Open connections for an attempt to the workers at these addresses, by slot."""
         if self.is_open or fence.attempt <= self.attempt:
             raise InternalError(f"attempt {fence.attempt} was opened while {self.attempt} is open or newer")
         self._fence, self.attempt, self.is_open = fence, fence.attempt, True
@@ -163,7 +163,7 @@ class SimDataPlane:
                 self.peer_lost(slot, self.attempt, "the peer has closed this attempt")
 
     def send(self, slot: int, frame: Frame) -> None:
-        """See `DataPlane`."""
+        """Send a frame to the worker in a slot; frames on a broken connection are dropped."""
         if slot not in self._peers:
             raise InternalError(f"no peer of slot {slot} was opened")
         assert self._fence is not None
@@ -173,40 +173,40 @@ class SimDataPlane:
         self._peers[slot].push(self.attempt, head + b"".join(bytes(part) for part in frame.parts))
 
     def receive(self) -> list[tuple[int, Frame]]:
-        """See `DataPlane`."""
+        """Return the frames that arrived since the last call, each with its sender's slot."""
         inbox, self._inbox = self._inbox, []
         return inbox
 
     def lost(self) -> list[tuple[int, str]]:
-        """See `DataPlane`."""
+        """Return the slots whose connections broke since the last call, each with the reason."""
         lost, self._lost = self._lost, []
         return lost
 
     def close_attempt(self) -> None:
-        """See `DataPlane`."""
+        """Close the connections of the open attempt and forget its frames."""
         if self.is_open:
             self._hang_up("the peer closed the attempt")
         self.is_open = False
         self._peers, self._inbox, self._lost, self._broken = {}, [], [], set()
 
     def close(self) -> None:
-        """See `DataPlane`."""
+        """Close the data plane for good."""
         self.close_attempt()
         self.alive = False
 
     def die(self) -> None:
-        """The process was killed: what it sent may still arrive, then its connections break."""
+        """Break all connections because the process was killed; frames sent before still arrive."""
         if self.alive and self.is_open:
             self._hang_up("connection reset by a killed peer")
         self.alive = self.is_open = False
 
     def arrived(self, slot: int, frame: Frame) -> None:
-        """A frame came in."""
+        """Take in a frame that arrived from the worker in a slot."""
         self._inbox.append((slot, frame))
         self._changed()
 
     def peer_lost(self, slot: int, attempt: int, reason: str) -> None:
-        """A connection of an attempt broke."""
+        """Note that the connection to a slot broke; ignored if it is not of the open attempt."""
         if not self.is_open or attempt != self.attempt or slot not in self._peers or slot in self._broken:
             return
         self._broken.add(slot)

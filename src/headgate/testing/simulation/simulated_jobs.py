@@ -1,4 +1,4 @@
-"""From a program to a job that can be simulated: short virtual times, and one execution after the other."""
+"""Jobs for the simulator from user programs: options with short virtual times, and submissions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def job_of(
     parallelism: int,
     config: Mapping[str, str | int | float | bool] | None = None,
 ) -> tuple[JobSpec, Environment]:
-    """Return the job that `build` adds to an Environment, as an executor gets it, and that Environment."""
+    """Return the job that `build` adds to an Environment, as an executor gets it, and the Environment."""
     capture = _Capture()
     env = Environment(parallelism, {**SETTINGS, **(config or {})}, executor=capture)
     build(env)
@@ -48,7 +48,7 @@ def job_of(
 
 
 class _Capture:
-    """An executor that keeps the job instead of running it."""
+    """An executor that keeps the job instead of running it, to hand it to the simulator."""
 
     def __init__(self) -> None:
         self.jobs: list[JobSpec] = []
@@ -60,7 +60,7 @@ class _Capture:
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """The job that a user wants to run."""
+    """One execution of a job, as a user submits it: the job, its id, and where it begins."""
 
     spec: JobSpec
     job_id: str  # of this execution; every driver that is started for it has the same
@@ -68,5 +68,5 @@ class Submission:
     run: int = 0  # executions before this one
 
     def again(self, point: RestorePoint | None, job_id: str) -> Submission:
-        """Return the next execution of the job, from where the last one was stopped."""
+        """Return the submission of the job's next execution, which begins at `point`."""
         return replace(self, job_id=job_id, point=point, run=self.run + 1)

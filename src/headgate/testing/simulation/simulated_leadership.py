@@ -1,4 +1,4 @@
-"""Leadership of a simulated driver: the production rules, with turns of the scheduler in place of threads."""
+"""Leadership of a simulated driver: production's rules, with turns of the simulation for threads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headgate.ha.leading import PROOFS_PER_LEASE, Leadership
 
 
 class SimLeadership(Leadership):
-    """A simulated :class:`Leadership`, whose owner calls `look()`, `prove()` and `watch()` in time."""
+    """Leader election without threads; its driver calls `look()`, `prove()` and `watch()` in time."""
 
     def __init__(self, name: str, election: Election, clock: Clock) -> None:
         super().__init__(name, election, clock)
@@ -20,35 +20,35 @@ class SimLeadership(Leadership):
 
     @property
     def leads(self) -> bool:
-        """Whether the right was won and is not known to be lost."""
+        """Whether this driver has won the leadership and does not know of a loss."""
         return self._term.state not in (LeadershipState.CANDIDATE, LeadershipState.LOST)
 
     @property
     def deadline_ms(self) -> int | None:
-        """When :meth:`watch` has news at the latest (monotonic ms)."""
+        """Time (monotonic ms) at which :meth:`watch` must be called next; None for none."""
         return self._term.next_wakeup()
 
     @property
     def unreported_loss(self) -> bool:
-        """Whether the right is lost and its listeners were not called yet."""
+        """Whether the leadership is lost and the listeners are still to be called."""
         return self._term.state is LeadershipState.LOST and bool(self._listeners)
 
     def look(self) -> Candidacy:
-        """Take part in the election once; a StorageError where the disk does not answer."""
+        """Take part in the election once; StorageError if the disk does not answer."""
         seen = self._election.campaign()
         if seen.won_ms is not None and not self._granted(seen.won_ms):
             return Candidacy(None, "nobody: the answer came too late")
         return seen
 
     def prove(self) -> str:
-        """Return the turn of the thread that proves; returns a word for the trace."""
+        """Renew the leadership once, as its thread does; return a word for the trace."""
         if self._asking.locked():
             return "waits for the election's answer to another question"
         self._prove_once()
         return self._term.state.value
 
     def watch(self) -> str:
-        """Return the turn of the thread that watches the time; returns a word for the trace."""
+        """Call the listeners if the leadership is lost, as its thread does; return a word for the trace."""
         if self._term.tick(self._clock.monotonic_ms()) or self._term.state is LeadershipState.LOST:
             error, listeners = self._lost(""), self._listeners
             self._listeners = []

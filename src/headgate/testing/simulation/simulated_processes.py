@@ -1,4 +1,4 @@
-"""Processes of a simulation, each with a main loop and a background thread, and the scene that they share."""
+"""Simulated processes, each with a main loop and a background thread, and the scene that they share."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ Report = Callable[[], str]
 
 
 class ProcessKilled(PastAllHandlers):
-    """Unwinds the code of a process that was killed; nothing of the product may catch it."""
+    """Ends the code of a process that was killed; no handler of the job may catch it."""
 
 
 class FaultInjector(Protocol):
-    """Decides what goes wrong in the code of processes and on their wires."""
+    """Decides which faults hit the code of processes and the messages between them."""
 
     def reached(self, process: Process, place: str) -> None:
-        """A process is at a named place, where a fault may wait for it."""
+        """Inject a fault if one waits for this named place in a process's code."""
 
     def tampers(self, wire: ControlWire) -> Tamper:
-        """Decide for each message on a wire whether it is lost or repeated."""
+        """Return a function that decides for each message on a wire whether it is lost or repeated."""
 
 
 class Scene(ABC):
-    """What the processes of one simulation share: time, chance, network, disk and trace, all by the seed."""
+    """Shared state of one simulation: time, randomness, network, disk and trace, all from the seed."""
 
     faults: FaultInjector
 
@@ -65,24 +65,24 @@ class Scene(ABC):
         return self.line.now_ms
 
     def latency(self) -> int:
-        """Return how long the next message is on its way."""
+        """Return the delay of the next message, in ms."""
         return self.rng.randint(0, self._latency_ms) if self._latency_ms else 0
 
     def delay(self, most_ms: int) -> int:
-        """Return a pause of up to `most_ms`."""
+        """Return a random pause of up to `most_ms` ms."""
         return self.rng.randint(0, most_ms)
 
     def new_clock(self) -> SimClock:
-        """Return the clocks of a new process, whose wall clock is a little off."""
+        """Return the clocks of a new process, with a wall clock that is up to 50 ms off."""
         return SimClock(self.line, self.rng, self.rng.randint(-50, 50), self._step_ms)
 
     def note(self, text: str) -> None:
-        """Add something to the trace that is no action."""
+        """Add a line to the trace about an event that is no action."""
         self.trace.add(self.now(), text)
 
     @contextmanager
     def acting(self, process: Process) -> Iterator[None]:
-        """Run the code of `process` within."""
+        """Mark `process` as the one whose code runs in the block."""
         before, self.at_work = self.at_work, process
         try:
             yield
@@ -91,23 +91,23 @@ class Scene(ABC):
 
     @abstractmethod
     def saw_frame(self, lane: Lane, attempt: int, frame: Frame) -> None:
-        """See `network.Surroundings`."""
+        """Report a frame that arrived at a worker, for the checks."""
 
     @abstractmethod
     def interleave(self, process: Process) -> None:
-        """Let others act in the middle of a process's work, for as long as it stands still at least."""
+        """Let other processes act in the middle of this one's work, at least as long as it is paused."""
 
     @abstractmethod
     def disk_gate(self, process: Process, operation: str, name: str) -> Verdict:
-        """A process uses the disk: others may act first, and it may go wrong."""
+        """Let other processes act before a disk operation of `process`; return its outcome."""
 
     @abstractmethod
     def disk_done(self, process: Process, operation: str, name: str) -> None:
-        """A process has changed the disk."""
+        """Report that `process` has changed a file, for the checks."""
 
 
 class Process:
-    """A process with a main loop and a background thread; implements `common.ports.Probe`.
+    """A simulated process with a main loop and a background thread; implements `common.ports.Probe`.
 
     It is alive until killed or ended. While it is paused it stands still, as after SIGSTOP; while it is held
     only its background work does, as on a hanging disk.
@@ -124,26 +124,26 @@ class Process:
 
     @property
     def runs(self) -> bool:
-        """Whether it does anything at present."""
+        """Whether the process can act now: it lives and is not paused."""
         return self.alive and not self.paused
 
     def reached(self, place: str) -> None:
-        """See `common.ports.Probe`."""
+        """Report a named place in the code, where a fault may be injected."""
         self.scene.faults.reached(self, place)
 
     def post(self, callback: Callable[[], None]) -> None:
-        """Hand a callback to the main loop."""
+        """Have the process's main loop call `callback`."""
         if not self.posted:
             self.posted_since = self.scene.now()
         self.posted.append(callback)
 
     def drain(self) -> None:
-        """Call what was posted."""
+        """Call all posted callbacks, in order."""
         while self.posted:
             self.posted.popleft()()
 
     def disk(self, uri: str = URI) -> SimDisk:
-        """Return the process's way to the shared files below a URI; a StorageError for any other URI."""
+        """Return this process's disk below a URI of the simulation; StorageError for any other URI."""
         scene = self.scene
         return SimDisk.at(
             uri,
@@ -154,17 +154,17 @@ class Process:
 
     @property
     def mid_operation(self) -> bool:
-        """Whether its background work is pending: others may act between its steps."""
+        """Whether background work is in the middle of a disk operation, so that others may act."""
         return self.background.busy
 
     def must_live(self) -> None:
-        """Raise ProcessKilled where the process was killed meanwhile: its code must not go on."""
+        """Raise ProcessKilled if the process was killed meanwhile, so that its code does not go on."""
         if not self.alive:
             raise ProcessKilled(self.name)
 
 
 class SimBackground:
-    """A background thread of a process; implements `common.ports.Background`."""
+    """The background thread of a simulated process; implements `common.ports.Background`."""
 
     def __init__(self, process: Process) -> None:
         self.process = process
@@ -173,17 +173,17 @@ class SimBackground:
         self._jobs: deque[tuple[int, Callable[[], Report]]] = deque()
 
     def submit(self, work: Callable[[], T], done: Done[T]) -> None:
-        """See `common.ports.Background`."""
+        """Queue work for the background thread; `done` is called with its result or error."""
         self._jobs.append((self.process.scene.now(), _attempt(work, done)))
 
     def since(self, now: int) -> int | None:
-        """Return since when the background thread has something to do."""
+        """Return since when (ms) the background thread has work that can run; None if it has none."""
         if not self._jobs or self.busy or self.process.held or not self.process.runs:
             return None
         return self._jobs[0][0]
 
     def act(self) -> str:
-        """Run one job; others may act meanwhile, wherever it uses the disk."""
+        """Run the next queued work; other processes may act at each of its disk operations."""
         _, attempt = self._jobs.popleft()
         self.busy = True
         with self.process.scene.acting(self.process):
@@ -198,18 +198,18 @@ class SimBackground:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is to be done and nothing is being done."""
+        """Whether no work is queued or running."""
         return not self._jobs and not self.busy
 
     def forget(self) -> None:
-        """The process was killed: nothing more is begun."""
+        """Drop all queued work, because the process was killed."""
         self._jobs.clear()
 
 
 class SimThread:
-    """A thread of one subtask; implements `SubtaskThread`.
+    """The thread of a subtask with a blocking function, simulated; implements `SubtaskThread`.
 
-    Its work happens at once or at the end of a while in which the others act, so that an object which two
+    Its work happens at once or at the end of a span in which other threads act, so that an object that two
     threads must not use at once shows in either case.
     """
 
@@ -220,21 +220,21 @@ class SimThread:
         self._busy = False
 
     def submit(self, work: Callable[[], T], done: Done[T]) -> None:
-        """See `common.ports.Background`."""
+        """Queue work for this thread; `done` is called with its result or error."""
         self._jobs.append(_attempt(work, done))
         if not self._busy:
             self._begin()
 
     def call(self, work: Callable[[], T]) -> T:
-        """See `SubtaskThread`."""
+        """Run `work` at once and return its result; the thread must be idle."""
         assert not self._busy, f"{self._name} is called while it works"
         return work()
 
     def leave(self) -> None:
-        """See `SubtaskThread`."""
+        """Do nothing: a simulated thread needs no end."""
 
     def join(self) -> None:
-        """See `SubtaskThread`."""
+        """Return at once: a simulated thread needs no end."""
 
     def _begin(self) -> None:
         attempt = self._jobs.popleft()

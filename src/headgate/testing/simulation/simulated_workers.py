@@ -1,4 +1,4 @@
-"""Workers of a simulation, and the gang in memory that starts them late and one by one, and kills them.
+"""Simulated workers, and the gang of worker processes in memory that starts them one by one and kills them.
 
 A worker is the production class `Worker` in a shell that does what `runtime.worker.worker_process` does with
 threads and sockets.
@@ -20,22 +20,22 @@ from headgate.testing.simulation.simulated_processes import Process, ProcessKill
 
 
 class GangOwner(Process):
-    """A driver as its gangs and workers know it."""
+    """A simulated driver as its gangs and workers see it."""
 
     prefix: str  # tells its workers from those of other drivers, in the trace
     job_id: str  # of the execution that it runs
 
     @abstractmethod
     def attach(self, worker: WorkerProcess) -> None:
-        """Connect the link of a worker that has just started with the job master."""
+        """Connect a worker that has just started with this driver's job master."""
 
     @abstractmethod
     def worker_ended(self, worker: WorkerProcess, error: str | None) -> None:
-        """A worker has exited; `error` is the reason unless it finished."""
+        """Report that a worker has exited; `error` is the reason, None if it finished."""
 
     @abstractmethod
     def with_master(self, act: Callable[[JobMaster], None]) -> None:
-        """Call `act` with the job master, in the driver's loop."""
+        """Call `act` with the job master, later, in the driver's main loop."""
 
 
 def _recorder(scene: Scene, where: str) -> Callable[[ControlMessage], None]:
@@ -43,7 +43,7 @@ def _recorder(scene: Scene, where: str) -> Callable[[ControlMessage], None]:
 
 
 class WorkerProcess(Process):
-    """A worker, its link to the job master of `driver`, and its heartbeat."""
+    """A simulated worker process: the worker, its link to the job master, and its heartbeat."""
 
     def __init__(self, scene: Scene, driver: GangOwner, gang: int, slot: int) -> None:
         super().__init__(scene, f"worker {driver.prefix}{gang}.{slot}")
@@ -82,11 +82,11 @@ class WorkerProcess(Process):
 
     @property
     def unheard(self) -> bool:
-        """Whether a message from or to it has not arrived."""
+        """Whether a message to or from this worker is still on its way."""
         return bool(len(self.link.out) or len(self.link.back))
 
     def since(self, now: int) -> int | None:
-        """Return since when the loop has something to do."""
+        """Return since when (ms) the worker's loop has something to do; None if it has nothing."""
         if not self.runs:
             return None
         if self.posted:
@@ -96,11 +96,11 @@ class WorkerProcess(Process):
         return self._alarm if self._alarm is not None and self._alarm <= now else None
 
     def next_time(self) -> int | None:
-        """Return until when the loop sleeps."""
+        """Return the time (ms) at which the worker's loop wakes up; None if it does not sleep."""
         return self._alarm if self.runs and self._dirty_since < 0 else None
 
     def act(self) -> str:
-        """Run one turn of the loop, as in `runtime.worker.worker_process`."""
+        """Run one turn of the worker's loop, as `runtime.worker.worker_process` does."""
         now = self.scene.now()
         try:
             with self.scene.acting(self):
@@ -130,7 +130,7 @@ class WorkerProcess(Process):
             self.end(f"fenced: link {reason}", f"slot {self.slot}: the connection to the job master ended")
 
     def beat(self) -> str:
-        """Return the turn of the thread that sends heartbeats."""
+        """Send a heartbeat, or exit if the lease ran out; return a word for the trace."""
         now = self.scene.now()
         self.beat_at = now + self._interval_ms
         if self.lease.expired(now):
@@ -141,7 +141,7 @@ class WorkerProcess(Process):
         return "sent"
 
     def end(self, why: str, error: str | None, how: str = "ends") -> None:
-        """The process exits, by itself unless `how` says otherwise."""
+        """Exit the process; `how` is the trace's word for it, `error` the reason unless it finished."""
         if self.alive:
             self.scene.note(f"{self.name} {how}: {why}")
             self.alive = False
@@ -151,12 +151,12 @@ class WorkerProcess(Process):
             self.driver.worker_ended(self, error)
 
     def kill(self, why: str) -> None:
-        """SIGKILL."""
+        """Kill the process as by SIGKILL; `why` is for the trace."""
         self.end(why, f"slot {self.slot}: killed", "is killed")
 
 
 class SimGang:
-    """Implements `common.ports.Gang` as a barrier stage: all workers or none, while its driver lives."""
+    """A gang of simulated workers, ended together as in a barrier stage; implements `common.ports.Gang`."""
 
     def __init__(self, scene: Scene, driver: GangOwner) -> None:
         self._scene, self._driver = scene, driver
@@ -167,7 +167,7 @@ class SimGang:
         self._errors: dict[int, str] = {}
 
     def submit(self, gang: int, slots: int) -> None:
-        """See `common.ports.Gang`."""
+        """Start a gang's workers, each after a random delay."""
         scene = self._scene
         self._expected[gang], self._started[gang] = slots, 0
         for slot in range(slots):
@@ -175,7 +175,7 @@ class SimGang:
             scene.line.after(scene.delay(20), name, self._starter(gang, slot))
 
     def cancel(self, gang: int) -> None:
-        """See `common.ports.Gang`."""
+        """Kill a gang's workers, after a random delay."""
         if gang in self._cancelled:
             return
         self._cancelled.add(gang)
@@ -183,7 +183,7 @@ class SimGang:
         self._scene.line.after(self._scene.delay(10), f"cancel gang {gang}", lambda: self._end_all(gang))
 
     def worker_ended(self, worker: WorkerProcess, error: str | None) -> None:
-        """A worker has exited; a barrier stage does not outlive one that failed."""
+        """Note that a worker has exited; if it failed, the gang's other workers are killed."""
         gang = worker.gang
         if error is not None and gang not in self._cancelled:
             self._errors.setdefault(gang, error)
@@ -194,7 +194,7 @@ class SimGang:
         self._report_if_exited(gang)
 
     def living(self, gang: int | None = None) -> list[WorkerProcess]:
-        """Return the workers that have not exited, of one gang or of all."""
+        """Return the workers that have not exited, of one gang or of all gangs."""
         return [w for w in self._workers if w.alive and (gang is None or w.gang == gang)]
 
     def _starter(self, gang: int, slot: int) -> Callable[[], None]:

@@ -1,4 +1,4 @@
-"""The supervisor of a simulation starts drivers: after one that died, and after a job that was stopped."""
+"""The supervisor of a simulation: starts a driver when one died, and after a job was stopped."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NOT_STARTED_MS: Final = 30
 
 
 class Supervisor:
-    """Keeps one driver at least, until the job has ended; without an election only the log orders drivers."""
+    """Keeps at least one driver running until the job has ended; `elects` gives drivers an election."""
 
     def __init__(self, scene: JobScene, checks: Checks, submission: Submission, elects: bool) -> None:
         self._scene, self._checks, self._elects = scene, checks, elects
@@ -32,7 +32,7 @@ class Supervisor:
         self._ended_unreported: DriverProcess | None = None
 
     def start(self) -> DriverProcess:
-        """Start one more driver."""
+        """Start one more driver process for the submission that runs now."""
         scene = self._scene
         driver = DriverProcess(scene, len(scene.drivers) + 1, self.submission, self._elects)
         scene.drivers.append(driver)
@@ -40,16 +40,16 @@ class Supervisor:
         return driver
 
     def job_id(self, run: int) -> str:
-        """Return the id of an execution, by the number of executions before it."""
+        """Return the job id of an execution; `run` is the number of executions before it."""
         return self._first_id if run == 0 else f"{self._first_id}-{run}"
 
     def did_not_start(self, driver: DriverProcess, error: Exception) -> None:
-        """A driver could not begin, which is a violation unless a fault was injected."""
+        """Check that a driver failed to start only because of an injected fault or another driver."""
         if isinstance(error, UsageError) or not (self._scene.faults_done or len(self._scene.drivers) > 1):
             raise Violation(f"{driver.name} did not start: {type(error).__name__}: {error}")
 
     def driver_exited(self, driver: DriverProcess, how: str) -> None:
-        """A driver has left or was killed: start another where the job needs one."""
+        """Start another driver, now or later, if the job needs one after this one has exited."""
         scene = self._scene
         scene.note(f"{driver.name} is gone: {how}")
         if how == "killed" and driver.master is not None and driver.master.state.terminal:
@@ -82,7 +82,7 @@ class Supervisor:
         return master is not None and not master.goes_on and self._checks.leads(driver)
 
     def _dismiss_late_drivers(self) -> None:
-        """A driver that has not yet looked at the election would take the ended job for a new one."""
+        """Kill drivers that have not seen the election: each would take the ended job for a new one."""
         for driver in self._scene.living_drivers():
             if self._elects and not driver.looked:
                 driver.kill("it is not needed any more", silently=False)

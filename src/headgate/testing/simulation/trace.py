@@ -1,4 +1,4 @@
-"""What happened in a simulation: a hash over all events, the last of them in words, traces of checkpoints."""
+"""Trace of a simulation: a hash over all events, the last ones as text, and traces of checkpoints."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ _SILENT: Final = ("read", "size", "list")
 
 
 class Trace:
-    """The order of events, `count` of them; equal seeds must give equal digests.
-
-    The last `story_max` lines are kept; None keeps all.
+    """The events of a simulation in order: their number `count`, a digest, and the last lines as text. Equal
+    seeds must give equal digests. The last `story_max` lines are kept; None keeps all.
 
     Example:
         >>> trace = Trace(story_max=1)
@@ -35,7 +34,7 @@ class Trace:
         self.count = 0
 
     def add(self, now_ms: int, text: str) -> None:
-        """Add one event at a virtual time."""
+        """Add one event at a virtual time (ms)."""
         self.count += 1
         self._hash.update(f"{now_ms} {text}\n".encode())
         self._lines.append((now_ms, text))
@@ -46,12 +45,12 @@ class Trace:
         return self._hash.hexdigest()
 
     def story(self) -> list[str]:
-        """Return the lines that were kept, oldest first."""
+        """Return the kept lines of the trace, oldest first."""
         return [f"{now_ms:7d} {text}" for now_ms, text in self._lines]
 
 
 class CheckpointTraces:
-    """What happened to each of the last checkpoints: triggers, acknowledgements, files.
+    """Traces of the latest checkpoints, each with its triggers, acknowledgements and files.
 
     Example:
         >>> traces = CheckpointTraces()
@@ -64,7 +63,7 @@ class CheckpointTraces:
         self._traces: OrderedDict[int, list[str]] = OrderedDict()
 
     def message(self, now_ms: int, where: str, message: m.FromWorker | m.ToWorker) -> None:
-        """A control message arrived at `where`."""
+        """Add a control message that arrived at the process `where`, if it is about a checkpoint."""
         match message:
             case m.Trigger():
                 what = f"is asked ({'savepoint' if message.savepoint else message.alignment})"
@@ -81,7 +80,7 @@ class CheckpointTraces:
         self.note(message.checkpoint, now_ms, f"{where} {what}")
 
     def file(self, now_ms: int, who: str, operation: str, name: str, verdict: str) -> None:
-        """A process used a file of a checkpoint."""
+        """Add a process's operation on a file, if the file belongs to a checkpoint or the log."""
         found = _IN_FOLDER.search(name)
         if found is not None and operation not in _SILENT:
             result = "" if verdict == "works" else f" {verdict}"
@@ -90,16 +89,13 @@ class CheckpointTraces:
             self.note(next(reversed(self._traces)), now_ms, f"{who}: {operation} {name} {verdict}")
 
     def note(self, checkpoint: int, now_ms: int, text: str) -> None:
-        """Add a line to the trace of a checkpoint."""
+        """Add a line to the trace of a checkpoint; only the latest few checkpoints are kept."""
         self._traces.setdefault(checkpoint, []).append(f"{now_ms:7d} {text}")
         while len(self._traces) > KEPT:
             self._traces.popitem(last=False)
 
     def story(self, violation: str | None) -> list[str]:
-        """Return the trace of the checkpoint that `violation` names, else of the last one.
-
-        Empty without one.
-        """
+        """Return the trace of the checkpoint named in `violation`, else of the last; empty without one."""
         if violation is None or not self._traces:
             return []
         named = [int(number) for number in _NAMED.findall(violation)]

@@ -1,7 +1,7 @@
-"""A disk in memory that may fail, be unsure, or have its user killed between two operations.
+"""A disk in memory on which operations fail, leave their outcome open, or kill the process that uses it.
 
-Listings never lag: the `Disk` port promises that a read, and so a listing, sees every completed write, and
-a storage without that is refused (`docs/storage.md`).
+Listings never lag: the `Disk` port promises that a read, and so a listing, sees every completed write, and a
+storage without that is refused (`docs/storage.md`).
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ _WHY: Final = {
 
 
 class SimFiles:
-    """The durable files that all processes share, by name."""
+    """The durable files of a simulation, shared by all processes, by name."""
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
         self.torn: dict[str, bytes] = {}  # what killed writers left unfinished; no listing shows it
 
     def names(self, prefix: str) -> list[str]:
-        """Return the sorted names below the folder `prefix`."""
+        """Return the sorted names of the files below the folder `prefix`."""
         return _below(self.files, prefix)
 
     def unfinished(self, prefix: str) -> list[str]:
-        """Return the sorted names of torn files below the folder `prefix`."""
+        """Return the sorted names of unfinished files below the folder `prefix`."""
         return _below(self.torn, prefix)
 
     def tear(self, name: str, data: bytes) -> None:
-        """The process that wrote `name` was killed on the way."""
+        """Leave an unfinished file, because the process that wrote `name` was killed meanwhile."""
         folder, slash, last = name.rpartition("/")
         self.torn[f"{folder}{slash}{TEMPORARY_PREFIX}{len(self.torn)}-{last}"] = data[: len(data) // 2]
 
@@ -55,7 +55,7 @@ def _below(names: Iterable[str], prefix: str) -> list[str]:
 
 
 def always_works(_operation: str, _name: str) -> Verdict:
-    """Return the gate of a disk without faults."""
+    """Return "works" for any operation: the gate of a disk without faults."""
     return "works"
 
 
@@ -64,9 +64,11 @@ def _ignore(_operation: str, _name: str) -> None:
 
 
 class SimDisk:
-    """One process's way to the files; implements `common.ports.Disk`, `RandomAccess` and `KeepsTemporaries`.
+    """One process's access to the shared files; implements `common.ports.Disk`, `RandomAccess` and
+    `KeepsTemporaries`.
 
-    Names are relative to the folder `root`. `gate` decides each operation before it, `done` follows a change.
+    Names are relative to the folder `root`. `gate` decides an operation's outcome before it; `done` is called
+    after a change.
 
     Example:
         >>> disk = SimDisk(SimFiles())
@@ -82,53 +84,53 @@ class SimDisk:
 
     @classmethod
     def at(cls, uri: str, files: SimFiles, gate: Gate = always_works, done: Done = _ignore) -> SimDisk:
-        """Return the disk below a URI of the simulation; a StorageError for any other."""
+        """Return the disk below a URI of the simulation; StorageError for any other URI."""
         if uri != URI and not uri.startswith(f"{URI}/"):
             raise StorageError(f"{uri!r} is nothing in a simulation; expected a URI that begins with {URI}")
         return cls(files, gate, done, uri.removeprefix(URI).strip("/"))
 
     def create(self, name: str, parts: Iterable[bytes | memoryview]) -> None:
-        """See `common.ports.Disk`."""
+        """Create or replace a file."""
         self._write("create", name, b"".join(bytes(part) for part in parts))
 
     def create_if_absent(self, name: str, data: bytes) -> bool:
-        """See `common.ports.Disk`."""
+        """Create a file; return False if it exists."""
         return self._write("create-if-absent", name, bytes(data))
 
     def read(self, name: str) -> bytes:
-        """See `common.ports.Disk`."""
+        """Return a file's bytes; FileNotFoundError if it does not exist."""
         self._pass("read", name)
         return self._existing(name)
 
     def read_range(self, name: str, offset: int, length: int) -> bytes:
-        """See `checkpoint.storage.storage_contract.RandomAccess`."""
+        """Return `length` bytes of a file from `offset` on."""
         self._pass("read", name)
         return self._existing(name)[offset : offset + length]
 
     def size(self, name: str) -> int:
-        """See `checkpoint.storage.storage_contract.RandomAccess`."""
+        """Return a file's size in bytes."""
         self._pass("size", name)
         return len(self._existing(name))
 
     def list(self, prefix: str) -> Sequence[str]:
-        """See `common.ports.Disk`."""
+        """Return the sorted names of the files below the folder `prefix`."""
         self._pass("list", prefix)
         return self._relative(self._files.names(self._root + prefix))
 
     def temporaries(self, prefix: str) -> Sequence[str]:
-        """See `checkpoint.storage.storage_contract.KeepsTemporaries`."""
+        """Return the names of unfinished files that killed writers left below the folder `prefix`."""
         self._pass("list", prefix)
         return self._relative(self._files.unfinished(self._root + prefix))
 
     def delete(self, name: str) -> None:
-        """See `common.ports.Disk`."""
+        """Delete a file, if it exists."""
         self._pass("delete", name)
         self._files.files.pop(self._root + name, None)
         self._files.torn.pop(self._root + name, None)
         self._done("delete", self._root + name)
 
     def describe(self, name: str = "") -> str:
-        """See `common.ports.Disk`."""
+        """Return the URI of a file, or of the disk's root, for messages."""
         return f"{URI}/{self._root}{name}".rstrip("/")
 
     def _relative(self, names: Iterable[str]) -> Sequence[str]:

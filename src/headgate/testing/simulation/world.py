@@ -1,4 +1,4 @@
-"""A complete job in one thread: the seed picks who acts next, when time passes, and what goes wrong."""
+"""One simulated job in one thread: the seed picks who acts next, when time passes, and which faults occur."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ HEALED_STEPS_MAX = 100_000
 
 @dataclass(slots=True)
 class Outcome:
-    """How a simulation ended: counts over all drivers, and what was injected and found."""
+    """Result of one simulation: counts over all drivers, the injected faults, and a violation, if any."""
 
     seed: int
     digest: str  # of the trace; equal for equal seeds
@@ -51,7 +51,7 @@ class Outcome:
 
 
 class World(JobScene):
-    """One simulation: decides who acts next, and connects processes, faults and checks.
+    """One simulation: picks who acts next, and connects processes, faults and checks.
 
     `checks` sees everything that can be seen from outside. `crash_points` kills the driver at a counted place
     instead of a random one. Whether drivers elect a leader is up to the seed, where drivers change, unless
@@ -83,11 +83,11 @@ class World(JobScene):
         self.supervisor = Supervisor(self, self.checks, self.submission(), elects)
 
     def submission(self) -> Submission:
-        """Return the submission that the first driver is to run."""
+        """Return the submission that the first driver runs."""
         return Submission(self.job, JOB_ID)
 
     def run(self) -> Outcome:
-        """Run the job to its end, or to the first violation."""
+        """Run the job to its end, or to the first violation, and return how it ended."""
         violation = None
         try:
             self.checks.begins(self)
@@ -159,7 +159,7 @@ class World(JobScene):
 
     @property
     def ended(self) -> bool:
-        """Whether the job has ended, and all of its processes have exited."""
+        """Whether the job has ended and all its processes have exited."""
         return self.done and not self.living_drivers() and not self.living()
 
     def _run_to_end(self) -> None:
@@ -185,7 +185,7 @@ class World(JobScene):
         return f"{', '.join(drivers) or 'there is no driver'}, with {len(self.living())} workers"
 
     def _act(self) -> bool:
-        """Perform one action or let time pass; False when nothing is left to happen."""
+        """Perform one action or let time pass; return False if nothing can ever happen."""
         self.faults.maybe_inject()
         now = self.now()
         agenda = self._agenda(now)
@@ -257,7 +257,7 @@ class World(JobScene):
 
 
 def shown(name: str) -> str:
-    """Return a file's name as traces have it: names of trial files do not depend on the seed."""
+    """Return a file's name for traces; names of trial files, which are random, become "*"."""
     folder, slash, last = name.rpartition("/")
     is_trial = folder.rpartition("/")[2] == reachability.FOLDER and "marker" not in last
     return f"{folder}{slash}*" if is_trial else name

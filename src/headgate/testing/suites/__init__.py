@@ -1,4 +1,5 @@
-"""Test classes to inherit from: give a few hooks, and all that a contract demands is tested. Needs pytest.
+"""Conformance test suites to inherit from: a subclass gives a few hooks, and pytest tests the complete
+contract.
 
 * :class:`SerializerSuite`: a serializer of your own;
 * :class:`SerializerUpgradeSuite`: what an older version of it has stored;

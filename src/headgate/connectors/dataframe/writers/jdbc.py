@@ -1,4 +1,5 @@
-"""Epochs into a table of a database: staged next to it, then moved in one transaction that records the epoch.
+"""Epochs into a database table over JDBC: staged in a table, then moved in a transaction that records the
+epoch.
 
 The record's key is lineage, sink and epoch, so of two transactions about one epoch the second fails and moves
 nothing. The database must be transactional; it is tested with PostgreSQL.
@@ -52,7 +53,7 @@ def jdbc(url: str, table: str, properties: Mapping[str, str] | None = None) -> J
 
 
 class JdbcWriter(EpochWriter):
-    """See :func:`jdbc`."""
+    """Writer that appends epochs to a database table, each in one transaction; made by :func:`jdbc`."""
 
     def __init__(self, url: str, table: str, properties: dict[str, str]) -> None:
         self.url, self.table, self.properties = url, table, properties
@@ -103,7 +104,7 @@ class JdbcWriter(EpochWriter):
         frame.write.mode("overwrite").jdbc(self.url, stage, properties=self.properties)
 
     def _move(self, connection: JavaObject, epoch: SparkEpoch, stage: str, names: str, rows: int) -> None:
-        """Move all rows, or none where another try was first."""
+        """Move all staged rows and record the epoch in one transaction; do nothing if it was recorded."""
         try:
             self._note(connection, epoch)
         except Exception:
@@ -127,7 +128,7 @@ class JdbcWriter(EpochWriter):
             )
 
     def _note(self, connection: JavaObject, epoch: SparkEpoch) -> None:
-        """Record the epoch, after the end of a transaction that has recorded the same one."""
+        """Insert the epoch's record; wait for a transaction with the same one, and raise if it committed."""
         insert = f"insert into {self._epochs} (lineage, sink, epoch, job) values (?, ?, ?, ?)"  # noqa: S608
         with _prepared(connection, insert, epoch) as statement:
             statement.setString(4, epoch.job)
@@ -139,7 +140,7 @@ class JdbcWriter(EpochWriter):
             return bool(statement.executeQuery().next())
 
     def _stale(self, connection: JavaObject, epoch: SparkEpoch) -> list[str]:
-        """Staging tables of this sink that drivers up to this one have left."""
+        """Return the names of this sink's staging tables that this driver and earlier ones have left."""
         schema, prefix = self._schema.rstrip(".") or None, _prefix(epoch)
         rows = connection.getMetaData().getTables(None, schema, f"{prefix}%", None)
         found = []
@@ -176,7 +177,7 @@ class JdbcWriter(EpochWriter):
 
 @contextmanager
 def _prepared(connection: JavaObject, text: str, epoch: SparkEpoch) -> Iterator[JavaObject]:
-    """Provide a statement whose first parameters are the key of an epoch."""
+    """Provide a prepared statement whose first three parameters are the epoch's lineage, sink and number."""
     with contextlib.closing(connection.prepareStatement(text)) as statement:
         statement.setString(1, epoch.lineage)
         statement.setString(2, epoch.sink)
@@ -185,12 +186,12 @@ def _prepared(connection: JavaObject, text: str, epoch: SparkEpoch) -> Iterator[
 
 
 def _prefix(epoch: SparkEpoch) -> str:
-    """Return the beginning of the names of a sink's staging tables in a lineage."""
+    """Return the prefix of the names of all staging tables of a sink in a lineage."""
     return f"headgate_stage_{crc32(f'{epoch.lineage}/{epoch.sink}'.encode()):08x}_"
 
 
 def staging_table(epoch: SparkEpoch) -> str:
-    """Return the staging table of one try.
+    """Return the name of the staging table for one try to write an epoch.
 
     Example:
         >>> staging_table(SparkEpoch("a", "out", 7, "a", 2, 7, "3f"))

@@ -1,4 +1,4 @@
-"""Epochs into tables of lake formats, each epoch once.
+"""Writers of epochs to Delta and Iceberg tables, each epoch once.
 
 Delta's log has the last epoch of each lineage, and skips repeats. Into Iceberg an epoch is staged as a
 snapshot with the epoch's id: Iceberg refuses to publish a staged snapshot whose id is in the table's history
@@ -40,7 +40,7 @@ def delta(path: str | None = None, *, table: str | None = None) -> DeltaWriter:
 
 
 class DeltaWriter(EpochWriter):
-    """See :func:`delta`."""
+    """Writer that appends epochs to a Delta table, which skips repeated ones; made by :func:`delta`."""
 
     def __init__(self, path: str | None, table: str | None) -> None:
         self.path, self.table = path, table
@@ -80,7 +80,7 @@ def iceberg(table: str) -> IcebergWriter:
 
 
 class IcebergWriter(EpochWriter):
-    """See :func:`iceberg`."""
+    """Writer that stages an epoch as an Iceberg snapshot and publishes it once; made by :func:`iceberg`."""
 
     # The id is a setting of the session, which the program's writes must not get.
     own_session: ClassVar[bool] = True

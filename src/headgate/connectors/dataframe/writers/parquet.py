@@ -1,10 +1,10 @@
-"""Epochs as Parquet directories: written elsewhere, then published by one rename.
+"""Writes epochs as Parquet directories: first under an attempt's name, then published by one rename.
 
 ::
 
-    _lineage=<id>/_sink=<uid>/_epoch=<n>/...   published; readers see lineage, sink and epoch as columns
-    _attempts/<lineage>+<uid>/<n>-<generation>-<token>/   unpublished tries; readers skip such names
-    _taken_back/<lineage>+<uid>/<n>/           what was published and is not any more
+  _lineage=<id>/_sink=<uid>/_epoch=<n>/...   published; readers see lineage, sink and epoch as columns
+  _attempts/<lineage>+<uid>/<n>-<generation>-<token>/   unpublished tries; readers skip such names
+  _taken_back/<lineage>+<uid>/<n>/           what was published and is not any more
 
 A directory cannot be renamed onto one that has files, so of two tries of an epoch one is published. Where an
 epoch was taken back, there is a directory with a mark, so that no late try can be published.
@@ -56,7 +56,7 @@ def parquet(path: str | os.PathLike[str], partition_by: Sequence[str] = ()) -> P
 
 
 class ParquetWriter(EpochWriter):
-    """See :func:`parquet`."""
+    """Writer that publishes epochs as Parquet directories and can take them back; see :func:`parquet`."""
 
     takes_back: ClassVar[bool] = True
 
@@ -136,7 +136,7 @@ class ParquetWriter(EpochWriter):
         return f"Parquet {self.path}"
 
     def _make_way(self, final: Path, aside: Path) -> None:
-        """Put a mark where an epoch's directory is or would be; the directory there is moved aside."""
+        """Move an epoch's directory, if any, aside; put one with the mark "taken back" in its place."""
         if final.exists():
             aside.parent.mkdir(parents=True, exist_ok=True)
             remove_folder(aside)
@@ -183,7 +183,7 @@ def _local(path: str | os.PathLike[str]) -> str:
 
 
 def _renamed(source: Path, target: Path) -> bool:
-    """Return whether it could be renamed; False when the target has files."""
+    """Rename a directory; return False, and leave it where it is, if the target has files already."""
     try:
         rename(source, target)
     except OSError:
@@ -194,7 +194,7 @@ def _renamed(source: Path, target: Path) -> bool:
 
 
 def _sync_names(path: Path, folders: int) -> None:
-    """Make a name durable, and the names of so many folders above, as far as they exist."""
+    """Make the name `path` durable: flush the `folders` folders above it, as far as they exist, to disk."""
     for folder in list(path.parents)[:folders]:
         with suppress(FileNotFoundError):
             sync(folder)

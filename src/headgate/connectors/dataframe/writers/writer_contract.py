@@ -1,4 +1,4 @@
-"""The contract of writers of epochs."""
+"""The contract of writers for `to_spark()`: how one writes an epoch, and repeats or takes back a write."""
 
 from __future__ import annotations
 
@@ -51,12 +51,13 @@ class SparkEpoch:
 
     @property
     def key(self) -> str:
-        """Lineage, sink and epoch as one text, the same in every try."""
+        """Lineage, sink and epoch as one text: a key for idempotent writes, the same in every try."""
         return f"{self.lineage}/{self.sink}/{self.epoch}"
 
 
 class EpochWriter(ABC):
-    """Writes epochs so that a repeated write does nothing; lives in the driver, called from one thread.
+    """Writes the epochs of `to_spark()`; a repeated write does nothing. Lives in the driver, called from one
+    thread.
 
     Two drivers may write the same epoch at the same time: one that was replaced may not have noticed. So the
     files of a try are separate, by its token, until one step publishes all of them, and of two such steps for
@@ -73,29 +74,29 @@ class EpochWriter(ABC):
     own_session: ClassVar[bool] = False
 
     def place(self) -> str | None:
-        """See :meth:`headgate.Sink.place`."""
+        """Return the output's local folder, which no second job may write to unasked; None if it has none."""
         return None
 
     def check(self) -> None:  # noqa: B027 - optional hook
-        """Look at the world before the job starts.
+        """Check, before the job starts, that the output can be written; the default checks nothing.
 
         Raises:
             UsageError: the output cannot be written as asked for.
         """
 
     def begin(self, spark: SparkSession, epoch: SparkEpoch) -> None:  # noqa: B027 - optional hook
-        """Prepare for this driver's first epoch: remove unpublished files of earlier tries."""
+        """Prepare for this driver's first epoch: remove unpublished files that earlier drivers have left."""
 
     @abstractmethod
     def write(self, frame: DataFrame, epoch: SparkEpoch) -> None:
-        """Write the rows, durably; returns when they are visible, also if they were already.
+        """Write an epoch's rows durably; return when they are visible, also if they were before.
 
         Raises:
             Exception: any; the job restarts, and the epoch is written again.
         """
 
     def take_back(self, lineage: str, sink: str, epochs: Iterable[int], unfinished: Collection[int]) -> None:
-        """Make epochs invisible, so that no late try can make them visible again.
+        """Make epochs invisible for good: a late try to write one must not make it visible again.
 
         Args:
             lineage: of the epochs.
@@ -106,16 +107,16 @@ class EpochWriter(ABC):
         raise OperatingError(f"{self.describe()} cannot take back what was written")
 
     def put_back(self, lineage: str, sink: str, epochs: Iterable[int]) -> None:
-        """Make visible again what :meth:`take_back` took; other epochs are skipped."""
+        """Make epochs visible again that :meth:`take_back` made invisible; other epochs are skipped."""
         raise OperatingError(f"{self.describe()} cannot put back what was written")
 
     def describe(self) -> str:
-        """Return a short name for explain and messages."""
+        """Return a short name of the output for `explain()` and messages."""
         return type(self).__name__
 
 
 class FunctionWriter(EpochWriter, Generic[R]):
-    """The user's function, which is called again where it is not known how the last call ended."""
+    """Passes epochs to the user's function, again if it is not known whether an earlier call succeeded."""
 
     guarantee = AT_LEAST_ONCE
 

@@ -1,1 +1,1 @@
-"""The conformance suite of state backends, in parts; the test that uses it hands a backend in."""
+"""The conformance suite of keyed state backends, in parts; a test gives it the backend to test."""

@@ -1,4 +1,4 @@
-"""Backends of a test, and the storage of their checkpoints."""
+"""Makes state backends for the conformance suite, with a storage in memory for their checkpoints."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NewBackend = Callable[[Mapping[str, StateDescriptor], tuple[int, int], int], Key
 
 
 class Bench:
-    """Makes backends and takes their checkpoints, by the code that takes those of a job."""
+    """Makes backends and takes and restores their checkpoints, with the production code for both."""
 
     def __init__(self, new_backend: NewBackend) -> None:
         self._new_backend = new_backend
@@ -42,7 +42,7 @@ class Bench:
         stored: Iterable[KeyedStateHandle] | None = None,
         max_parallelism: int = GROUPS,
     ) -> KeyedBackend:
-        """Return a backend, restored if anything is given; its handles are those of the program."""
+        """Return a new backend for key groups of an operator, restored from `stored` if that is given."""
         made = self._new_backend(states, groups, max_parallelism)
         self._open.append(made)
         if stored is not None:
@@ -50,7 +50,7 @@ class Bench:
         return made
 
     def restore(self, backend: KeyedBackend, stored: Iterable[KeyedStateHandle]) -> None:
-        """Fill an empty backend."""
+        """Restore an empty backend from handles of stored keyed state."""
         backend.restore([earlier_state(self._disk, handle) for handle in stored])
 
     def subtasks(
@@ -59,7 +59,7 @@ class Bench:
         stored: Iterable[KeyedStateHandle] = (),
         states: Mapping[str, StateDescriptor] = STATES,
     ) -> list[KeyedBackend]:
-        """Return the subtasks of an operator, each with the handles that the job master would give it."""
+        """Return an operator's backends, one per subtask, each restored from its share of the handles."""
         made = []
         for index in range(parallelism):
             first, last = key_group_range(GROUPS, parallelism, index)
@@ -70,13 +70,13 @@ class Bench:
     def store(
         self, backend: KeyedBackend, checkpoint: int = 1, completed: int = 0, subtask: int = 0
     ) -> KeyedStateHandle:
-        """Return a complete checkpoint of one subtask."""
+        """Take and write a complete checkpoint of one subtask's backend; return its handle."""
         return self.finish(backend, backend.snapshot_sync(checkpoint, completed), checkpoint, subtask)
 
     def finish(
         self, backend: KeyedBackend, pending: PendingSnapshot, checkpoint: int = 1, subtask: int = 0
     ) -> KeyedStateHandle:
-        """Return the asynchronous part of a checkpoint of one subtask."""
+        """Write the asynchronous part of a checkpoint of one subtask; return the handle of its state."""
         taken = TakenSnapshot(
             SubtaskId(VertexId(0), SubtaskIndex(subtask)),
             checkpoint,
@@ -92,21 +92,21 @@ class Bench:
         return keyed
 
     def store_all(self, backends: Iterable[KeyedBackend], checkpoint: int = 1) -> list[KeyedStateHandle]:
-        """Return a complete checkpoint of all subtasks."""
+        """Take and write a checkpoint of every subtask's backend; return the handles."""
         return [self.store(one, checkpoint, subtask=index) for index, one in enumerate(backends)]
 
     def keep_only(self, stored: Iterable[KeyedStateHandle]) -> None:
-        """Remove the files that these do not refer to, as the retention of checkpoints does."""
+        """Remove all files that these handles do not refer to, as the retention of checkpoints does."""
         kept = {handle.file for one in stored for handle in one.handles() if isinstance(handle, FileRange)}
         for name in self.files.keys() - kept:
             del self.files[name]
 
     def abort(self, checkpoint: int, stored: KeyedStateHandle) -> None:
-        """Remove what was written for a checkpoint that does not complete."""
+        """Remove the files that were written for an aborted checkpoint."""
         self._writer.discard(checkpoint, stored.handles())
 
     def close(self) -> None:
-        """Close all backends."""
+        """Close all backends made so far."""
         for backend in self._open:
             backend.close()
         self._open.clear()
@@ -116,6 +116,6 @@ class Bench:
 
 
 def owner_of(subtasks: Iterable[KeyedBackend], key: Hashable) -> KeyedBackend:
-    """Return the subtask that owns a key."""
+    """Return the backend of the subtask whose key groups include a key."""
     group = key_group(key, GROUPS)
     return next(one for one in subtasks if one.groups[0] <= group <= one.groups[1])
