@@ -1,4 +1,4 @@
-"""State bytes in checkpoint files: written with a checksum, read only when it holds.
+"""State in checkpoint files: written with checksums, which are verified when it is read.
 
 Large files are written and read in pieces; they are never completely in memory.
 """
@@ -32,11 +32,11 @@ class DataFileWriter:
         self._disk = disk
 
     def write(self, name: str, parts: Iterable[Part]) -> FileRange:
-        """Write one durable file that is one section."""
+        """Write `parts` as one durable file, and return its range with a checksum."""
         return self.write_sections(name, [parts])[0]
 
     def write_sections(self, name: str, sections: Iterable[Iterable[Part]]) -> list[FileRange]:
-        """Write one durable file of several sections, each with a checksum of its own."""
+        """Write one durable file of several sections; return the range and checksum of each section."""
         ranges: list[FileRange] = []
         self._disk.create(name, _measured(name, sections, ranges))
         return ranges
@@ -58,9 +58,9 @@ def _measured(name: str, sections: Iterable[Iterable[Part]], ranges: list[FileRa
 def little_of(
     limit: int | None, sections: Sequence[Iterable[Part]]
 ) -> tuple[list[Iterable[Part]] | None, list[list[Part]]]:
-    """Return the sections if they hold more than `limit` bytes; else None, and the parts of each.
+    """Tell small state from large: return sections of more than `limit` bytes, or None and the parts of each.
 
-    Reads no more than it takes to know. A `limit` of None calls everything little, one below 0 nothing.
+    Reads no more than needed. With a `limit` of None everything is small, with one below 0 nothing.
 
     Example:
         >>> little_of(3, [[b"ab"], [b"c"]])
@@ -82,7 +82,7 @@ def little_of(
 
 
 def read_handle(disk: Disk, handle: StateHandle) -> bytes:
-    """Return the verified bytes of a handle; a DamagedFileError names the file and the wrong bytes."""
+    """Return the verified bytes of a handle; raise DamagedFileError with the file and the wrong bytes."""
     if isinstance(handle, Inline):
         return handle.data
     return best_of(disk, handle, lambda source: _read(source, handle))
@@ -106,7 +106,7 @@ def _read(disk: Disk, handle: FileRange) -> bytes:
 
 
 def verified_pieces(disk: Disk, handle: StateHandle) -> Iterator[bytes]:
-    """Yield the bytes of a handle in order, a piece at a time; trust them only once all have been read."""
+    """Yield the bytes of a handle in pieces; they are verified only when all of them have been read."""
     if isinstance(handle, Inline) or not isinstance(disk, RandomAccess):
         yield read_handle(disk, handle)
         return
@@ -128,13 +128,13 @@ def verified_pieces(disk: Disk, handle: StateHandle) -> Iterator[bytes]:
 
 
 def verify_handle(disk: Disk, handle: StateHandle) -> None:
-    """Read the bytes of a handle and compare their checksum."""
+    """Read the bytes of a handle, and raise DamagedFileError if their checksum is wrong."""
     for _ in verified_pieces(disk, handle):
         pass
 
 
 def copy_handle(disk: Disk, handle: StateHandle, target: Path) -> None:
-    """Make the verified bytes of a handle a local file; it may be a local copy: never change it in place."""
+    """Write the verified bytes of a handle to a local file; it may be linked, so never change it in place."""
     if isinstance(handle, Inline):
         _copy(disk, handle, target)
     else:
@@ -156,7 +156,7 @@ def _copy(disk: Disk, handle: StateHandle, target: Path) -> None:
 
 
 def _linked(copies: CopyFolder, handle: FileRange, target: Path) -> bool:
-    """Return whether a local copy could be given another name, once it was verified."""
+    """Verify a local copy and link it as `target`; return False where that is not possible."""
     try:
         path = copies.whole_file(handle)
         if path is None:
@@ -169,7 +169,7 @@ def _linked(copies: CopyFolder, handle: FileRange, target: Path) -> bool:
 
 
 class StoredBytes:
-    """The bytes of a handle, readable in parts; unless not `verified`, all are verified when it is made.
+    """Access to parts of a handle's stored bytes; with `verified` all are verified when this is made.
 
     `where` names their file for messages, and `begins` is the place of the first one in it.
     """
@@ -187,7 +187,7 @@ class StoredBytes:
             self._disk, self._data = best_of(disk, handle, lambda source: _opened(source, handle))
 
     def read(self, offset: int, length: int) -> bytes:
-        """Return `length` bytes from `offset`; fewer only where they end."""
+        """Return `length` bytes from `offset` on; fewer only at the end of the handle's bytes."""
         if self._disk is None:
             return self._data[offset : offset + length]
         rest = max(0, min(length, self.size - offset))
@@ -195,7 +195,7 @@ class StoredBytes:
 
 
 def where_of(disk: Disk, handle: StateHandle) -> str:
-    """Return the name of a handle's file for messages."""
+    """Return the name of the file that has a handle's bytes, for messages."""
     return "state in the metadata" if isinstance(handle, Inline) else disk.describe(handle.file)
 
 
@@ -208,7 +208,7 @@ def _opened(disk: Disk, handle: FileRange) -> tuple[RandomAccess | None, bytes]:
 
 
 def check_present(disk: Disk, ranges: Sequence[FileRange], names: frozenset[str] | None = None) -> None:
-    """Check that files exist and are long enough, without reading them.
+    """Raise DamagedFileError unless all files exist and are long enough; reads no content.
 
     `names` are files known to exist, for disks without sizes of files; lengths are not checked then.
     """

@@ -1,7 +1,7 @@
 """The history of a job's checkpoints: `<job>/history/checkpoints.json`, a small file replaced at each write.
 
-It lies outside the folders of the checkpoints, so nothing that deletes or counts these sees it. It
-serves diagnosis only: no job depends on it, and a damaged one is begun anew.
+It lies outside the folders of the checkpoints, so nothing that deletes or counts checkpoints sees it. It
+serves diagnosis only: no job depends on it, and a damaged file is replaced by a new one.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _LOG: Final = logging.getLogger("headgate.checkpoints")
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The content of the file."""
+    """The content of a history file: records of the newest checkpoints of one job."""
 
     job: str
     job_name: str
@@ -60,12 +60,12 @@ _versions: Final = json_decoder(_Version)
 
 
 def history_name(job: JobId) -> str:
-    """Return the name of the file of a job's history."""
+    """Return the name of a job's history file in the storage."""
     return f"{job_folder(job)}/{_INSIDE}"
 
 
 def encode_history(history: History) -> bytes:
-    """Return the bytes of the file."""
+    """Return `history` as the bytes of a history file."""
     return msgspec.json.encode(history)
 
 
@@ -76,7 +76,7 @@ def plain(value: CheckpointRecord | SlowestPath | History) -> dict[str, Json]:
 
 
 def decode_history(data: bytes, where: str) -> History:
-    """Return the history in `data`, the bytes of the file `where`."""
+    """Decode the bytes of the history file `where`; StorageError if damaged or of another version."""
     try:
         version = _versions.decode(data).format_version
         if version == FORMAT_VERSION:
@@ -93,9 +93,9 @@ def decode_history(data: bytes, where: str) -> History:
 
 
 class HistoryFile:
-    """The history of one job, for its job master; used by one background thread only.
+    """Writes a job's history file for its job master; used by one background thread only.
 
-    The first write takes over what an earlier job master of the same job left. `completed` gives the ids of
+    The first write takes over what an earlier job master of the same job left. `completed` returns the ids of
     the checkpoints in the log and is called once: a checkpoint that was pending when the earlier job master
     ended is complete if the log holds it.
     """
@@ -108,7 +108,7 @@ class HistoryFile:
         self._earlier: dict[int, CheckpointRecord] | None = None
 
     def write(self, records: Iterable[CheckpointRecord]) -> None:
-        """Replace the file by `records` and what the file held before this job master."""
+        """Replace the file by `records` and those of earlier job masters; only the newest 50 are kept."""
         if self._earlier is None:
             self._earlier = {record.checkpoint: record for record in self._load()}
         kept = self._earlier | {record.checkpoint: record for record in records}
@@ -142,7 +142,7 @@ def _settled(record: CheckpointRecord, logged: bool) -> CheckpointRecord:
 
 @dataclass(frozen=True, slots=True)
 class KeptHistory:
-    """The place of a history."""
+    """The place of a job's history file in a storage."""
 
     disk: Disk
     name: str
@@ -150,13 +150,13 @@ class KeptHistory:
 
     @property
     def where(self) -> str:
-        """The path of a local file, or the URI of any other."""
+        """The path of the file on a local disk, or its URI on any other storage."""
         uri = self.disk.describe(self.name)
         return local_path(uri) if scheme_of(uri) == "file" else uri
 
 
 def find_histories(uri: str) -> list[KeptHistory]:
-    """Return the histories below a path, beginning with the job that wrote last.
+    """Return the history files below a path, that of the job that wrote last first; StorageError if none.
 
     `uri` is a checkpoint directory, a job's folder, or a checkpoint's folder.
     """
@@ -177,7 +177,7 @@ def find_histories(uri: str) -> list[KeptHistory]:
 
 
 def read_history(kept: KeptHistory) -> History:
-    """Read a history that :func:`find_histories` found."""
+    """Read the history at a place that :func:`find_histories` returned."""
     try:
         data = kept.disk.read(kept.name)
     except FileNotFoundError:
@@ -196,10 +196,7 @@ def _in_storage(disk: Disk) -> list[KeptHistory]:
 
 
 def _written_ms(kept: KeptHistory) -> int:
-    """Return when a history was last written.
-
-    Where the storage lacks that, when its last checkpoint began.
-    """
+    """Return when a history was written; without times in the storage, when its last checkpoint began."""
     try:
         if isinstance(kept.disk, TellsAge):
             return kept.disk.modified_ms(kept.name)

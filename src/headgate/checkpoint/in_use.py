@@ -6,7 +6,7 @@
 
 The restoring driver writes its file and checks **then** whether the checkpoint is still in the log; a driver
 that deletes takes the entry out of the log and looks **then** for such files. So one of the two sees the
-other. A file that does not change for long is of a driver that died; the reader measures by its own clock.
+other. A file that does not change for long is of a driver that died; the deleting driver's clock decides.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ EXPIRES_MS: Final = 150_000  # a file that has not changed for so long is of a d
 
 
 class InUse:
-    """This driver's use of a checkpoint of another job."""
+    """Marks a checkpoint of another job as in use by this driver, so that it is not deleted meanwhile."""
 
     def __init__(self, disk: Disk, job: JobId, checkpoint: CheckpointId, token: str) -> None:
         self._disk, self._job, self._checkpoint = disk, job, checkpoint
@@ -36,7 +36,7 @@ class InUse:
         self._count = 0
 
     def begin(self) -> None:
-        """Keep the checkpoint from now on; a UsageError says that it has just been deleted.
+        """Mark the checkpoint as in use; raise UsageError if it has just been deleted.
 
         A checkpoint that no log names may be half deleted: read all of it after this call.
         """
@@ -52,12 +52,12 @@ class InUse:
             )
 
     def renew(self) -> None:
-        """Show that the checkpoint is still in use."""
+        """Rewrite the marker file, to show that the checkpoint is still in use."""
         self._count += 1
         self._disk.create(self._name, [str(self._count).encode()])
 
     def end(self) -> None:
-        """Allow to delete the checkpoint."""
+        """Delete the marker file, so that the checkpoint may be deleted."""
         with suppress(StorageError):  # then it stays until the file expires
             self._disk.delete(self._name)
 
@@ -67,7 +67,7 @@ class InUse:
 
 
 class Users:
-    """The checkpoints of a job that other jobs restore, for the driver that deletes checkpoints.
+    """Finds a job's checkpoints that other jobs are restoring, for the driver that deletes checkpoints.
 
     `clock` measures how long a file has not changed; with None every file counts.
     """
@@ -77,7 +77,7 @@ class Users:
         self._seen: dict[str, tuple[bytes, int]] = {}
 
     def checkpoints(self) -> set[CheckpointId]:
-        """Return the ids of those in use now."""
+        """Return the ids of the checkpoints that other jobs use now."""
         found = set()
         for name in self._disk.list(f"{job_folder(self._job)}/{IN_USE}"):
             number = name.rpartition("/")[2].partition("-")[0]
@@ -86,7 +86,7 @@ class Users:
         return found
 
     def files(self, checkpoints: Iterable[CheckpointId]) -> set[str]:
-        """Return the names of all files of checkpoints, as far as their metadata can be read."""
+        """Return the names of all files that checkpoints need, as far as their metadata can be read."""
         names: set[str] = set()
         for checkpoint in checkpoints:
             name = metadata_name(self._job, checkpoint)

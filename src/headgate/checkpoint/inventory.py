@@ -1,6 +1,6 @@
-"""What lies below a place in checkpoint storage: jobs, single snapshots, and checkpoints without a log entry.
+"""Inventory of a place in checkpoint storage: jobs, single snapshots, and checkpoints without a log entry.
 
-:func:`look_at` decodes nothing but names, so it works on a storage in any state.
+:func:`look_at` reads only names of files, so it works on a storage in any state.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class JobFiles(NamedTuple):
         return any(name.startswith(f"{self.job}/{LOG}/") for name in self.names)
 
     def log_names(self) -> list[str]:
-        """Return the files of log entries, oldest first."""
+        """Return the names of the job's log entries, oldest first."""
         prefix = f"{self.job}/{LOG}/"
         return sorted(
             name for name in self.names if name.startswith(prefix) and len(name) == len(prefix) + _LOG_NAME
@@ -45,14 +45,14 @@ class JobFiles(NamedTuple):
 
 
 class SnapshotFiles(NamedTuple):
-    """One checkpoint or savepoint, named by itself."""
+    """The files of one checkpoint or savepoint that was given by its own URI."""
 
     disk: Disk
     names: frozenset[str]
 
 
 class Place(NamedTuple):
-    """What is below a URI."""
+    """The jobs and snapshots that were found below a URI."""
 
     uri: str
     kind: Literal["storage", "job", "snapshot"]
@@ -78,7 +78,7 @@ def look_at(uri: str) -> Place:
 
 
 def job_files(root: Disk, job: JobId) -> JobFiles:
-    """List the files of a job."""
+    """Return the names of all files of a job, with the unfinished files of killed writers."""
     unfinished = tuple(root.temporaries(job)) if isinstance(root, KeepsTemporaries) else ()
     return JobFiles(root, job, frozenset(root.list(job)), unfinished)
 
@@ -145,12 +145,12 @@ def newer_than_log(files: JobFiles, logged: Iterable[Completed]) -> dict[str, Ch
 
 
 def names_needed(found: dict[str, CheckpointMetadata]) -> set[str]:
-    """Return the names of all files that the found checkpoints need."""
+    """Return the names of all files that the checkpoints of :func:`newer_than_log` need."""
     return {*found, *(name for metadata in found.values() for name in referenced_files(metadata))}
 
 
 def is_whole(files: JobFiles, metadata: CheckpointMetadata) -> bool:
-    """Return whether a checkpoint could be restored; reads all of it."""
+    """Return whether a checkpoint could be restored; reads and verifies all its files."""
     try:
         verify_files(files.disk, metadata)
     except (StorageError, FileNotFoundError):
@@ -159,7 +159,7 @@ def is_whole(files: JobFiles, metadata: CheckpointMetadata) -> bool:
 
 
 def what_to_do(folder: str, checkpoint: int, newest: int) -> str:
-    """Say what a person has to know of such a checkpoint."""
+    """Return a text for people about a checkpoint that is newer than the log: what it means, what to do."""
     return (
         f"checkpoint {checkpoint} is newer than the newest in the log ({newest}): either its driver died "
         "just before it was complete, or its log entry was lost, and then output was committed up to it; "

@@ -4,7 +4,7 @@
 
     <job>/chk-<n>/<data files>     written by workers
     <job>/chk-<n>/_metadata        written by the job master when all tasks have acknowledged
-    <job>/log/<19 digits>          which of them count
+    <job>/log/<19 digits>          an entry for each complete checkpoint
 
 A savepoint is a folder of its own, wherever it was asked for; names are relative to it::
 
@@ -30,7 +30,7 @@ _JOB: Final = re.compile(r"(?![.])[A-Za-z0-9._-]{1,200}")
 
 
 def job_folder(job: JobId) -> str:
-    """Return the folder of a job."""
+    """Return the name of a job's folder; raise StorageError if the job id cannot name one."""
     if not _JOB.fullmatch(job):
         raise StorageError(
             f"job id {job!r} cannot name a folder; expected up to 200 letters, digits, '.', '_' and '-', "
@@ -40,12 +40,12 @@ def job_folder(job: JobId) -> str:
 
 
 def checkpoint_folder(job: JobId, checkpoint: CheckpointId) -> str:
-    """Return the folder of one checkpoint."""
+    """Return the name of the folder of one checkpoint."""
     return f"{job_folder(job)}/chk-{checkpoint}"
 
 
 def metadata_name(job: JobId, checkpoint: CheckpointId) -> str:
-    """Return the name of the file that describes all of a checkpoint."""
+    """Return the name of a checkpoint's metadata file, which describes all of the checkpoint."""
     return f"{checkpoint_folder(job, checkpoint)}/{METADATA}"
 
 
@@ -54,18 +54,18 @@ def data_file_name(
 ) -> str:
     """Return a name for one task's data that no other generation, attempt or task uses.
 
-    So what a replaced worker still writes can never replace a file that counts.
+    So a worker that was replaced, but still writes, can never replace a file of its successor.
     """
     return f"{checkpoint_folder(job, checkpoint)}/g{generation}-a{attempt}-v{task.vertex}-s{task.subtask}"
 
 
 def log_folder(job: JobId) -> str:
-    """Return the folder of the log."""
+    """Return the name of the folder with a job's log of completed checkpoints."""
     return f"{job_folder(job)}/{LOG}"
 
 
 def checkpoint_of(name: str, job: JobId) -> CheckpointId | None:
-    """Return the checkpoint in whose folder a file is; None for any other file."""
+    """Return the id of the checkpoint in whose folder a job's file is; None for any other file."""
     folder, _, rest = name.removeprefix(f"{job}/").partition("/")
     match = _CHECKPOINT.fullmatch(folder)
     if match is None or not rest or not name.startswith(f"{job}/"):
@@ -80,7 +80,7 @@ def checkpoint_number(folder: str) -> CheckpointId | None:
 
 
 def metadata_first(name: str) -> tuple[bool, str]:
-    """Return a key that sorts metadata to the front: a half-deleted checkpoint must not look complete."""
+    """Return a key that sorts metadata first, to be deleted first: the rest must not look complete."""
     return name.rpartition("/")[2] != METADATA, name
 
 
@@ -89,7 +89,7 @@ _TIMERS_STATE: Final = "timers:all"
 
 
 def as_folder(name: str) -> str:
-    """Return the name of an operator or state as a folder's: readable, one level, never hidden from tools.
+    """Return a folder's name for an operator or state: readable, one level, never hidden from tools.
 
     Example:
         >>> as_folder("last_visit"), as_folder("count#ttl"), as_folder("_a/b=c")
@@ -100,12 +100,12 @@ def as_folder(name: str) -> str:
 
 
 def from_folder(folder: str) -> str:
-    """Return the name that :func:`as_folder` made a folder of."""
+    """Return the operator's or state's name for which :func:`as_folder` made a folder's name."""
     return unquote(folder, errors="surrogatepass")
 
 
 def table_name(uid: str, state: str, subtask: int) -> str:
-    """Return where a savepoint of the canonical format has a state of one subtask.
+    """Return the name of the file with one subtask's part of a state in a savepoint of the canonical format.
 
     `state` is its name, or `timers:all` for all timers.
 
@@ -124,5 +124,5 @@ def table_name(uid: str, state: str, subtask: int) -> str:
 
 
 def savepoint_data_name(task: SubtaskId, number: str) -> str:
-    """Return a name for what one task stores in a savepoint besides tables."""
+    """Return the name of a file for what one task stores in a savepoint besides tables."""
     return f"data/v{task.vertex}-s{task.subtask}-{number}"

@@ -1,4 +1,4 @@
-"""Copies of checkpoint files on the disk of the machine that wrote them: made on the way, used at a restore.
+"""Copies of checkpoint files on the local disk of the machine that wrote them, for a faster restore.
 
 A copy is never needed and never trusted: a restore verifies its length and checksum against the checkpoint,
 and reads the storage where they differ. So nothing is flushed here, and no error of the local disk reaches
@@ -42,16 +42,16 @@ Part = bytes | memoryview
 
 
 class CopyFolder(LocalDisk):
-    """The copies of one slot, to be read as a disk."""
+    """The folder with the local copies of one slot, which can be read like a storage."""
 
     def whole_file(self, handle: FileRange) -> Path | None:
-        """Return the path of the file if it holds the handle's bytes and nothing else."""
+        """Return the path of a handle's file if it holds the handle's bytes and nothing else; else None."""
         path = self._path(handle.file)
         return path if handle.offset == 0 and path.stat().st_size == handle.length else None
 
 
 class LocalCopies:
-    """The copies of one job on this machine, of which a worker writes those of its slot.
+    """Local copies of one job's checkpoint files on this machine; each worker writes those of its slot.
 
     Writing, :meth:`refer` and :meth:`completed` are for the one thread that writes snapshots.
     """
@@ -69,7 +69,7 @@ class LocalCopies:
             self._own.delete(name)
 
     def find(self, name: str) -> CopyFolder | None:
-        """Return the folder that has a copy of a file: that of this slot, or of another of the machine."""
+        """Return the folder with a copy of a file, of this slot or another on the machine; None: no copy."""
         for folder in (self._own.root, *sorted(self._folder.glob("slot-*"))):
             if inside(folder, name, "a local copy").is_file():
                 return CopyFolder(folder)
@@ -77,7 +77,7 @@ class LocalCopies:
 
     @contextmanager
     def copying(self, name: str, source: Path | None) -> Iterator[_Copy]:
-        """Make a copy, which exists when the block ends well, unless the local disk refused.
+        """Make a copy of file `name` in the block; it is kept unless the block or the local disk fails.
 
         `source` is a local file with the same bytes that never changes; it is linked where that is possible.
         """
@@ -92,11 +92,11 @@ class LocalCopies:
             self.refer(checkpoint, name)
 
     def refer(self, checkpoint: int, name: str) -> None:
-        """Keep the file for a checkpoint, as long as that is the newest complete one or newer."""
+        """Keep the copy `name` for `checkpoint`, until a newer checkpoint completes."""
         self._referred.setdefault(checkpoint, set()).add(name)
 
     def delete(self, name: str) -> None:
-        """Delete the copy of a file whose checkpoint was given up."""
+        """Delete the copy of a file whose checkpoint was aborted."""
         with suppress(OSError):
             unlink(inside(self._own.root, name, "a local copy"), missing_ok=True)
 
@@ -133,7 +133,7 @@ class LocalCopies:
                 return
 
     def _note(self, copy: _Copy) -> None:
-        """Log when the local disk begins to refuse, and when it takes files again."""
+        """Log when the local disk begins to refuse copies, and when it takes them again."""
         if copy.error is not None and not self._refused:
             _LOG.warning(
                 "no local copy of %s (%s); checkpoints go on, and a restore reads the storage",
@@ -160,14 +160,14 @@ class _Copy:
             self.error = error
 
     def of(self, parts: Iterable[Part]) -> Iterator[Part]:
-        """Yield the parts as they are, and write each on its way."""
+        """Yield the parts unchanged, and write each to the copy as it passes."""
         for part in parts:
             if self._file is not None:
                 self._write(self._file, part)
             yield part
 
     def keep(self) -> None:
-        """Give the copy its name, after all parts have passed."""
+        """Finish the copy and give it its final name, after all parts have passed."""
         if self.error is None:
             try:
                 if self._file is not None:
@@ -177,7 +177,7 @@ class _Copy:
                 self.error = error
 
     def drop(self) -> None:
-        """Delete the copy unless it was kept."""
+        """Delete the unfinished copy, unless it was kept."""
         file, self._file = self._file, None
         with suppress(OSError):
             if file is not None:
@@ -235,7 +235,7 @@ def _living(folder: Path) -> bool:
 
 
 class _Delegating:
-    """Implements `common.ports.Disk` by the storage itself."""
+    """Base of disks that pass each call on to the storage (a `common.ports.Disk`)."""
 
     def __init__(self, disk: Disk, copies: LocalCopies) -> None:
         self.disk, self.copies = disk, copies
@@ -260,7 +260,7 @@ class _Delegating:
 
 
 class BackedUpDisk(_Delegating):
-    """Copies what is written on the way; the storage alone decides whether it was written.
+    """A disk that also copies each file it writes; the storage alone decides whether a file was written.
 
     `source` is a local file with all the bytes of the next file to be written.
     """
@@ -270,22 +270,22 @@ class BackedUpDisk(_Delegating):
         self._source = source
 
     def linking(self, source: Path) -> BackedUpDisk:
-        """Return a disk for writing one file whose bytes lie in a local file that never changes."""
+        """Return a disk for writing one file whose bytes are in `source`, a local file that never changes."""
         return BackedUpDisk(self.disk, self.copies, source)
 
     def create(self, name: str, parts: Iterable[bytes | memoryview]) -> None:
-        """See `common.ports.Disk`."""
+        """Write a file to the storage, and a local copy of it at the same time."""
         with self.copies.copying(name, self._source) as copy:
             self.disk.create(name, copy.of(parts))
 
     def delete(self, name: str) -> None:
-        """See `common.ports.Disk`."""
+        """Delete a file from the storage, and its local copy."""
         self.copies.delete(name)
         self.disk.delete(name)
 
 
 class NearbyDisk(_Delegating):
-    """Reads from a local copy where there is an intact one, and counts the bytes from each place."""
+    """A disk that reads an intact local copy where there is one, and counts the bytes from each place."""
 
     def __init__(self, disk: Disk, copies: LocalCopies) -> None:
         super().__init__(disk, copies)
@@ -293,7 +293,7 @@ class NearbyDisk(_Delegating):
         self._lock = Lock()
 
     def best(self, handle: FileRange, read: Callable[[Disk], T]) -> T:
-        """Return the result of `read` on a disk that has a handle's bytes; `read` verifies them."""
+        """Call `read`, which verifies, on a handle's local copy, else on the storage; return its result."""
         try:
             copy = self.copies.find(handle.file)
             if copy is not None:
@@ -314,5 +314,5 @@ class NearbyDisk(_Delegating):
 
 
 def best_of(disk: Disk, handle: FileRange, read: Callable[[Disk], T]) -> T:
-    """Return the result of `read` on the nearest disk that has a handle's bytes."""
+    """Call `read` on the nearest disk that has a handle's bytes, and return its result."""
     return disk.best(handle, read) if isinstance(disk, NearbyDisk) else read(disk)

@@ -3,7 +3,7 @@
 The file names in a checkpoint are relative to the storage root, two folders above its `_metadata`; those in a
 savepoint to the folder of its `_metadata`, which can therefore be moved and copied.
 
-A damaged one is refused, and the error names the next older one that is complete, after reading all of that.
+A damaged snapshot is refused; the error names the next older one that is complete, after reading all of it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Disks = Callable[[str], Disk]
 
 
 def referenced_ranges(metadata: CheckpointMetadata) -> Iterator[FileRange]:
-    """Yield every piece of a file that a checkpoint needs."""
+    """Yield every range of a file that a checkpoint needs: of state, and of records in flight."""
     for subtasks in metadata.operators.values():
         for state in subtasks:
             yield from (handle for handle in state.handles() if isinstance(handle, FileRange))
@@ -48,7 +48,7 @@ def referenced_files(metadata: CheckpointMetadata) -> set[str]:
 
 
 def in_flight_ranges(stream: InFlightStream) -> Iterator[FileRange]:
-    """Yield every piece of a file that holds records in flight."""
+    """Yield every range of a file that holds records in flight of `stream`."""
     for part in stream.parts:
         if isinstance(part.handle, FileRange):
             yield part.handle
@@ -83,7 +83,7 @@ def open_checkpoint(
 
 
 def _named(disk: Disk, data: bytes, above: str, last: str, disks: Disks) -> tuple[Disk, CheckpointMetadata]:
-    """Open the folder of a snapshot; a checkpoint's file names begin two folders above it."""
+    """Open the snapshot in a folder; a checkpoint's file names begin two folders above, a savepoint's in it."""
     metadata = decode_metadata(data, disk.describe(METADATA))
     if metadata.kind != SAVEPOINT:
         root, job = _split(above)
@@ -94,7 +94,7 @@ def _named(disk: Disk, data: bytes, above: str, last: str, disks: Disks) -> tupl
 
 
 def _split(place: str) -> tuple[str, str]:
-    """Return the URI of the folder above, and the last name."""
+    """Split a URI into the URI of the folder above and the last name."""
     above, _, last = place.rstrip("/").rpartition("/")
     return f"{above}/" if above.endswith("/") else above, unquote(last)
 
@@ -102,7 +102,7 @@ def _split(place: str) -> tuple[str, str]:
 def _latest(
     disk: Disk, above: str, fell_back: Callable[[str], None] | None, disks: Disks, *, whole: bool
 ) -> tuple[Disk, CheckpointMetadata]:
-    """Open the latest checkpoint of a job's folder."""
+    """Open the latest checkpoint that the log in a job's folder names."""
     try:
         completed = CompletedCheckpointLog(disk, LOG).completed()
     except DamagedFileError as error:
@@ -127,11 +127,11 @@ def open_logged(
     *,
     whole: bool = False,
 ) -> tuple[Disk, CheckpointMetadata]:
-    """Open the last entry of a log, with the disk that its file names refer to: a savepoint has its own.
+    """Open the newest checkpoint of a log; return the disk that its file names refer to, and its metadata.
 
-    `disk` is the storage of the log. `fell_back` allows to take an older entry when one is damaged, and is
-    called with a sentence about each; every byte of an entry is verified then, as with `whole`. An entry that
-    cannot be read at the moment is not skipped.
+    `disk` is the storage of the log; a savepoint has its own. `fell_back` allows to take an older entry when
+    one is damaged, and is called with a sentence about each; every byte of an entry is verified then, as with
+    `whole`. An entry that cannot be read at the moment is not skipped.
     """
     for place in range(len(completed) - 1, -1, -1):
         try:
@@ -162,9 +162,9 @@ def _open_entry(disk: Disk, entry: Completed, disks: Disks) -> tuple[Disk, Check
 
 
 def offer(disk: Disk, older: Sequence[Completed], disks: Disks = open_disk) -> str:
-    """Say which older checkpoint can be restored; `older` are entries, the newest first.
+    """Return a sentence that names the checkpoint to restore instead, the first intact one of `older`.
 
-    An entry without a digest was found by its name.
+    `older` are log entries, the newest first; an entry without a digest was found by its name.
     """
     for entry in older:
         try:
@@ -178,7 +178,8 @@ def offer(disk: Disk, older: Sequence[Completed], disks: Disks = open_disk) -> s
 
 
 def offer_beside(above: str, last: str, disks: Disks = open_disk) -> str:
-    """Say which older checkpoint of the same job can be restored, for the folder `last` of one below `above`.
+    """Return a sentence that names an older checkpoint to restore instead of folder `last` of the job
+    `above`.
 
     A folder whose name is not that of a checkpoint is a savepoint's.
     """
@@ -195,7 +196,7 @@ def offer_beside(above: str, last: str, disks: Disks = open_disk) -> str:
 
 
 def damaged_log(error: DamagedFileError, disk: Disk, folder: str) -> DamagedFileError:
-    """Return the error for a damaged log entry: it names the checkpoint of another entry to restore."""
+    """Return the error for a damaged log entry, which names the checkpoint of another entry to restore."""
     return _with(error, offer(disk, readable_entries(disk, folder)[::-1]))
 
 
@@ -220,7 +221,7 @@ def _with(error: DamagedFileError, offered: str) -> DamagedFileError:
 
 
 def load_metadata(disk: Disk, name: str, sha256: str | None = None) -> CheckpointMetadata:
-    """Read metadata after all cheap checks; `sha256` is its digest in the log, if it was found there."""
+    """Read a metadata file and make all cheap checks; `sha256` is its digest in the log, if known."""
     where = disk.describe(name)
     try:
         data = disk.read(name)
@@ -239,7 +240,7 @@ def load_metadata(disk: Disk, name: str, sha256: str | None = None) -> Checkpoin
 
 
 def _check(disk: Disk, metadata: CheckpointMetadata, where: str) -> None:
-    """Check that its format is this program's, and that its files exist."""
+    """Raise an error unless a snapshot's format is this program's and all its files exist."""
     wrong = differences(metadata.format_fingerprint)
     if wrong:
         raise StorageError(
@@ -253,7 +254,7 @@ def _check(disk: Disk, metadata: CheckpointMetadata, where: str) -> None:
 
 
 def verify_files(disk: Disk, metadata: CheckpointMetadata, threads: int = 1) -> None:
-    """Read everything that a checkpoint refers to, and compare checksums."""
+    """Read all bytes that a checkpoint refers to; raise DamagedFileError if a checksum is wrong."""
     ranges: Iterable[FileRange] = dict.fromkeys(referenced_ranges(metadata))
     if threads == 1:
         for item in ranges:

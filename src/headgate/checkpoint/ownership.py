@@ -35,7 +35,7 @@ MARK: Final = "_claimed"  # file in a savepoint's folder that names the job that
 
 
 class ClaimRecord(msgspec.Struct, frozen=True):
-    """A snapshot from elsewhere that a job owns."""
+    """The record that a job owns a snapshot from elsewhere, with what is needed to delete it later."""
 
     root: str  # URI of the folder that its file names are relative to
     metadata: str
@@ -53,12 +53,12 @@ _decoder: Final = msgpack_decoder(ClaimRecord)
 
 
 def encode_record(record: ClaimRecord) -> bytes:
-    """Return the bytes of a claim record's file."""
+    """Return a claim record as the bytes of its file."""
     return b"".join(_ENVELOPE.seal(_VERSION, [msgspec.msgpack.encode(record)]))
 
 
 def decode_record(data: bytes, where: str) -> ClaimRecord:
-    """Return the claim record in `data`, the bytes of the file `where`."""
+    """Decode the claim record in the file `where`; StorageError if it is damaged."""
     try:
         return _ENVELOPE.decode(data, where, {_VERSION: _decoder.decode})
     except DamagedFileError as error:
@@ -69,7 +69,7 @@ def decode_record(data: bytes, where: str) -> ClaimRecord:
 
 
 def continues_as(disk: Disk, root: str, checkpoint: CheckpointMetadata) -> JobId | None:
-    """Return the job that a claiming job continues as; None when it claims the snapshot with a record."""
+    """Return the job as which a claiming job continues; None if it claims the snapshot with a record instead."""
     if checkpoint.kind == SAVEPOINT or root != disk.describe():
         return None
     logged = CompletedCheckpointLog(disk, log_folder(JobId(checkpoint.job))).completed()
@@ -78,7 +78,7 @@ def continues_as(disk: Disk, root: str, checkpoint: CheckpointMetadata) -> JobId
 
 
 def check_newest(completed: list[Completed], checkpoint: CheckpointMetadata) -> None:
-    """After the claim of its log: make sure that no other checkpoint was completed meanwhile."""
+    """Raise UsageError if the job completed another checkpoint while its log was being claimed."""
     newest = completed[-1].checkpoint if completed else None
     if newest != checkpoint.checkpoint:
         raise UsageError(
@@ -89,7 +89,7 @@ def check_newest(completed: list[Completed], checkpoint: CheckpointMetadata) -> 
 
 
 def require_logged(disk: Disk, checkpoint: CheckpointMetadata) -> None:
-    """Refuse to claim a checkpoint that no log names: it is unknown which job uses it."""
+    """Raise UsageError for a checkpoint that no log names: it is unknown which job uses it."""
     job = JobId(checkpoint.job)
     logged = CompletedCheckpointLog(disk, log_folder(job)).completed()
     if not any(entry.checkpoint == checkpoint.checkpoint for entry in logged):
@@ -101,7 +101,9 @@ def require_logged(disk: Disk, checkpoint: CheckpointMetadata) -> None:
 
 
 def claim(disk: Disk, checkpoint: CheckpointMetadata, owner: JobId) -> ClaimRecord:
-    """Become the owner of a snapshot: its earlier owner may not change it any more."""
+    """Make `owner` the owner of a snapshot, which its earlier owner cannot change any more; return the
+    record.
+    """
     files = sorted(referenced_files(checkpoint))
     if checkpoint.kind == SAVEPOINT:
         data = _read(disk, METADATA)
@@ -124,7 +126,7 @@ def claim(disk: Disk, checkpoint: CheckpointMetadata, owner: JobId) -> ClaimReco
 
 
 def release(record: ClaimRecord, keep: Callable[[ClaimRecord], None], disks: Disks = open_disk) -> str | None:
-    """Delete a claimed snapshot, or return why it was left alone; `keep` writes a changed record first."""
+    """Delete a claimed snapshot, or return why it was left alone; `keep` stores a changed record before."""
     disk = disks(record.root)
     try:
         if digest(disk.read(record.metadata)) != record.sha256:

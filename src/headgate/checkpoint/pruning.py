@@ -41,7 +41,7 @@ _AGE_PROBE: Final = ".headgate-probe/age-"
 
 @dataclass(frozen=True, slots=True)
 class Orphan:
-    """A file that nothing refers to; `removable` if it is proven that nothing ever will.
+    """A file that no checkpoint refers to; `removable` if it is proven that none ever will.
 
     `why` is the proof, or what is missing for it.
     """
@@ -55,7 +55,9 @@ class Orphan:
 
 @dataclass(frozen=True, slots=True)
 class Pruning:
-    """What was, or would be, deleted."""
+    """The result of :func:`prune`: orphaned files, jobs that were left alone, and how many files were
+    deleted.
+    """
 
     place: str
     orphans: tuple[Orphan, ...]
@@ -71,12 +73,12 @@ class Pruning:
 def prune(
     uri: str, *, delete: bool = False, older_than_ms: int = OLDER_THAN_MS, unlogged: bool = False
 ) -> Pruning:
-    """Find what nothing refers to, and delete what is proven.
+    """Find the files that no checkpoint refers to; with `delete`, delete those proven never to be needed.
 
     Savepoints, logs, histories, files of people, and jobs whose log is not next to their checkpoints are
-    never changed. Files of possibly pending checkpoints are deleted once they are older than
-    `older_than_ms`, which is longer than any checkpoint may take. With `unlogged`, checkpoints that may have
-    lost their log entry count as orphans, too; see `inventory.newer_than_log`.
+    never changed. Files of possibly pending checkpoints are deleted once they are older than `older_than_ms`,
+    which is longer than any checkpoint may take. With `unlogged`, checkpoints that may have lost their log
+    entry count as orphans, too; see `inventory.newer_than_log`.
     """
     place = look_at(uri)
     if place.kind == "snapshot":
@@ -160,14 +162,14 @@ def _needed(disk: Disk, log: CompletedCheckpointLog, entries: Iterable[Completed
 
 
 class _Age:
-    """How long files have existed, by the clock of the storage, which is read off a new file."""
+    """Ages of files by the clock of the storage, which is read off a new file."""
 
     def __init__(self, disk: Disk, older_than_ms: int) -> None:
         self._disk, self._older_than_ms = disk, older_than_ms
         self._now: int | None = None
 
     def proves(self, name: str) -> tuple[bool, str]:
-        """Return whether a file is old enough, and the reason."""
+        """Return whether a file is too old for a pending checkpoint, and the reason as text."""
         if not isinstance(self._disk, TellsAge):
             return False, "its checkpoint may be pending, and this storage does not have the age of files"
         try:

@@ -32,23 +32,23 @@ _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 @dataclass(frozen=True, slots=True)
 class SavepointFolder:
-    """One savepoint: the folder `name` on the disk of all savepoints."""
+    """The folder `name` of one savepoint, on the disk of the directory in which savepoints were asked for."""
 
     disk: Disk
     name: str
 
     @property
     def uri(self) -> str:
-        """The URI that the savepoint is restored by."""
+        """The URI from which the savepoint is restored."""
         return self.disk.describe(self.name)
 
     @property
     def metadata_uri(self) -> str:
-        """The name of the savepoint in a log."""
+        """The URI of the savepoint's metadata file, by which a job's log names the savepoint."""
         return self.disk.describe(f"{self.name}/{METADATA}")
 
     def write(self, metadata: CheckpointMetadata) -> str:
-        """Complete the savepoint; return the digest of its metadata."""
+        """Write the metadata, which completes the savepoint, and return the metadata's digest."""
         data = encode_metadata(metadata)
         try:
             created = self.disk.create_if_absent(f"{self.name}/{METADATA}", data)
@@ -76,7 +76,7 @@ def prepare(disk: Disk, job: JobId, token: bytes) -> SavepointFolder:
 
 
 def folder_of(metadata: str) -> str:
-    """Return the URI of a savepoint's folder, by the metadata that a log names."""
+    """Return the URI of a savepoint's folder from the URI of its metadata, as a log has it."""
     folder, _, name = metadata.rpartition("/")
     if name != METADATA:
         raise StrayPathError(

@@ -1,7 +1,7 @@
 """Carries out the coordinator's storage effects for one job: store, retire, discard, sweep.
 
-It decides nothing about when. All methods block and belong to one thread. What is written in which
-order, so that a crash between any two steps leaves nothing half-visible:
+The coordinator decides when. All methods block and belong to one thread. The order of writes, so that a
+crash between any two steps leaves nothing half-visible:
 
 * store: data files (by workers), metadata, log entry;
 * retire: log entries, metadata, data files; then a snapshot that the job claimed, the same way.
@@ -53,7 +53,7 @@ def may_be_published(error: BaseException) -> bool:
 
 
 class CheckpointService:
-    """The checkpoints of one job on one disk.
+    """Stores and deletes the checkpoints of one job on one storage.
 
     `log` holds the complete checkpoints and decides who may add to them; by default it is files next to the
     checkpoints. `clock` measures how long other jobs have not renewed their use of one; see
@@ -84,7 +84,7 @@ class CheckpointService:
         self._record_name = f"{job_folder(job)}/{RECORD}"
 
     def claim(self) -> CommitPermit:
-        """Take the job over from every earlier job master."""
+        """Take the job over from every earlier job master; return the permit to complete checkpoints."""
         left = self._left_here()
         # In this order: a job master that has left something had claimed before.
         if left is not None and self._log.generation() == 0:
@@ -98,7 +98,7 @@ class CheckpointService:
         return self._log.claim()
 
     def _left_here(self) -> str | None:
-        """Return a file that job masters of this job have left: of a checkpoint, or of their log."""
+        """Return a file of a checkpoint or log that earlier job masters of this job have left, or None."""
         folder, log = job_folder(self.job), log_folder(self.job)
         for name in self.disk.list(folder):
             is_entry = name.startswith(f"{log}/") and name.rpartition("/")[2].isdigit()
@@ -107,7 +107,7 @@ class CheckpointService:
         return None
 
     def check(self, permit: CommitPermit) -> None:
-        """Make sure that no other job master has claimed the job since."""
+        """Raise FencedError if another job master has claimed the job since."""
         self._log.check(permit)
 
     def completed(self) -> list[Completed]:
@@ -115,7 +115,7 @@ class CheckpointService:
         return self._log.completed()
 
     def next_checkpoint_id(self) -> CheckpointId:
-        """Return an id above all in the log and of aborted checkpoints' folders; call after :meth:`claim`."""
+        """Return an id above all that the log, folders or a claim record show; call after :meth:`claim`."""
         folders = (checkpoint_of(name, self.job) for name in self.disk.list(job_folder(self.job)))
         used = [checkpoint for checkpoint in folders if checkpoint is not None]
         if (claimed := self.claimed()) is not None:
@@ -127,7 +127,7 @@ class CheckpointService:
         self._log.reserve_ids(permit, end)
 
     def own(self, record: ClaimRecord) -> None:
-        """Note that the job owns a snapshot from elsewhere, which counts as this job's oldest checkpoint."""
+        """Store the record that this job owns a snapshot from elsewhere, which counts as its oldest one."""
         self.disk.create(self._record_name, [encode_record(record)])
         self._record = record
 
@@ -141,7 +141,7 @@ class CheckpointService:
         return CheckpointId(self._record.checkpoint)
 
     def store(self, permit: CommitPermit, metadata: CheckpointMetadata) -> None:
-        """Complete a checkpoint: metadata durably in place, then the log entry.
+        """Complete a checkpoint: write its metadata durably, then its log entry.
 
         Raises:
             FencedError: another job master took over: stop. Nothing may be deleted.
@@ -233,7 +233,7 @@ class CheckpointService:
         )
 
     def perhaps_complete(self) -> dict[str, CheckpointMetadata]:
-        """Return checkpoints of earlier job masters that the log may have lost; see `newer_than_log`."""
+        """Return earlier job masters' checkpoints that may have lost their log entry, by metadata name."""
         return self._perhaps_complete(self.disk.list(job_folder(self.job)), self._log.completed())
 
     def _perhaps_complete(
@@ -247,7 +247,7 @@ class CheckpointService:
         }
 
     def sweep_orphans(self, permit: CommitPermit, pending: Iterable[CheckpointId] = ()) -> list[str]:
-        """Delete files of checkpoints neither completed nor pending, left by crashes; return their names.
+        """Delete files that crashes left, of checkpoints neither completed nor pending; return their names.
 
         A checkpoint that may have lost its log entry stays until this job has completed a newer one.
         """
@@ -286,7 +286,7 @@ class CheckpointService:
             )
 
     def _count(self, logged: Iterable[Completed], *, tolerant: bool = False) -> None:
-        """Count what completed checkpoints refer to; `tolerant`: as far as they can be read."""
+        """Register the files that logged checkpoints need; `tolerant`: skip metadata that cannot be read."""
         for entry in logged:
             if entry.checkpoint in self._counted or is_outside(entry.metadata):
                 continue
@@ -307,12 +307,12 @@ class CheckpointService:
             raise StorageError(f"{where} is missing although the log names it; nothing was deleted") from None
 
     def _give_up_spared(self) -> None:
-        """Delete with the next retired ones what a lost log entry may have named: output went on since."""
+        """Have the files that a lost log entry may have named deleted with the next retired checkpoints."""
         self._doomed |= self._spared
         self._spared = set()
 
     def _delete_unused(self, retired: Iterable[CheckpointId], lowest: CheckpointId) -> None:
-        """Delete what only checkpoints below `lowest` need; what fails is tried again with the next ones."""
+        """Delete files that only checkpoints below `lowest` need; failures are tried again at the next call."""
         self._doomed.update(self._shared.unregister_below(lowest))
         self._counted = {checkpoint for checkpoint in self._counted if checkpoint >= lowest}
         for checkpoint in retired:
@@ -325,7 +325,7 @@ class CheckpointService:
         self._doomed = kept
 
     def _release_claimed(self, retired: Iterable[CheckpointId]) -> None:
-        """Delete the claimed snapshot when it is among `retired`."""
+        """Delete the snapshot that the job claimed, if its id is among `retired`."""
         record = self._record
         if record is None or CheckpointId(record.checkpoint) not in set(retired):
             return

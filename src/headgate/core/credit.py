@@ -4,8 +4,8 @@ Law: credit at the sender + frames in flight + frames queued at the receiver + c
 back = the initial credit. So a receiver that stops consuming stops its sender after `initial`
 frames, and no other sender. Control events travel without credit; they are few and small.
 
-Credit that is withheld is with the receiver at first: a subtask that has records of a restored
-checkpoint before it lets nothing new in, or each restart would add to what is in flight.
+Withheld credit is with the receiver at first: a subtask that must process records in flight of a restored
+checkpoint accepts no new frames until then, or each restart would add records in flight.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from headgate.common.errors import InternalError
 
 
 class SenderCredit:
-    """The sender's side of one channel."""
+    """Counts how many frames the sender of one channel may still send."""
 
     __slots__ = ("credit", "initial")
 
@@ -25,22 +25,22 @@ class SenderCredit:
         self.credit = 0 if withheld else initial
 
     def spend(self) -> None:
-        """One frame leaves."""
+        """Use one credit for a frame that is sent; raise InternalError if there is none."""
         if self.credit <= 0:
             raise InternalError("a frame was sent without credit")
         self.credit -= 1
 
     def grant(self, frames: int) -> None:
-        """The receiver consumed `frames` frames."""
+        """Add the credit for `frames` frames that the receiver consumed."""
         if frames < 1 or self.credit + frames > self.initial:
             raise InternalError(f"credit {self.credit} + {frames} exceeds the initial {self.initial}")
         self.credit += frames
 
 
 class ReceiverCredit:
-    """The receiver's side of one channel: what it owes back to the sender.
+    """Counts, at the receiver of one channel, the queued frames and the credit owed to the sender.
 
-    Returned in lots of half the initial credit, so that a stream of small frames does not cost a
+    Credit is returned in lots of half the initial credit, so that a stream of small frames does not cost a
     message each.
     """
 
@@ -51,18 +51,18 @@ class ReceiverCredit:
         self.owed = initial if withheld else 0
 
     def release(self) -> int:
-        """Return all credit that is owed, to be sent at once: what was withheld is so no longer."""
+        """Return all owed credit, to be sent back at once; credit is withheld no longer."""
         frames, self.owed = self.owed, 0
         return frames
 
     def received(self) -> None:
-        """A frame came in."""
+        """Count a frame that arrived; raise InternalError if the sender had no credit for it."""
         if self.queued + self.owed >= self.initial:
             raise InternalError(f"the sender exceeded its credit of {self.initial} frames")
         self.queued += 1
 
     def consumed(self) -> int:
-        """A frame was used up; gives the credit to send back now, which may be 0."""
+        """Count a queued frame as consumed; return the credit to send back now, which may be 0."""
         if self.queued <= 0:
             raise InternalError("a frame was consumed that never came in")
         self.queued -= 1

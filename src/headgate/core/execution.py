@@ -1,6 +1,6 @@
-"""The public words for where a job is in its life.
+"""The public states of a job, and the ways in which it ends.
 
-The life itself is a machine of its own (`core/job`), whose phases are finer; which word is shown follows from
+The life of a job is a state machine (`core/job`) with finer phases; which public state is shown follows from
 the phase, why the next attempt begins, and how the job ends (`core/job/questions.py`).
 """
 
@@ -10,7 +10,7 @@ from enum import Enum
 
 
 class JobState(Enum):
-    """Where a job is in its life."""
+    """The state of a job, as programs and people see it."""
 
     CREATED = "created"
     STARTING = "starting"
@@ -32,12 +32,12 @@ class JobState(Enum):
 
     @property
     def ending(self) -> bool:
-        """Whether the job only waits for its workers to leave."""
+        """Whether the job's end is decided and it only waits for its workers to leave."""
         return self in (JobState.FINISHING, JobState.FAILING, JobState.CANCELLING)
 
 
 class JobEnd(Enum):
-    """How a job, or this job master's part of it, ends."""
+    """How a job ends, or how this job master's part of it does (SUSPENDED)."""
 
     FINISHED = "finished"
     CANCELLED = "cancelled"

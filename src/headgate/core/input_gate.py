@@ -1,10 +1,10 @@
 """Which element a subtask reads next: round-robin over channels that have something and may be read.
 
-The gate holds the queues and knows which channels are blocked; what an element means is its
-reader's business. Availability is a property that the reader can ask, so it never waits busily.
+The gate holds the queues and knows which channels are blocked; what an element means only its reader
+knows. Availability is a property that the reader can ask, so it never waits busily.
 
 Nothing is read before every channel has delivered a first element, and first elements that are no
-records are read before those that are. A channel that will never carry a record says so at once;
+records are read before records. A channel that will never carry a record begins with such an element;
 until it has, event time would wait for it, and what a timer sees would depend on which sender was
 quicker.
 """
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class InputGate(Generic[T]):
-    """The queues of the input channels of one subtask, numbered from 0."""
+    """The queues of a subtask's input channels (numbered from 0); chooses which element is read next."""
 
     __slots__ = ("_blocked", "_is_records", "_queues", "_ready", "_silent")
 
@@ -34,7 +34,7 @@ class InputGate(Generic[T]):
         self._silent = set(range(channels))
 
     def put(self, channel: int, element: T) -> None:
-        """An element arrived."""
+        """Queue an element that arrived on `channel`."""
         queue = self._queues[channel]
         queue.append(element)
         if len(queue) == 1 and channel not in self._blocked:
@@ -48,7 +48,7 @@ class InputGate(Generic[T]):
 
     @property
     def available(self) -> bool:
-        """Whether :meth:`poll` would give something."""
+        """Whether :meth:`poll` would return an element."""
         return bool(self._ready) and not self._silent
 
     def poll(self, wanted: Callable[[T], bool] | None = None) -> tuple[int, T] | None:
@@ -75,7 +75,7 @@ class InputGate(Generic[T]):
         return next((channel for channel in self._ready if wanted(self._queues[channel][0])), None)
 
     def set_blocked(self, blocked: Set[int]) -> None:
-        """Exactly these channels may not be read from now on."""
+        """Block exactly these channels: nothing is read from them; all other channels may be read."""
         if blocked == self._blocked:
             return
         for channel in sorted(self._blocked - blocked):
@@ -86,9 +86,9 @@ class InputGate(Generic[T]):
         self._blocked = set(blocked)
 
     def waiting(self, channel: int) -> Iterator[T]:
-        """Return the elements that wait on a channel, in order; they stay."""
+        """Return the elements in the queue of `channel`, in order, without removing them."""
         return iter(self._queues[channel])
 
     def queued(self, channel: int) -> int:
-        """Return how many elements wait on a channel."""
+        """Return the number of elements in the queue of `channel`."""
         return len(self._queues[channel])

@@ -15,7 +15,7 @@ from headgate.core.machine import Machine
 
 
 class LeadershipState(Enum):
-    """What a driver knows of its right."""
+    """Where a driver stands in the election of a job's leader."""
 
     CANDIDATE = "candidate"
     LEADER = "leader"
@@ -56,7 +56,7 @@ LEADERSHIP_MOVES: Final[Mapping[tuple[LeadershipState, LeadershipEvent], Leaders
 
 
 class LeadershipTerm:
-    """From candidacy to the end of one leadership; commits stop `margin_ms` before the end of the lease.
+    """A driver's term as a job's leader, from candidacy on; commits stop `margin_ms` before the lease ends.
 
     With `regains` a driver whose lease has ended may lead again, by a new grant, as long as it has not heard
     of another leader; otherwise the term ends with the lease.
@@ -90,18 +90,18 @@ class LeadershipTerm:
 
     @property
     def state(self) -> LeadershipState:
-        """Where this term is."""
+        """The present state of this driver's term."""
         return self._machine.state
 
     @property
     def history(self) -> tuple[str, ...]:
-        """The last moves, oldest first."""
+        """The last changes of state as text, oldest first."""
         return self._machine.history
 
     def granted(self, sent_ms: int, now_ms: int) -> bool:
-        """The election is won, for the first time or again, by a request that was sent at `sent_ms`.
+        """Begin the lease: a request sent at `sent_ms` won the election, for the first time or again.
 
-        Gives False when the answer took longer than the lease and proves nothing any more.
+        Return False when the answer took longer than the lease and proves nothing any more.
         """
         if now_ms >= sent_ms + self._lease_ms or not self._machine.can(_E.GRANTED):
             return False
@@ -110,7 +110,7 @@ class LeadershipTerm:
         return True
 
     def renewed(self, sent_ms: int, now_ms: int) -> None:
-        """It was proved once more, by a request sent at `sent_ms` and answered at `now_ms`."""
+        """Extend the lease: a request sent at `sent_ms`, answered at `now_ms`, proved the leadership."""
         if self.tick(now_ms) or not self._machine.can(_E.RENEWED):
             return  # also when it has lapsed: a standby may have looked before the proof was there
         if self._machine.state is not LeadershipState.LEADER:
@@ -118,24 +118,24 @@ class LeadershipTerm:
         self._deadline_ms = max(self._deadline_ms, sent_ms + self._lease_ms)
 
     def suspended(self, now_ms: int, why: str = "") -> None:
-        """A proof failed, or the connection broke: nothing is lost yet, but nothing is sure."""
+        """Stop commits because a proof failed or the connection broke; the lease is not lost yet."""
         if not self.tick(now_ms) and self._machine.state is LeadershipState.LEADER:
             self._machine.move(_E.SUSPENDED, why or f"at {now_ms}")
 
     def expired(self, why: str = "") -> bool:
-        """Another driver leads, or may; True when that ends this term now."""
+        """End the term because another driver leads, or may; return True if it was not over before."""
         if not self._machine.can(_E.EXPIRED):
             return False
         self._machine.move(_E.EXPIRED, why)
         return True
 
     def resigned(self) -> None:
-        """The driver gives up of its own will."""
+        """End the term because the driver gives up its leadership."""
         if self._machine.can(_E.RESIGNED):
             self._machine.move(_E.RESIGNED)
 
     def tick(self, now_ms: int) -> bool:
-        """Time passed; True when that ends this term now, and not where it may be regained."""
+        """Let the lease end if it is time; return True if that ends the term for good."""
         if not self._timed or now_ms < self._deadline_ms:
             return False
         if self._regains:
@@ -144,12 +144,12 @@ class LeadershipTerm:
         return self.expired(f"by time at {now_ms}")
 
     def may_commit(self, now_ms: int) -> bool:
-        """Return whether a commit that begins now begins well before another driver can lead."""
+        """Return whether a commit may begin now: this driver leads, and no other can for `margin_ms`."""
         leads = self._machine.state is LeadershipState.LEADER
         return leads and now_ms + self._margin_ms < self._deadline_ms
 
     def next_wakeup(self) -> int | None:
-        """Return when :meth:`tick` may have news; None when time changes nothing."""
+        """Return the end of the lease (ms), when :meth:`tick` is due; None when time changes nothing."""
         return self._deadline_ms if self._timed else None
 
     @property

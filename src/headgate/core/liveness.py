@@ -1,4 +1,4 @@
-"""Who is alive: heartbeats as the driver sees them, and the lease as a worker holds it.
+"""Liveness of workers: heartbeats as the driver sees them, and the lease as a worker holds it.
 
 Pure: the shell sends, receives and reads the clock. A lapsed worker must be fenced and replaced; a
 stuck one (it beats, but its loop does not move) is only reported, because user code may be slow.
@@ -20,7 +20,7 @@ W = TypeVar("W", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class LivenessReport(Generic[W]):
-    """What changed since the last check; each finding is reported once."""
+    """Which workers lapsed, got stuck or recovered since the last check; each change is reported once."""
 
     lapsed: tuple[W, ...] = ()  # workers not heard of for the timeout; they are watched no longer
     stuck: tuple[tuple[W, int], ...] = ()  # worker whose loop stands still, and for how many ms
@@ -36,7 +36,7 @@ class _Watch:
 
 
 class HeartbeatMonitor(Generic[W]):
-    """The driver's side; workers whose loop stands still for `stuck_ms` are reported, too.
+    """Watches heartbeats in the driver: finds silent workers, and loops that stand still for `stuck_ms`.
 
     Example:
         >>> monitor = HeartbeatMonitor(timeout_ms=10_000, stuck_ms=3_000)
@@ -73,7 +73,7 @@ class HeartbeatMonitor(Generic[W]):
         self._watched.pop(worker, None)
 
     def beat(self, worker: W, progress: int, now_ms: int) -> bool:
-        """A heartbeat came; False when its worker lapsed or was replaced, and must not get an answer.
+        """Record a heartbeat; return False, and send no answer, if its worker lapsed or was replaced.
 
         Any change of `progress` means that the loop moved; idle rounds count as moves.
         """
@@ -86,7 +86,7 @@ class HeartbeatMonitor(Generic[W]):
         return True
 
     def check(self, now_ms: int) -> LivenessReport[W]:
-        """Return the workers whose state changed since the last check."""
+        """Return which workers lapsed, got stuck or recovered since the last check; drop lapsed ones."""
         lapsed = tuple(w for w, watch in self._watched.items() if now_ms - watch.heard_ms >= self._timeout_ms)
         for worker in lapsed:
             del self._watched[worker]
@@ -118,7 +118,7 @@ class HeartbeatMonitor(Generic[W]):
 
 
 class Lease:
-    """The worker's side: until when it may act; the first lease runs from its registration.
+    """A worker's right to run, which ends unless it is renewed; the first lease runs from registration.
 
     Example:
         >>> lease = Lease(length_ms=8_000, now_ms=0)
@@ -134,14 +134,14 @@ class Lease:
         self._length_ms, self._expires_ms, self._lost = length_ms, now_ms + length_ms, False
 
     def renewed(self, sent_ms: int) -> None:
-        """The driver answered the beat that was sent at `sent_ms`; a late answer never shortens the lease."""
+        """Extend the lease: the driver answered the heartbeat sent at `sent_ms`. It never gets shorter."""
         self._expires_ms = max(self._expires_ms, sent_ms + self._length_ms)
 
     def expired(self, now_ms: int) -> bool:
-        """Return whether the worker must stop; once lost, a lease does not come back."""
+        """Return whether the lease has ended, so that the worker must stop; it is never regained."""
         self._lost = self._lost or now_ms >= self._expires_ms
         return self._lost
 
     def remaining_ms(self, now_ms: int) -> int:
-        """Return how long the worker may act without an answer."""
+        """Return for how many ms the worker may go on without an answer from the driver."""
         return 0 if self.expired(now_ms) else self._expires_ms - now_ms

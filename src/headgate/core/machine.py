@@ -1,4 +1,4 @@
-"""The idiom of the pure core: a table of legal moves, and the trace attached to every illegal one.
+"""A small state machine: a table of legal moves, and a history that is shown with every illegal one.
 
 Not a framework. A machine that needs more than "may this happen now?" keeps its other facts next to
 its :class:`Machine` and returns effects from its own methods.
@@ -18,7 +18,7 @@ EventT = TypeVar("EventT", bound=Enum)
 
 
 class Machine(Generic[StateT, EventT]):
-    """A current state, the `moves` that may change it (nothing else must happen), and the last moves made.
+    """A state machine: its current state, the `moves` that may change the state, and the last moves made.
 
     Example:
         >>> class Door(Enum):
@@ -48,7 +48,7 @@ class Machine(Generic[StateT, EventT]):
 
     @property
     def state(self) -> StateT:
-        """Where the machine is; only :meth:`move` changes it."""
+        """The current state; only :meth:`move` changes it."""
         return self._state
 
     @property
@@ -61,7 +61,7 @@ class Machine(Generic[StateT, EventT]):
         return (self._state, event) in self._moves
 
     def move(self, event: EventT, detail: str = "") -> StateT:
-        """Go to the next state and return it."""
+        """Change to the state that `event` leads to, and return it; an illegal event raises InternalError."""
         following = self._moves.get((self._state, event))
         if following is None:
             raise InternalError(self.explain(f"cannot take {event.value} while {self._state.value}"))
@@ -71,9 +71,9 @@ class Machine(Generic[StateT, EventT]):
         return following
 
     def note(self, text: str) -> None:
-        """Add a line to the history that is no move."""
+        """Add a text to the history without changing the state."""
         self._history.append(text)
 
     def explain(self, problem: str) -> str:
-        """Return a message for an InternalError: the problem, and what led to it."""
+        """Return a message for an InternalError: the problem, and the history that led to it."""
         return f"{self.name} {problem}; history: {', '.join(self._history) or 'none'}"

@@ -1,4 +1,4 @@
-"""Who gets which operator state when a job is restored, perhaps at another parallelism.
+"""Distribution of operator state to subtasks when a job is restored, perhaps at another parallelism.
 
 The rules are those of the field's round-robin repartitioner. With R new subtasks:
 
@@ -24,7 +24,7 @@ from headgate.common.errors import InternalError
 
 
 class Distributed(Protocol):
-    """One state of one old subtask; the elements from `first` to before `stop`, if it is set, are meant."""
+    """A stored state of one old subtask; its elements from `first` to before `stop` (None: all) count."""
 
     @property
     def name(self) -> str: ...  # noqa: D102
@@ -43,7 +43,7 @@ H = TypeVar("H", bound=Distributed)
 
 @dataclass(frozen=True, slots=True)
 class Share(Generic[H]):
-    """Some consecutive elements of a state of one old subtask, counted in what is stored, without `stop`."""
+    """A range of elements of one old subtask's state (`first` to before `stop`), given to one new subtask."""
 
     held: H
     first: int
@@ -51,7 +51,7 @@ class Share(Generic[H]):
 
 
 def redistribute(old: Sequence[Sequence[H]], parallelism: int) -> list[list[Share[H]]]:
-    """Return the shares of each new subtask: split states first, then union, then broadcast; each by name.
+    """Return the shares that each new subtask gets: of split states, then union, then broadcast; by name.
 
     Example:
         >>> from headgate.state.snapshots import Inline, OperatorStateHandle
@@ -79,7 +79,7 @@ def redistribute(old: Sequence[Sequence[H]], parallelism: int) -> list[list[Shar
 
 
 def _of_mode(old: Sequence[Sequence[H]], mode: str) -> Iterator[list[H | None]]:
-    """Yield the old subtasks' parts of every state of a mode, by name."""
+    """Yield, for every state of a mode in order of names, the parts of the old subtasks (None: no part)."""
     names = sorted({held.name for states in old for held in states if held.mode == mode})
     for name in names:
         yield [next((held for held in states if held.name == name), None) for states in old]
@@ -92,7 +92,7 @@ def _keep(by_subtask: Sequence[H | None], new: list[list[Share[H]]]) -> None:
 
 
 def _split(parts: Sequence[H], new: list[list[Share[H]]], begin: int) -> int:
-    """Deal the elements out from subtask `begin` on; gives where the next name begins."""
+    """Deal the elements out from subtask `begin` on; return the subtask where the next state begins."""
     count, rest = len(new), [_all_of(held) for held in reversed(parts)]
     fraction, remainder = divmod(sum(share.stop - share.first for share in rest), count)
     for place in range(count):
@@ -101,7 +101,7 @@ def _split(parts: Sequence[H], new: list[list[Share[H]]], begin: int) -> int:
 
 
 def _taken(rest: list[Share[H]], count: int) -> Iterator[Share[H]]:
-    """Yield the next `count` elements of what is not dealt out yet, which lies in reversed order."""
+    """Remove the next `count` elements from `rest`, which is in reversed order, and yield them as shares."""
     while count:
         share = rest.pop()
         stop = min(share.stop, share.first + count)

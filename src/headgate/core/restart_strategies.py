@@ -23,7 +23,7 @@ Uniform: TypeAlias = Callable[[float, float], float]  # a random number between 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What follows from one failure."""
+    """A restart strategy's answer to one failure: whether the job restarts, and after which delay."""
 
     can_restart: bool  # False when the job has failed for good
     delay_ms: int  # how long to wait, counted from this failure
@@ -33,12 +33,12 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class NoRestart:
-    """``none``: the first failure is final."""
+    """Configuration of the strategy ``none``: the first failure ends the job."""
 
 
 @dataclass(frozen=True, slots=True)
 class FixedDelay:
-    """``fixed-delay``: a number of restarts in the job's whole life, each after the same pause."""
+    """Configuration of ``fixed-delay``: a number of restarts in the job's life, each after the same pause."""
 
     attempts: int = 1
     delay_ms: int = 1 * SECONDS
@@ -50,7 +50,7 @@ class FixedDelay:
 
 @dataclass(frozen=True, slots=True)
 class FailureRate:
-    """``failure-rate``: restarts as long as failures are not too frequent."""
+    """Configuration of ``failure-rate``: restarts as long as failures are not too frequent."""
 
     max_failures: int = 1  # within any interval
     interval_ms: int = 1 * MINUTES
@@ -64,7 +64,7 @@ class FailureRate:
 
 @dataclass(frozen=True, slots=True)
 class ExponentialDelay:
-    """``exponential-delay``: pauses that grow while failures follow each other closely."""
+    """Configuration of ``exponential-delay``: pauses that grow while failures follow each other closely."""
 
     initial_ms: int = 1 * SECONDS
     max_ms: int = 1 * MINUTES
@@ -92,7 +92,7 @@ RestartSpec: TypeAlias = NoRestart | FixedDelay | FailureRate | ExponentialDelay
 
 
 def restart_strategy(spec: RestartSpec, uniform: Uniform) -> RestartStrategy:
-    """Return the live strategy of a description.
+    """Return the strategy for a configuration: an object that remembers failures and decides on each.
 
     Example:
         >>> strategy = restart_strategy(FixedDelay(attempts=1), lambda low, high: high)
@@ -113,13 +113,13 @@ def restart_strategy(spec: RestartSpec, uniform: Uniform) -> RestartStrategy:
 
 
 class RestartStrategy(ABC):
-    """Remembers failures and answers each; one per job, kept across restarts."""
+    """Remembers the failures of a job and decides on each; one per job, kept across restarts."""
 
     def __init__(self) -> None:
         self._restart_at_ms: int | None = None
 
     def on_failure(self, now_ms: int) -> Decision:
-        """The job failed."""
+        """Decide whether and when the job restarts after a failure at `now_ms`."""
         if self._restart_at_ms is not None and now_ms < self._restart_at_ms:
             return Decision(True, self._restart_at_ms - now_ms, True, "a restart is already scheduled")
         decision = self._decide(now_ms)
@@ -128,10 +128,10 @@ class RestartStrategy(ABC):
 
     @abstractmethod
     def _decide(self, now_ms: int) -> Decision:
-        """Answer a failure that counts."""
+        """Decide about a failure that counts, since no restart is scheduled."""
 
     def describe(self, now_ms: int) -> tuple[Hashable, ...]:
-        """Return the strategy's memory, with times counted from `now_ms`, as plain values."""
+        """Return the remembered failures as plain values, with times relative to `now_ms`: for tests."""
         due = self._restart_at_ms
         return (None if due is None or due <= now_ms else due - now_ms, *self._remembers(now_ms))
 

@@ -1,4 +1,4 @@
-"""Whether the failure of a job is always the same one.
+"""Detection of a failure of a job that occurs again and again in the same way.
 
 A failure has a fingerprint: where, which type of exception, on which line of the program. One that comes
 again and again from the same checkpoint will come once more, unless something changes. How long to try on
@@ -16,7 +16,7 @@ SAME_FAILURES: Final = 3  # so many of one kind since the same checkpoint are re
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """What two failures have in common that are the same."""
+    """What identifies a kind of failure: operator, type of exception, and line of the program."""
 
     operator: str  # name and uid; empty where it is not known
     kind: str  # the exception's type
@@ -25,7 +25,7 @@ class Fingerprint:
 
 @dataclass(frozen=True, slots=True)
 class SameFailure:
-    """A failure that keeps coming."""
+    """A failure that has occurred several times since the same checkpoint."""
 
     fingerprint: Fingerprint
     times: int
@@ -55,9 +55,9 @@ class SameFailures:
         self.repeating: SameFailure | None = None
 
     def on_failure(self, fingerprint: Fingerprint | None) -> bool:
-        """An attempt failed; whether to report it: at the limit, and whenever twice as many have come.
+        """Count a failed attempt; return whether to report it: at the limit, and at each doubling after.
 
-        Without a fingerprint nothing distinguishes it from others, so it counts for nothing.
+        A failure without fingerprint is not counted, because nothing distinguishes it from others.
         """
         if fingerprint is None:
             return False
@@ -69,7 +69,7 @@ class SameFailures:
         return rest == 0 and ratio & (ratio - 1) == 0
 
     def on_checkpoint(self, checkpoint: int) -> None:
-        """A checkpoint is complete: the job has got further than where it failed so far."""
+        """Reset all counts: a checkpoint completed, so the job has got further than where it failed."""
         self._since = checkpoint
         self._times.clear()
         self.repeating = None

@@ -20,7 +20,7 @@ _SETTLED_MAX: Final = 128  # checkpoints whose end is remembered, so that a seco
 
 
 class Verdict(Enum):
-    """What to do about a checkpoint whose barriers are there, or that a source is to begin."""
+    """What a subtask does about a checkpoint whose barriers are there, or that a source is to begin."""
 
     TAKE = "take"  # broadcast the barrier and take the snapshot
     CANCEL = "cancel"  # it was aborted before: broadcast a cancellation marker instead of the barrier
@@ -29,14 +29,14 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Abort:
-    """What the end of a checkpoint means for this subtask."""
+    """What a subtask must do about a checkpoint that was aborted."""
 
     cancel_running: bool  # its asynchronous part runs and must be cancelled
     notify_operators: bool  # operators may hold something of it and should hear of the abort
 
 
 class SubtaskCheckpoints:
-    """The checkpoints of one subtask in one attempt.
+    """Keeps track of the checkpoints of one subtask in one attempt: admitted, taken, finished, aborted.
 
     Example:
         >>> checkpoints = SubtaskCheckpoints()
@@ -75,7 +75,7 @@ class SubtaskCheckpoints:
         return frozenset(self._running)
 
     def admit(self, checkpoint: int) -> Verdict:
-        """Decide on the snapshot of `checkpoint`, which a barrier handler or a trigger wants."""
+        """Decide whether `checkpoint`, which a barrier handler or a trigger wants, is taken."""
         if checkpoint <= self._last:
             return Verdict.SKIP
         aborted = checkpoint in self._remembered
@@ -86,7 +86,7 @@ class SubtaskCheckpoints:
         return Verdict.TAKE
 
     def taken(self, checkpoint: int) -> None:
-        """The synchronous part is done, the asynchronous one runs; call it once after TAKE."""
+        """Record that the synchronous part is done and the asynchronous one runs; call once after TAKE."""
         if checkpoint != self._taking:
             raise InternalError(
                 f"checkpoint {checkpoint} was taken, expected {self._taking} as the one admitted last; "
@@ -97,9 +97,9 @@ class SubtaskCheckpoints:
             self._running.add(checkpoint)
 
     def finished(self, checkpoint: int) -> bool:
-        """The asynchronous part ended, with a result or an error; call it at most once after `taken`.
+        """Record that the asynchronous part ended, well or not; call at most once after `taken`.
 
-        True: acknowledge or decline it. False: it was aborted meanwhile, release its files.
+        Return True to acknowledge or decline it, False if it was aborted meanwhile: release its files.
         """
         if checkpoint > self._last or checkpoint == self._taking or checkpoint in self._settled:
             raise InternalError(f"checkpoint {checkpoint} ended without running; {self._facts()}")
@@ -109,7 +109,7 @@ class SubtaskCheckpoints:
         return wanted
 
     def aborted(self, checkpoint: int) -> Abort:
-        """Note that the job master or a newer barrier gave `checkpoint` up; more than once does no harm."""
+        """Record that `checkpoint` was aborted, and return what to cancel; repeats do no harm."""
         if checkpoint > self._last:
             self._remember(checkpoint)
             return Abort(cancel_running=False, notify_operators=False)
@@ -120,14 +120,14 @@ class SubtaskCheckpoints:
         return Abort(cancel_running=running, notify_operators=True)
 
     def complete(self, checkpoint: int) -> None:
-        """`checkpoint` is in the log: nothing of it and of older ones is waited for any more."""
+        """Record that `checkpoint` is in the log; it and older ones need no acknowledgement any more."""
         self._pass(max(checkpoint, self._last))
         self._running = {other for other in self._running if other > checkpoint}
         if self._taking is not None and self._taking <= checkpoint:
             self._void = True
 
     def describe(self) -> tuple[Hashable, ...]:
-        """Return the complete state as plain values, for traces and searches."""
+        """Return the complete state as plain values, for traces and for tests that search all states."""
         known = (tuple(sorted(self._remembered)), tuple(sorted(self._running)), tuple(self._settled))
         return (self._last, *known, self._taking, self._void)
 

@@ -1,4 +1,4 @@
-"""The keys of one timestamp's timers when there are many and a snapshot has them."""
+"""Sets of keys of one timestamp's timers, which can change while a snapshot holds them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ DEPTH_MAX: Final = 4  # snapshots that one bucket may be in at the same time bef
 
 
 class LargeBucket(Generic[K]):
-    """An ordered set of keys: those that snapshots have, less the removed ones, then those added since.
+    """An ordered set of keys that changes without touching its base, a set that a snapshot may hold.
 
-    It offers what :class:`headgate.core.timers.TimerQueue` does with a bucket, and keeps its order: a key
-    that was removed and added again comes last. The base is what a snapshot has, and is not changed before
-    :meth:`settle`; `depth` counts the snapshots' buckets that lie above each other.
+    It offers what :class:`headgate.core.timers.TimerQueue` does with a bucket, and keeps its order: first the
+    base's keys less the removed ones, then those added since. The base is not changed before :meth:`settle`;
+    `depth` counts the snapshots' buckets that lie above each other.
 
     Example:
         >>> held = dict.fromkeys("abc")
@@ -62,10 +62,10 @@ class LargeBucket(Generic[K]):
             self._removed.add(key)
 
     def settle(self, budget: int) -> bool:
-        """Bring `budget` changes back into the base; True when it is the bucket again.
+        """Apply `budget` changes to the base; return True when none is left, so that the base is the bucket.
 
-        Call it only while no snapshot is being written. What came since the last call is done as well, so it
-        comes to an end however fast timers are set.
+        Call it only while no snapshot is being written. Changes since the last call are applied as well, so
+        it comes to an end however fast timers are set.
         """
         if isinstance(self.base, LargeBucket):
             if not self.base.settle(budget):
@@ -88,7 +88,7 @@ Bucket: TypeAlias = dict[K, None] | LargeBucket[K]
 
 
 def copied(bucket: Bucket[K]) -> Bucket[K]:
-    """Return a bucket that can be changed while a snapshot has the one given."""
+    """Return a bucket that may change while a snapshot holds `bucket`: a copy, or a layer on a large one."""
     if len(bucket) <= COPIED_MAX or (isinstance(bucket, LargeBucket) and bucket.depth >= DEPTH_MAX):
         return dict.fromkeys(bucket)
     return LargeBucket(bucket)

@@ -65,7 +65,7 @@ class TimerQueue(Generic[K]):
         self._own: Callable[[int], Bucket[K] | None] = self._own_in_layers if in_layers else buckets.get
 
     def _own_in_layers(self, timestamp: int) -> Bucket[K] | None:
-        """Return the bucket of a timestamp, not a snapshot's; None when there is none."""
+        """Return a timestamp's bucket, copied if a snapshot holds it; None if there is none."""
         bucket: Bucket[K] = self._table.own(timestamp)
         if bucket is MISSING:
             return None
@@ -77,7 +77,7 @@ class TimerQueue(Generic[K]):
         return sum(map(len, self._buckets.values()))
 
     def register(self, timestamp: int, key: K) -> bool:
-        """Add a timer; False when the key already has one at that timestamp."""
+        """Add a timer; return False if the key already has one at that timestamp."""
         bucket = self._own(timestamp)
         if bucket is None:
             check_timestamp(timestamp)
@@ -94,7 +94,7 @@ class TimerQueue(Generic[K]):
         return True
 
     def delete(self, timestamp: int, key: K) -> bool:
-        """Remove a timer; False when there is none."""
+        """Remove a timer; return False if there is none."""
         bucket = self._own(timestamp)
         if bucket is None or key not in bucket:
             return False
@@ -116,12 +116,12 @@ class TimerQueue(Generic[K]):
         return self._heap[0] if self._heap else None
 
     def has_due(self, up_to: int) -> bool:
-        """Return whether a timer at or before `up_to` is left."""
+        """Return whether there is a timer at or before `up_to`."""
         head = self.next_time
         return head is not None and head <= up_to
 
     def pop_due(self, up_to: int) -> Iterator[tuple[int, K]]:
-        """Take the timers at or before `up_to` one by one, as (timestamp, key).
+        """Remove the timers at or before `up_to` one by one, and yield each as (timestamp, key).
 
         A timer leaves the queue when it is yielded. The caller may register and delete in between: what
         becomes due is yielded in its place, what is deleted is not. The iteration may be suspended or
@@ -155,12 +155,12 @@ class TimerQueue(Generic[K]):
         return None
 
     def freeze(self) -> TimersAtCut[K]:
-        """Return the timers as they are now, for a snapshot. Takes no time per timer."""
+        """Return an unchanging view of the present timers for a snapshot; takes no time per timer."""
         layers, ticket = self._table.freeze()
         return TimersAtCut(layers, self._table, ticket)
 
     def settle(self, budget: int) -> bool:
-        """Bring back at most about `budget` of the changes since a snapshot; True when all are.
+        """Merge about `budget` changes made since a snapshot; return True when none is left.
 
         While a snapshot is being written it does nothing.
         """
@@ -175,7 +175,7 @@ class TimerQueue(Generic[K]):
         return True
 
     def frozen(self) -> tuple[list[int], list[K]]:
-        """Return a flat copy: timestamps and keys in two lists, not yet in order of time."""
+        """Return a flat copy of all timers: timestamps and keys in two lists, not in order of time."""
         timestamps: list[int] = []
         keys: list[K] = []
         for timestamp, bucket in self._buckets.items():
@@ -184,11 +184,11 @@ class TimerQueue(Generic[K]):
         return timestamps, keys
 
     def snapshot(self) -> list[tuple[int, K]]:
-        """Return the timers as plain (timestamp, key) in firing order."""
+        """Return all timers as a list of (timestamp, key) in firing order."""
         return list(zip(*in_order(*self.frozen()), strict=True))
 
     def restore(self, timers: Iterable[tuple[int, K]]) -> None:
-        """Add timers of a snapshot, in its order."""
+        """Register the timers of a snapshot, in its order."""
         for timestamp, key in timers:
             self.register(timestamp, key)
 
@@ -210,7 +210,7 @@ class TimerQueue(Generic[K]):
 
 
 class TimersAtCut(Generic[K_co]):
-    """The timers of a snapshot, in the hands of the thread that writes it."""
+    """The timers as they were when a snapshot was taken, for the thread that writes it."""
 
     __slots__ = ("_layers", "_table", "_ticket")
 
@@ -218,7 +218,7 @@ class TimersAtCut(Generic[K_co]):
         self._layers, self._table, self._ticket = layers, table, ticket
 
     def slices(self, size: int) -> Iterator[tuple[list[int], list[K_co]]]:
-        """Yield timestamps and keys, fewer than twice `size` at a time; keys of one timestamp keep their
+        """Yield timestamps and keys, fewer than twice `size` at a time; one timestamp's keys keep their
         order.
         """
         for stamps, buckets in slices_of(self._layers, size):
@@ -233,7 +233,7 @@ class TimersAtCut(Generic[K_co]):
                 yield from _slices_of_buckets(stamps, buckets, size)
 
     def release(self) -> None:
-        """Release them; more than once does no harm."""
+        """End the view, so that the queue may merge its changes; repeats do no harm."""
         self._layers = ()
         self._table.thaw(self._ticket)
 
@@ -256,13 +256,13 @@ def _slices_of_buckets(
 
 
 def in_order(timestamps: list[int], keys: list[K]) -> tuple[list[int], list[K]]:
-    """Return the timers of :meth:`TimerQueue.frozen` in firing order."""
+    """Return the timers that :meth:`TimerQueue.frozen` copied, sorted into firing order."""
     order = sorted(range(len(timestamps)), key=timestamps.__getitem__)
     return [timestamps[place] for place in order], [keys[place] for place in order]
 
 
 def check_timestamp(timestamp: int) -> None:
-    """Refuse what is no timestamp."""
+    """Raise UsageError unless `timestamp` is an int of 64 bits that can be a timer's time."""
     if type(timestamp) is not int or not WATERMARK_MIN <= timestamp <= WATERMARK_MAX:
         raise UsageError(
             f"a timer is registered for {timestamp!r} of type {type(timestamp).__qualname__}; "

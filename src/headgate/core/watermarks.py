@@ -10,7 +10,7 @@ from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
 
 
 class WatermarkValve:
-    """Watermarks per channel, and `combined`, which never falls, also across a restore (`start`)."""
+    """Combines the watermarks of a subtask's channels; `combined` never falls, nor at a restore (`start`)."""
 
     __slots__ = ("_idle", "_marks", "combined")
 
@@ -20,7 +20,7 @@ class WatermarkValve:
         self._idle = [False] * channels
 
     def seed(self, channel: int, watermark: int | None, idle: bool) -> None:
-        """Where a channel stood when its stream was interrupted; None when nothing is known."""
+        """Set where a channel stood before its stream was interrupted; `watermark` None: not known."""
         if watermark is not None:
             self._marks[channel] = watermark
         self._idle[channel] = idle
@@ -31,14 +31,14 @@ class WatermarkValve:
         return self._marks[channel], self._idle[channel]
 
     def advance(self, channel: int, watermark: int) -> int:
-        """Take a channel's own watermark; gives the combined one."""
+        """Raise a channel's watermark and make it active; return the combined watermark."""
         self._idle[channel] = False
         if watermark > self._marks[channel]:
             self._marks[channel] = watermark
         return self._combine()
 
     def idle(self, channel: int) -> int:
-        """A channel will emit nothing for a while; gives the combined watermark."""
+        """Mark a channel as idle, so that it holds no other back; return the combined watermark."""
         self._idle[channel] = True
         return self._combine()
 

@@ -1,4 +1,4 @@
-"""The bytes of `_metadata`, and which reader serves which format version.
+"""The format of a snapshot's file `_metadata`: its bytes, and a reader for each format version.
 
 ::
 
@@ -52,7 +52,7 @@ READERS: Final[dict[int, Callable[[bytes | memoryview], CheckpointMetadata]]] = 
 
 
 def encode_metadata(metadata: CheckpointMetadata) -> bytes:
-    """Return the bytes of `_metadata`."""
+    """Return `metadata` as the bytes of a `_metadata` file; StorageError if a value cannot be stored."""
     try:
         body = _encoder.encode(metadata)
     except (TypeError, OverflowError, ValueError, RecursionError) as error:
@@ -65,10 +65,10 @@ def encode_metadata(metadata: CheckpointMetadata) -> bytes:
 
 
 def decode_metadata(data: bytes, where: str) -> CheckpointMetadata:
-    """Return the metadata in `data`, the bytes of the file `where`."""
+    """Decode `data`, the bytes of the `_metadata` file `where`."""
     return _ENVELOPE.decode(data, where, READERS)
 
 
 def read_metadata(disk: Disk, name: str) -> CheckpointMetadata:
-    """Read a metadata file; FileNotFoundError when there is none."""
+    """Read and decode a `_metadata` file; FileNotFoundError when there is none."""
     return decode_metadata(disk.read(name), disk.describe(name))

@@ -36,7 +36,7 @@ _ADVICE: Final = {
 
 
 class LocalDisk:
-    """Implements the `Disk` port on a folder, by `common/files/durable_file.py`."""
+    """Storage in a folder, durable by `common/files/durable_file.py`; implements the `Disk` port."""
 
     def __init__(self, root: str | os.PathLike[str], permissions: Permissions = Permissions.OWNER) -> None:
         self.root, self.permissions = Path(root).resolve(), permissions
@@ -51,7 +51,7 @@ class LocalDisk:
             replace(path, parts, self.permissions)
 
     def create_if_absent(self, name: str, data: bytes) -> bool:
-        """Write a complete small file durably unless the name exists; False when it does."""
+        """Write a complete small file durably unless the name exists; return False when it does."""
         path = self._path(name)
         if path.exists():
             return False
@@ -72,19 +72,19 @@ class LocalDisk:
             return file.read(length)
 
     def size(self, name: str) -> int:
-        """Return the bytes of a file."""
+        """Return the size of a file in bytes."""
         path = self._path(name)
         with self._refusing("read", path):
             return path.stat().st_size
 
     def modified_ms(self, name: str) -> int:
-        """Return when a file was written, by the clock of the file system."""
+        """Return when a file was written (ms since 1970), by the clock of the file system."""
         path = self._path(name, temporary_allowed=True)
         with self._refusing("read", path):
             return path.stat().st_mtime_ns // 1_000_000
 
     def list(self, prefix: str) -> Sequence[str]:
-        """Return the sorted names of the finished files below a folder; none when it does not exist."""
+        """Return the sorted names of the finished files below a folder; none when there is no such folder."""
         return sorted(name for name in self._walk(prefix) if not is_temporary(name))
 
     def temporaries(self, prefix: str) -> Sequence[str]:
@@ -99,13 +99,11 @@ class LocalDisk:
         self._remove_empty_above(path)
 
     def describe(self, name: str = "") -> str:
-        """Return the full URI, for messages."""
+        """Return the full URI of a file, or of the folder itself, for messages."""
         return (self.root / name).as_uri() if name else self.root.as_uri()
 
     def _path(self, name: str, *, temporary_allowed: bool = False, linked: bool = True) -> Path:
-        """Return the path of a file. No link in it may lead out; with `linked` the file itself may be no link
-        either.
-        """
+        """Return a file's path; no link in it, with `linked` nor the file itself, may lead out of the root."""
         pieces = check_name(name, self.describe(), temporary_allowed=temporary_allowed)
         checked = pieces if linked else pieces[:-1]
         if checked:

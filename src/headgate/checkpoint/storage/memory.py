@@ -39,14 +39,14 @@ class MemoryDisk:
         return f"MemoryDisk({self._name!r})"
 
     def create(self, name: str, parts: Iterable[bytes | memoryview]) -> None:
-        """See `common.ports.Disk`."""
+        """Store a complete file in memory; an older one is replaced."""
         path = self._path(name)
         data = b"".join(parts)
         with self._files.lock:
             self._files.files[path] = data
 
     def create_if_absent(self, name: str, data: bytes) -> bool:
-        """See `common.ports.Disk`."""
+        """Store a small file in memory unless the name exists; return False when it does."""
         path, data = self._path(name), bytes(data)
         with self._files.lock:
             if path in self._files.files:
@@ -55,7 +55,7 @@ class MemoryDisk:
             return True
 
     def read(self, name: str) -> bytes:
-        """See `common.ports.Disk`."""
+        """Return all bytes of a file; FileNotFoundError when there is none."""
         path = self._path(name)
         try:
             return self._files.files[path]
@@ -63,28 +63,28 @@ class MemoryDisk:
             raise FileNotFoundError(self.describe(name)) from None
 
     def read_range(self, name: str, offset: int, length: int) -> bytes:
-        """See `storage_contract.RandomAccess`."""
+        """Return up to `length` bytes from `offset`; fewer only at the end of the file."""
         return self.read(name)[offset : offset + length]
 
     def size(self, name: str) -> int:
-        """See `storage_contract.RandomAccess`."""
+        """Return the size of a file in bytes."""
         return len(self.read(name))
 
     def list(self, prefix: str) -> Sequence[str]:
-        """See `common.ports.Disk`."""
+        """Return the sorted names of the files below a folder; none when there is no such folder."""
         below = self._folder + (f"{prefix.strip('/')}/" if prefix.strip("/") else "")
         with self._files.lock:
             found = [name for name in self._files.files if name.startswith(below)]
         return sorted(name.removeprefix(self._folder) for name in found)
 
     def delete(self, name: str) -> None:
-        """See `common.ports.Disk`."""
+        """Remove a file; an absent one is no error."""
         path = self._path(name, temporary_allowed=True)
         with self._files.lock:
             self._files.files.pop(path, None)
 
     def describe(self, name: str = "") -> str:
-        """See `common.ports.Disk`."""
+        """Return the URI of a file, or of this disk itself, for messages."""
         return f"memory://{self._name}/{name}" if name else f"memory://{self._name}"
 
     def forget(self) -> None:

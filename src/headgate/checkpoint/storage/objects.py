@@ -47,7 +47,7 @@ _ADVICE: Final = {
 
 
 class ObjectDisk:
-    """Implements the `Disk` port on an object store.
+    """Storage in an object store such as S3; implements the `Disk` port.
 
     `store` repeats requests that may be repeated; `once` does not, for writes whose repetition has to be
     watched.
@@ -87,7 +87,7 @@ class ObjectDisk:
                 raise self._write_error(name, error) from error
 
     def create_if_absent(self, name: str, data: bytes) -> bool:
-        """Write a complete small file durably unless the name exists; False when it does."""
+        """Write a complete small file durably unless the name exists; return False when it does."""
         import obstore
         from obstore.exceptions import AlreadyExistsError
 
@@ -144,7 +144,7 @@ class ObjectDisk:
                 return b""
 
     def size(self, name: str) -> int:
-        """Return the bytes of a file."""
+        """Return the size of a file in bytes."""
         import obstore
 
         check_name(name, self._uri)
@@ -152,7 +152,7 @@ class ObjectDisk:
             return int(obstore.head(self._store, name)["size"])
 
     def modified_ms(self, name: str) -> int:
-        """Return when a file was written, by the clock of the store."""
+        """Return when a file was written (ms since 1970), by the clock of the store."""
         import obstore
 
         check_name(name, self._uri, temporary_allowed=True)
@@ -160,7 +160,7 @@ class ObjectDisk:
             return int(obstore.head(self._store, name)["last_modified"].timestamp() * 1000)
 
     def list(self, prefix: str) -> Sequence[str]:
-        """Return the sorted names of the files below a folder; none when it does not exist."""
+        """Return the sorted names of the files below a folder; none when there is no such folder."""
         import obstore
 
         folder = prefix.rstrip("/")
@@ -181,14 +181,11 @@ class ObjectDisk:
             return
 
     def describe(self, name: str = "") -> str:
-        """Return the full URI, for messages."""
+        """Return the full URI of a file, or of the storage itself, for messages."""
         return f"{self._uri}/{name}" if name else self._uri
 
     def _owner(self, name: str) -> str | None:
-        """Return the mark of a file's writer.
-
-        "" without a mark, None without a file or when it cannot be read.
-        """
+        """Return the mark of a file's writer, "" without a mark; None without a file that can be read."""
         import obstore
 
         try:
@@ -225,7 +222,7 @@ class ObjectDisk:
 
 
 class _Source:
-    """The parts of a file, read once; remembers the error of the code that makes them."""
+    """The parts of a file to be written, read once; remembers the error of the code that makes them."""
 
     def __init__(self, parts: Iterable[bytes | memoryview]) -> None:
         self._parts = iter(parts)
@@ -233,7 +230,7 @@ class _Source:
         self.error: BaseException | None = None
 
     def up_to(self, size: int) -> bytes:
-        """Return the first parts, until they are at least `size` bytes or all."""
+        """Return the next parts as one value, until they are at least `size` bytes or all."""
         taken, got = [], 0
         for part in self:
             taken.append(part)
@@ -257,7 +254,7 @@ class _Source:
 
 
 def _of_the_store(error: BaseException) -> bool:
-    """Return whether an error is the library's account of a request."""
+    """Return whether an error is the library's report of a failed request, not an error of other code."""
     from obstore.exceptions import BaseError
 
     return isinstance(error, (BaseError, FileNotFoundError))
@@ -294,9 +291,9 @@ def _cause(error: BaseException) -> str:
 def open_s3(
     uri: str, settings: StorageSettings, request_timeout: timedelta = REQUEST_TIMEOUT, retries: int = RETRIES
 ) -> ObjectDisk:
-    """Return the disk of a bucket, or of what is below a prefix in it, without a request to it.
+    """Return the disk of an S3 bucket, or of a prefix in it, without a request to it.
 
-    What is None in `settings` comes from the variables ``AWS_*``, or from the machine's role.
+    Settings that are None come from the variables ``AWS_*``, or from the machine's role.
     """
     parts = urlsplit(uri)
     prefix = unquote(parts.path).strip("/")

@@ -12,7 +12,7 @@ FOLDER = ".headgate-probe"
 
 
 class NotSharedError(StorageError):
-    """The storage works, but is not the one that the driver uses; trying again would not help."""
+    """The storage that this worker sees is not the driver's; trying again would not help."""
 
 
 class NotExclusiveError(StorageError):
@@ -20,7 +20,7 @@ class NotExclusiveError(StorageError):
 
 
 def probe(disk: Disk) -> None:
-    """Write, read and delete a small file, and check that it cannot be created twice."""
+    """Check a storage: write, read and delete a small file, which it must not let be created twice."""
     token = secrets.token_hex(16)
     write_marker(disk, token)
     try:
@@ -37,13 +37,13 @@ def probe(disk: Disk) -> None:
 
 
 def write_marker(disk: Disk, token: str) -> None:
-    """Leave a marker for the workers (driver's side)."""
+    """Write the marker file by which workers recognise the driver's storage (driver's side)."""
     if not disk.create_if_absent(_name(token), token.encode()):
         raise StorageError(f"marker {disk.describe(_name(token))} exists already; use a new token")
 
 
 def check_marker(disk: Disk, token: str) -> None:
-    """Prove that this process sees the storage that the driver sees (worker's side)."""
+    """Raise NotSharedError unless this process sees the driver's marker file (worker's side)."""
     where = disk.describe(_name(token))
     try:
         found = disk.read(_name(token))
@@ -57,12 +57,12 @@ def check_marker(disk: Disk, token: str) -> None:
 
 
 def delete_marker(disk: Disk, token: str) -> None:
-    """Remove the marker (driver's side, when all workers have checked)."""
+    """Remove the marker file (driver's side, when all workers have checked)."""
     disk.delete(_name(token))
 
 
 def take_over_markers(disk: Disk, job: str, token: str) -> str:
-    """Return a token that names its job, for a driver that claimed it; delete the markers of dead drivers."""
+    """Return a marker token that names the job; delete the markers that dead drivers of the job left."""
     mark = sha256(job.encode()).hexdigest()[:16] + "of"
     for name in list(disk.list(FOLDER)):
         if name.startswith(f"{FOLDER}/{mark}"):

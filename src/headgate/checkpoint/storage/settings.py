@@ -15,7 +15,7 @@ from headgate.common.settings.state_options import STORAGE_PERMISSIONS
 
 @dataclass(frozen=True, slots=True)
 class StorageSettings:
-    """What a storage URI does not say; picklable, and shipped to the workers.
+    """Endpoints, credentials and rights that a storage's URI does not have; picklable, shipped to workers.
 
     What is None is taken from the environment of the process that opens the storage.
     """
@@ -31,7 +31,7 @@ class StorageSettings:
 
 
 def storage_settings(config: Config) -> StorageSettings:
-    """Return the settings of a job, with what workers cannot find out themselves."""
+    """Return a job's storage settings from its configuration, with what workers cannot find out themselves."""
     access, secret = config.get(o.S3_ACCESS_KEY), config.get(o.S3_SECRET_KEY)
     if (access is None) != (secret is None):
         there, missing = (o.S3_SECRET_KEY, o.S3_ACCESS_KEY)[:: 1 if access is None else -1]
@@ -72,5 +72,5 @@ def use_storage_settings(settings: StorageSettings) -> None:
 
 
 def storage_settings_in_use() -> StorageSettings:
-    """Return the last settings of :func:`use_storage_settings`; before that, the environment's."""
+    """Return the settings that :func:`use_storage_settings` set last; without a call, defaults."""
     return _in_use

@@ -36,10 +36,10 @@ class UnsureWriteError(StorageError):
 
 @runtime_checkable
 class RandomAccess(Protocol):
-    """A disk that can look at part of a file."""
+    """A disk that can read a part of a file, and knows the sizes of files."""
 
     def size(self, name: str) -> int:
-        """Return the bytes of a file; FileNotFoundError when there is none."""
+        """Return the size of a file in bytes; FileNotFoundError when there is none."""
 
     def read_range(self, name: str, offset: int, length: int) -> bytes:
         """Return up to `length` bytes from `offset`; fewer only at the end of the file."""
@@ -58,7 +58,7 @@ class TellsAge(Protocol):
     """A disk that knows when a file was written, by one clock for all files."""
 
     def modified_ms(self, name: str) -> int:
-        """Return milliseconds since 1970, by the clock of the storage; FileNotFoundError without a file."""
+        """Return when a file was written (ms since 1970, storage's clock); FileNotFoundError without it."""
 
 
 @runtime_checkable
@@ -66,4 +66,4 @@ class OfThisProcess(Protocol):
     """A disk that other processes cannot reach: workers put all state into their acknowledgements."""
 
     def forget(self) -> None:
-        """Drop all files."""
+        """Drop all files of this disk."""

@@ -1,4 +1,4 @@
-"""What a subtask does with barriers from several channels: aligned, unaligned, at least once.
+"""Barrier handlers: how a subtask lines up the barriers of its input channels.
 
 Snapshots are taken in `runtime/worker/snapshot`.
 """

@@ -1,4 +1,4 @@
-"""At-least-once: counts barriers, and no channel ever waits.
+"""The barrier handler of at-least-once checkpoints: it counts barriers and never blocks a channel.
 
 Several checkpoints may be pending, in ascending order of ids. "Newest" is the greatest id that
 was ever pending, triggered or cancelled.
@@ -12,8 +12,8 @@ was ever pending, triggered or cancelled.
     abort(id)           any                        id is given up: not pending, and stale
     end(ch)             any                        ch is closed; decide
 
-Decide: of the pending ones that have the barriers of all open channels, the newest is triggered; it
-and all older ones are pending no more, silently.
+Decide: of the pending checkpoints that have the barriers of all open channels, the newest is triggered;
+it and all older ones are no longer pending, and no effect reports the older ones.
 
 Invariants: nothing is ever blocked; a checkpoint is triggered or aborted at most once, and never
 both; triggered ids strictly increase.
@@ -45,10 +45,10 @@ class _Pending:
 
 
 class CheckpointBarrierTracker:
-    """The at-least-once handler.
+    """Barrier handler that triggers a snapshot once a barrier came on all open channels, and blocks none.
 
-    A cancelled checkpoint is forgotten at once: that its id is not above the newest is enough to
-    ignore what else comes of it, so there is no marker to count.
+    A cancelled checkpoint is forgotten at once: its id is not above the newest id seen, which is enough to
+    ignore its later barriers.
 
     Example:
         >>> tracker = CheckpointBarrierTracker(2)
@@ -82,17 +82,17 @@ class CheckpointBarrierTracker:
 
     @property
     def blocked(self) -> Set[int]:
-        """Always empty."""
+        """The channels that must not be read now: always none, because at-least-once mode blocks nothing."""
         return frozenset()
 
     def announce(self, channel: int, barrier: Barrier, age_ms: float, now_ms: float) -> list[Effect]:
-        """A barrier has arrived at the gate: the start delay ends; nothing else happens before it is read."""
+        """Record the age of a new checkpoint's first barrier, which just arrived; return no effects."""
         if self._is_new(barrier.checkpoint):
             self._start_delays_ms.setdefault(barrier.checkpoint, max(0.0, age_ms))
         return []
 
     def barrier(self, channel: int, barrier: Barrier, age_ms: float, now_ms: float) -> list[Effect]:
-        """A barrier is next to be read; it need not have been announced."""
+        """Count a barrier that was read from `channel`; return a trigger if it completes a checkpoint."""
         if self._is_new(barrier.checkpoint):
             self.announce(channel, barrier, age_ms, now_ms)
             start_delay_ms = self._start_delays_ms[barrier.checkpoint]
@@ -107,7 +107,7 @@ class CheckpointBarrierTracker:
         return self._decide(now_ms)
 
     def cancel(self, checkpoint: int) -> list[Effect]:
-        """A cancellation marker was read."""
+        """Abort `checkpoint`, whose cancellation marker was read, and every older pending checkpoint."""
         aborted = [pending for pending in self._pending if pending <= checkpoint]
         if self._is_new(checkpoint):
             aborted.append(checkpoint)
@@ -117,7 +117,7 @@ class CheckpointBarrierTracker:
         return [AbortSnapshot(each, ON_CANCELLATION_BARRIER) for each in aborted]
 
     def abort(self, checkpoint: int) -> None:
-        """The job master gave `checkpoint` up; others go on."""
+        """Stop waiting for `checkpoint`, which the job master aborted; other pending checkpoints go on."""
         self._pending.pop(checkpoint, None)
         if checkpoint > self._newest:
             # Not the newest seen: the barriers of an older one may still be on their way.
@@ -125,16 +125,16 @@ class CheckpointBarrierTracker:
             self._start_delays_ms.pop(checkpoint, None)
 
     def end_of_partition(self, channel: int, now_ms: float) -> list[Effect]:
-        """Nothing at all will come on `channel` any more."""
+        """Mark `channel` as ended; return a trigger if a checkpoint waited only for its barrier."""
         self._open.discard(channel)
         return self._decide(now_ms)
 
     def timeout(self, now_ms: float) -> list[Effect]:
-        """Nothing depends on time."""
+        """Return no effects: at-least-once mode has no timeouts."""
         return []
 
     def next_timeout(self) -> float | None:
-        """Return None: nothing depends on time."""
+        """Return None: at-least-once mode has no timeouts."""
         return None
 
     def _is_new(self, checkpoint: int) -> bool:

@@ -1,4 +1,4 @@
-"""A barrier, and how it may travel."""
+"""Checkpoint barriers: the events that separate records of one checkpoint from later ones."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class Alignment(Enum):
-    """What a barrier does to the records ahead of it and to the channels it comes from."""
+    """How a barrier travels: whether channels wait for it, and whether it overtakes records ahead of it."""
 
     AT_LEAST_ONCE = "at-least-once"  # nothing waits: later records may be processed before the snapshot
     ALIGNED = "aligned"  # a channel waits behind it until it has come on all channels
@@ -18,7 +18,7 @@ class Alignment(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SavepointOrder:
-    """What makes a barrier a savepoint's: every subtask learns it from the barrier itself."""
+    """Options of a savepoint, which its barriers carry to all subtasks: target, format, how to stop."""
 
     root: str  # URI of the savepoint's own folder; all its files go there
     format: str = "canonical"  # or "native"
@@ -28,10 +28,10 @@ class SavepointOrder:
 
 @dataclass(frozen=True, slots=True)
 class Barrier:
-    """Splits the stream into what belongs to `checkpoint` and what comes after.
+    """The event that separates the records that belong to `checkpoint` from those that come after it.
 
     `completed` is the newest checkpoint of the job that was complete at the trigger, 0 for none. Snapshots
-    may refer to its files: what the barrier carries is known wherever a snapshot is taken.
+    may refer to its files; the barrier carries it so that every subtask knows it when it takes a snapshot.
     """
 
     checkpoint: int
@@ -43,34 +43,34 @@ class Barrier:
 
     @property
     def overtakes(self) -> bool:
-        """Whether it overtakes records from the start."""
+        """Whether the barrier overtakes records as soon as it arrives, without waiting for a timeout."""
         return self.alignment is Alignment.UNALIGNED
 
     @property
     def stops(self) -> bool:
-        """Whether sources emit nothing after it."""
+        """Whether sources emit nothing after this barrier, because the job stops with a savepoint."""
         return self.savepoint is not None and self.savepoint.stop
 
     @property
     def drains(self) -> bool:
-        """Whether event time ends before it, so that all timers of event time have fired."""
+        """Whether sources end event time before this barrier, so that all timers of event time fire."""
         return self.savepoint is not None and self.savepoint.drain
 
     def as_unaligned(self) -> Barrier:
-        """Return the barrier as unaligned, once it waited too long."""
+        """Return this barrier as UNALIGNED; used when its alignment has taken longer than the timeout."""
         return replace(self, alignment=Alignment.UNALIGNED, timeout_ms=None)
 
     def as_forced(self) -> Barrier:
-        """Return the barrier for an exchange that always aligns.
+        """Return the barrier to send on an exchange where no barrier may overtake records.
 
-        One that aligns anyway stays as it is.
+        A barrier that never overtakes is returned unchanged; any other becomes FORCED_ALIGNED.
         """
         if self.alignment is not Alignment.UNALIGNED and self.timeout_ms is None:
             return self
         return replace(self, alignment=Alignment.FORCED_ALIGNED)
 
     def unforced(self) -> Barrier:
-        """Return the barrier as the job master sent it, also if it came through such an exchange."""
+        """Return the barrier as the job master sent it: undo :meth:`as_forced`."""
         if self.alignment is not Alignment.FORCED_ALIGNED:
             return self
         sent = Alignment.UNALIGNED if self.timeout_ms is None else Alignment.ALIGNED

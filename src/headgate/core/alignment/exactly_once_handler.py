@@ -1,8 +1,8 @@
-"""Exactly-once barriers of one gate, one checkpoint at a time: the machine of both handlers.
+"""The exactly-once barrier handler of one input gate: a state machine for one checkpoint at a time.
 
 A checkpoint is either aligned (a channel waits once its barrier was read, until all were read) or
-overtaking (its barriers count on arrival, and records ahead of them are taken along). It may start
-as the first and become the second.
+overtaking (its barriers count on arrival, and the records ahead of them become part of the checkpoint).
+An aligned checkpoint may become overtaking after a timeout.
 
     event                     guard                            action
     announce(id, ch)          stale                            nothing
@@ -52,7 +52,7 @@ from headgate.core.alignment.handler_contract import (
 
 
 class Phase(Enum):
-    """What the current checkpoint does."""
+    """The step that a gate's current checkpoint is in."""
 
     IDLE = "idle"  # complete, aborted, or none yet
     ALIGNING = "aligning"  # not triggered yet: channels wait behind their barriers
@@ -76,17 +76,17 @@ class _Checkpoint:
 
 
 class SingleCheckpointBarrierHandler:
-    """One checkpoint at a time; barriers say for themselves whether they align or overtake.
+    """Handler for exactly-once mode: one checkpoint at a time, aligned or unaligned as its barriers say.
 
-    Only this class changes its fields. Subclasses decide what they make of a barrier's options. A repeated
+    Only this class changes its fields. Subclasses decide which of a barrier's options they use. A repeated
     barrier changes nothing, and the end of a partition counts as a barrier.
 
     Records of channels in `forced` cannot be part of a checkpoint: no barrier overtakes there. A channel that
     carries a forced barrier is added.
 
     Senders of channels in `awaited` emit a barrier only after records that wait at a forced channel of
-    theirs, or further up. Nothing is overtaken before their barriers have arrived: the barrier that went on
-    would block a channel further down, which would stop this subtask, and with it them.
+    theirs, or further up. No barrier overtakes here before their barriers have arrived: sent on earlier, it
+    would block a channel further down, which would stop this subtask, and with it those senders.
     """
 
     def __init__(
@@ -108,20 +108,20 @@ class SingleCheckpointBarrierHandler:
 
     @property
     def current(self) -> int:
-        """The latest checkpoint id that took hold; 0 before the first."""
+        """The id of the latest checkpoint that began or was cancelled here; 0 before the first."""
         return max(0, self._current)
 
     @property
     def pending(self) -> bool:
-        """Whether barriers of the current checkpoint are still awaited."""
+        """Whether the current checkpoint still waits for barriers (aligning or capturing)."""
         return self.phase is not Phase.IDLE
 
     def announce(self, channel: int, barrier: Barrier, age_ms: float, now_ms: float) -> list[Effect]:
-        """A barrier has arrived at the gate, perhaps behind records that were not read yet."""
+        """Register a barrier that arrived at the gate; one that may overtake takes effect at once."""
         return self._arrive(channel, barrier, age_ms, now_ms)
 
     def barrier(self, channel: int, barrier: Barrier, age_ms: float, now_ms: float) -> list[Effect]:
-        """A barrier is next to be read; it need not have been announced."""
+        """Block `channel`, whose barrier was read, or trigger the snapshot if it was the last barrier."""
         effects = self._arrive(channel, barrier, age_ms, now_ms)
         if self._is_stale(barrier.checkpoint):
             return effects
@@ -138,7 +138,7 @@ class SingleCheckpointBarrierHandler:
         return effects + self._decide(now_ms)
 
     def cancel(self, checkpoint: int) -> list[Effect]:
-        """A cancellation marker was read."""
+        """Abort `checkpoint`, whose cancellation marker was read, unless it has already ended."""
         if self._is_stale(checkpoint):
             return []
         effects: list[Effect] = []
@@ -149,7 +149,7 @@ class SingleCheckpointBarrierHandler:
         return [*effects, AbortSnapshot(checkpoint, ON_CANCELLATION_BARRIER)]
 
     def abort(self, checkpoint: int) -> None:
-        """The job master gave `checkpoint` up; older ones go on, also if their barriers are still to come."""
+        """Drop `checkpoint`, which the job master aborted; pending older checkpoints go on."""
         if checkpoint == self._current:
             self._end(checkpoint)
         elif checkpoint > self._current:
@@ -157,19 +157,19 @@ class SingleCheckpointBarrierHandler:
             self._given_up.add(checkpoint)
 
     def end_of_partition(self, channel: int, now_ms: float) -> list[Effect]:
-        """Nothing at all will come on `channel` any more."""
+        """Mark `channel` as ended and unblock it; the pending checkpoint no longer waits for its barrier."""
         self._open.discard(channel)
         self.blocked.discard(channel)
         return self._decide(now_ms) if self.pending else []
 
     def timeout(self, now_ms: float) -> list[Effect]:
-        """Time passed: a checkpoint that is too old becomes unaligned."""
+        """Make the pending aligned checkpoint unaligned if its alignment timeout has passed at `now_ms`."""
         return self._decide(now_ms) if self.phase is Phase.ALIGNING else []
 
     def next_timeout(self) -> float | None:
-        """Return the deadline after which :meth:`timeout` makes the pending checkpoint unaligned.
+        """Return the monotonic time after which :meth:`timeout` makes the pending checkpoint unaligned.
 
-        None also while a barrier is missing that nothing may overtake: until then no clock helps.
+        None also while a barrier is missing that nothing may overtake: until then a timeout has no effect.
         """
         if self.phase is not Phase.ALIGNING or not self._may_trigger():
             return None

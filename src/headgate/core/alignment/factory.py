@@ -1,4 +1,4 @@
-"""Which barrier handler a gate gets, by the job's checkpointing mode."""
+"""Choose the barrier handler of an input gate by the job's checkpointing mode."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from headgate.core.alignment.handler_contract import BarrierHandler
 
 
 class AlignedBarrierHandler(SingleCheckpointBarrierHandler):
-    """For jobs without unaligned checkpoints: nothing overtakes, and no clock runs.
+    """Barrier handler for jobs without unaligned checkpoints: no barrier overtakes, there is no timeout.
 
-    Several checkpoints may be pending in the channels, since a barrier takes hold when it is read.
+    Barriers of several checkpoints may be queued in the channels, since each takes effect when it is read.
 
     Example:
         >>> handler = AlignedBarrierHandler(2)
@@ -32,7 +32,7 @@ class AlignedBarrierHandler(SingleCheckpointBarrierHandler):
 
 
 class AlternatingBarrierHandler(SingleCheckpointBarrierHandler):
-    """For jobs with unaligned checkpoints: each as its barriers say; savepoints align all the same.
+    """Barrier handler for jobs with unaligned checkpoints: barriers say how they travel; savepoints align.
 
     Example:
         >>> handler, barrier = AlternatingBarrierHandler(2), Barrier(1, trigger_ms=0, timeout_ms=100)
@@ -53,7 +53,7 @@ def make_handler(
     forced: frozenset[int] = frozenset(),
     awaited: frozenset[int] = frozenset(),
 ) -> BarrierHandler:
-    """Return the handler for a gate; `forced` and `awaited` matter with `unaligned` only.
+    """Return the barrier handler for a job's mode; `forced` and `awaited` matter with `unaligned` only.
 
     Example:
         >>> type(make_handler(2, exactly_once=True, unaligned=True)).__name__

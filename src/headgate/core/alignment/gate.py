@@ -31,7 +31,7 @@ from headgate.core.input_gate import InputGate
 
 
 class Kind(Enum):
-    """What an element is to the gate."""
+    """The kinds of elements of a channel that the gate treats differently."""
 
     RECORDS = "records"  # a batch: data, and in flight when a barrier overtakes it
     BARRIER = "barrier"  # a :class:`Barrier`
@@ -41,7 +41,7 @@ class Kind(Enum):
 
 
 class Clocks(NamedTuple):
-    """One reading of both clocks."""
+    """One reading of the wall clock and the monotonic clock, both in ms."""
 
     wall_ms: int  # wall clock, for times from elsewhere
     mono_ms: float  # monotonic clock, for durations and deadlines
@@ -63,14 +63,14 @@ class _Arrival(NamedTuple, Generic[E]):
 
 
 class CheckpointedInputGate(Generic[E]):
-    """The input channels of one subtask, numbered from 0, with their barriers.
+    """The queues of a subtask's input channels (numbered from 0), which also handle checkpoint barriers.
 
-    The caller calls :meth:`announce` while the gate is :attr:`urgent` and when :meth:`next_timeout` is
-    due, and takes what was captured after every call of :meth:`put`, :meth:`announce` and :meth:`poll`.
+    The caller calls :meth:`announce` while the gate is :attr:`urgent` and when :meth:`next_timeout` is due,
+    and calls :meth:`take_captured` after every call of :meth:`put`, :meth:`announce` and :meth:`poll`.
 
-    `kind_of` an element is asked once, on its arrival; `size_of` one that is RECORDS only while a checkpoint
-    is pending. `bytes_processed` counts the records polled while the current checkpoint was pending, that is
-    between its first sign and its last barrier.
+    `kind_of` is called once for each element, on its arrival; `size_of` (bytes) only for RECORDS that are
+    polled while a checkpoint is pending. `bytes_processed` is the sum of these sizes for the current
+    checkpoint, that is between its first sign and its last barrier.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class CheckpointedInputGate(Generic[E]):
         self._completed_by: int | None = None
 
     def put(self, channel: int, element: E) -> None:
-        """An element arrived; a running capture takes it along if it is ahead of the barrier."""
+        """Queue an element that arrived; a running capture includes it if it is ahead of the barrier."""
         kind = self._kind_of(element)
         self._arrivals += 1
         self._queues.put(channel, _Arrival(self._arrivals, kind, element))
@@ -113,14 +113,14 @@ class CheckpointedInputGate(Generic[E]):
 
     @property
     def urgent(self) -> bool:
-        """Whether barriers have arrived that the handler does not know yet."""
+        """Whether barriers have arrived that :meth:`announce` must still pass to the handler."""
         return bool(self._unannounced)
 
     def announce(self, clocks: Clocks) -> list[Effect]:
-        """Announce to the handler the barriers that arrived, in order of arrival, and that time passed.
+        """Pass the barriers that arrived, in order, and the time to the handler; return what to do.
 
-        Stops early, and stays urgent, after a barrier that completed a checkpoint: what was captured
-        for it and how it went must be asked before another one begins.
+        Stops early, and stays urgent, after a barrier that completed a checkpoint: the caller must take what
+        was captured for that checkpoint, and its measurements, before another one begins.
         """
         effects: list[Effect] = []
         while self._unannounced:
@@ -131,18 +131,18 @@ class CheckpointedInputGate(Generic[E]):
 
     @property
     def available(self) -> bool:
-        """Whether :meth:`poll` would give something."""
+        """Whether :meth:`poll` would return an element."""
         return self._queues.available
 
     @property
     def control_waits(self) -> bool:
-        """Whether a barrier or a cancel marker is in some queue, perhaps behind records."""
+        """Whether a barrier or a cancel marker is queued on some channel, perhaps behind records."""
         return self._controls > 0
 
     def poll(self, clocks: Clocks, only_control: bool = False) -> tuple[int, E, list[Effect]] | None:
-        """Return the next element, its channel, and what to do; None when nothing may be read.
+        """Return the next channel, its element, and the effects to perform; None when nothing may be read.
 
-        Channels take turns. Events come out, too, after the handler got them.
+        Channels take turns. Barriers and other events are returned too, after the handler has seen them.
 
         With `only_control` nothing is read unless a barrier or a cancel marker is next.
         """
@@ -170,11 +170,11 @@ class CheckpointedInputGate(Generic[E]):
         return channel, element, []
 
     def next_timeout(self) -> float | None:
-        """Return the monotonic time from which on :meth:`announce` is due even if nothing arrives."""
+        """Return the monotonic ms at which :meth:`announce` is due even if nothing arrives; None: never."""
         return self.handler.next_timeout()
 
     def abort(self, checkpoint: int) -> None:
-        """The job master gave `checkpoint` up: nothing waits for it, nothing is captured for it."""
+        """Abort `checkpoint` in this gate: unblock its channels, stop capturing records in flight for it."""
         self.handler.abort(checkpoint)
         if self._capturing == checkpoint:
             self._drop_capture()
@@ -182,19 +182,17 @@ class CheckpointedInputGate(Generic[E]):
 
     @property
     def capturing(self) -> int | None:
-        """The checkpoint whose records in flight are being collected."""
+        """The checkpoint whose records in flight are being collected; None when there is none."""
         return self._capturing
 
     def take_captured(self) -> list[tuple[int, E]]:
-        """Return the elements captured since the last call, with channels; those of each channel are in
-        order.
-        """
+        """Return (channel, element) of all captured since the last call, in order within a channel."""
         captured, self._captured = self._captured, []
         return captured
 
     @property
     def last_channel(self) -> int | None:
-        """The channel whose barrier completed the current checkpoint, or alone is still missing.
+        """The channel whose barrier completed the current checkpoint, or is the only one still missing.
 
         None while several are missing, and when the checkpoint ended without being complete.
         """
@@ -205,7 +203,7 @@ class CheckpointedInputGate(Generic[E]):
         return late[0] if len(late) == 1 else None
 
     def queued(self, channel: int) -> int:
-        """Return how many elements wait on a channel."""
+        """Return the number of unread elements in the queue of `channel`."""
         return self._queues.queued(channel)
 
     def _announce_first(self, clocks: Clocks) -> list[Effect]:

@@ -19,9 +19,9 @@ ON_CANCELLATION_BARRIER: Final = "CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER"
 
 @dataclass(frozen=True, slots=True)
 class TriggerSnapshot:
-    """Snapshot now, before the next record.
+    """Effect: take the subtask's snapshot now, before the next record is processed.
 
-    The barrier is to be forwarded as it is; an unaligned one takes records along, until
+    The barrier is to be forwarded as it is; records that an unaligned one overtakes are captured until
     :class:`CompleteCapture`.
     """
 
@@ -32,7 +32,7 @@ class TriggerSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class CompleteCapture:
-    """The barriers of an unaligned `checkpoint` have come on all channels: nothing more is taken along."""
+    """Effect: end the capture of records in flight for `checkpoint`: all its barriers have arrived."""
 
     checkpoint: int
     alignment_ms: float  # from the first barrier to the last
@@ -40,7 +40,7 @@ class CompleteCapture:
 
 @dataclass(frozen=True, slots=True)
 class AbortSnapshot:
-    """`checkpoint` will not be taken here, or what was taken is void: decline it, cancel it downstream."""
+    """Effect: decline `checkpoint`, discard what was taken for it here, and cancel it downstream."""
 
     checkpoint: int
     reason: str
@@ -50,7 +50,7 @@ Effect = TriggerSnapshot | CompleteCapture | AbortSnapshot
 
 
 class BarrierHandler(Protocol):
-    """The barriers of one input gate with channels numbered from 0."""
+    """Decides what the barriers of an input gate (channels from 0) cause: block, snapshot, abort."""
 
     @property
     def current(self) -> int:
@@ -68,7 +68,7 @@ class BarrierHandler(Protocol):
         ...
 
     def announce(self, channel: int, barrier: Barrier, age_ms: float, now_ms: float) -> list[Effect]:
-        """A barrier has arrived at the gate, perhaps behind records that were not read yet.
+        """Register a barrier that arrived at the gate, perhaps behind records that were not read yet.
 
         Called for every barrier, in order of arrival, before :meth:`barrier` is.
 
@@ -77,31 +77,31 @@ class BarrierHandler(Protocol):
         ...
 
     def barrier(self, channel: int, barrier: Barrier, age_ms: float, now_ms: float) -> list[Effect]:
-        """A barrier is next to be read: all records ahead of it were.
+        """Process a barrier that was read from `channel`: all records ahead of it were read before.
 
         Called for every barrier, also for one that took effect when it was announced.
         """
         ...
 
     def cancel(self, checkpoint: int) -> list[Effect]:
-        """A cancellation marker was read."""
+        """Abort `checkpoint` here: a cancellation marker for it was read from a channel."""
         ...
 
     def abort(self, checkpoint: int) -> None:
-        """The job master gave `checkpoint` up: nothing waits for it any more, its late barriers are stale."""
+        """Drop `checkpoint`, which the job master aborted: unblock its channels, ignore its late barriers."""
         ...
 
     def end_of_partition(self, channel: int, now_ms: float) -> list[Effect]:
-        """Nothing at all will come on `channel` any more, not even barriers."""
+        """Mark `channel` as ended: neither records nor barriers will come on it any more."""
         ...
 
     def timeout(self, now_ms: float) -> list[Effect]:
-        """Time passed: perform what :meth:`next_timeout` announced, if it is due."""
+        """Switch an aligned checkpoint to unaligned if its timeout (:meth:`next_timeout`) has passed."""
         ...
 
     def next_timeout(self) -> float | None:
         """Return the monotonic time from which on :meth:`timeout` has something to do.
 
-        None when nothing waits.
+        None while no checkpoint waits for a timeout.
         """
         ...

@@ -1,4 +1,4 @@
-"""How the barriers of a job's checkpoints travel, chosen once per checkpoint by the job master.
+"""Settings of barrier alignment, from which the job master makes the barrier of each checkpoint.
 
 mode             unaligned   savepoint   timeout   barrier
 at-least-once    any         any         any       AT_LEAST_ONCE
@@ -18,7 +18,7 @@ from headgate.core.alignment.barriers import Alignment, Barrier, SavepointOrder
 
 @dataclass(frozen=True, slots=True)
 class AlignmentSettings:
-    """How barriers treat records."""
+    """A job's settings for how barriers travel; :meth:`barrier` makes the barrier of a checkpoint."""
 
     exactly_once: bool = True  # channels wait for each other's barriers at all
     unaligned: bool = False  # barriers may overtake records
@@ -36,9 +36,9 @@ class AlignmentSettings:
     def barrier(
         self, checkpoint: int, trigger_ms: int, savepoint: SavepointOrder | None = None, completed: int = 0
     ) -> Barrier:
-        """Return the barrier that sources emit for a checkpoint that is triggered now.
+        """Return the barrier that sources emit for `checkpoint`, triggered at `trigger_ms` (wall clock).
 
-        `completed` is the newest complete checkpoint, 0 for none; `savepoint` is the order of a savepoint.
+        `completed` is the newest complete checkpoint, 0 for none; `savepoint` has the options of a savepoint.
 
         Example:
             >>> AlignmentSettings(unaligned=True).barrier(7, 1000).alignment

@@ -1,4 +1,4 @@
-"""The checkpoint coordinator: when a checkpoint begins, completes, is given up, kept and deleted.
+"""The checkpoint coordinator: when a checkpoint begins, completes, is aborted, retained and deleted.
 
 Storage and messages are effects, carried out in `runtime/master/checkpoints`.
 """

@@ -1,4 +1,4 @@
-"""Turns requests into checkpoints: refuses, queues, begins them, and says when to look again."""
+"""Admission of checkpoint requests: each is refused, queued or started, within the job's limits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from headgate.core.machine import Machine
 
 
 class Admission(Generic[S]):
-    """What stands between a request and its trigger."""
+    """Refuses, queues and starts the requested checkpoints of one job, and keeps its limits on them."""
 
     def __init__(
         self,
@@ -38,25 +38,25 @@ class Admission(Generic[S]):
 
     @property
     def load(self) -> Load:
-        """What is in progress now."""
+        """How many checkpoints are pending, preparing or being deleted, and when the last one completed."""
         ledger = self._ledger
         return Load(len(ledger.pending), ledger.preparing, self._cleaning, self.last_completion_ms)
 
     def check_attempt(self, attempt: AttemptId, tasks: tuple[tuple[int, int], ...]) -> None:
-        """Refuse an attempt that may not follow."""
+        """Raise InternalError unless `attempt` is newer than the present one and has tasks."""
         if self._attempt is not None and attempt <= self._attempt:
             raise InternalError(self._mode.explain(f"cannot start attempt {attempt} after {self._attempt}"))
         if not tasks:
             raise InternalError(self._mode.explain(f"cannot start attempt {attempt} without tasks"))
 
     def open(self, attempt: AttemptId, tasks: tuple[tuple[int, int], ...], now_ms: int) -> None:
-        """The tasks of an attempt run."""
+        """Start to admit checkpoints for a new attempt, all of whose `tasks` run."""
         self._attempt, self._tasks = attempt, tasks
         self.last_completion_ms = None
         self.requests.open(now_ms)
 
     def refusal_of(self, kind: RequestKind) -> CheckpointFailureReason | None:
-        """Return why nothing of this kind can start at all; None when the coordinator runs."""
+        """Return why no request of this kind can start at all; None while the coordinator runs."""
         if self._mode.state is Mode.SHUTDOWN:
             return CheckpointFailureReason.CHECKPOINT_COORDINATOR_SHUTDOWN
         if self._mode.state is Mode.RUNNING:
@@ -66,7 +66,7 @@ class Admission(Generic[S]):
         return CheckpointFailureReason.NOT_ALL_REQUIRED_TASKS_RUNNING
 
     def submit(self, request: Request, now_ms: int) -> list[Effect[S]]:
-        """Refuse or queue a request, and begin what may begin."""
+        """Queue or refuse a request, and start each queued checkpoint that may start; return the effects."""
         tickets = self._ledger.tickets
         tickets.open(request)
         refusal = self.refusal_of(request.kind)
@@ -81,7 +81,7 @@ class Admission(Generic[S]):
         return effects + self.admit(now_ms)
 
     def admit(self, now_ms: int) -> list[Effect[S]]:
-        """Begin whatever may begin now."""
+        """Start each queued or due checkpoint that may start now; return the effects that trigger it."""
         effects: list[Effect[S]] = []
         while self._mode.state is Mode.RUNNING and self._attempt is not None:
             request = self.requests.choose(self.load, now_ms)
@@ -95,13 +95,13 @@ class Admission(Generic[S]):
         return effects
 
     def hooks_done(self, pending: PendingCheckpoint[S], hooks: Iterable[str] | None) -> list[Effect[S]]:
-        """Mark hooks off, all by default; the last one lets the tasks be triggered."""
+        """Mark hooks (None: all) of a checkpoint as ended; after the last one return its trigger."""
         # Not any() of a generator: each must be marked off.
         done = [pending.hook_done(hook) for hook in (self._hooks if hooks is None else hooks)]
         return [_trigger(pending)] if any(done) else []
 
     def next_wakeup_ms(self) -> int | None:
-        """Return when :meth:`admit`, or the expiry of a pending one, is due next; None: nothing is."""
+        """Return when :meth:`admit` or the expiry of a pending checkpoint is next due; None: never."""
         times = [pending.deadline_ms for pending in self._ledger.pending.values() if pending.can_expire]
         due_ms = self.requests.next_wakeup_ms(self.load)
         if due_ms is not None:
@@ -109,17 +109,17 @@ class Admission(Generic[S]):
         return min(times, default=None)
 
     def cleaning_started(self) -> None:
-        """Something is being deleted."""
+        """Count a deletion of files that begins: too many at once keep checkpoints from starting."""
         self._cleaning += 1
 
     def cleaning_ended(self) -> None:
-        """A deletion has ended."""
+        """Count a deletion of files as ended; raise InternalError if none was running."""
         if self._cleaning == 0:
             raise InternalError(self._mode.explain("got the end of a cleaning that never began"))
         self._cleaning -= 1
 
     def describe(self) -> tuple[Hashable, ...]:
-        """Return the complete state as plain values, for traces and searches."""
+        """Return the complete state as plain values, for traces and for tests that search all states."""
         return (self._attempt, self.last_completion_ms, self._cleaning, self.requests.describe())
 
 

@@ -1,4 +1,4 @@
-"""The checkpoint coordinator: decides when a checkpoint starts, completes or fails, and does nothing itself.
+"""The checkpoint coordinator: decides when a checkpoint starts, completes or fails, and leaves I/O to others.
 
 A pure machine. Every method takes what happened, with the monotonic time where time matters, and
 returns the effects for the shell to perform in order. It does not read clocks, send messages or
@@ -11,7 +11,7 @@ Life of a checkpoint::
         -> stored -> Commit -> committed -> NotifyComplete, RequestFulfilled, Retire
 
 A savepoint ends with `stored -> RequestFulfilled`. `core/checkpoint/requests.py` decides what may start,
-`publishing.py` what follows the last acknowledgement, `ledger.py` has what is known of all checkpoints.
+`publishing.py` what follows the last acknowledgement; `ledger.py` keeps the facts of all checkpoints.
 
 Example:
     >>> from collections import namedtuple
@@ -55,9 +55,9 @@ FIRST_ID: Final = CheckpointId(1)  # of a job that has no checkpoint yet
 
 
 class CheckpointCoordinator(Questions[S]):
-    """Owner of all checkpoints of one job; nothing else changes its fields.
+    """Decides when the checkpoints of one job start, complete, fail and are deleted.
 
-    `next_id` is above every id ever used by the job; `unowned` are those of `completed` that are savepoints;
+    `next_id` is above every id ever used by the job; `unowned` are the savepoints among `completed`;
     `uniform` chooses the delay of an attempt's first periodic checkpoint, from minimum pause to interval.
     """
 
@@ -87,7 +87,7 @@ class CheckpointCoordinator(Questions[S]):
         now_ms: int,
         label: Callable[[tuple[int, int]], str] = str,
     ) -> None:
-        """All tasks of a new attempt run: checkpoints may begin."""
+        """Allow checkpoints to begin: all `tasks` of a new attempt run. `label` names a task in messages."""
         self._refuse_while_storing("start")
         ordered = tuple(sorted(set(tasks)))
         self._admission.check_attempt(attempt, ordered)
@@ -100,19 +100,19 @@ class CheckpointCoordinator(Questions[S]):
         reason: CheckpointFailureReason = CheckpointFailureReason.CHECKPOINT_COORDINATOR_SUSPEND,
         detail: str = "",
     ) -> list[Effect[S]]:
-        """The tasks are about to stop: abort what is pending and start nothing until :meth:`start`.
+        """Abort the pending checkpoints and start none until :meth:`start`: the tasks are about to stop.
 
-        A checkpoint that is being stored cannot be recalled; its `stored` or `store_failed` must
-        still be reported, before the next `start` and before the restore point is chosen.
+        A checkpoint that is being stored cannot be recalled; its `stored` or `store_failed` must still be
+        reported, before the next `start` and before the restore point is chosen.
         """
         return self._stop(Order.SUSPEND, reason, detail)
 
     def shutdown(self, detail: str = "") -> list[Effect[S]]:
-        """The job ended: suspend for good."""
+        """Abort the pending checkpoints and start no more, because the job has ended."""
         return self._stop(Order.SHUTDOWN, CheckpointFailureReason.CHECKPOINT_COORDINATOR_SHUTDOWN, detail)
 
     def end(self, end: JobEnd, detail: str = "") -> list[Effect[S]]:
-        """The job ended in a way that decides on its checkpoints: shut down, and discard some.
+        """Shut down, and return which completed checkpoints to discard after this end of the job.
 
         May follow a `shutdown`, and be repeated: each checkpoint is named once.
         """
@@ -126,11 +126,11 @@ class CheckpointCoordinator(Questions[S]):
     def request(
         self, kind: RequestKind, now_ms: int, ticket: int | None = None, timeout_ms: int | None = None
     ) -> list[Effect[S]]:
-        """Ask for a checkpoint; it starts now, or as soon as it may.
+        """Ask for a checkpoint of `kind`; it starts now, or as soon as it may.
 
-        A final one goes before others, ignores the minimum pause, ends periodic ones, and is repeated
-        after a failure until it completes or the attempt ends. A savepoint waits for nothing but hooks
-        and cleaning. After a stop nothing is started.
+        A FINAL one goes before others, ignores the minimum pause, ends periodic ones, and is repeated after a
+        failure until it completes or the attempt ends. A savepoint waits for nothing but hooks and cleaning.
+        After a stop nothing is started.
 
         `timeout_ms` counts from trigger to the last acknowledgement; None: as configured. A `ticket` gets
         exactly one RequestFulfilled or RequestFailed.
@@ -139,7 +139,7 @@ class CheckpointCoordinator(Questions[S]):
         return effects + self._publish_next()
 
     def tick(self, now_ms: int) -> list[Effect[S]]:
-        """Time passed: expire what is overdue, start what is due."""
+        """Abort the checkpoints whose timeout has passed at `now_ms`, and start those that are due."""
         if self._mode.state is not Mode.RUNNING:
             return []
         effects: list[Effect[S]] = []
@@ -150,11 +150,11 @@ class CheckpointCoordinator(Questions[S]):
         return self._then_admit(effects, now_ms)
 
     def cleaning_started(self) -> None:
-        """The shell begins to delete something; while too much is being deleted nothing starts."""
+        """Count a deletion that the shell begins; while too many run, no checkpoint starts."""
         self._admission.cleaning_started()
 
     def cleaning_ended(self, now_ms: int) -> list[Effect[S]]:
-        """Note that a deletion begun with `cleaning_started` has ended, well or not."""
+        """Note that a deletion begun with `cleaning_started` has ended, with or without success."""
         self._admission.cleaning_ended()
         return self._then_admit([], now_ms)
 
@@ -163,10 +163,10 @@ class CheckpointCoordinator(Questions[S]):
     def hooks_done(
         self, checkpoint: CheckpointId, now_ms: int, hooks: Iterable[str] | None = None
     ) -> list[Effect[S]]:
-        """Hooks have ended: after the last one the tasks are triggered.
+        """Report that hooks of a checkpoint have ended; the effects trigger its tasks after the last one.
 
-        Nothing happens for a checkpoint that has ended, or should have: a hook that ends late triggers no
-        task, and after the timeout the next :meth:`tick` gives the checkpoint up.
+        Nothing happens for a checkpoint that has ended or timed out: a hook that ends late triggers no task,
+        and after the timeout the next :meth:`tick` aborts the checkpoint.
 
         `hooks` are the ones that ran; None: all that RunHooks named.
         """
@@ -179,9 +179,9 @@ class CheckpointCoordinator(Questions[S]):
     def acknowledge(
         self, attempt: AttemptId, checkpoint: CheckpointId, snapshot: S, now_ms: int
     ) -> tuple[AckResult, list[Effect[S]]]:
-        """Take the acknowledgement of a task that wrote its snapshot.
+        """Record that a task wrote its snapshot; after the last task the effects store the checkpoint.
 
-        The effects discard the files of an UNKNOWN or DISCARDED one.
+        The effects discard the files of an UNKNOWN or DISCARDED acknowledgement.
         """
         if self._ledger.is_protected(checkpoint):
             # A repeated message about a checkpoint that is, or may be, complete: its files are in use.
@@ -203,7 +203,7 @@ class CheckpointCoordinator(Questions[S]):
         now_ms: int,
         detail: str = "",
     ) -> list[Effect[S]]:
-        """A task cannot take part: the checkpoint is aborted; repeats and unknown senders change nothing."""
+        """Abort `checkpoint`: a task cannot take part. Repeats and unknown senders change nothing."""
         pending = self._ledger.pending.get(checkpoint)
         if pending is None:
             return self._ledger.unexpected(checkpoint, task)
@@ -218,7 +218,7 @@ class CheckpointCoordinator(Questions[S]):
     def abort(
         self, checkpoint: CheckpointId, reason: CheckpointFailureReason, now_ms: int, detail: str = ""
     ) -> list[Effect[S]]:
-        """The shell could not carry out the trigger, or gives a pending checkpoint up.
+        """Abort a pending checkpoint that the shell could not trigger, or no longer wants.
 
         Nothing happens to one that has ended or is being stored. A pre-flight reason means that no task has
         heard of it.
@@ -231,7 +231,7 @@ class CheckpointCoordinator(Questions[S]):
     # -- answers of storage and committers -------------------------------------------------------
 
     def stored(self, checkpoint: CheckpointId, now_ms: int) -> list[Effect[S]]:
-        """The log holds the checkpoint, or its folder the savepoint: it is complete."""
+        """Record that the log (of a savepoint: its folder) holds `checkpoint`; the effects commit it."""
         halted = self.halted
         pending, effects = self._publishing.stored(checkpoint, halted)
         if pending.kind.is_logged:
@@ -245,7 +245,7 @@ class CheckpointCoordinator(Questions[S]):
     def store_failed(
         self, checkpoint: CheckpointId, detail: str, maybe_published: bool, now_ms: int
     ) -> list[Effect[S]]:
-        """Metadata or log entry could not be written.
+        """Fail a checkpoint whose metadata or log entry could not be written.
 
         With `maybe_published` the log entry may exist all the same; then no file is discarded.
         """
@@ -258,16 +258,16 @@ class CheckpointCoordinator(Questions[S]):
         return self._then_admit(effects, now_ms)
 
     def committed(self, checkpoint: CheckpointId, now_ms: int) -> list[Effect[S]]:
-        """All committables are published: notify tasks and requester, let older checkpoints go.
+        """Record that all committables are published; effects notify tasks and delete old checkpoints.
 
         A late message from before a suspension changes nothing: recovery commits again.
         """
         return self._publishing.committed(checkpoint) + self._publish_next()
 
     def hold(self, checkpoint: CheckpointId | None) -> None:
-        """Tasks still read records in flight of the restored `checkpoint`; None: not any more.
+        """Keep the restored `checkpoint` while tasks read its records in flight; None: release it.
 
-        It is not retired meanwhile; what became surplus goes with the next completion.
+        It is not retired meanwhile; checkpoints that became surplus are retired at the next completion.
         """
         self._ledger.retention.hold(checkpoint)
 
@@ -305,7 +305,7 @@ class CheckpointCoordinator(Questions[S]):
         *,
         heard: bool = False,
     ) -> list[Effect[S]]:
-        """Give up one whose storing has not begun, and let the failure have its consequences."""
+        """Abort a checkpoint whose storing has not begun; the effects drop it and act on the failure."""
         involved = heard or (pending.phase is not Phase.PREPARING and not reason.pre_flight)
         self._mode.note(f"failed {pending.checkpoint} {reason.name}")
         dropped = self._ledger.drop(pending, reason, detail)

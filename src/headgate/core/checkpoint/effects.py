@@ -1,6 +1,6 @@
-"""What the coordinator asks its shell to do, in list order, as plain values.
+"""Effects of the checkpoint coordinator: what the job master must do, in list order, as plain values.
 
-`S` is the shell's type of a subtask's acknowledgement; the machine looks only at its vertex and subtask.
+`S` is the job master's type of a subtask's acknowledgement; the coordinator reads its vertex and subtask.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from headgate.core.checkpoint.failures import CheckpointFailureReason
 
 
 class TaskSnapshot(Protocol):
-    """What the coordinator needs to know of an acknowledgement: who sent it."""
+    """A subtask's acknowledgement, as far as the coordinator reads it: which subtask sent it."""
 
     @property
     def vertex(self) -> int: ...  # noqa: D102
@@ -26,7 +26,7 @@ S = TypeVar("S", bound=TaskSnapshot)
 
 
 class RequestKind(Enum):
-    """Who wants a checkpoint, and what for."""
+    """What a checkpoint is requested for, which decides whether it is queued, logged and committed."""
 
     PERIODIC = "periodic"
     MANUAL = "manual"
@@ -36,18 +36,18 @@ class RequestKind(Enum):
 
     @property
     def is_savepoint(self) -> bool:
-        """Whether the user owns it: SAVEPOINT and STOP."""
+        """Whether the result is a savepoint, which the user owns: SAVEPOINT and STOP."""
         return self in (RequestKind.SAVEPOINT, RequestKind.STOP)
 
     @property
     def is_logged(self) -> bool:
-        """Whether it enters the log and is committed: all but SAVEPOINT."""
+        """Whether the checkpoint enters the log and is committed: all kinds but SAVEPOINT."""
         return self is not RequestKind.SAVEPOINT
 
 
 @dataclass(frozen=True, slots=True)
 class RunHooks:
-    """Run the named hooks for `checkpoint`, then answer `hooks_done`; no task is triggered before.
+    """Run the named steps that precede the trigger of `checkpoint`, then answer `hooks_done`.
 
     When one fails, answer `abort(checkpoint, TRIGGER_CHECKPOINT_FAILURE, ...)`. The shell keeps what hooks
     return until Finalize or NotifyAbort. Emitted only where the coordinator was given hooks.
@@ -108,7 +108,7 @@ class NotifyComplete:
 
 @dataclass(frozen=True, slots=True)
 class NotifyAbort:
-    """Notify all tasks that the checkpoint will not complete. Their committables stay theirs."""
+    """Notify all tasks that the checkpoint will not complete; they keep their committables."""
 
     checkpoint: CheckpointId
     reason: CheckpointFailureReason
@@ -117,7 +117,7 @@ class NotifyAbort:
 
 @dataclass(frozen=True, slots=True)
 class Discard(Generic[S]):
-    """Delete the files of these snapshots: they will never be part of a completed checkpoint.
+    """Delete the files of these snapshots: no completed checkpoint will ever contain them.
 
     `savepoint` is the id of the savepoint that they were taken for, whose files lie in its own folder.
     """
@@ -145,10 +145,10 @@ class DiscardCompleted:
 
 @dataclass(frozen=True, slots=True)
 class FailJob:
-    """The attempt must end: hand this to the restart strategy.
+    """End the attempt and hand this failure to the restart strategy.
 
-    Either more checkpoints failed than the job puts up with, or (`stopping`) a stop with savepoint
-    failed after its sources had stopped.
+    Either more checkpoints failed than the job tolerates, or (`stopping`) a stop with savepoint failed after
+    its sources had stopped.
     """
 
     checkpoint: CheckpointId | None
@@ -159,7 +159,7 @@ class FailJob:
 
 @dataclass(frozen=True, slots=True)
 class RequestDeclined:
-    """A checkpoint that was requested without a ticket will not be started."""
+    """Report that a checkpoint that was requested without a ticket will not be started."""
 
     kind: RequestKind
     reason: CheckpointFailureReason
@@ -167,7 +167,7 @@ class RequestDeclined:
 
 @dataclass(frozen=True, slots=True)
 class RequestFulfilled:
-    """The answer to a ticket: a SAVEPOINT is stored, a MANUAL or STOP is committed too."""
+    """Answer `ticket` with success: a SAVEPOINT is stored; a MANUAL or STOP checkpoint is committed too."""
 
     ticket: int
     checkpoint: CheckpointId
@@ -175,7 +175,7 @@ class RequestFulfilled:
 
 @dataclass(frozen=True, slots=True)
 class RequestFailed:
-    """The other answer to a ticket; every ticket gets exactly one. `checkpoint`: begun for it."""
+    """Answer `ticket` with a failure; `checkpoint` is the one that was begun for it, if any was."""
 
     ticket: int
     kind: RequestKind

@@ -63,7 +63,7 @@ class CheckpointFailureReason(Enum):
 
 
 class FailureBudget:
-    """Counts failures since the last success, once per checkpoint id.
+    """Counts failed checkpoints since the last completed one (each id once); reports when they are too many.
 
     Up to `tolerable` counted failures in a row are accepted; the next one fails the job.
 
@@ -84,21 +84,21 @@ class FailureBudget:
 
     @property
     def failures(self) -> int:
-        """Counted failures since the last success."""
+        """How many failures were counted since the last completed checkpoint."""
         return len(self._counted) + self._unnamed
 
     def succeeded(self, checkpoint: CheckpointId) -> None:
-        """A checkpoint completed: the count begins anew."""
+        """Set the count to zero: `checkpoint` completed. Later failures of older ones do not count."""
         self._last_success = max(self._last_success, checkpoint)
         self.clear()
 
     def clear(self) -> None:
-        """Begin to count anew, as after the job was failed."""
+        """Set the count to zero, as after the job was failed."""
         self._counted.clear()
         self._unnamed = 0
 
     def exceeded_by(self, checkpoint: CheckpointId | None, reason: CheckpointFailureReason) -> bool:
-        """Count one failure; True when it is one too many, after which the count begins anew.
+        """Count one failure; return True, and set the count to zero, if it is one too many.
 
         A failure of a checkpoint that had no id yet (None) always counts.
         """

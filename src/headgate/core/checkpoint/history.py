@@ -1,6 +1,6 @@
-"""What is kept of every checkpoint for diagnosis: who acknowledged when, and where its time went. Data only.
+"""Records of checkpoints for diagnosis: which subtask acknowledged when, and where time was spent. Data only.
 
-Times that end in `_ms` are milliseconds; those of a subtask were measured by the worker, the rest by
+Times that end in `_ms` are milliseconds; a subtask's times were measured by the worker, all others by
 the job master. `core/checkpoint/slowest.py` reads a record and says why it took so long.
 """
 
@@ -13,7 +13,7 @@ from headgate.core.checkpoint.failures import CheckpointFailureReason
 
 
 class CheckpointStatus(Enum):
-    """What became of a checkpoint."""
+    """Whether a checkpoint in the history is in progress, completed or failed."""
 
     IN_PROGRESS = "in progress"
     COMPLETED = "completed"
@@ -22,7 +22,7 @@ class CheckpointStatus(Enum):
 
 @dataclass(frozen=True, slots=True)
 class VertexFacts:
-    """A chain of operators; ids number the vertices of the graph in the direction of flow."""
+    """A chain of operators in the plan; ids number the vertices of the graph in the direction of flow."""
 
     id: int
     name: str
@@ -31,13 +31,13 @@ class VertexFacts:
 
     @property
     def label(self) -> str:
-        """The uids, joined."""
+        """The uids of the chain's operators, joined by arrows."""
         return " -> ".join(self.uids)
 
 
 @dataclass(frozen=True, slots=True)
 class EdgeFacts:
-    """An exchange: which vertex sends to which, and the partitioner's name."""
+    """An exchange between two chains: ids of the sending and receiving vertex, and the partitioner's name."""
 
     source: int
     target: int
@@ -46,13 +46,13 @@ class EdgeFacts:
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """The graph that a checkpoint's barriers passed through."""
+    """The graph of a job, through which the barriers of a recorded checkpoint passed."""
 
     vertices: tuple[VertexFacts, ...]
     edges: tuple[EdgeFacts, ...]
 
     def vertex(self, number: int) -> VertexFacts:
-        """Return the vertex with a number; one without facts when the graph does not have it."""
+        """Return the vertex with the id `number`; a placeholder when the graph does not have it."""
         found = (vertex for vertex in self.vertices if vertex.id == number)
         return next(found, VertexFacts(number, f"vertex {number}", (f"vertex {number}",), 0))
 
@@ -61,7 +61,7 @@ class Topology:
         return tuple(edge for edge in self.edges if edge.target == vertex)
 
     def label(self, task: tuple[int, int]) -> str:
-        """Return how a task is called in sentences.
+        """Return the name of a task (vertex, subtask) for messages: its uids and number.
 
         Example:
             >>> Topology((VertexFacts(0, "Count", ("count",), 2),), ()).label((0, 1))
@@ -72,7 +72,7 @@ class Topology:
 
 @dataclass(frozen=True, slots=True)
 class SubtaskRecord:
-    """What one subtask reported with its acknowledgement."""
+    """Times and sizes that one subtask reported when it acknowledged a checkpoint."""
 
     vertex: int
     subtask: int
@@ -91,7 +91,7 @@ class SubtaskRecord:
 
     @property
     def task(self) -> tuple[int, int]:
-        """(vertex, subtask)."""
+        """The subtask's identity as a pair (vertex, subtask)."""
         return self.vertex, self.subtask
 
 
@@ -105,7 +105,7 @@ class StuckLoop:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointRecord:
-    """One checkpoint, as far as it came."""
+    """The facts of one checkpoint, in progress or ended: times, acknowledgements, sizes, failure."""
 
     checkpoint: int
     attempt: int
@@ -123,17 +123,17 @@ class CheckpointRecord:
 
     @property
     def size(self) -> int:
-        """Bytes of all keyed state in it."""
+        """Bytes of all keyed state in the checkpoint."""
         return sum(subtask.state_size for subtask in self.subtasks)
 
     @property
     def bytes_in_flight(self) -> int:
-        """Bytes of records in flight that it took along."""
+        """Bytes of the records in flight that were stored with the checkpoint."""
         return sum(subtask.bytes_persisted for subtask in self.subtasks)
 
     @property
     def unaligned(self) -> bool:
-        """Whether a barrier overtook records anywhere."""
+        """Whether a barrier of the checkpoint overtook records at any subtask."""
         return any(subtask.unaligned for subtask in self.subtasks)
 
     @property
@@ -143,12 +143,12 @@ class CheckpointRecord:
 
     @property
     def reason_text(self) -> str:
-        """Why it failed, for people; empty for one that did not."""
+        """Why the checkpoint failed, for people; empty for one that did not."""
         if self.reason is None:
             return ""
         known = CheckpointFailureReason.__members__.get(self.reason)
         return self.reason if known is None else known.text
 
     def subtask(self, task: tuple[int, int]) -> SubtaskRecord | None:
-        """Return a task's acknowledgement; None if there is none."""
+        """Return the record of a task's acknowledgement; None if the task has not acknowledged."""
         return next((subtask for subtask in self.subtasks if subtask.task == task), None)

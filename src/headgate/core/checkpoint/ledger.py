@@ -1,6 +1,6 @@
-"""What the coordinator knows of all checkpoints: those in progress, those complete, and the last that ended.
+"""The coordinator's record of a job's checkpoints: in progress, complete, and the last ones that ended.
 
-It also holds the rules by which a checkpoint is given up, and by which files may be deleted.
+It also has the rules by which a checkpoint is aborted, and by which its files may be deleted.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ REMEMBERED_MAX: Final = 16
 
 
 class RecentCheckpoints:
-    """A ring of the checkpoints that completed or were aborted last: late messages about them are normal.
+    """Ids of the checkpoints that ended last, to tell a normal late message from an unexpected one.
 
     Example:
         >>> recent = RecentCheckpoints(capacity=2)
@@ -40,18 +40,18 @@ class RecentCheckpoints:
         return checkpoint in self._ids
 
     def add(self, checkpoint: CheckpointId, *, savepoint: bool) -> None:
-        """It ended; the oldest is forgotten when there are too many."""
+        """Remember `checkpoint`, which completed or was aborted; forget the oldest if there are too many."""
         self._ids[checkpoint] = savepoint
         if len(self._ids) > self._capacity:
             del self._ids[next(iter(self._ids))]
 
     def is_savepoint(self, checkpoint: CheckpointId) -> bool:
-        """Return whether a remembered one was a savepoint."""
+        """Return whether `checkpoint` is remembered here as a savepoint."""
         return self._ids.get(checkpoint, False)
 
 
 class Ledger(Generic[S]):
-    """The checkpoints of one job; the coordinator and its publishing part share it."""
+    """The facts of all checkpoints of one job, shared by the parts of the checkpoint coordinator."""
 
     def __init__(self, next_id: CheckpointId, retention: Retention) -> None:
         if retention.latest is not None and next_id <= retention.latest:
@@ -68,7 +68,7 @@ class Ledger(Generic[S]):
 
     @property
     def storing(self) -> CheckpointId | None:
-        """The checkpoint between Finalize and its answer; at most one."""
+        """The checkpoint that is being stored: Finalize was returned and not answered. At most one."""
         for pending in self.pending.values():
             if pending.phase is Phase.STORING:
                 return pending.checkpoint
@@ -76,7 +76,7 @@ class Ledger(Generic[S]):
 
     @property
     def preparing(self) -> bool:
-        """Whether one still runs its hooks."""
+        """Whether a pending checkpoint still runs its hooks, the steps before its trigger."""
         return any(pending.phase is Phase.PREPARING for pending in self.pending.values())
 
     def begin(
@@ -87,7 +87,7 @@ class Ledger(Generic[S]):
         deadline_ms: int,
         hooks: Iterable[str],
     ) -> PendingCheckpoint[S]:
-        """Give a new checkpoint its id and enter it."""
+        """Add a pending checkpoint for `request` under the next id, and return it."""
         checkpoint, self.next_id = self.next_id, CheckpointId(self.next_id + 1)
         pending = PendingCheckpoint[S](checkpoint, attempt, request, tasks, deadline_ms, hooks)
         self.pending[checkpoint] = pending
@@ -97,7 +97,7 @@ class Ledger(Generic[S]):
     def drop(
         self, pending: PendingCheckpoint[S], reason: CheckpointFailureReason, detail: str
     ) -> list[Effect[S]]:
-        """Give up one whose storing has not begun, with an answer to whoever asked for it."""
+        """Abort a checkpoint whose storing has not begun; effects notify tasks, delete files, answer."""
         pending.abort(reason)
         self.leave(pending)
         self.count_failure(pending.checkpoint, reason, detail)
@@ -107,30 +107,30 @@ class Ledger(Generic[S]):
         return [*effects, *self.tickets.fail(pending.request, reason, detail, pending.checkpoint)]
 
     def leave(self, pending: PendingCheckpoint[S]) -> None:
-        """It is not in progress any more."""
+        """Remove `pending` from the checkpoints in progress, and remember that it ended."""
         del self.pending[pending.checkpoint]
         self.recent.add(pending.checkpoint, savepoint=pending.kind.is_savepoint)
 
     def count_failure(self, checkpoint: CheckpointId, reason: CheckpointFailureReason, detail: str) -> None:
-        """For the figures."""
+        """Count a failed checkpoint, and keep its reason as text, for the statistics."""
         self.failed += 1
         self.last_failure = f"checkpoint {checkpoint}: {reason.text}" + (f" ({detail})" if detail else "")
 
     def is_protected(self, checkpoint: CheckpointId) -> bool:
-        """Return whether files of `checkpoint` are in use: it is, or may be, or is about to be complete."""
+        """Return whether files of `checkpoint` must stay: it is, may be, or is about to be complete."""
         pending = self.pending.get(checkpoint)
         closed = pending is not None and pending.phase not in (Phase.PREPARING, Phase.COLLECTING)
         done = checkpoint in self.retention or checkpoint in self.saved
         return closed or done or checkpoint in self.unsure
 
     def late(self, checkpoint: CheckpointId, snapshot: S) -> list[Effect[S]]:
-        """A snapshot came for a checkpoint that has ended: its files are of no use."""
+        """Return effects that discard a snapshot which came after its checkpoint had ended."""
         owner = checkpoint if self.recent.is_savepoint(checkpoint) else None
         unexpected = self.unexpected(checkpoint, (snapshot.vertex, snapshot.subtask))
         return [Discard((snapshot,), owner), *unexpected]
 
     def unexpected(self, checkpoint: CheckpointId, task: tuple[int, int]) -> list[Effect[S]]:
-        """Report a message about a checkpoint that is not remembered."""
+        """Return an effect that reports a task's message about an unknown checkpoint; none if known."""
         known = checkpoint in self.recent or self.is_protected(checkpoint)
         return [] if known else [Unexpected(checkpoint, task)]
 
@@ -146,7 +146,7 @@ class Ledger(Generic[S]):
         )
 
     def broken(self) -> list[str]:
-        """Return names of the invariants of pending checkpoints that do not hold."""
+        """Return names of the violated invariants of pending checkpoints; empty if all hold."""
         phases = [pending.phase for pending in self.pending.values()]
         in_progress = {Phase.PREPARING, Phase.COLLECTING, Phase.FULL, Phase.STORING}
         checks = {

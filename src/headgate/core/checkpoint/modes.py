@@ -1,4 +1,4 @@
-"""Whether the coordinator may work at all, and its figures for people."""
+"""The modes of the checkpoint coordinator, and its statistics for people."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headgate.common.ids import CheckpointId
 
 
 class Mode(Enum):
-    """Whether tasks are there to be snapshotted."""
+    """Whether the job's tasks run, so that the coordinator may take checkpoints."""
 
     SUSPENDED = "suspended"
     RUNNING = "running"
@@ -19,7 +19,7 @@ class Mode(Enum):
 
 
 class Order(Enum):
-    """What changes the mode."""
+    """The events that change the mode of the checkpoint coordinator."""
 
     START = "start"
     FAIL = "fail"
@@ -44,7 +44,7 @@ MODES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorStatistics:
-    """Figures for progress lines and the dashboard."""
+    """Counts and ids of a job's checkpoints, for progress lines and the dashboard."""
 
     mode: str  # value of the :class:`Mode`
     triggered: int

@@ -1,4 +1,4 @@
-"""One checkpoint in progress: who has acknowledged, and how far it is."""
+"""One checkpoint in progress: its phase, and which tasks have acknowledged."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MISSING_NAMED: Final = 10  # tasks that are named when a checkpoint was not ackn
 
 
 class AckResult(Enum):
-    """What became of an acknowledgement, named after what follows for its files."""
+    """Result of an acknowledgement, which decides what happens to the files that it names."""
 
     SUCCESS = "success"  # taken; the files belong to the checkpoint now
     DUPLICATE = "duplicate"  # known already: the files are in use, leave them alone
@@ -26,7 +26,7 @@ class AckResult(Enum):
 
 
 class Phase(Enum):
-    """How far a checkpoint has come."""
+    """The phases of a checkpoint, from its hooks to its end (completed, aborted or unsure)."""
 
     PREPARING = "preparing"
     COLLECTING = "collecting"
@@ -39,7 +39,7 @@ class Phase(Enum):
 
 
 class Step(Enum):
-    """What moves a checkpoint on."""
+    """The events that move a checkpoint from one phase to the next."""
 
     HOOKS_DONE = "hooks done"
     ALL_ACKNOWLEDGED = "all acknowledged"
@@ -73,7 +73,7 @@ MOVES: Final = {
 
 
 class PendingCheckpoint(Generic[S]):
-    """Collects acknowledgements of the tasks of one attempt; it expires at `deadline_ms` (monotonic)."""
+    """A checkpoint in progress: collects the tasks' acknowledgements until `deadline_ms` (monotonic)."""
 
     def __init__(
         self,
@@ -100,22 +100,22 @@ class PendingCheckpoint(Generic[S]):
 
     @property
     def phase(self) -> Phase:
-        """How far it is."""
+        """The phase that the checkpoint is in."""
         return self._machine.state
 
     @property
     def hooks(self) -> tuple[str, ...]:
-        """Hooks that have not ended yet."""
+        """Names of the hooks (steps before the trigger) that have not ended yet."""
         return tuple(self._hooks)
 
     @property
     def can_expire(self) -> bool:
-        """Whether it waits for hooks or tasks."""
+        """Whether the checkpoint's timeout applies: it still waits for hooks or tasks."""
         return self.phase in (Phase.PREPARING, Phase.COLLECTING)
 
     @property
     def can_be_subsumed(self) -> bool:
-        """Whether the completion of a newer one ends it: not a savepoint, which a user asked for."""
+        """Whether the completion of a newer checkpoint aborts this one: true for all but savepoints."""
         return not self.kind.is_savepoint
 
     @property
@@ -125,26 +125,26 @@ class PendingCheckpoint(Generic[S]):
 
     @property
     def waiting_for(self) -> tuple[str, ...]:
-        """Hooks, or tasks, that have not answered yet."""
+        """Texts that name the hooks, or else the tasks, that have not answered yet."""
         return tuple(f"hook {hook!r}" for hook in self._hooks) or tuple(map(str, self._waiting))
 
     def missing(self, label: Callable[[tuple[int, int]], str]) -> str:
-        """Return the hooks, or labels of tasks, that have not answered yet, for people."""
+        """Return a text that names hooks or tasks (by `label`) that have not answered yet."""
         names = [f"hook {hook!r}" for hook in self._hooks] or [label(task) for task in self._waiting]
         more = f" and {len(names) - MISSING_NAMED} more" if len(names) > MISSING_NAMED else ""
         return ", ".join(names[:MISSING_NAMED]) + more
 
     @property
     def snapshots(self) -> tuple[S, ...]:
-        """What was acknowledged, ordered by (vertex, subtask)."""
+        """The snapshots that tasks have acknowledged, ordered by (vertex, subtask)."""
         return tuple(self._acknowledged[task] for task in sorted(self._acknowledged))
 
     def takes_part(self, task: tuple[int, int]) -> bool:
-        """Return whether `task` was triggered and must acknowledge, or has."""
+        """Return whether `task` was triggered for this checkpoint, and must acknowledge or has."""
         return self.phase is not Phase.PREPARING and (task in self._waiting or task in self._acknowledged)
 
     def hook_done(self, hook: str) -> bool:
-        """A hook has ended; True when it was the last, so that tasks may be triggered now."""
+        """Mark `hook` as ended; return True if it was the last, so that tasks may be triggered now."""
         if self.phase is not Phase.PREPARING or hook not in self._hooks:
             return False
         del self._hooks[hook]
@@ -156,7 +156,7 @@ class PendingCheckpoint(Generic[S]):
         return True
 
     def acknowledge(self, snapshot: S) -> AckResult:
-        """Take one task's snapshot; the last one makes the checkpoint FULL."""
+        """Record one task's snapshot; after the last one the phase is FULL."""
         task = (snapshot.vertex, snapshot.subtask)
         if task in self._acknowledged:
             return AckResult.DUPLICATE
@@ -169,7 +169,7 @@ class PendingCheckpoint(Generic[S]):
         return AckResult.SUCCESS
 
     def move(self, step: Step, detail: str = "") -> None:
-        """Go on; an unlisted move raises InternalError with the history."""
+        """Change the phase by `step`; an illegal move raises InternalError with the history."""
         if step is Step.FINALIZE and self._waiting:
             raise InternalError(
                 self._machine.explain(f"cannot be finalized: {', '.join(self.waiting_for)} are missing")
@@ -177,13 +177,13 @@ class PendingCheckpoint(Generic[S]):
         self._machine.move(step, detail)
 
     def abort(self, reason: CheckpointFailureReason) -> None:
-        """It will not complete."""
+        """Change the phase to ABORTED; raise InternalError if storing has begun."""
         if reason is CheckpointFailureReason.CHECKPOINT_SUBSUMED and not self.can_be_subsumed:
             raise InternalError(self._machine.explain("is a savepoint, which nothing subsumes"))
         self._machine.move(Step.ABORT, reason.name)
 
     def describe(self) -> tuple[Hashable, ...]:
-        """Return the complete state as plain values, for traces and searches."""
+        """Return the complete state as plain values, for traces and for tests that search all states."""
         asked = (self.checkpoint, self.attempt, self.kind.value, self.request.ticket, self.deadline_ms)
         answers = (tuple(self._hooks), tuple(self._waiting), tuple(sorted(self._acknowledged)))
         return (*asked, self.phase.value, *answers)

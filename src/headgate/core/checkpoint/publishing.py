@@ -1,4 +1,4 @@
-"""From the last acknowledgement to the last commit: one checkpoint at a time.
+"""Publication of checkpoints that all tasks acknowledged: store, commit, notify; one at a time.
 
 At most one checkpoint is between Finalize and `committed`. So when checkpoint k is in the log, every
 earlier one has been committed, and recovery needs to commit the latest only.
@@ -30,14 +30,14 @@ LEFT_TO_RECOVERY = "it is in the log, and recovery commits it"
 
 
 class Publishing(Generic[S]):
-    """The only place through which a checkpoint becomes complete."""
+    """Stores and commits the checkpoints that all tasks acknowledged, one at a time, oldest first."""
 
     def __init__(self, ledger: Ledger[S], mode: Machine[Mode, Order]) -> None:
         self._ledger, self._mode = ledger, mode
         self.committing: PendingCheckpoint[S] | None = None  # the one in the log that is being committed
 
     def next(self) -> list[Effect[S]]:
-        """Finalize the oldest full checkpoint, unless another is being published."""
+        """Start to store the oldest checkpoint that all tasks acknowledged, unless one is in publication."""
         if self.committing is not None or self._ledger.storing is not None:
             return []
         for pending in self._ledger.pending.values():
@@ -52,9 +52,9 @@ class Publishing(Generic[S]):
     def stored(
         self, checkpoint: CheckpointId, halted: CheckpointFailureReason | None
     ) -> tuple[PendingCheckpoint[S], list[Effect[S]]]:
-        """A checkpoint is complete: the log, or the savepoint's folder, holds it.
+        """Record that `checkpoint` is complete, in the log or a savepoint's folder; the effects commit it.
 
-        `halted` says why no tasks run that could be notified, so that recovery does the rest.
+        `halted` says why no tasks run that could be notified; then recovery commits it.
         """
         pending = self._take_storing(checkpoint)
         self._mode.note(f"completed {checkpoint}")
@@ -78,7 +78,7 @@ class Publishing(Generic[S]):
         maybe_published: bool,
         halted: CheckpointFailureReason | None,
     ) -> tuple[PendingCheckpoint[S], list[Effect[S]]]:
-        """It could not be stored.
+        """Record that `checkpoint` could not be stored; effects notify, delete its files, and answer.
 
         With `maybe_published` it may be complete all the same; then no file is discarded.
         """
@@ -96,7 +96,7 @@ class Publishing(Generic[S]):
         return pending, [*effects, *answer]
 
     def committed(self, checkpoint: CheckpointId) -> list[Effect[S]]:
-        """The committables are published; a late message from before a suspension changes nothing."""
+        """Complete `checkpoint`, whose output is published; a message from before a suspension is ignored."""
         pending, retention = self.committing, self._ledger.retention
         if pending is None or pending.checkpoint != checkpoint:
             if retention.latest is None or checkpoint > retention.latest:
@@ -113,7 +113,7 @@ class Publishing(Generic[S]):
         return effects
 
     def suspend(self, reason: CheckpointFailureReason) -> list[Effect[S]]:
-        """Leave a commit in progress to recovery, which commits the latest again: the tasks stop."""
+        """Leave a commit in progress to recovery, because the tasks stop; fail its requester's ticket."""
         pending, self.committing = self.committing, None
         if pending is None:
             return []

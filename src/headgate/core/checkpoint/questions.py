@@ -1,4 +1,4 @@
-"""What may be asked of the coordinator at any time; no answer changes anything."""
+"""Read-only queries on the checkpoint coordinator, which may be asked at any time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from headgate.core.machine import Machine
 
 
 class Questions(Generic[S]):
-    """The coordinator's parts, read only."""
+    """Base class of the coordinator: its parts, and the queries that read them without a change."""
 
     _mode: Machine[Mode, Order]
     _ledger: Ledger[S]
@@ -43,7 +43,7 @@ class Questions(Generic[S]):
 
     @property
     def storing(self) -> CheckpointId | None:
-        """The checkpoint between Finalize and its answer; at most one."""
+        """The checkpoint that is being stored: Finalize was returned and not answered. At most one."""
         return self._ledger.storing
 
     @property
@@ -53,12 +53,12 @@ class Questions(Generic[S]):
 
     @property
     def tickets(self) -> frozenset[int]:
-        """Tickets that have not been answered yet."""
+        """Tickets (the numbers of requests) that have not been answered yet."""
         return self._ledger.tickets.waiting
 
     @property
     def halted(self) -> CheckpointFailureReason | None:
-        """Why tasks are notified of nothing new; None: they run."""
+        """Why no checkpoint starts or proceeds now; None while the tasks run."""
         if self._mode.state is Mode.RUNNING:
             return None
         if self._mode.state is Mode.SHUTDOWN:
@@ -88,7 +88,7 @@ class Questions(Generic[S]):
         )
 
     def describe(self) -> tuple[Hashable, ...]:
-        """Return all fields that decide on later effects, as plain values: for traces and searches."""
+        """Return all fields that decide on later effects, as plain values: for traces and tests."""
         committing = self._publishing.committing
         return (
             self._mode.state.value,
@@ -99,7 +99,7 @@ class Questions(Generic[S]):
         )
 
     def validate(self) -> None:
-        """Check the invariants that hold between any two calls."""
+        """Raise InternalError if an invariant that holds between any two calls is violated."""
         phases = [pending.phase for pending in self._ledger.pending.values()]
         committing = self._publishing.committing
         in_publication = phases.count(Phase.STORING) + (committing is not None)

@@ -1,4 +1,4 @@
-"""Requested checkpoints that wait for their turn, and the tickets of those who wait for an answer."""
+"""The queue of requested checkpoints, and the tickets by which requesters are answered."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Answer = RequestDeclined | RequestFulfilled | RequestFailed
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A checkpoint that is wanted."""
+    """A request for a checkpoint that has not started yet."""
 
     kind: RequestKind
     ticket: int | None = None  # the requester's number, by which it is answered; None: none waits
@@ -27,9 +27,9 @@ class Request:
 
 
 class RequestQueue:
-    """Two queues, bounded together: savepoints, then manual ones, each oldest first.
+    """Waiting requests for checkpoints: savepoints, then manual ones, each oldest first, with one bound.
 
-    The final checkpoint and the periodic one are single by nature and wait elsewhere.
+    FINAL and PERIODIC requests are not queued here: there is at most one of each.
 
     Example:
         >>> queue = RequestQueue()
@@ -51,34 +51,34 @@ class RequestQueue:
 
     @property
     def savepoints(self) -> int:
-        """How many savepoints wait."""
+        """How many requests for savepoints wait."""
         return len(self._savepoints)
 
     @property
     def manual(self) -> int:
-        """How many manual requests wait."""
+        """How many requests for manual checkpoints wait."""
         return len(self._manual)
 
     def add(self, request: Request) -> Request | None:
-        """Queue it; gives the request that must leave for it when the queue is full, which may be itself."""
+        """Queue `request`; return the request that a full queue drops for it, perhaps itself, or None."""
         (self._savepoints if request.kind.is_savepoint else self._manual).append(request)
         return None if len(self) <= self.capacity else (self._manual or self._savepoints).pop()
 
     def take_savepoint(self) -> Request:
-        """Take the oldest savepoint."""
+        """Remove and return the oldest request for a savepoint."""
         return self._savepoints.popleft()
 
     def take_manual(self) -> Request:
-        """Take the oldest manual request."""
+        """Remove and return the oldest request for a manual checkpoint."""
         return self._manual.popleft()
 
     def drop_manual(self) -> list[Request]:
-        """Forget and return all manual requests, oldest first."""
+        """Remove and return all requests for manual checkpoints, oldest first."""
         dropped, self._manual = self._manual, deque()
         return [*dropped]
 
     def drop_all(self) -> list[Request]:
-        """Forget and return all, in the order in which they would have been taken."""
+        """Remove and return all requests, in the order in which they would have been taken."""
         dropped, self._savepoints = self._savepoints, deque()
         return [*dropped, *self.drop_manual()]
 
@@ -87,14 +87,14 @@ class RequestQueue:
         return {each.ticket for each in (*self._savepoints, *self._manual)}
 
     def describe(self) -> tuple[Hashable, ...]:
-        """Return the complete state as plain values, for traces and searches."""
+        """Return the complete state as plain values, for traces and for tests that search all states."""
         return tuple((each.kind.value, each.ticket) for each in (*self._savepoints, *self._manual))
 
 
 class Tickets:
-    """Numbers that were handed in and not answered yet; each gets exactly one answer.
+    """The open tickets: numbers of requests that were not answered yet; each gets exactly one answer.
 
-    A request without a number is answered only when it is turned down before a checkpoint was begun.
+    A request without a ticket is answered only when it is refused before a checkpoint was begun.
 
     Example:
         >>> tickets = Tickets()
@@ -114,11 +114,11 @@ class Tickets:
 
     @property
     def waiting(self) -> frozenset[int]:
-        """Tickets without an answer."""
+        """The tickets that were not answered yet."""
         return frozenset(self._open)
 
     def open(self, request: Request) -> None:
-        """A request came."""
+        """Register the ticket of a new request, if it has one; InternalError if it is in use."""
         if request.ticket is None:
             return
         if request.ticket in self._open:
@@ -128,14 +128,14 @@ class Tickets:
         self._open.add(request.ticket)
 
     def fulfil(self, request: Request, checkpoint: CheckpointId) -> list[RequestFulfilled]:
-        """Answer a requester that its checkpoint is complete."""
+        """Close the ticket of `request`, and return the answer that its `checkpoint` is complete."""
         if request.ticket is None:
             return []
         self._close(request.ticket)
         return [RequestFulfilled(request.ticket, checkpoint)]
 
     def refuse(self, request: Request, reason: CheckpointFailureReason, detail: str = "") -> list[Answer]:
-        """Answer that no checkpoint will be begun for a request."""
+        """Close the ticket of `request`, and return the answer that no checkpoint will be begun for it."""
         if request.ticket is None:
             return [RequestDeclined(request.kind, reason)]
         return list(self.fail(request, reason, detail, None))
@@ -143,7 +143,7 @@ class Tickets:
     def fail(
         self, request: Request, reason: CheckpointFailureReason, detail: str, checkpoint: CheckpointId | None
     ) -> list[RequestFailed]:
-        """Answer that the checkpoint begun for a request came to nothing."""
+        """Close the ticket of `request`, and return the answer that its checkpoint failed."""
         if request.ticket is None:
             return []
         self._close(request.ticket)

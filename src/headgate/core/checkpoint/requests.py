@@ -1,6 +1,6 @@
 """Which requested checkpoint may start now: the preconditions in their order, each with its reason.
 
-Policy only: it knows the clock readings and counts it is given, and starts nothing itself.
+Policy only: it decides by the times and counts that the caller passes in, and starts nothing itself.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LOWEST: Final = {
 
 @dataclass(frozen=True, slots=True)
 class CheckpointSettings:
-    """How often, how many, how long."""
+    """A job's checkpoint settings: interval, pause, limits, timeouts and retention."""
 
     interval_ms: int | None = None  # between periodic triggers; None: none. Raised to `min_pause_ms`
     min_pause_ms: int = 0  # between a completion and the next periodic trigger
@@ -49,13 +49,13 @@ class CheckpointSettings:
 
     @property
     def period_ms(self) -> int | None:
-        """The interval in force: never shorter than the minimum pause."""
+        """Interval of periodic checkpoints, at least the minimum pause; None: no periodic checkpoints."""
         return None if self.interval_ms is None else max(self.interval_ms, self.min_pause_ms)
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What the coordinator is doing."""
+    """What the coordinator has in progress, which decides whether another checkpoint may start."""
 
     pending: int = 0  # checkpoints and savepoints
     preparing: bool = False  # one of them still runs its hooks
@@ -64,7 +64,7 @@ class Load:
 
 
 class Requests:
-    """What was asked for and not yet started; priority savepoint > final > manual > periodic."""
+    """The requests of a job that have not started; priority savepoint > final > manual > periodic."""
 
     __slots__ = ("_final_at_ms", "_final_requested", "_queue", "_schedule", "_settings", "_stopping")
 
@@ -77,23 +77,23 @@ class Requests:
 
     @property
     def waiting(self) -> int:
-        """Requests that wait for their turn."""
+        """How many requests wait for their turn, the final and a due periodic one included."""
         final = self._final_at_ms is not None
         return len(self._queue) + final + self._schedule.is_late
 
     def open(self, now_ms: int) -> None:
-        """Tasks are running: arm the periodic schedule."""
+        """Start the periodic schedule, because the tasks of an attempt are running."""
         self._schedule.arm(now_ms)
 
     def close(self) -> list[Request]:
-        """Tasks stopped: forget everything; returns who was waiting, in order."""
+        """Drop the schedule and all requests, because the tasks stopped; return the queued ones in order."""
         self._schedule.disarm()
         self._final_requested = self._stopping = False
         self._final_at_ms = None
         return self._queue.drop_all()
 
     def submit(self, request: Request, now_ms: int) -> tuple[Reason | None, list[tuple[Request, Reason]]]:
-        """Queue a request; gives why it is refused, or None, and the waiting requests that it displaced."""
+        """Queue a request; return why it is refused, or None, and the waiting requests that it displaced."""
         if request.kind is RequestKind.FINAL:
             return None, self._submit_final(now_ms)
         if self._stopping:
@@ -109,7 +109,7 @@ class Requests:
         return None, left + (self._begin_stop() if request.kind is RequestKind.STOP else [])
 
     def choose(self, load: Load, now_ms: int) -> Request | None:
-        """Take the request to start now, if any may."""
+        """Remove and return the request to start now; None if none may start."""
         self._schedule.pass_time(now_ms)
         kind = self._first(now_ms)
         if kind is None:
@@ -120,23 +120,23 @@ class Requests:
         return None if held is not None else self._take(kind, now_ms)
 
     def held_by(self, load: Load, now_ms: int) -> Reason | None:
-        """Return why the first waiting request does not start; None when nothing waits."""
+        """Return why the first waiting request may not start; None if it may, or none waits."""
         kind = self._first(now_ms)
         return None if kind is None else self._hold(kind, load, now_ms)
 
     def retry_final(self, now_ms: int) -> None:
-        """The final checkpoint failed: let it be tried again after a pause."""
+        """Schedule the final checkpoint, which failed, again after a pause."""
         if self._final_requested:
             self._final_at_ms = now_ms + self._settings.final_retry_ms
 
     def resume(self, now_ms: int) -> None:
-        """The stop with savepoint came to nothing before a task heard of it: the job goes on."""
+        """Resume periodic checkpoints: the stop with savepoint failed before a task heard of it."""
         self._stopping = False
         if not self._final_requested:
             self._schedule.arm(now_ms)
 
     def next_wakeup_ms(self, load: Load) -> int | None:
-        """Return when :meth:`choose` should be asked again, if nothing else happens before."""
+        """Return when :meth:`choose` must be called again if nothing else happens; None: never."""
         if self._stopping:
             return None
         if self._final_requested:
@@ -146,15 +146,15 @@ class Requests:
 
     @property
     def stopping(self) -> bool:
-        """Whether a stop waits or is in progress, after which nothing is begun."""
+        """Whether a stop with savepoint waits or is in progress, after which nothing is begun."""
         return self._stopping
 
     def tickets(self) -> set[int | None]:
-        """Return the tickets of the requests that wait."""
+        """Return the tickets of the queued requests; None stands for requests without one."""
         return self._queue.tickets()
 
     def describe(self) -> tuple[Hashable, ...]:
-        """Return the complete state as plain values, for traces and searches."""
+        """Return the complete state as plain values, for traces and for tests that search all states."""
         flags = (self._final_requested, self._final_at_ms, self._stopping)
         return (self._schedule.describe(), self._queue.describe(), *flags)
 

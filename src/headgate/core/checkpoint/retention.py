@@ -22,7 +22,7 @@ RETAIN_ALWAYS: Final[Discards] = frozenset()
 
 
 class Retention:
-    """The completed checkpoints that storage holds, oldest first.
+    """The completed checkpoints of a job that are stored, and the rule which of them to delete.
 
     A savepoint that the job was stopped with is among them, because the log names it, but the user owns it:
     it takes no checkpoint's place, and only its log entry is ever deleted.
@@ -52,19 +52,19 @@ class Retention:
 
     @property
     def completed(self) -> tuple[CheckpointId, ...]:
-        """Everything not yet retired, oldest first."""
+        """All completed checkpoints that were not deleted yet, oldest first."""
         return tuple(self._completed)
 
     @property
     def latest(self) -> CheckpointId | None:
-        """The newest completed checkpoint."""
+        """The newest completed checkpoint; None if there is none."""
         return next(reversed(self._completed), None)
 
     def __contains__(self, checkpoint: CheckpointId) -> bool:
         return checkpoint in self._completed
 
     def add(self, checkpoint: CheckpointId, *, owned: bool = True) -> None:
-        """A checkpoint completed; older ones stay until :meth:`take_surplus`: a crash never leaves fewer."""
+        """Add a completed checkpoint; older ones stay until :meth:`take_surplus`, in case of a crash."""
         if self.latest is not None and checkpoint <= self.latest:
             raise InternalError(
                 f"checkpoint {checkpoint} completed after checkpoint {self.latest}; ids must grow"
@@ -72,11 +72,11 @@ class Retention:
         self._completed[checkpoint] = owned
 
     def hold(self, checkpoint: CheckpointId | None) -> None:
-        """`checkpoint` is being read: it and all later ones stay, until this is called with None."""
+        """Keep `checkpoint`, which is being read, and all later ones, until this is called with None."""
         self._held = checkpoint
 
     def take_surplus(self) -> tuple[CheckpointId, ...]:
-        """Forget and return what is older than the newest `num_retained` checkpoints, oldest first."""
+        """Remove and return the checkpoints older than the newest `num_retained` (or held), oldest first."""
         owned = [checkpoint for checkpoint, mine in self._completed.items() if mine]
         if len(owned) < self.num_retained:
             return ()
@@ -89,7 +89,7 @@ class Retention:
         return surplus
 
     def end(self, end: JobEnd, discards: Discards) -> tuple[CheckpointId, ...]:
-        """Forget and return what is deleted with the job, oldest first; the user's savepoints never are.
+        """Remove and return the checkpoints to delete when the job ends; never savepoints. Oldest first.
 
         The log outlives a job master, so a suspended job keeps everything for the next one.
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable
 
 
 class PeriodicSchedule:
-    """The clock of periodic checkpoints; at most one of them waits, however many intervals pass.
+    """Schedule of periodic checkpoints; at most one is overdue, however many intervals pass.
 
     Example:
         >>> schedule = PeriodicSchedule(100, 20, max)
@@ -27,21 +27,21 @@ class PeriodicSchedule:
 
     @property
     def is_armed(self) -> bool:
-        """Whether periodic checkpoints go on."""
+        """Whether periodic checkpoints are scheduled."""
         return self._due_ms is not None or self._late_ms is not None
 
     @property
     def is_late(self) -> bool:
-        """Whether one waits to be started."""
+        """Whether a periodic checkpoint is due and waits to be started."""
         return self._late_ms is not None
 
     @property
     def next_wakeup_ms(self) -> int | None:
-        """When the next becomes due; None while one waits, or when there are none."""
+        """When the next periodic checkpoint becomes due; None while one waits, or without a schedule."""
         return self._due_ms
 
     def arm(self, now_ms: int) -> None:
-        """Begin; the first comes at a random time, so that jobs started together do not keep in step."""
+        """Start the schedule, after a random delay, so that jobs started together do not keep in step."""
         if self._period_ms is not None:
             delay = self._uniform(float(self._min_pause_ms), float(self._period_ms))
             self._due_ms, self._late_ms = now_ms + round(delay), None
@@ -55,16 +55,16 @@ class PeriodicSchedule:
         self._late_ms, self._due_ms = now_ms, None
 
     def pass_time(self, now_ms: int) -> None:
-        """Let a checkpoint that is due wait from now on."""
+        """Mark the scheduled checkpoint as waiting if it is due at `now_ms`."""
         if self._due_ms is not None and now_ms >= self._due_ms:
             self._late_ms, self._due_ms = self._due_ms, None
 
     def postpone(self, until_ms: int) -> None:
-        """Make the waiting checkpoint due later: it comes too soon after the last completion."""
+        """Make the waiting checkpoint due at `until_ms`: it comes too soon after the last completion."""
         self._late_ms, self._due_ms = None, until_ms
 
     def take(self, now_ms: int) -> None:
-        """Start the waiting checkpoint now."""
+        """Remove the waiting checkpoint, which starts now, and schedule the next one."""
         if self._late_ms is None or self._period_ms is None:
             return
         due_ms, self._late_ms = self._late_ms + self._period_ms, None
@@ -72,5 +72,5 @@ class PeriodicSchedule:
         self._due_ms = due_ms if due_ms > now_ms else now_ms + self._period_ms
 
     def describe(self) -> tuple[Hashable, ...]:
-        """Return the complete state as plain values, for traces and searches."""
+        """Return the complete state as plain values, for traces and for tests that search all states."""
         return (self._due_ms, self._late_ms)

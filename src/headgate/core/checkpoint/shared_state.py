@@ -1,6 +1,6 @@
-"""Files that several checkpoints share: who used each last, and which may therefore be deleted.
+"""Registry of files that several checkpoints share: which of them may be deleted.
 
-Names and numbers only. A file is registered when a checkpoint that refers to it completes, and may be
+It handles names and ids only. A file is registered when a checkpoint that refers to it completes, and may be
 deleted once every checkpoint that referred to it was removed. Since completed checkpoints leave in order,
 oldest first, the last user of a file is all that must be remembered.
 """
@@ -13,7 +13,7 @@ from headgate.common.ids import CheckpointId
 
 
 class SharedStateRegistry:
-    """Last user of every file of the completed checkpoints.
+    """Remembers for each file of the completed checkpoints the newest checkpoint that refers to it.
 
     Example:
         >>> registry = SharedStateRegistry()
@@ -31,12 +31,12 @@ class SharedStateRegistry:
         self._used_by: dict[str, CheckpointId] = {}
 
     def register(self, checkpoint: CheckpointId, files: Iterable[str]) -> None:
-        """A checkpoint completed; to repeat it, or to register an older one later, changes nothing."""
+        """Record that completed `checkpoint` refers to `files`; may be repeated, and in any order."""
         for file in files:
             self._used_by[file] = max(checkpoint, self._used_by.get(file, checkpoint))
 
     def unregister_below(self, lowest: CheckpointId) -> tuple[str, ...]:
-        """Every checkpoint below `lowest` was removed; gives the files that only those used, sorted."""
+        """Forget all checkpoints below `lowest`; return the files that only they used, sorted."""
         unused = sorted(file for file, user in self._used_by.items() if user < lowest)
         for file in unused:
             del self._used_by[file]
@@ -45,6 +45,6 @@ class SharedStateRegistry:
     def unreferenced(self, files: Iterable[str]) -> tuple[str, ...]:
         """Return the names in `files` that no completed checkpoint refers to, sorted.
 
-        An aborted checkpoint leaves these: it may refer to files of completed ones, too.
+        Of an aborted checkpoint only these are deleted: it may refer to files of completed ones, too.
         """
         return tuple(sorted(set(files) - self._used_by.keys()))

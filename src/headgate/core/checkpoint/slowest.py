@@ -21,7 +21,7 @@ _Task = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """One subtask on the path, and the part of the time that passed there.
+    """One subtask on the path of the slowest barrier, with the time that passed there.
 
     An alignment lasts from the first barrier, or later from the arrival of the barrier on the path, until
     that of the hop before came. `other_ms` holds the time that a barrier stood in the input between its first
@@ -42,7 +42,7 @@ class Hop:
 
 @dataclass(frozen=True, slots=True)
 class SlowestPath:
-    """Where a checkpoint's time went."""
+    """The path of a checkpoint's slowest barrier, the time spent at each step, and the main cause of it."""
 
     hops: tuple[Hop, ...]  # from a source downstream; empty when there is no task
     storing_ms: float  # from the last acknowledgement until the log held the checkpoint
@@ -51,7 +51,7 @@ class SlowestPath:
 
 
 def slowest_path(record: CheckpointRecord) -> SlowestPath:
-    """Return the path that the last acknowledgement, or the missing one furthest downstream, hung on.
+    """Return the path of the barrier to the subtask that acknowledged last (or is missing, most downstream).
 
     Example:
         >>> from headgate.core.checkpoint.history import Topology, VertexFacts
@@ -74,7 +74,7 @@ or less state would help"
 
 
 def span(ms: float) -> str:
-    """Return a measured time for people.
+    """Return a duration of `ms` milliseconds as a text for people.
 
     Example:
         >>> span(0.4), span(900), span(4210), span(125_000)
@@ -91,7 +91,7 @@ def span(ms: float) -> str:
 
 
 def amount(size: int) -> str:
-    """Return bytes for people.
+    """Return a number of bytes as a text for people.
 
     Example:
         >>> amount(999), amount(1_200_000_000)
@@ -151,7 +151,7 @@ def _senders(record: CheckpointRecord, edge: EdgeFacts, task: _Task) -> list[_Ta
 
 
 def _names(record: CheckpointRecord, task: _Task) -> list[str]:
-    """Return a channel's possible names, from its sender: a side output may leave a chain's middle."""
+    """Return the names that a channel from `task` may have: a side output may leave a chain's middle."""
     return [f"{uid}[{task[1]}]" for uid in record.topology.vertex(task[0]).uids]
 
 
@@ -182,9 +182,7 @@ def _pause_ms(seen: SubtaskRecord, following: SubtaskRecord | None) -> float:
 
 
 def _taken_ms(seen: SubtaskRecord) -> float:
-    """Return the time from the trigger until the snapshot was taken: at the last barrier, or the first if it
-    overtakes.
-    """
+    """Return ms from the trigger to the snapshot: at the last barrier, or the first if it overtook."""
     return seen.start_delay_ms + (0.0 if seen.unaligned else seen.alignment_ms)
 
 
@@ -204,7 +202,7 @@ def _hop(record: CheckpointRecord, seen: SubtaskRecord, before_ms: float, pause_
 
 
 def _last_hop(record: CheckpointRecord, seen: SubtaskRecord, before_ms: float) -> Hop:
-    """Return the last hop, with everything until the job master had the acknowledgement."""
+    """Return the last hop of the path, with the time until the job master had the acknowledgement."""
     ready_ms, writing_ms = _taken_ms(seen) + seen.sync_ms, seen.async_ms
     hop = _hop(record, seen, before_ms, seen.sync_ms)
     if seen.unaligned:

@@ -1,4 +1,4 @@
-"""What the shell does for a job, in the order in which the machine returns it; each effect is plain data."""
+"""Effects of the job's state machine: what the job master must do, in list order, each as plain data."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headgate.core.same_failures import SameFailure
 
 
 class Effect:
-    """Something to do."""
+    """Base class of all effects: something that the job master must do."""
 
     __slots__ = ()
 
@@ -21,7 +21,7 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class SubmitGang(Effect):
-    """Ask for workers; the links of every earlier gang are closed first."""
+    """Start a gang of `slots` worker processes; the links of every earlier gang are closed first."""
 
     gang: int
     slots: int
@@ -29,14 +29,14 @@ class SubmitGang(Effect):
 
 @dataclass(frozen=True, slots=True)
 class CancelGang(Effect):
-    """Cancel a gang: close its links, and have its launcher end it."""
+    """Cancel a gang of worker processes: close its links, and have its launcher end it."""
 
     gang: int
 
 
 @dataclass(frozen=True, slots=True)
 class AdmitWorker(Effect):
-    """This link is the worker of this slot."""
+    """Accept the connection `link` as the worker of `slot`."""
 
     gang: int
     slot: int
@@ -45,14 +45,14 @@ class AdmitWorker(Effect):
 
 @dataclass(frozen=True, slots=True)
 class CloseLink(Effect):
-    """Close a connection that has no place here, or not any more."""
+    """Close a connection that belongs to no worker of the present gang, or to a lost one."""
 
     link: int
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerBeat(Effect):
-    """Answer a heartbeat, which renews the worker's lease."""
+    """Answer a worker's heartbeat, which renews the worker's lease."""
 
     gang: int
     slot: int
@@ -63,7 +63,7 @@ class AnswerBeat(Effect):
 
 @dataclass(frozen=True, slots=True)
 class BeginAttempt(Effect):
-    """Make the enumerators and deploy; what goes wrong comes back as AttemptFailed."""
+    """Create the enumerators and deploy the plan to the gang; failures come back as AttemptFailed."""
 
     attempt: int
     gang: int
@@ -72,13 +72,13 @@ class BeginAttempt(Effect):
 
     @classmethod
     def of(cls, attempt: Attempt) -> BeginAttempt:
-        """Return the effect that begins an attempt which has its gang."""
+        """Return the effect that begins `attempt`, whose gang of workers is complete."""
         return cls(attempt.number, attempt.gang, attempt.plan, attempt.point)
 
 
 @dataclass(frozen=True, slots=True)
 class Stop(Effect):
-    """Have the workers of a gang drop an attempt; the processes stay."""
+    """Have the workers of a gang drop the subtasks of an attempt; the processes go on."""
 
     gang: int
     attempt: int
@@ -86,7 +86,7 @@ class Stop(Effect):
 
 @dataclass(frozen=True, slots=True)
 class LetLeave(Effect):
-    """Have the workers of a gang leave."""
+    """Have the worker processes of a gang exit in order, because they are not needed any more."""
 
     gang: int
     attempt: int
@@ -104,41 +104,41 @@ class EndAttempt(Effect):
 
 @dataclass(frozen=True, slots=True)
 class StartCheckpoints(Effect):
-    """All subtasks of an attempt run: checkpoints may begin."""
+    """Allow checkpoints to begin: all subtasks of `attempt` run."""
 
     attempt: int
 
 
 @dataclass(frozen=True, slots=True)
 class SuspendCheckpoints(Effect):
-    """The attempt ends: begin no checkpoint, and give up those that are not being stored."""
+    """Begin no checkpoint, and abort those that are not being stored, because the attempt ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestFinal(Effect):
-    """All input has ended: take the checkpoint that ends the job."""
+    """Take the final checkpoint, after which the job ends: all input has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class FindPoint(Effect):
-    """Read where the log says that the job goes on: PointFound or PointFailed follows."""
+    """Read from the log which checkpoint the job restores; PointFound or PointFailed follows."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommitPoint(Effect):
-    """Commit what a restore point holds once more: PointCommitted or PointFailed follows."""
+    """Commit the output that belongs to a restore point again; PointCommitted or PointFailed follows."""
 
     point: PointId | None
 
 
 @dataclass(frozen=True, slots=True)
 class InterruptCommits(Effect):
-    """Stop what is being committed: that is another driver's business now."""
+    """Stop the commits that are in progress: another driver leads the job and will do them."""
 
 
 @dataclass(frozen=True, slots=True)
 class EndCheckpoints(Effect):
-    """Keep or delete the job's checkpoints, and answer everyone who waits for one."""
+    """Keep or delete the job's checkpoints after it ended as `how`, and answer all pending requests."""
 
     how: JobEnd
 
@@ -148,7 +148,7 @@ class EndCheckpoints(Effect):
 
 @dataclass(frozen=True, slots=True)
 class MakePlan(Effect):
-    """Make the plan at another parallelism: PlanMade follows."""
+    """Make the job's plan at another parallelism for a rescale; PlanMade follows."""
 
     ticket: int
     parallelism: int
@@ -156,7 +156,7 @@ class MakePlan(Effect):
 
 @dataclass(frozen=True, slots=True)
 class CountSlots(Effect):
-    """Find out whether there are slots for a plan: SlotsCounted follows."""
+    """Find out whether there are enough slots for a rescale's plan; SlotsCounted follows."""
 
     ticket: int
     plan: Plan
@@ -164,14 +164,14 @@ class CountSlots(Effect):
 
 @dataclass(frozen=True, slots=True)
 class TakeCheckpoint(Effect):
-    """Take a checkpoint to go on from: Saved follows."""
+    """Take the checkpoint from which a rescaled job goes on; Saved follows."""
 
     ticket: int
 
 
 @dataclass(frozen=True, slots=True)
 class CheckFit(Effect):
-    """Check a plan against the last checkpoint: Fits follows."""
+    """Check whether a rescale's plan can restore the last checkpoint; Fits follows."""
 
     ticket: int
     plan: Plan
@@ -179,13 +179,13 @@ class CheckFit(Effect):
 
 @dataclass(frozen=True, slots=True)
 class AdoptPlan(Effect):
-    """The next attempt runs this plan."""
+    """Use this plan from the next attempt on."""
 
     plan: Plan
 
 
 class Refusal(Enum):
-    """Why a rescale came to nothing."""
+    """Why a rescale was refused or failed."""
 
     ONE_AT_A_TIME = "another one is pending"
     NOT_RUNNING = "the job does not run"
@@ -200,10 +200,10 @@ class Refusal(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Answer(Effect):
-    """Answer who asked for a rescale, once.
+    """Answer the requester of a rescale, exactly once.
 
-    `parallelism` is the one at which the job runs now, which the pending rescale would bring
-    (ONE_AT_A_TIME), or which failed (REVERTED).
+    `parallelism` is the job's parallelism now; with ONE_AT_A_TIME it is that of the pending rescale, with
+    REVERTED the one that failed.
     """
 
     ticket: int
@@ -217,14 +217,14 @@ class Answer(Effect):
 
 
 class Fact:
-    """Something that people may want to know."""
+    """Base class of all facts about a job that are reported to people."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Failing(Fact):
-    """An attempt failed, or the job did; restart_in_ms None: there will be no other attempt."""
+    """An attempt or the job failed; `restart_in_ms` None: there will be no other attempt."""
 
     attempt: int
     failure: Failure
@@ -241,7 +241,7 @@ class Reverting(Fact):
 
 @dataclass(frozen=True, slots=True)
 class AlsoFailed(Fact):
-    """A failure that changes nothing, since the attempt is over."""
+    """A further failure was reported after its attempt had ended; it changes nothing."""
 
     attempt: int
     failure: Failure
@@ -249,7 +249,7 @@ class AlsoFailed(Fact):
 
 @dataclass(frozen=True, slots=True)
 class PointNotReached(Fact):
-    """The restore point could not be found or committed; it is tried again."""
+    """The restore point could not be found or committed; the job tries again in `retry_in_ms`."""
 
     failure: Failure
     retry_in_ms: int
@@ -257,7 +257,7 @@ class PointNotReached(Fact):
 
 @dataclass(frozen=True, slots=True)
 class LeftBehind(Fact):
-    """User code left something in a worker, which is therefore replaced."""
+    """User code left something in a worker process (`leftover`), which is therefore replaced."""
 
     slot: int
     leftover: tuple[str, ...]
@@ -265,7 +265,7 @@ class LeftBehind(Fact):
 
 @dataclass(frozen=True, slots=True)
 class LoopStands(Fact):
-    """A worker sends heartbeats, but its loop does not turn."""
+    """A worker sends heartbeats, but its loop has stood still for `still_ms`."""
 
     slot: int
     still_ms: int
@@ -273,21 +273,21 @@ class LoopStands(Fact):
 
 @dataclass(frozen=True, slots=True)
 class LoopTurns(Fact):
-    """The loop of a worker that was reported turns again."""
+    """The loop of a worker that was reported by LoopStands turns again."""
 
     slot: int
 
 
 @dataclass(frozen=True, slots=True)
 class Repeats(Fact):
-    """The failure that is reported next has come again and again."""
+    """The failure that is reported next has occurred several times in the same way."""
 
     same: SameFailure
 
 
 @dataclass(frozen=True, slots=True)
 class Rescaling(Fact):
-    """The attempt ends for another plan."""
+    """The attempt ends, so that the job goes on with another plan."""
 
     before: Plan
     plan: Plan
@@ -295,13 +295,13 @@ class Rescaling(Fact):
 
 @dataclass(frozen=True, slots=True)
 class Ended(Fact):
-    """The job is over."""
+    """The job has ended, and all its workers have exited."""
 
     how: OutcomeKind
 
 
 @dataclass(frozen=True, slots=True)
 class Report(Effect):
-    """Something for people: progress display, log, history."""
+    """Report a fact about the job to people: in the progress display, log and history."""
 
     fact: Fact

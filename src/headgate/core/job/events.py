@@ -1,4 +1,4 @@
-"""What may happen to a job; each event is plain data, and names the attempt or gang that it is about."""
+"""Events of the job's state machine, as plain data; each names the attempt or gang that it is about."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from headgate.core.job.state import Failure, Plan, PointId, Storage
 
 
 class Event:
-    """Something that happened, to be handled by the machine."""
+    """Base class of all events: something that happened, to be handled by the job's state machine."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Submit(Event):
-    """The job begins, at `point` or at nothing."""
+    """The job was submitted; it restores `point`, or begins without state (None)."""
 
     point: PointId | None
 
 
 @dataclass(frozen=True, slots=True)
 class Registered(Event):
-    """A worker connected; `link` is the id of its connection, which no other one ever has."""
+    """A worker process connected; `link` is the id of its connection, which no other one ever has."""
 
     gang: int
     slot: int
@@ -32,7 +32,7 @@ class Registered(Event):
 
 @dataclass(frozen=True, slots=True)
 class Beat(Event):
-    """A worker sent a heartbeat; any change of `progress` means that its loop turned."""
+    """A worker sent a heartbeat; a changed `progress` means that its loop turned since the one before."""
 
     gang: int
     slot: int
@@ -41,7 +41,7 @@ class Beat(Event):
 
 @dataclass(frozen=True, slots=True)
 class LinkLost(Event):
-    """The control link of a registered worker ended."""
+    """The control connection of a registered worker ended."""
 
     gang: int
     slot: int
@@ -49,7 +49,7 @@ class LinkLost(Event):
 
 @dataclass(frozen=True, slots=True)
 class GangExited(Event):
-    """All workers of a gang have exited; `why` is None where that was in order."""
+    """All worker processes of a gang have exited; `why` is None where that was expected."""
 
     gang: int
     why: Hashable = None
@@ -57,7 +57,7 @@ class GangExited(Event):
 
 @dataclass(frozen=True, slots=True)
 class Deployed(Event):
-    """A worker reports that its subtasks run."""
+    """A worker reports that all its subtasks of an attempt run."""
 
     attempt: int
     slot: int
@@ -73,7 +73,7 @@ class DataEnded(Event):
 
 @dataclass(frozen=True, slots=True)
 class Idle(Event):
-    """A worker dropped the attempt; `leftover` names what user code keeps there."""
+    """A worker dropped the subtasks of an ended attempt; `leftover` names what user code keeps there."""
 
     attempt: int
     slot: int
@@ -82,7 +82,7 @@ class Idle(Event):
 
 @dataclass(frozen=True, slots=True)
 class AttemptFailed(Event):
-    """An attempt cannot go on."""
+    """An attempt cannot go on because of `failure`."""
 
     attempt: int
     failure: Failure
@@ -90,7 +90,7 @@ class AttemptFailed(Event):
 
 @dataclass(frozen=True, slots=True)
 class PeerLost(Event):
-    """A worker lost the connection to another one, most likely as a consequence of something else."""
+    """A worker lost its connection to another worker, most likely because of some other failure."""
 
     attempt: int
     failure: Failure
@@ -98,14 +98,14 @@ class PeerLost(Event):
 
 @dataclass(frozen=True, slots=True)
 class PointFound(Event):
-    """Where the log says that the job goes on; None: the job has no checkpoint of its own."""
+    """The restore point was read from the log; None: the job has no checkpoint of its own."""
 
     point: PointId | None
 
 
 @dataclass(frozen=True, slots=True)
 class PointCommitted(Event):
-    """What the restore point holds is committed."""
+    """The output that belongs to the restore point is committed, so the next attempt may begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,21 +117,21 @@ class PointFailed(Event):
 
 @dataclass(frozen=True, slots=True)
 class StorageChanged(Event):
-    """What happens in the background on storage is now this."""
+    """What the job master does in the background with the job's storage has changed to `storage`."""
 
     storage: Storage
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointCommitted(Event):
-    """A checkpoint is complete and committed: the job has got further."""
+    """A checkpoint is complete and committed, so the job has made progress."""
 
     checkpoint: int
 
 
 @dataclass(frozen=True, slots=True)
 class JobDone(Event):
-    """The final checkpoint of an attempt is committed, or the savepoint that stops the job."""
+    """The final checkpoint, or the savepoint that stops the job, is committed: the job is finished."""
 
     attempt: int
     savepoint: Hashable = None
@@ -139,35 +139,35 @@ class JobDone(Event):
 
 @dataclass(frozen=True, slots=True)
 class Fenced(Event):
-    """Another driver has the job."""
+    """Another driver leads the job now, so this one must stop."""
 
     failure: Failure
 
 
 @dataclass(frozen=True, slots=True)
 class Cancel(Event):
-    """The job is to end now; handed over: only this driver, and another one may go on."""
+    """The job is to end now; with `handed_over` only this driver ends, and another may continue the job."""
 
     handed_over: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class StopAsked(Event):
-    """A requester wants the job to end with a savepoint."""
+    """A requester asked that the job stops with a savepoint."""
 
     ticket: int
 
 
 @dataclass(frozen=True, slots=True)
 class StopEnded(Event):
-    """The requester of a stop with savepoint was answered."""
+    """The request to stop with a savepoint was answered, with success or failure."""
 
     ticket: int
 
 
 @dataclass(frozen=True, slots=True)
 class RescaleAsked(Event):
-    """A requester wants another parallelism; from_last: the last completed checkpoint will do."""
+    """A requester asked for another parallelism; with `from_last` the last checkpoint may be used."""
 
     ticket: int
     parallelism: int
@@ -176,7 +176,7 @@ class RescaleAsked(Event):
 
 @dataclass(frozen=True, slots=True)
 class PlanMade(Event):
-    """The answer to MakePlan: a plan, None where the job runs at this parallelism already, or a failure."""
+    """Result of MakePlan: a plan, None where the job runs at this parallelism already, or a failure."""
 
     ticket: int
     plan: Plan | None
@@ -185,7 +185,7 @@ class PlanMade(Event):
 
 @dataclass(frozen=True, slots=True)
 class SlotsCounted(Event):
-    """The answer to CountSlots; a failure says why there are too few, or why they cannot be counted."""
+    """Result of CountSlots; a failure says why there are too few slots, or why they cannot be counted."""
 
     ticket: int
     failure: Failure | None = None
@@ -193,7 +193,7 @@ class SlotsCounted(Event):
 
 @dataclass(frozen=True, slots=True)
 class Saved(Event):
-    """The answer to TakeCheckpoint."""
+    """Result of TakeCheckpoint: a checkpoint for the rescale was taken, unless there is a failure."""
 
     ticket: int
     failure: Failure | None = None
@@ -201,7 +201,7 @@ class Saved(Event):
 
 @dataclass(frozen=True, slots=True)
 class Fits(Event):
-    """The answer to CheckFit; a failure says why the plan cannot take the last checkpoint over."""
+    """Result of CheckFit; a failure says why the plan cannot restore the last checkpoint."""
 
     ticket: int
     failure: Failure | None = None

@@ -1,4 +1,4 @@
-"""The gang of workers in a job's life: who registers, who is lost, how workers stop, leave or are cancelled.
+"""Decisions about a job's gang of worker processes: registration, loss, stop, exit, cancellation.
 
 ::
 
@@ -19,14 +19,14 @@ from headgate.core.job.table import Phase, Row
 
 
 def submit(job: Job) -> e.SubmitGang:
-    """Return a new gang for the present plan; the one before has exited."""
+    """Create the job's next gang, sized for the present plan, and return the effect that starts it."""
     job.gangs += 1
     job.gang = Gang(job.gangs, job.plan.slots)
     return e.SubmitGang(job.gangs, job.plan.slots)
 
 
 def register(job: Job, event: v.Registered, now_ms: int) -> e.AdmitWorker | e.CloseLink:
-    """A worker registers: the one of a free slot of the present gang, or an unknown sender."""
+    """Admit a worker to a free slot of the present gang, or close the link of an unknown sender."""
     gang = job.gang
     fits = gang is not None and gang.number == event.gang and 0 <= event.slot < gang.slots
     free = gang is not None and event.slot not in gang.registered and not gang.lost
@@ -40,7 +40,7 @@ def register(job: Job, event: v.Registered, now_ms: int) -> e.AdmitWorker | e.Cl
 
 
 def lose(job: Job, slot: int) -> list[e.Effect]:
-    """A worker of the present gang is lost for good, or to be treated so."""
+    """Remove a lost worker from the present gang, and return the effect that closes its link."""
     gang = job.gang
     assert gang is not None
     link = gang.registered.pop(slot)
@@ -50,20 +50,20 @@ def lose(job: Job, slot: int) -> list[e.Effect]:
 
 
 def is_member(job: Job, gang: int, slot: int) -> bool:
-    """Return whether this is a worker of the present gang that was not lost."""
+    """Return whether `slot` of `gang` is a worker of the present gang that was not lost."""
     return job.gang is not None and job.gang.number == gang and slot in job.gang.registered
 
 
 def exited(job: Job) -> None:
-    """All workers of the present gang have exited."""
+    """Forget the present gang, because all its workers have exited."""
     _forget_beats(job)
     job.gang = None
 
 
 def free(job: Job, now_ms: int, *, leave: bool = False) -> list[e.Effect]:
-    """Have the gang drop its attempt, if the next one can run in it; else have it leave.
+    """Prepare the gang for the next attempt: drop the old attempt if the workers fit, else end them.
 
-    With `leave` the workers of a gang of another size may leave in order.
+    With `leave` workers of a gang of another size exit in order; else they are cancelled.
     """
     gang, attempt = job.gang, job.attempt
     if gang is None or gang.asked >= Asked.LEAVE:
@@ -77,7 +77,7 @@ def free(job: Job, now_ms: int, *, leave: bool = False) -> list[e.Effect]:
 
 
 def dismiss(job: Job, now_ms: int) -> list[e.Effect]:
-    """The workers are not needed any more."""
+    """End the gang, which is not needed any more: let its workers exit in order, or cancel them."""
     gang = job.gang
     if gang is None or gang.asked >= Asked.LEAVE:
         return []
@@ -85,7 +85,7 @@ def dismiss(job: Job, now_ms: int) -> list[e.Effect]:
 
 
 def cancel(job: Job, now_ms: int) -> list[e.Effect]:
-    """Cancel the gang, unless that was begun before."""
+    """Cancel the gang's worker processes, unless that was requested before."""
     gang = job.gang
     if gang is None or gang.asked is Asked.DIE:
         return []
@@ -96,7 +96,7 @@ def cancel(job: Job, now_ms: int) -> list[e.Effect]:
 
 
 def overdue(job: Job, now_ms: int) -> list[e.Effect]:
-    """Act on a gang that takes too long with what it was asked for: cancel it, or take it for exited."""
+    """Cancel a gang that missed the deadline of its last request; take a cancelled one for exited."""
     gang = job.gang
     if gang is None or gang.due_ms is None or now_ms < gang.due_ms:
         return []
@@ -109,13 +109,13 @@ def overdue(job: Job, now_ms: int) -> list[e.Effect]:
 
 
 def rested(job: Job) -> None:
-    """Every worker has dropped the last attempt: the gang did what it was asked for."""
+    """Clear the request to the gang, because every worker has dropped the last attempt."""
     if job.gang is not None:
         job.gang.asked, job.gang.due_ms = Asked.NOTHING, None
 
 
 def beat(job: Job, event: v.Beat, now_ms: int) -> list[e.Effect]:
-    """A heartbeat came: it is answered unless its worker was given up."""
+    """Record a worker's heartbeat; return the answer to it, unless the worker was given up."""
     if not is_member(job, event.gang, event.slot):
         return []
     if not job.monitor.beat(event.slot, event.progress, now_ms):

@@ -1,4 +1,4 @@
-"""The life of one job: decides when workers are asked for, when an attempt begins, ends or comes again.
+"""The state machine of one job: decides when to request workers and when attempts begin, end or restart.
 
 A pure machine: what happened goes in with the monotonic time, effects come out, and the shell performs them
 in order. It reads no clock, sends nothing and touches no file. `table.py` has the legal moves, `gang.py` what
@@ -66,10 +66,10 @@ Effects: TypeAlias = list[e.Effect]
 
 
 class JobMachine(Questions):
-    """Owner of every fact of one job's life; nothing else changes them.
+    """Decides the life of one job: takes events and the time, returns effects for the job master.
 
-    `fingerprint_of` distinguishes the loss of a worker from others; it is asked once the loss counts as the
-    failure.
+    `fingerprint_of` returns what distinguishes the loss of a worker from other failures; it is called once
+    the loss counts as the failure.
     """
 
     def __init__(
@@ -87,13 +87,13 @@ class JobMachine(Questions):
         super().__init__(Job(life, limits, strategy, same, monitor, fingerprint_of, plan))
 
     def handle(self, event: v.Event, now_ms: int) -> Effects:
-        """Something happened."""
+        """Process one event, and return the effects that the job master must perform in order."""
         job = self._job
         job.taken.clear()
         return _settled(job, _HANDLERS[type(event)](job, event, now_ms))
 
     def tick(self, now_ms: int) -> Effects:
-        """Time passed: whatever is due is decided, once."""
+        """Act on everything that is due at `now_ms` (heartbeats, deadlines, pauses); return the effects."""
         job = self._job
         job.taken.clear()
         effects: Effects = []
@@ -248,7 +248,7 @@ def _stop_ended(job: Job, event: v.StopEnded, _now_ms: int) -> Effects:
 
 
 def _settled(job: Job, effects: Effects) -> Effects:
-    """Add the effects that may follow once nothing is waited for any more: the next attempt, or the end."""
+    """Add the effects that follow once nothing is waited for any more: the next attempt, or the job's end."""
     if job.phase is Phase.QUIESCING and _is_quiet(job):
         job.take(Row.QUIET)
         job.work = Work.FIND

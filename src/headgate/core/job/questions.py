@@ -1,4 +1,4 @@
-"""What may be asked of a job's machine at any time; no answer changes anything."""
+"""Read-only queries on a job's state machine, which may be asked at any time."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ _OVER = {
 
 
 def word(phase: Phase, cause: Cause, ends: OutcomeKind | None) -> JobState:
-    """Return the public word for a phase, a cause of the next attempt and an outcome, if there is one."""
+    """Return the public job state for a phase, the next attempt's cause, and the outcome (None: none yet)."""
     if ends is not None:
         return (_OVER if phase is Phase.OVER else _LEAVING)[ends]
     return _WORDS.get(phase) or _BETWEEN.get(cause, JobState.RECOVERING)
 
 
 class Questions:
-    """A job's facts, read only."""
+    """Base class of the job's state machine: the queries that read a job without a change."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
 
     @property
     def phase(self) -> Phase:
-        """Where the job is in its life."""
+        """The phase of the job's life that it is in."""
         return self._job.phase
 
     @property
     def state(self) -> JobState:
-        """The public word for where the job is: it follows from phase, cause and outcome."""
+        """The public state of the job, which follows from phase, cause and outcome."""
         outcome = self._job.outcome
         return word(self._job.phase, self._job.cause, None if outcome is None else outcome.kind)
 
@@ -61,27 +61,27 @@ class Questions:
 
     @property
     def restarts(self) -> int:
-        """Attempts that began because of a failure."""
+        """How many attempts began because of a failure."""
         return self._job.restarts
 
     @property
     def plan(self) -> Plan:
-        """What the present attempt runs, or the next one."""
+        """The plan that the present attempt runs, or the next one will."""
         return self._job.plan
 
     @property
     def point(self) -> PointId | None:
-        """Where the present attempt began, or the next one begins."""
+        """The restore point from which the present attempt began, or the next one begins."""
         return self._job.point
 
     @property
     def outcome(self) -> Outcome | None:
-        """How the job ends; None: it goes on."""
+        """How the job ends; None while its end is not decided."""
         return self._job.outcome
 
     @property
     def goes_on(self) -> bool:
-        """Whether a job that is over here goes on, or may go on, under another driver."""
+        """Whether a job that ended in this driver goes on, or may go on, under another driver."""
         outcome = self._job.outcome
         if outcome is None:
             return False
@@ -91,7 +91,7 @@ class Questions:
 
     @property
     def repeating(self) -> SameFailure | None:
-        """The failure that keeps coming; None: none does."""
+        """The failure that has occurred again and again; None if no failure has."""
         return self._job.same.repeating
 
     @property
@@ -101,12 +101,12 @@ class Questions:
 
     @property
     def rows(self) -> tuple[Row, ...]:
-        """Rows of the table that the last call took."""
+        """Rows of the transition table that the last call took."""
         return tuple(self._job.taken)
 
     @property
     def trace(self) -> tuple[str, ...]:
-        """The last moves, oldest first."""
+        """The last changes of phase as text, oldest first."""
         return self._job.life.history
 
     def hears(self, attempt: int) -> bool:
@@ -115,14 +115,12 @@ class Questions:
         return living and attempt == self._job.attempts
 
     def counts(self, attempt: int) -> bool:
-        """Return whether running totals of this attempt are those of the plan that the job has now."""
+        """Return whether totals reported by this attempt are valid for the plan that the job has now."""
         latest = self._job.attempt
         return latest is not None and latest.number == attempt and latest.plan == self._job.plan
 
     def may_fail(self, attempt: int) -> bool:
-        """Return whether a failure of this attempt may matter: it is the latest, and the job does not end
-        yet.
-        """
+        """Return whether a failure of this attempt matters: it is the latest, and the job goes on."""
         return attempt == self._job.attempts and self._job.outcome is None
 
     def next_wakeup(self) -> int | None:
@@ -138,15 +136,13 @@ class Questions:
         return min((time for time in times if time is not None), default=None)
 
     def validate(self) -> None:
-        """Check the invariants that hold between any two calls."""
+        """Raise InternalError if an invariant that holds between any two calls is violated."""
         found = broken(self._job, self.next_wakeup())
         if found:
             raise InternalError(self._job.life.explain(f"broke: {'; '.join(found)}"))
 
     def describe(self, now_ms: int = 0) -> tuple[Hashable, ...]:
-        """Return all fields that decide on later effects, as plain values with deadlines from `now_ms` on:
-        for searches.
-        """
+        """Return all fields that decide on later effects, with deadlines relative to `now_ms`: for tests."""
         job = self._job
 
         def left(due_ms: int | None) -> int | None:

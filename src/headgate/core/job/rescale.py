@@ -1,4 +1,4 @@
-"""A change of parallelism inside a job's life: one at a time, refused before anything is touched, or adopted.
+"""Rescaling of a job, one request at a time: it is refused before anything is changed, or adopted.
 
 ::
 
@@ -32,7 +32,7 @@ Reply: TypeAlias = v.PlanMade | v.SlotsCounted | v.Saved | v.Fits
 
 
 def asked(job: Job, event: v.RescaleAsked, _now_ms: int) -> Effects:
-    """A requester wants another parallelism."""
+    """Begin a requested rescale by making the plan; refuse it if one is pending or the job does not run."""
     if job.rescale is not None:
         return _refuse(job, event.ticket, job.rescale.parallelism, e.Refusal.ONE_AT_A_TIME)
     if not _may_begin(job, event.from_last):
@@ -43,7 +43,7 @@ def asked(job: Job, event: v.RescaleAsked, _now_ms: int) -> Effects:
 
 
 def plan_made(job: Job, event: v.PlanMade, _now_ms: int) -> Effects:
-    """There is a plan, or none is needed, or there can be none."""
+    """Go on with the new plan by counting slots; answer if there is no plan, or none is needed."""
     rescale = _at(job, event, Step.MAKING)
     if rescale is None:
         return []
@@ -59,7 +59,7 @@ def plan_made(job: Job, event: v.PlanMade, _now_ms: int) -> Effects:
 
 
 def slots_counted(job: Job, event: v.SlotsCounted, _now_ms: int) -> Effects:
-    """There are enough slots, or too few."""
+    """Go on by taking (or checking) a checkpoint if there are enough slots; else refuse the rescale."""
     rescale = _at(job, event, Step.COUNTING)
     if rescale is None:
         return []
@@ -73,7 +73,7 @@ def slots_counted(job: Job, event: v.SlotsCounted, _now_ms: int) -> Effects:
 
 
 def saved(job: Job, event: v.Saved, _now_ms: int) -> Effects:
-    """A checkpoint was taken for the rescale, or could not be."""
+    """Go on by checking the plan against the checkpoint just taken; refuse the rescale without one."""
     rescale = _at(job, event, Step.SAVING)
     if rescale is None:
         return []
@@ -84,7 +84,7 @@ def saved(job: Job, event: v.Saved, _now_ms: int) -> Effects:
 
 
 def fits(job: Job, event: v.Fits, now_ms: int) -> Effects:
-    """The new plan can take the last checkpoint over: from here on it is the job's plan."""
+    """Adopt the new plan, which can restore the last checkpoint, and end the attempt; or refuse it."""
     rescale = _at(job, event, Step.CHECKING)
     if rescale is None or rescale.plan is None:
         return []
@@ -106,13 +106,13 @@ def fits(job: Job, event: v.Fits, now_ms: int) -> Effects:
 
 
 def starting(job: Job, now_ms: int) -> None:
-    """Workers were asked for, or subtasks are sent out: the time of an adopted plan runs."""
+    """Set the deadline of an adopted plan: its workers are requested, or its subtasks deployed."""
     if job.adopted and job.rescale is not None and job.rescale.due_ms is None:
         job.rescale.due_ms = now_ms + max(1, job.limits.rescale_ms)
 
 
 def running(job: Job) -> Effects:
-    """Answer the pending rescale once all subtasks run, those of an adopted plan, too."""
+    """Answer the requester of an adopted rescale, because all subtasks of its plan run."""
     rescale = job.rescale
     if rescale is None or not job.adopted:
         return []
@@ -128,7 +128,7 @@ def _may_begin(job: Job, last_will_do: bool) -> bool:
 
 
 def _at(job: Job, reply: Reply, step: Step) -> Rescale | None:
-    """Return the pending rescale, if this is the answer that it waits for."""
+    """Return the pending rescale if it waits in `step` for this reply; else None."""
     rescale = job.rescale
     if rescale is None or rescale.ticket != reply.ticket or rescale.step is not step:
         return None

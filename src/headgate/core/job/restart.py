@@ -1,4 +1,4 @@
-"""What follows from a failure: an explanation is awaited, the job restarts, takes its old plan, or ends.
+"""Reactions to failures: wait for the cause, restart the job, revert to its old plan, or end it.
 
 ::
 
@@ -42,7 +42,7 @@ Effects = list[e.Effect]
 
 
 def attempt_failed(job: Job, event: v.AttemptFailed, now_ms: int) -> Effects:
-    """An attempt cannot go on, or could not have gone on."""
+    """Handle a failure of the latest attempt: restart or end the job; after its end only report it."""
     attempt = job.attempt
     if attempt is None or event.attempt != attempt.number:
         return []
@@ -58,7 +58,7 @@ def attempt_failed(job: Job, event: v.AttemptFailed, now_ms: int) -> Effects:
 
 
 def peer_lost(job: Job, event: v.PeerLost, now_ms: int) -> Effects:
-    """Suspect a failure: most likely it is a consequence, and the peer, or its end, soon brings the cause."""
+    """Remember a lost connection between workers as a suspected failure, whose cause may soon be known."""
     attempt = _living(job, event.attempt)
     if attempt is not None and attempt.suspicion is None:
         job.take(Row.SUSPECTED, str(event.failure.what))
@@ -67,7 +67,7 @@ def peer_lost(job: Job, event: v.PeerLost, now_ms: int) -> Effects:
 
 
 def link_lost(job: Job, event: v.LinkLost, now_ms: int) -> Effects:
-    """A worker is lost; the gang's launcher may say why in a moment."""
+    """Handle the loss of a worker's control link; the failure waits until the launcher may say why."""
     if not gangs.is_member(job, event.gang, event.slot):
         return []
     loss = Failure(Loss(LossKind.LINK, event.gang, event.slot))
@@ -83,7 +83,7 @@ def link_lost(job: Job, event: v.LinkLost, now_ms: int) -> Effects:
 
 
 def lapsed(job: Job, slot: int, now_ms: int) -> Effects:
-    """A worker sent no heartbeat for too long."""
+    """Handle a worker that sent no heartbeat for too long: fail the attempt, or remove the worker."""
     assert job.gang is not None
     loss = Failure(Loss(LossKind.HEARTBEAT, job.gang.number, slot))
     if job.phase in LIVE:
@@ -92,7 +92,7 @@ def lapsed(job: Job, slot: int, now_ms: int) -> Effects:
 
 
 def worker_left(job: Job, slot: int, loss: Failure, now_ms: int) -> Effects:
-    """A worker exited while no attempt runs: expected where the gang leaves, else the gang is of no use."""
+    """Handle the exit of a worker while no attempt runs; unless the gang was to leave, cancel the gang."""
     assert job.gang is not None
     if job.phase in BETWEEN and job.gang.asked <= Asked.STOP:
         job.take(Row.SPOILED, f"slot {slot} was lost")
@@ -104,7 +104,7 @@ def worker_left(job: Job, slot: int, loss: Failure, now_ms: int) -> Effects:
 
 
 def gang_exited(job: Job, event: v.GangExited, now_ms: int) -> Effects:
-    """All workers have exited."""
+    """Handle the exit of all workers of a gang: a living attempt fails, else the gang is forgotten."""
     if job.gang is None or job.gang.number != event.gang:
         return []
     gangs.exited(job)
@@ -115,7 +115,7 @@ def gang_exited(job: Job, event: v.GangExited, now_ms: int) -> Effects:
 
 
 def idle(job: Job, event: v.Idle, now_ms: int) -> Effects:
-    """A worker dropped the attempt that has ended."""
+    """Record that a worker dropped the ended attempt; cancel the gang if user code left something there."""
     attempt, gang = job.attempt, job.gang
     if attempt is None or gang is None or event.attempt != attempt.number or job.phase not in BETWEEN:
         return []
@@ -135,7 +135,7 @@ def idle(job: Job, event: v.Idle, now_ms: int) -> Effects:
 
 
 def point_failed(job: Job, event: v.PointFailed, now_ms: int) -> Effects:
-    """The restore point could not be found or committed: a further failure of the job."""
+    """Handle a restore point that could not be found or committed: try again later, or end the job."""
     if job.work is None:
         return []
     job.work = None
@@ -159,7 +159,7 @@ def point_failed(job: Job, event: v.PointFailed, now_ms: int) -> Effects:
 
 
 def tick(job: Job, now_ms: int) -> Effects:
-    """Time passed: a suspicion that nothing explained is the failure; so is a new plan that is late."""
+    """Fail an attempt whose suspected failure nothing explained in time, or whose new plan is late."""
     attempt, rescale = job.attempt, job.rescale
     if attempt is not None and attempt.suspicion is not None and now_ms >= attempt.suspicion.due_ms:
         return fail(job, attempt.suspicion.failure, now_ms)
@@ -173,7 +173,7 @@ def tick(job: Job, now_ms: int) -> Effects:
 
 
 def fail(job: Job, failure: Failure, now_ms: int) -> Effects:
-    """The living attempt cannot go on."""
+    """End the living attempt because of `failure`: revert a rescale, restart, or end the job."""
     attempt = job.attempt
     assert attempt is not None
     if job.adopted:
@@ -193,7 +193,7 @@ def fail(job: Job, failure: Failure, now_ms: int) -> Effects:
 
 
 def end_attempt(job: Job) -> Effects:
-    """The living attempt is over."""
+    """End the living attempt: return the effects that suspend checkpoints and close enumerators."""
     attempt = job.attempt
     if attempt is None or attempt.ended:
         return []
@@ -202,7 +202,7 @@ def end_attempt(job: Job) -> Effects:
 
 
 def leave(job: Job, outcome: Outcome, now_ms: int) -> Effects:
-    """The job ends: attempt, workers and whoever waits for a rescale."""
+    """Begin the end of the job: end the attempt, dismiss the workers, refuse a pending rescale."""
     job.outcome = outcome
     job.pause_until_ms = None
     job.stops.clear()
@@ -225,7 +225,7 @@ def _revert(job: Job, attempt: Attempt, failure: Failure, now_ms: int) -> Effect
 
 
 def _plan_of_before(job: Job, failure: Failure) -> Effects:
-    """Return the old plan, and the answer; nothing where the job did not switch to another plan."""
+    """Return effects that adopt the plan before the rescale and answer it; none without a rescale."""
     rescale = job.rescale
     if rescale is None or rescale.before is None:
         return []

@@ -1,6 +1,6 @@
-"""The facts of one job's life, one owner for each fact: job, attempt, gang, rescale, outcome.
+"""The data of a job's state machine: job, attempt, gang, rescale, outcome.
 
-What dies with a deployment lies in its :class:`Attempt`, what dies with the workers in their :class:`Gang`.
+What ends with a deployment is in its :class:`Attempt`, what ends with the workers in their :class:`Gang`.
 Plans, restore points, links and errors are known by opaque ids; the shell keeps what they stand for. Fields
 that end in `_ms` are monotonic times.
 """
@@ -36,14 +36,14 @@ class Cause(Enum):
 
 
 class Work(Enum):
-    """What the shell does in the background for the next attempt."""
+    """What the job master does in the background before the next attempt can begin."""
 
     FIND = "find the point"
     COMMIT = "commit the point"
 
 
 class Storage(Enum):
-    """What happens in the background on the job's storage and committers."""
+    """What the job master does in the background with the job's storage and committers."""
 
     QUIET = "quiet"
     BUSY = "busy"  # something is read, committed or explained: no restore point may be chosen
@@ -51,7 +51,7 @@ class Storage(Enum):
 
 
 class Asked(IntEnum):
-    """What a gang was asked for last, in increasing harshness."""
+    """What a gang of workers was last requested to do, in increasing harshness."""
 
     NOTHING = 0
     STOP = 1
@@ -60,7 +60,7 @@ class Asked(IntEnum):
 
 
 class LossKind(Enum):
-    """How the machine itself finds out that an attempt cannot go on."""
+    """How the state machine itself finds out that an attempt cannot go on."""
 
     LINK = "the control link of a worker ended"
     HEARTBEAT = "a worker sent no heartbeat for too long"
@@ -70,7 +70,7 @@ class LossKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A failure that no worker reported."""
+    """A failure that no worker reported, but the state machine found out."""
 
     kind: LossKind
     gang: int
@@ -80,7 +80,7 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why an attempt cannot go on."""
+    """Why an attempt cannot go on, and whether a restart may help."""
 
     what: Hashable  # an opaque id of the shell's error, or the loss that the machine found out itself
     restart_may_help: bool = True  # whether the same program may get further in another attempt
@@ -89,7 +89,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What an attempt runs."""
+    """The plan that an attempt runs, known by an opaque id, with its number of workers and subtasks."""
 
     ident: Hashable  # what the shell knows it by
     slots: int
@@ -98,7 +98,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class JobLimits:
-    """Settings that decide."""
+    """Settings of a job's state machine: time limits, and what follows from failures."""
 
     redeploy_ms: int  # how long living workers may take to drop an attempt
     rescale_ms: int  # how long another parallelism may take to run
@@ -109,7 +109,7 @@ class JobLimits:
 
 @dataclass(frozen=True, slots=True)
 class Suspicion:
-    """A failure that may have a better explanation, which is waited for until `due_ms`."""
+    """A failure that counts from `due_ms` on, unless its cause is reported before."""
 
     failure: Failure
     due_ms: int
@@ -117,7 +117,7 @@ class Suspicion:
 
 @dataclass(slots=True)
 class Attempt:
-    """One deployment; never used again."""
+    """One deployment of a job's subtasks to a gang of workers; a restart makes a new one."""
 
     number: int
     cause: Cause
@@ -134,7 +134,7 @@ class Attempt:
 
 @dataclass(slots=True)
 class Gang:
-    """Workers that live and die together; alive until it is reported to have exited, or taken for that."""
+    """The worker processes of one start; alive until they are reported, or taken, to have exited."""
 
     number: int
     slots: int
@@ -145,17 +145,17 @@ class Gang:
 
     @property
     def full(self) -> bool:
-        """Whether every slot has its worker."""
+        """Whether a worker is registered for every slot."""
         return len(self.registered) == self.slots
 
     @property
     def usable(self) -> bool:
-        """Whether another attempt can run in it."""
+        """Whether another attempt can run in this gang."""
         return self.full and not self.lost and self.asked <= Asked.STOP
 
 
 class Step(Enum):
-    """How far a rescale is."""
+    """The steps of a rescale, in their order."""
 
     MAKING = "making the plan"
     COUNTING = "counting slots"
@@ -166,7 +166,7 @@ class Step(Enum):
 
 @dataclass(slots=True)
 class Rescale:
-    """A change of parallelism that a requester waits for."""
+    """A pending change of parallelism, whose requester waits for an answer."""
 
     ticket: int
     parallelism: int
@@ -188,7 +188,7 @@ class OutcomeKind(Enum):
 
 @dataclass(slots=True)
 class Outcome:
-    """How the job ends, known from the moment on when it begins to leave."""
+    """How the job ends; set when the job begins to end."""
 
     kind: OutcomeKind
     failure: Failure | None = None  # kept when it is cancelled while failing
@@ -199,7 +199,7 @@ class Outcome:
 
 @dataclass(slots=True)
 class Job:
-    """Everything that decides about one job."""
+    """All data of one job's state machine, shared by the functions that decide."""
 
     life: Machine[Phase, Row]  # the phase, and the only way to change it
     limits: JobLimits
@@ -227,11 +227,11 @@ class Job:
 
     @property
     def phase(self) -> Phase:
-        """Where the job is in its life."""
+        """The phase of the job's life that it is in."""
         return self.life.state
 
     def take(self, row: Row, detail: str = "") -> None:
-        """Take one row of the table."""
+        """Change the phase by one row of the table; raise InternalError if the row is illegal now."""
         self.life.move(row, detail)
         self.taken.append(row)
 
@@ -242,7 +242,7 @@ class Job:
 
     @property
     def gang_is_idle(self) -> bool:
-        """Whether the next attempt can be deployed into the living gang."""
+        """Whether all workers of the gang have dropped the last attempt and fit the next one's plan."""
         gang, attempt = self.gang, self.attempt
         if gang is None or attempt is None or not gang.usable or gang.slots != self.plan.slots:
             return False

@@ -1,4 +1,4 @@
-"""The table of a job's life: in which phase which row may be taken, where it leads, what it may bring about.
+"""The transition table of a job: which row may be taken in which phase, the next phase, and the effects.
 
 The code takes rows of this table and nothing else: a row that is not listed for the present phase raises
 with the trace of the last moves. `docs/machines/job.md` shows the table and its diagram, generated from here.
@@ -16,7 +16,7 @@ from typing import Final
 
 
 class Phase(Enum):
-    """Where a job is in its life."""
+    """The phases of a job's life, from created to over."""
 
     CREATED = "created"
     QUIESCING = "quiescing"
@@ -29,7 +29,7 @@ class Phase(Enum):
 
 
 class Row(Enum):
-    """One row of the table, by what has happened."""
+    """The rows of the transition table, named after what has happened."""
 
     SUBMITTED = "submitted"
     POINT_FOUND = "point found"
@@ -87,7 +87,7 @@ _DISMISS: Final = ("LetLeave", "CancelGang", "Answer")
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What one row holds."""
+    """One row of the transition table: phases, next phase, event with its condition, possible effects."""
 
     phases: tuple[Phase, ...]  # in which it may be taken
     to: Phase | None  # None: the same
