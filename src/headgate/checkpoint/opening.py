@@ -83,7 +83,7 @@ def open_checkpoint(
 
 
 def _named(disk: Disk, data: bytes, above: str, last: str, disks: Disks) -> tuple[Disk, CheckpointMetadata]:
-    """Open the snapshot in a folder; a checkpoint's file names begin two folders above, a savepoint's in it."""
+    """Open the snapshot in a folder; file names of a checkpoint begin two folders above that folder."""
     metadata = decode_metadata(data, disk.describe(METADATA))
     if metadata.kind != SAVEPOINT:
         root, job = _split(above)
@@ -178,8 +178,7 @@ def offer(disk: Disk, older: Sequence[Completed], disks: Disks = open_disk) -> s
 
 
 def offer_beside(above: str, last: str, disks: Disks = open_disk) -> str:
-    """Return a sentence that names an older checkpoint to restore instead of folder `last` of the job
-    `above`.
+    """Return a sentence that names an older checkpoint to restore instead of `last`, a folder of job `above`.
 
     A folder whose name is not that of a checkpoint is a savepoint's.
     """

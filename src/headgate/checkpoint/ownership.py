@@ -69,7 +69,7 @@ def decode_record(data: bytes, where: str) -> ClaimRecord:
 
 
 def continues_as(disk: Disk, root: str, checkpoint: CheckpointMetadata) -> JobId | None:
-    """Return the job as which a claiming job continues; None if it claims the snapshot with a record instead."""
+    """Return the job as which a claiming job continues; None if it claims the snapshot by a record."""
     if checkpoint.kind == SAVEPOINT or root != disk.describe():
         return None
     logged = CompletedCheckpointLog(disk, log_folder(JobId(checkpoint.job))).completed()
@@ -101,9 +101,7 @@ def require_logged(disk: Disk, checkpoint: CheckpointMetadata) -> None:
 
 
 def claim(disk: Disk, checkpoint: CheckpointMetadata, owner: JobId) -> ClaimRecord:
-    """Make `owner` the owner of a snapshot, which its earlier owner cannot change any more; return the
-    record.
-    """
+    """Make `owner` the owner of a snapshot, so that its earlier owner cannot change it; return the record."""
     files = sorted(referenced_files(checkpoint))
     if checkpoint.kind == SAVEPOINT:
         data = _read(disk, METADATA)

@@ -55,9 +55,7 @@ class Orphan:
 
 @dataclass(frozen=True, slots=True)
 class Pruning:
-    """The result of :func:`prune`: orphaned files, jobs that were left alone, and how many files were
-    deleted.
-    """
+    """The result of :func:`prune`: orphaned files, jobs left alone, and how many files were deleted."""
 
     place: str
     orphans: tuple[Orphan, ...]

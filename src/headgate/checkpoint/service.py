@@ -312,7 +312,7 @@ class CheckpointService:
         self._spared = set()
 
     def _delete_unused(self, retired: Iterable[CheckpointId], lowest: CheckpointId) -> None:
-        """Delete files that only checkpoints below `lowest` need; failures are tried again at the next call."""
+        """Delete files that only checkpoints below `lowest` need; failures are tried again the next time."""
         self._doomed.update(self._shared.unregister_below(lowest))
         self._counted = {checkpoint for checkpoint in self._counted if checkpoint >= lowest}
         for checkpoint in retired:

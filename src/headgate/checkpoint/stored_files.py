@@ -10,7 +10,7 @@ from headgate.state.snapshots import KeyedStateHandle, NativeFiles, StateHandle
 
 
 class StoredNativeState(StoredBytes):
-    """Implements `state.backend.NativeState`; verifies what it reads."""
+    """A keyed state's native files and blob on a disk, verified when read; a `state.backend.NativeState`."""
 
     def __init__(self, disk: Disk, keyed: KeyedStateHandle, native: NativeFiles) -> None:
         super().__init__(disk, keyed.handle)
@@ -18,37 +18,37 @@ class StoredNativeState(StoredBytes):
         self.native, self.root = native, disk.describe()
 
     def fetch(self, name: str, target: Path) -> None:
-        """Copy a native file to the local disk, where it appears once it is verified."""
+        """Copy a native file to `target` on the local disk, where it appears once it is verified."""
         copy_handle(self._storage, self.native.files[name], target)
 
 
 class DiskFiles:
-    """Implements `state.backend.StoredFiles` on one storage."""
+    """Reads stored keyed state from one storage; implements `state.backend.StoredFiles`."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
 
     def read(self, handle: StateHandle) -> bytes:
-        """Return all bytes of a handle, verified."""
+        """Return all bytes of a handle, after verifying their checksum."""
         return read_handle(self._disk, handle)
 
     def verify(self, handle: StateHandle) -> None:
-        """Compare the bytes with their checksum."""
+        """Read the bytes of a handle, and raise DamagedFileError if their checksum is wrong."""
         verify_handle(self._disk, handle)
 
     def verified(self, handle: StateHandle) -> StoredBytes:
-        """Verify all bytes, to read parts of them."""
+        """Verify all bytes of a handle, and return access to parts of them."""
         return StoredBytes(self._disk, handle)
 
     def ranges(self, handle: StateHandle) -> StoredBytes:
-        """Read parts of the bytes without verifying them."""
+        """Return access to parts of a handle's bytes, which are not verified."""
         return StoredBytes(self._disk, handle, verified=False)
 
     def native(self, keyed: KeyedStateHandle) -> StoredNativeState:
-        """Return the native files, and the blob stored with them."""
+        """Return access to a keyed state's native files, and to the blob stored with them."""
         assert keyed.native is not None
         return StoredNativeState(self._disk, keyed, keyed.native)
 
     def where(self, handle: StateHandle) -> str:
-        """Return the file's name for errors."""
+        """Return the name of a handle's file for messages."""
         return where_of(self._disk, handle)

@@ -43,7 +43,7 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(slots=True)
 class Report:
-    """What was found; files are given as URIs, everything else in sentences."""
+    """The result of :func:`verify`; files are given as URIs, everything else in sentences for people."""
 
     place: str
     kind: str
@@ -80,7 +80,7 @@ class _Found(NamedTuple):
 
 
 def verify(uri: str, progress: Progress | None = None) -> Report:
-    """Read everything that the snapshots below a place refer to, and compare."""
+    """Read all bytes that the snapshots below a URI refer to, compare checksums, and report what is wrong."""
     return _Verifying(look_at(uri), progress).run()
 
 

@@ -1,4 +1,4 @@
-"""A driver that may die: it finds its job by name, waits until it leads, and goes on where the job was.
+"""High availability of a job: a driver finds its job by name, waits until it leads, and continues the job.
 
 A job's id is made of its name and of how often it was brought to its end before. So a driver that is
 started again has the id, and thereby the checkpoints, of the one that died; and a job that is run once
@@ -51,17 +51,17 @@ _PATH: Final = re.compile(r"(/(?!\.\.?(?:/|$))[A-Za-z0-9._-]+)+")
 
 @dataclass(frozen=True, slots=True)
 class LedJob:
-    """A job that this driver leads."""
+    """A job that this driver leads: its id, and its store of completed checkpoints."""
 
     job: JobId
     store: CompletedCheckpointStore
 
 
 class HighAvailability:
-    """This driver's part in the high availability of one job; see :func:`open_leadership`.
+    """This driver's part in the high availability of one job: leadership, and the store of checkpoints.
 
-    `forgets` is whether the store is of no use when its job has ended; one on the checkpoints' disk stays,
-    because it records which of them are complete.
+    Made by :func:`open_leadership`. `forgets`: the store is of no use when its job has ended; one on the
+    checkpoints' disk stays, because it records which of them are complete.
     """
 
     def __init__(
@@ -85,10 +85,10 @@ class HighAvailability:
     def wait(
         self, waiting: Callable[[str], None], given_up: Callable[[], bool] | None = None
     ) -> LedJob | None:
-        """Block until this driver leads; None when the former leader has brought the job to its end.
+        """Block until this driver leads the job; None when the former leader has brought the job to its end.
 
-        `waiting` is called, in words, whenever who is waited for changes; `given_up` is asked again and
-        again. Raises FencedError where another driver leads and this one does not stand by, or was given up.
+        `waiting` is called with a sentence whenever the leader changes; `given_up` is asked again and again.
+        Raises FencedError where another driver leads and this one does not stand by, or was given up.
         """
         won = self._leadership.wait(waiting, standby=self._standby, given_up=given_up)
         if won is None:
@@ -100,9 +100,9 @@ class HighAvailability:
     def patiently(
         self, work: Callable[[], T], report: Callable[[str], None], given_up: Callable[[], bool] | None = None
     ) -> T:
-        """Do what the leader does before its job begins; repeat it while the storage fails and it leads.
+        """Call `work`, which prepares the leader's job, again while the storage fails; return its result.
 
-        `work` may be repeated; `report` is called, in words, whenever the failure changes. Raises FencedError
+        `work` may be repeated; `report` gets a sentence whenever the failure changes. Raises FencedError
         where another driver may lead, StorageError where repeating is of no use or it was given up.
         """
         reported = ""
@@ -129,7 +129,7 @@ class HighAvailability:
         self._leadership.end()
 
     def close(self, *, ended: bool) -> None:
-        """Give the job up; to be called in any case, and after the last commit.
+        """Give up the leadership of the job; call it in any case, and after the last commit.
 
         Where `ended` (see :meth:`end`) cannot be recorded, the next driver restores the last checkpoint of
         this run, and finds nothing left to do.
@@ -141,7 +141,7 @@ class HighAvailability:
         self._close()
 
     def _recorded(self) -> bool:
-        """Return whether the end is on record; tried for a while, as long as this driver leads."""
+        """Record the job's end, trying for a while; return False if that failed or leadership is lost."""
         for pause_s in (*END_PAUSES_S, None):
             try:
                 self.end()
@@ -158,10 +158,7 @@ class HighAvailability:
 
 
 def _of_the_disk(error: BaseException | None) -> bool:
-    """Return whether the system refused something, such as for want of room.
-
-    What was read and is wrong stays so.
-    """
+    """Return whether the system refused something, as for want of room; what is damaged stays so."""
     if isinstance(error, DamagedFileError):
         return False
     while error is not None and not isinstance(error, OSError):
@@ -172,10 +169,10 @@ def _of_the_disk(error: BaseException | None) -> bool:
 def open_leadership(
     config: Config, job_name: str, disk: Disk | None, clock: Clock
 ) -> HighAvailability | None:
-    """Return this driver's part in the high availability of a job.
+    """Return this driver's part in the high availability of a job, as the configuration says.
 
-    None where `high-availability.type` is none or there are no checkpoints: the job then is one of its
-    own, with an id that no other job has.
+    None where `high-availability.type` is none or there are no checkpoints: the job then is one of its own,
+    with an id that no other job has.
     """
     kind, cluster = config.get(o.HIGH_AVAILABILITY), config.get(o.HA_CLUSTER_ID)
     if kind is o.HighAvailabilityType.NONE or disk is None:
@@ -233,18 +230,18 @@ def where_to_begin(
     disks: Callable[[str], Disk] = open_disk,
     fell_back: Callable[[str], None] | None = None,
 ) -> RestorePoint | None:
-    """Return where a driver that leads begins: at the last completed checkpoint of its job, if there is one.
+    """Return the restore point of a driver that leads: its job's last completed checkpoint, else `explicit`.
 
     The checkpoint or savepoint that the user named (`explicit` opens it) counts for a job that has completed
-    none yet: a driver that is started again by machine is given the same command line each time, when what
-    it names may be removed. `disks` opens the disk of a savepoint that the job was stopped with; with
+    none yet: a driver that is started again by machine is given the same command line each time, when what it
+    names may be removed. `disks` opens the disk of a savepoint that the job was stopped with; with
     `fell_back` an older one is taken when the last is damaged (:func:`latest_point`).
     """
     return latest_point(service, disks, fell_back) or explicit()
 
 
 def zookeeper_root(config: Config) -> str:
-    """Return the node below which everything of a cluster lies.
+    """Return the path of the ZooKeeper node below which everything of a cluster is.
 
     Example:
         >>> zookeeper_root(Config())
@@ -270,7 +267,7 @@ def job_id(name: str, cluster: str, run: int) -> JobId:
 
 
 def election_key(name: str, cluster: str) -> str:
-    """Return the key that drivers of one job have in common."""
+    """Return the name of a job's election, which is the same for all drivers of the job."""
     return f"{_readable(name)}-{_digest(name, cluster)[:12]}"
 
 

@@ -1,4 +1,4 @@
-"""Leading a job: waits for the right, proves it again and again, and reports at once when it is lost.
+"""Leading a job: a driver waits for the leadership, proves it again and again, and reports its loss.
 
 The shell around `core.leadership` and an election (`ha.contract`). Two threads: one proves and may
 wait for a disk or a server, the other watches the time and waits for nothing else.
@@ -32,7 +32,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class Leadership:
-    """This driver's right to lead one job."""
+    """This driver's leadership of one job: waits for it, proves it in the background, reports its loss."""
 
     def __init__(self, name: str, election: Election, clock: Clock) -> None:
         self._name, self._election, self._clock = name, election, clock
@@ -58,7 +58,7 @@ class Leadership:
     ) -> Candidacy | None:
         """Block until this driver leads; None when the former leader has brought the job to its end.
 
-        `waiting` is called, in words, whenever who is waited for changes. Raises FencedError where another
+        `waiting` is called with a sentence whenever the leader changes. Raises FencedError where another
         driver leads and is alive, and this one does not `standby`, or was given up.
         """
         began_ms, reported = self._clock.monotonic_ms(), ""
@@ -91,7 +91,7 @@ class Leadership:
             self._closing.wait(self._pause_s)
 
     def require(self) -> None:
-        """Make sure that a commit may begin now.
+        """Raise an error unless this driver leads, so that a commit may begin now.
 
         Raises FencedError where the right is lost for good, StorageError where that is unknown at this
         moment: nothing was done, and later it may be possible.
@@ -115,7 +115,7 @@ class Leadership:
             self._report = listener
 
     def on_lost(self, listener: Callable[[FencedError], None]) -> None:
-        """Have `listener` called once, from another thread, when the right is lost; it must not block."""
+        """Have `listener` called once, from another thread, when leadership is lost; it must not block."""
         with self._changed:
             error = self._error
             if error is None:
@@ -124,13 +124,13 @@ class Leadership:
             listener(error)
 
     def suspended(self) -> None:
-        """The connection broke: no commit until the right was proved once more; from any thread."""
+        """Allow no commit until the leadership is proved again: the connection broke. From any thread."""
         with self._changed:
             self._term.suspended(self._clock.monotonic_ms(), "disconnected")
             self._changed.notify_all()
 
     def end(self) -> None:
-        """Record that the job has ended: no other driver goes on with this run; again it does nothing.
+        """Record that the job has ended: no other driver goes on with this run; repeats do nothing.
 
         To be called before the last checkpoint that another driver would go on from is released.
         """
@@ -150,7 +150,7 @@ class Leadership:
             self._asking.release()
 
     def close(self) -> None:
-        """Give the right up, so that another driver need not wait for the lease."""
+        """Give up the leadership, so that another driver need not wait until the lease ends."""
         with self._changed:
             self._term.resigned()
             self._closing.set()
@@ -262,13 +262,13 @@ class LedStore:
         self._permit: CommitPermit | None = None
 
     def claim(self) -> CommitPermit:
-        """Claim the job as :meth:`CompletedCheckpointStore.claim`; FencedError if leadership is lost."""
+        """Claim the job in the store, which ends older permits; FencedError if leadership is lost."""
         self._leadership.require()
         self._permit = self._store.claim()
         return self._permit
 
     def generation(self) -> int:
-        """Return the store's :meth:`CompletedCheckpointStore.generation`."""
+        """Return the generation of the last claim by any job master; 0 if there was no claim."""
         return self._store.generation()
 
     def forget(self) -> None:
@@ -277,40 +277,40 @@ class LedStore:
             self.close(self._permit, terminal=True)
 
     def append(self, permit: CommitPermit, checkpoint: CheckpointId, metadata: str, sha256: str) -> None:
-        """Call :meth:`CompletedCheckpointStore.append` while this driver leads."""
+        """Write the entry that completes a checkpoint; raise an error unless this driver leads."""
         self._leadership.require()
         self._store.append(permit, checkpoint, metadata, sha256)
 
     def check(self, permit: CommitPermit) -> None:
-        """Call :meth:`CompletedCheckpointStore.check` while this driver leads."""
+        """Raise an error if another job master has claimed the job, or this driver does not lead."""
         self._leadership.require()
         self._store.check(permit)
 
     def completed(self) -> list[Completed]:
-        """Return the store's :meth:`CompletedCheckpointStore.completed`."""
+        """Return the completed checkpoints in the store, oldest first, read afresh."""
         return self._store.completed()
 
     def latest(self) -> Completed | None:
-        """Return the store's :meth:`CompletedCheckpointStore.latest`."""
+        """Return the newest completed checkpoint, read afresh; None if there is none."""
         return self._store.latest()
 
     def trim(self, permit: CommitPermit, oldest: CheckpointId) -> None:
-        """Call :meth:`CompletedCheckpointStore.trim` while this driver leads."""
+        """Delete all entries before the one of checkpoint `oldest`; raise an error if not the leader."""
         self._leadership.require()
         self._store.trim(permit, oldest)
 
     def first_checkpoint_id(self, at_least: CheckpointId) -> CheckpointId:
-        """Call :meth:`CompletedCheckpointStore.first_checkpoint_id` while this driver leads."""
+        """Return the first id for this driver's checkpoints; raise an error unless this driver leads."""
         self._leadership.require()
         return self._store.first_checkpoint_id(at_least)
 
     def reserve_ids(self, permit: CommitPermit, end: CheckpointId) -> None:
-        """Call :meth:`CompletedCheckpointStore.reserve_ids` while this driver leads."""
+        """Mark the ids below `end` as used; raise an error unless this driver leads."""
         self._leadership.require()
         self._store.reserve_ids(permit, end)
 
     def close(self, permit: CommitPermit, *, terminal: bool) -> None:
-        """Call :meth:`CompletedCheckpointStore.close`; a terminal close requires that this driver leads."""
+        """Give up store and permit; a `terminal` close also deletes all entries, and requires leadership."""
         if terminal:
             self._leadership.require()
         self._store.close(permit, terminal=terminal)

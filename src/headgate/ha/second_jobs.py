@@ -1,4 +1,4 @@
-"""Whether another driver runs already: of a job's name, in its output, or of a checkpoint's job.
+"""Detection of another driver that runs already: of a job's name, in its output, or of a checkpoint's job.
 
 Each driver is seen in its checkpoint storage and in the folders of its sinks for as long as it lives, and by
 the file of a job that answers commands (`common.files.job_files`); a leader on files by its beat, if it
@@ -47,7 +47,7 @@ _LOG: Final = logging.getLogger(__name__)
 def take_places(
     job: JobId, name: str, plan: PhysicalPlan, disk: Disk | None, opened: ExitStack, *, allow_second: bool
 ) -> None:
-    """Be seen where the job keeps its checkpoints and writes, until `opened` is closed."""
+    """Mark storage and output folders as used by this job until `opened` closes; UsageError if in use."""
     me = this_driver_as(job, name)
 
     def others(found: Sequence[Occupant]) -> list[Occupant]:
@@ -90,7 +90,7 @@ def refuse_running(
     clock: Clock | None = None,
     pause: Callable[[float], None] = clock.sleep,
 ) -> None:
-    """Refuse to begin from a checkpoint whose job runs, where that can be seen.
+    """Raise UsageError if the job of a checkpoint, from which a job is to begin, is seen to be running.
 
     The `high-availability.lease` of `config` is how long a silent leader is watched.
     """
@@ -118,7 +118,7 @@ def refuse_running(
 def _leading(
     config: Config, disk: Disk, checkpoint: CheckpointMetadata, clock: Clock, pause: Callable[[float], None]
 ) -> str | None:
-    """Return the leader of the job on this storage whose beat goes on, in words."""
+    """Return, in words, the leader of the checkpoint's job if its beat goes on within a lease, or None."""
     name, cluster = checkpoint.job_name, config.get(o.HA_CLUSTER_ID)
     lease_ms = config.get(o.HA_LEASE)
     election = FileElection(disk, f"{LEADERS}/{election_key(name, cluster)}", clock, lease_ms)
@@ -135,10 +135,7 @@ def _leading(
 
 
 def running_in(disk: Disk, job: JobId) -> str | None:
-    """Return the living driver of a job that keeps its checkpoints on a disk, in words.
-
-    None where none is seen.
-    """
+    """Return, in words, the living driver of a job with checkpoints on `disk`; None where none is seen."""
     if not isinstance(disk, LocalDisk):
         return None
     try:
@@ -159,7 +156,7 @@ def _enter(folder: Path, me: Occupant, look: Look, opened: ExitStack) -> None:
 
 
 def _answering(disk: Disk, *also: str | None) -> list[Occupant]:
-    """Return the jobs of this user that answer commands, and keep checkpoints on a disk or `also` on none."""
+    """Return this user's jobs that answer commands and have checkpoints on `disk` (None in `also`: none)."""
     files = [known.file for known in known_jobs() if not known.exited]
     storages = (disk.describe(), *also)
     return [

@@ -84,7 +84,7 @@ class LocalDisk:
             return path.stat().st_mtime_ns // 1_000_000
 
     def list(self, prefix: str) -> Sequence[str]:
-        """Return the sorted names of the finished files below a folder; none when there is no such folder."""
+        """Return the sorted names of the finished files below a folder; none when it does not exist."""
         return sorted(name for name in self._walk(prefix) if not is_temporary(name))
 
     def temporaries(self, prefix: str) -> Sequence[str]:
@@ -103,7 +103,7 @@ class LocalDisk:
         return (self.root / name).as_uri() if name else self.root.as_uri()
 
     def _path(self, name: str, *, temporary_allowed: bool = False, linked: bool = True) -> Path:
-        """Return a file's path; no link in it, with `linked` nor the file itself, may lead out of the root."""
+        """Return the path of a file, after a check that no link in it (`linked`: nor the file) leads out."""
         pieces = check_name(name, self.describe(), temporary_allowed=temporary_allowed)
         checked = pieces if linked else pieces[:-1]
         if checked:

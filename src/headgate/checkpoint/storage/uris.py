@@ -1,4 +1,4 @@
-"""Storage URIs: which disk serves which scheme."""
+"""Open the disk of a storage URI, by its scheme."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SCHEMES: Final = (
 
 
 def open_disk(uri: str, settings: StorageSettings | None = None) -> Disk:
-    """Return the disk below a folder, bucket or name, without a request to it."""
+    """Return the disk for a storage URI or a plain path, without a request to the storage."""
     opener = _OPENERS.get(scheme_of(uri))
     if opener is None:
         return LocalDisk(local_path(uri), (settings or storage_settings_in_use()).permissions)
@@ -37,12 +37,12 @@ def disks_with(settings: StorageSettings) -> Callable[[str], Disk]:
 
 
 def scheme_of(uri: str) -> str:
-    """Return the scheme in small letters; ``file`` for a plain path."""
+    """Return the scheme of a URI in small letters; ``file`` for a plain path."""
     return urlsplit(uri).scheme.lower() if _SCHEME.match(uri) else "file"
 
 
 def refuse_fleeting(uri: str) -> None:
-    """Refuse a place for savepoints that does not outlive this process."""
+    """Raise ConfigError for a place for savepoints that does not outlive this process."""
     if scheme_of(uri) == "memory":
         raise ConfigError(
             f"the savepoint would go to {uri!r}, which is lost with its process; name a folder or an object "
@@ -51,7 +51,7 @@ def refuse_fleeting(uri: str) -> None:
 
 
 def split_uri(uri: str, levels: int) -> tuple[str, str]:
-    """Return the URI that is `levels` folders above another, or as many as there are, and the name below it.
+    """Split a URI into the one `levels` folders above, or as many as there are, and the name below that.
 
     Example:
         >>> split_uri("s3://bucket/checkpoints/job/chk-7", 2)

@@ -50,7 +50,7 @@ def open_webhdfs(uri: str, settings: StorageSettings) -> WebHdfsDisk:
 
 
 class WebHdfsDisk:
-    """Implements the `Disk` port on a folder of HDFS.
+    """Storage in a folder of HDFS; implements the `Disk` port.
 
     A file is written under a temporary name in the target's folder and gets its name by a rename, which the
     name node carries out in one step, and refuses where the name must be new and is not.
@@ -69,9 +69,9 @@ class WebHdfsDisk:
             self._replace(name, temporary, path)
 
     def create_if_absent(self, name: str, data: bytes) -> bool:
-        """Write a complete small file durably unless the name exists; False when it does.
+        """Write a complete small file durably unless the name exists; return False when it does.
 
-        After a lost answer the bytes show whose file has the name; so those of two writers must differ.
+        After a lost answer the bytes show whose file has the name; so two writers must write different bytes.
         """
         path = self._path(name)
         with self._refusing("write", name):
@@ -90,12 +90,12 @@ class WebHdfsDisk:
         return self._open(name, offset=offset, length=rest) if rest > 0 else b""
 
     def size(self, name: str) -> int:
-        """Return the bytes of a file."""
+        """Return the size of a file in bytes."""
         with self._refusing("read", name):
             return int(self._client.ask("GET", self._path(name), "GETFILESTATUS")["FileStatus"]["length"])
 
     def modified_ms(self, name: str) -> int:
-        """Return when a file was written, by the clock of the name node."""
+        """Return when a file was written (ms since 1970), by the clock of the name node."""
         path = self._path(name, temporary_allowed=True)
         with self._refusing("read", name):
             return int(self._client.ask("GET", path, "GETFILESTATUS")["FileStatus"]["modificationTime"])
@@ -118,7 +118,7 @@ class WebHdfsDisk:
                 self._client.ask("DELETE", self._path(str(folder)), "DELETE", recursive="false")
 
     def describe(self, name: str = "") -> str:
-        """Return the full URI, for messages."""
+        """Return the full URI of a file, or of the folder itself, for messages."""
         return f"{self._uri}/{name}" if name else self._uri
 
     def _path(self, name: str, *, temporary_allowed: bool = False) -> str:
@@ -161,7 +161,7 @@ class WebHdfsDisk:
 
     @contextmanager
     def _temporary(self, name: str, path: str, parts: Iterable[bytes | memoryview]) -> Iterator[str]:
-        """Make a complete file with these bytes under a temporary name; it is deleted afterwards."""
+        """Write `parts` to a temporary file and yield its path; the temporary file is deleted afterwards."""
         folder = path.rpartition("/")[0]
         temporary = f"{folder}/{TEMPORARY_PREFIX}{secrets.token_hex(8)}"
         try:
@@ -174,7 +174,7 @@ class WebHdfsDisk:
                 self._client.ask("DELETE", temporary, "DELETE", recursive="false")
 
     def _replace(self, name: str, temporary: str, path: str) -> None:
-        """Give the temporary file its name, replacing another file."""
+        """Rename the temporary file to `path`, replacing a file that has this name."""
         unanswered: StorageError | None = None
         for _ in range(RENAME_ATTEMPTS):
             try:
@@ -193,7 +193,7 @@ class WebHdfsDisk:
         raise self._unsure(name, unanswered) from unanswered
 
     def _publish(self, name: str, temporary: str, path: str, data: bytes) -> bool:
-        """Give the temporary file its name; False when another has it."""
+        """Rename the temporary file to `path`; return False when another file has this name."""
         unanswered: StorageError | None = None
         for _ in range(RENAME_ATTEMPTS):
             try:

@@ -1,4 +1,4 @@
-"""Requests to HDFS over HTTP, with what each failure says about what became of the request."""
+"""Requests to HDFS over HTTP; the type of an error shows whether the request was carried out."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class UnansweredError(StorageError):
 
 
 class WebHdfsClient:
-    """Sends requests to the name nodes of one cluster."""
+    """Sends requests to the name nodes of one HDFS cluster, and bytes of files to and from it."""
 
     def __init__(
         self, addresses: list[str], user: str | None, secure: bool = False, timeout_s: float = TIMEOUT_S
@@ -41,7 +41,7 @@ class WebHdfsClient:
         self._addresses, self._user, self._secure, self._timeout_s = addresses, user, secure, timeout_s
 
     def ask(self, method: str, path: str, operation: str, **options: str | int) -> Any:
-        """Send one request to the active name node; each of the errors above is possible."""
+        """Send one request to the active name node; return its decoded answer, or raise an error of above."""
         last: StorageError | None = None
         for address in list(self._addresses):
             try:
@@ -58,12 +58,12 @@ class WebHdfsClient:
         raise last or UnreachedError("no address of a name node is known; set dfs.namenode.http-address")
 
     def write(self, location: str, data: Iterable[bytes | memoryview]) -> None:
-        """Send a file's bytes to the location that the name node gave."""
+        """Send a file's bytes to the location that the name node returned."""
         address, target = _address_and_target(location)
         self._decoded(self._send(address, "PUT", target, data))
 
     def fetch(self, location: str) -> bytes:
-        """Read the bytes from the location that the name node gave."""
+        """Return the bytes of a file from the location that the name node returned."""
         address, target = _address_and_target(location)
         status, body = self._send(address, "GET", target, None)
         if status != http.client.OK:

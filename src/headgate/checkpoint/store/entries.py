@@ -20,10 +20,10 @@ from headgate.common.files.envelope import Envelope
 
 
 class Claim(msgspec.Struct, frozen=True, tag="claim"):
-    """A job master took over.
+    """The log entry of a job master that took the job over, under a new generation.
 
-    `token` identifies it in random digits, so no two claimants write the same bytes. It is empty in logs from
-    before there were tokens; a reader of that time skips it.
+    `token` identifies the job master by random digits, so no two claimants write the same bytes. It is empty
+    in logs from before there were tokens; a reader of that time skips it.
     """
 
     generation: int
@@ -32,7 +32,7 @@ class Claim(msgspec.Struct, frozen=True, tag="claim"):
 
 
 class Completed(msgspec.Struct, frozen=True, tag="completed"):
-    """A checkpoint completed."""
+    """The log entry of a completed checkpoint: its id, and the name and digest of its metadata file."""
 
     generation: int
     previous: str  # digest of the entry before
@@ -51,15 +51,15 @@ _decoder: Final[msgspec.msgpack.Decoder[Entry]] = msgpack_decoder(Claim | Comple
 
 
 def digest(data: bytes) -> str:
-    """Return the digest by which an entry names the one before it, and a metadata file."""
+    """Return the SHA-256 of `data` in hex, by which entries name the entry before and metadata files."""
     return sha256_of(data).hexdigest()
 
 
 def encode_entry(entry: Entry) -> bytes:
-    """Return the bytes of an entry's file."""
+    """Return a log entry as the bytes of its file."""
     return b"".join(_ENVELOPE.seal(VERSION, [_encoder.encode(entry)]))
 
 
 def decode_entry(data: bytes, where: str) -> Entry:
-    """Return the entry in `data`, the bytes of the file `where`."""
+    """Decode the log entry in `data`, the bytes of the file `where`."""
     return _ENVELOPE.decode(data, where, {VERSION: _decoder.decode})

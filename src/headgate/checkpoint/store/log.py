@@ -1,4 +1,4 @@
-"""The log of completed checkpoints: which checkpoints count, and which job master may add one.
+"""The log of completed checkpoints: which checkpoints are complete, and which job master may add one.
 
 Entry k is the file ``log/<k in 19 digits>``, created if absent, and is either a claim of a
 generation or a completed checkpoint of one. Only the last claimant appends: a job master that finds its next
@@ -31,7 +31,7 @@ ATTEMPTS_MAX: Final = 64  # rounds of a claim or a read against others that writ
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """An entry in its place."""
+    """A log entry with its index and its bytes."""
 
     index: int
     data: bytes
@@ -43,7 +43,7 @@ class _Place:
 
 
 class CompletedCheckpointLog:
-    """The store of completed checkpoints in one folder. One thread at a time."""
+    """Keeps the log of a job's completed checkpoints as files in one folder. One thread at a time."""
 
     def __init__(self, disk: Disk, folder: str, token: Callable[[int], bytes] = secrets.token_bytes) -> None:
         self._disk, self._folder, self._random = disk, folder, token
@@ -53,7 +53,7 @@ class CompletedCheckpointLog:
         self._unsure: _Place | None = None
 
     def claim(self) -> CommitPermit:
-        """Take the log over: every older permit is void from now on."""
+        """Take the log over: end every older permit, and return one of a new generation."""
         self._permit = self._unsure = None
         for _ in range(ATTEMPTS_MAX):
             self._token = self._random(16).hex()  # anew: an entry that an earlier attempt left must not count
@@ -71,7 +71,7 @@ class CompletedCheckpointLog:
         )
 
     def append(self, permit: CommitPermit, checkpoint: CheckpointId, metadata: str, sha256: str) -> None:
-        """Declare a checkpoint complete; its metadata must be durable already."""
+        """Write the log entry that completes a checkpoint, whose metadata must be durable already."""
         self._settle(permit)
         end = self._require(permit)
         place = self._next(end, Completed(permit.generation, end.digest, checkpoint, metadata, sha256))
@@ -93,7 +93,7 @@ class CompletedCheckpointLog:
         self._end = place
 
     def check(self, permit: CommitPermit) -> None:
-        """Make sure that no other job master has claimed the log since."""
+        """Raise FencedError if another job master has claimed the log since."""
         self._settle(permit)
         end = self._require(permit)
         if not self._is_last(end, end):
@@ -108,12 +108,12 @@ class CompletedCheckpointLog:
         return [entry for _, entry in sorted({entry.checkpoint: entry for entry in entries}.items())]
 
     def latest(self) -> Completed | None:
-        """Return the newest completed checkpoint, read afresh."""
+        """Return the newest completed checkpoint, read afresh; None if there is none."""
         completed = self.completed()
         return completed[-1] if completed else None
 
     def trim(self, permit: CommitPermit, oldest: CheckpointId) -> None:
-        """Delete all entries before the one that completed `oldest`; none when there is no such one."""
+        """Delete all entries before the one of checkpoint `oldest`; delete none if it has no entry."""
         self.check(permit)
         run = self._read_run()
         kept = [p.index for p in run if isinstance(p.entry, Completed) and p.entry.checkpoint == oldest]
@@ -126,10 +126,10 @@ class CompletedCheckpointLog:
         return run[-1].entry.generation if run else 0
 
     def forget(self, permit: CommitPermit, checkpoint: int) -> None:
-        """Take one completed checkpoint out, wherever it stands; to be called right after a claim.
+        """Remove one completed checkpoint from the log, wherever its entry is; call it right after a claim.
 
-        The others are entered anew after the claim before the old entries are deleted, so readers see all of
-        them at every moment.
+        The other entries are written anew after the claim before the old ones are deleted, so readers see all
+        of them at every moment.
         """
         self.check(permit)
         logged = self.completed()
@@ -142,7 +142,7 @@ class CompletedCheckpointLog:
         self._delete_before(end.index + 1 if others else end.index)
 
     def first_checkpoint_id(self, at_least: CheckpointId) -> CheckpointId:
-        """Return the first id of the claimant: `at_least`, or the one after the newest entry."""
+        """Return the claimant's first checkpoint id: `at_least`, or the one after the newest entry."""
         newest = max((entry.checkpoint for entry in self.completed()), default=0)
         return CheckpointId(max(at_least, newest + 1))
 
@@ -151,7 +151,7 @@ class CompletedCheckpointLog:
         self._require(permit)
 
     def close(self, permit: CommitPermit, *, terminal: bool) -> None:
-        """Give the log up; `terminal` removes every completed checkpoint from it."""
+        """Give up the log and the permit; `terminal` also removes every completed checkpoint from the log."""
         self.check(permit)
         if terminal:
             self._end = last = self._closing_claim(permit)
@@ -159,7 +159,7 @@ class CompletedCheckpointLog:
         self._permit = self._end = self._unsure = None
 
     def _closing_claim(self, permit: CommitPermit) -> _Place:
-        """Claim the end: an empty log would have a free place for a job master that was replaced."""
+        """Append a last claim: an empty log would have a free place for a job master that was replaced."""
         end = self._require(permit)
         if end.entry.generation > permit.generation:
             return end  # of a first try that came no further
@@ -175,7 +175,7 @@ class CompletedCheckpointLog:
                 self._disk.delete(self._name(index))
 
     def _settle(self, permit: CommitPermit) -> None:
-        """Find out what became of an entry whose writing failed half-way; afterwards that cannot change."""
+        """Find out whether an entry whose write got no answer exists; if not, it cannot appear later."""
         place = self._unsure
         if place is None or permit is not self._permit:
             return
@@ -227,7 +227,7 @@ class CompletedCheckpointLog:
         return self._disk.create_if_absent(self._name(place.index), place.data)
 
     def _is_last(self, place: _Place, before: _Place | None = None) -> bool:
-        """Return whether no entry follows `place`, the last of this job master's that it knows of.
+        """Return whether no entry follows `place`, the last one of this job master that it knows of.
 
         `before` is an earlier entry, which is removed only after another claim. A StorageError says that it
         is missing without such a claim: this is not the log's place.
@@ -245,7 +245,7 @@ class CompletedCheckpointLog:
         return _Place(last.index + 1 if last else 0, encode_entry(entry), entry)
 
     def _read_run(self) -> list[_Place]:
-        """Return the log: the longest run of linked entries that ends at the last one."""
+        """Return the valid entries: the longest run of linked entries that ends at the last one."""
         for _ in range(ATTEMPTS_MAX):
             indices = self._indices()
             if not indices:
@@ -281,7 +281,7 @@ class CompletedCheckpointLog:
 
 
 def readable_entries(disk: Disk, folder: str) -> list[Completed]:
-    """Return the completed checkpoints of a log of which entries may be damaged, oldest first.
+    """Return the completed checkpoints of a log that may have damaged entries, oldest first.
 
     For advice only: a damaged entry may have named another one, and what is before it may not belong to it.
     """

@@ -38,16 +38,16 @@ class CommitPermit:
 
 
 class CompletedCheckpointStore(Protocol):
-    """The completed checkpoints of one job. One thread at a time."""
+    """Stores which checkpoints of one job are complete, and lets only one job master add some. One thread."""
 
     def generation(self) -> int:
         """Return the generation of the last claim by any job master; 0 if the job was never claimed here."""
 
     def claim(self) -> CommitPermit:
-        """Take the job over: every older permit is void from now on."""
+        """Take the job over: end every older permit, and return one of a new generation."""
 
     def append(self, permit: CommitPermit, checkpoint: CheckpointId, metadata: str, sha256: str) -> None:
-        """Declare a checkpoint complete; its metadata must be durable already.
+        """Write the entry that completes a checkpoint, whose metadata must be durable already.
 
         Raises:
             FencedError: another job master has claimed the job; the entry may exist all the same.
@@ -62,13 +62,13 @@ class CompletedCheckpointStore(Protocol):
         """Return the completed checkpoints that were not trimmed, oldest first, read afresh."""
 
     def latest(self) -> Completed | None:
-        """Return the newest completed checkpoint, read afresh."""
+        """Return the newest completed checkpoint, read afresh; None if there is none."""
 
     def trim(self, permit: CommitPermit, oldest: CheckpointId) -> None:
-        """Delete all entries before the one that completed `oldest`; none when there is no such one."""
+        """Delete all entries before the one of checkpoint `oldest`; delete none if it has no entry."""
 
     def first_checkpoint_id(self, at_least: CheckpointId) -> CheckpointId:
-        """Return the last claimant's first id: `at_least` or above, and above all known to be used.
+        """Return the first id for the last claimant's checkpoints: at least `at_least`, above all used ones.
 
         Call after :meth:`claim`. :data:`IDS_AHEAD` ids are the claimant's; it must reserve more of them.
         """

@@ -1,4 +1,4 @@
-"""The contract of an election, which the rooms `files` and `zookeeper` keep.
+"""The contract of an election of a job's leader, implemented in `ha/files` and `ha/zookeeper`.
 
 Nothing here acts: no file is written, and no server is asked.
 """

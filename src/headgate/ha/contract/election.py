@@ -16,7 +16,7 @@ from headgate.common.errors import StorageError
 
 @dataclass(frozen=True, slots=True)
 class Candidacy:
-    """What one look at an election found."""
+    """The result of one attempt to win an election: it is won, another driver leads, or the job has ended."""
 
     won_ms: int | None  # when the request that won was sent, by the monotonic clock; None when another leads
     leader: str = "another driver"  # who leads, in words, as far as that is known
@@ -33,36 +33,36 @@ class Election(Protocol):
 
     @property
     def lease_ms(self) -> int:
-        """How long after a proof no other driver can win."""
+        """For how many ms after a proof of this driver's leadership no other driver can win."""
 
     @property
     def margin_ms(self) -> int:
-        """How much of the lease is left for what was begun in it."""
+        """How many ms before the end of the lease no commit may begin any more."""
 
     @property
     def regains(self) -> bool:
         """Whether a driver whose lease has expired may win again while no other one has: :meth:`regain`."""
 
     def campaign(self) -> Candidacy:
-        """Try to win, or see who has."""
+        """Try to win the election; return when it was won, or who leads."""
 
     def regain(self) -> Candidacy:
         """Try to win again at once, after the lease has expired; LostLeadershipError where another won."""
 
     def renew(self) -> None:
-        """Prove that this driver leads, or raise LostLeadershipError."""
+        """Prove that this driver leads, or raise LostLeadershipError; each proof begins a new lease."""
 
     def end(self) -> None:
-        """Record that the job has ended, while this driver leads it: no other one goes on with this run.
+        """Record that the job has ended, while this driver leads it: no other driver goes on with this run.
 
         May be repeated. Before it has returned, what the next driver would begin with must stay. Raises
         LostLeadershipError, or another StorageError where it may have been recorded or not.
         """
 
     def resign(self) -> None:
-        """Let another driver lead at once."""
+        """Give up the leadership, so that another driver can lead at once."""
 
 
 def this_driver() -> str:
-    """Host and process, for people."""
+    """Return the process id and host of this driver, for people."""
     return f"process {os.getpid()} on {socket.gethostname()}"

@@ -22,7 +22,7 @@ ENDED: Final = ".ended"  # ends the names of the files of leaders that have brou
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """The last sign of life of a leader; two that differ were left at two times."""
+    """What a job's leader wrote last; two reads that differ show that it was alive in between."""
 
     who: str
     run: int  # how often the job had been brought to its end before
@@ -32,7 +32,7 @@ class Sign:
 
 
 class _Beat(msgspec.Struct, frozen=True):
-    """What a leader leaves for others to see."""
+    """The content of a leader's file, which it rewrites again and again as its sign of life."""
 
     token: str
     who: str
@@ -46,13 +46,13 @@ _beats: Final = msgpack_decoder(_Beat)
 
 
 class FileElection:
-    """The election on a disk that all drivers share.
+    """The election of a job's leader by files on a disk that all drivers share.
 
     Term n is the file ``<folder>/<n in 19 digits>``, created if absent by the driver that wins it. Its leader
     rewrites ``<n>.beat`` again and again. A driver that has seen the same beat for a complete lease by its
-    own clock may try to win term n + 1. Clocks of different machines are never compared.
-    ``<n>.ended`` records that the job was brought to its end in this term: a file of its own, which no late
-    beat can overwrite.
+    own clock may try to win term n + 1. Clocks of different machines are never compared. ``<n>.ended``
+    records that the job was brought to its end in this term: a file of its own, which no late beat can
+    overwrite.
     """
 
     def __init__(
@@ -77,13 +77,13 @@ class FileElection:
         self._unfinished: tuple[int, list[str]] = 0, []
 
     def leader(self) -> Sign | None:
-        """Return the last sign of a leader; None where there has been none."""
+        """Return what the job's last leader wrote last; None if there was no leader."""
         term = max(self._terms(), default=0)
         beat = self._read(term) if term else None
         return None if beat is None else Sign(beat.who, beat.run, beat.released, term, beat.count)
 
     def campaign(self) -> Candidacy:
-        """Try to win the next term where the present one has lapsed, or see who leads it."""
+        """Try to win the next term if the present one has lapsed; else return who leads."""
         looked_ms = self._clock.monotonic_ms()
         last = self._last()
         beat = self._read(last) if last else None
@@ -98,12 +98,12 @@ class FileElection:
         return self._try_to_win(last + 1, looked_ms)
 
     def regain(self) -> Candidacy:
-        """Win the term after the own one: of all who try one creates it, and no term is won twice.
+        """Try to win the term after this driver's own: one driver creates it, and no term is won twice.
 
-        There is no beat of another to be waited for. A standby that sees the new term waits a lease from
-        then on, so what is granted counts from before the look, as ever. Who cannot rewrite the own beat
-        wins no term either: where a disk takes new files and nothing else, each term would hold the standby
-        up for another lease, and no driver would lead.
+        There is no beat of another driver to be waited for. A standby that sees the new term waits a lease
+        from then on, so what is granted counts from before the look, as ever. A driver that cannot rewrite
+        its own beat wins no term either: where a disk takes new files and nothing else, each term would hold
+        the standby up for another lease, and no driver would lead.
         """
         looked_ms = self._clock.monotonic_ms()
         last = self._last_if_own()
@@ -111,7 +111,7 @@ class FileElection:
         return self._try_to_win(last + 1, looked_ms)
 
     def _last(self) -> int:
-        """Return the newest term; 0 if there was none."""
+        """Return the number of the newest term; 0 if there was none."""
         last = max(self._terms(), default=0)
         if last < self._highest:
             raise StorageError(
@@ -121,14 +121,14 @@ class FileElection:
         return last
 
     def renew(self) -> None:
-        """Rewrite the beat, then look for a later term."""
+        """Prove the leadership: rewrite the beat, then make sure that there is no later term."""
         self._write_beat()
         self._remove_unfinished()
         if self._last_if_own() != self._term:
             raise StorageError(f"{self._disk.describe(self._name(self._term))} was followed by a late write")
 
     def _last_if_own(self) -> int:
-        """Return the last term, if this driver has won it, or has tried to."""
+        """Return the newest term if this driver has won it, or tried to; else raise LostLeadershipError."""
         last = self._last()
         if last == self._term:
             return last
@@ -140,17 +140,17 @@ class FileElection:
         )
 
     def end(self) -> None:
-        """Write the file for that; in a term that was taken over no driver looks for it."""
+        """Write the file that records the job's end; after a takeover no driver looks for it."""
         self._disk.create_if_absent(self._name(self._term) + ENDED, self._beat.token.encode())
 
     def resign(self) -> None:
-        """Leave a last beat that releases the term."""
+        """Write a last beat, which releases the term to other drivers."""
         if self._term:
             self._beat = msgspec.structs.replace(self._beat, released=True)
             self._write_beat()
 
     def _release_for_next(self, term: int, beat: _Beat | None) -> None:
-        """Release the term of a driver that died after the end: what starts now is another run."""
+        """Release the term of a driver that died after the job's end: what starts now is another run."""
         if beat is not None and not beat.released:
             released = msgspec.structs.replace(beat, released=True)
             self._disk.create(self._name(term) + BEAT, [_encoder.encode(released)])
@@ -162,7 +162,7 @@ class FileElection:
             return None
 
     def _lapsed(self, term: int, beat: _Beat | None, looked_ms: int) -> bool:
-        """Return whether the leader of the last term has given up, or has been still for a lease."""
+        """Return whether the last term's leader released it, or left its beat unchanged for a lease."""
         if beat is not None and beat.released:
             return True
         self._watched_a_leader = True
@@ -209,7 +209,7 @@ class FileElection:
         return [int(name) for name in names if len(name) == 19 and name.isascii() and name.isdigit()]
 
     def _clean_up(self) -> None:
-        """Remove what earlier terms left, as far as that is possible."""
+        """Delete the files of earlier terms, as far as that is possible."""
         own = self._name(self._term)
         with suppress(StorageError):
             for name in self._disk.list(self._folder):
@@ -220,7 +220,7 @@ class FileElection:
                 self._unfinished = self._clock.monotonic_ms(), found
 
     def _remove_unfinished(self) -> None:
-        """Remove what was half-written when this term began and still is a lease later: its driver died."""
+        """Delete files that were unfinished when this term began and still are a lease later: orphans."""
         since_ms, names = self._unfinished
         if names and self._clock.monotonic_ms() - since_ms >= self.lease_ms:
             self._unfinished = since_ms, []

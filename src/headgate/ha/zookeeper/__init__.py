@@ -1,4 +1,4 @@
 """ZooKeeper for high availability: its tree of nodes, the client, and the store of completed checkpoints.
 
-Elections on shared files stand one folder above; nothing else of the house knows ZooKeeper.
+Elections on shared files are in `ha/files`; no other package knows ZooKeeper.
 """

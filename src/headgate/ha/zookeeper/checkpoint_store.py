@@ -40,14 +40,14 @@ READER_LOCK: Final = "reader-"  # begins the locks of readers, which keep a hand
 
 
 class _Claimant(msgspec.Struct, frozen=True):
-    """What the node of the generation holds."""
+    """The content of the node `generation`: number and token of the last claim."""
 
     generation: int
     token: str
 
 
 class _Owned(NamedTuple):
-    """The own claim, with the owner's node and its last known version."""
+    """This process's claim: its permit, the owner's node and the node's last known version."""
 
     permit: CommitPermit
     node: str
@@ -55,7 +55,7 @@ class _Owned(NamedTuple):
 
 
 class _Unsure(NamedTuple):
-    """An entry that may be there or not."""
+    """An entry whose write got no answer, so that it may exist or not."""
 
     checkpoint: int
     data: bytes
@@ -66,7 +66,7 @@ _claimants: Final = msgpack_decoder(_Claimant)
 
 
 class ZooKeeperCheckpointStore:
-    """The completed checkpoints of one job, below one node. One thread at a time."""
+    """Keeps the completed checkpoints of one job below one ZooKeeper node. One thread at a time."""
 
     def __init__(self, nodes: ZNodes, root: str, token: Callable[[int], bytes] = secrets.token_bytes) -> None:
         self._nodes, self._root, self._token = nodes, root, token
@@ -76,12 +76,12 @@ class ZooKeeperCheckpointStore:
         self._newest = self._counter = 0
 
     def generation(self) -> int:
-        """Generation of the last claim; 0 where the job was never claimed here."""
+        """Return the generation of the last claim by any job master; 0 if the job was never claimed here."""
         node = self._nodes.read(self._generation)
         return 0 if node is None else self._claimant(node.data).generation
 
     def claim(self) -> CommitPermit:
-        """Take the job over: every older permit is worthless from here on."""
+        """Take the job over: end every older permit, and return one of a new generation."""
         self._owned = self._unsure = None
         for folder in ("owner", "checkpoints"):
             self._nodes.ensure(f"{self._root}/{folder}")
@@ -98,13 +98,13 @@ class ZooKeeperCheckpointStore:
         )
 
     def check(self, permit: CommitPermit) -> None:
-        """Make sure that no other job master has claimed the job since."""
+        """Raise FencedError if another job master has claimed the job since."""
         self._resolve(permit)
         # A read could come from a server that lags; a write cannot.
         self._change(permit, [])
 
     def first_checkpoint_id(self, at_least: CheckpointId) -> CheckpointId:
-        """Return an id above every one that a job master of this job may have used; ids have gaps by that."""
+        """Return an id above all that the job's job masters may have used; so ids can have gaps."""
         if self._owned is None:
             raise FencedError(f"{self._where()} gives ids to its last claimant only; claim it first")
         permit = self._owned.permit
@@ -115,7 +115,7 @@ class ZooKeeperCheckpointStore:
         return CheckpointId(first)
 
     def reserve_ids(self, permit: CommitPermit, end: CheckpointId) -> None:
-        """Move the counter to `end` or further."""
+        """Mark the ids below `end` as used, so that no later claimant is given one of them."""
         self._resolve(permit)
         self._require(permit)
         if end > self._counter:
@@ -123,7 +123,7 @@ class ZooKeeperCheckpointStore:
             self._counter = end
 
     def close(self, permit: CommitPermit, *, terminal: bool) -> None:
-        """Give the store up: release all locks, and remove all handles where the job has ended for good.
+        """Give up the store: release all locks; `terminal` also removes all entries, as the job has ended.
 
         Generation and counter stay in any case: neither may begin anew under a name that was used.
         """
@@ -140,7 +140,7 @@ class ZooKeeperCheckpointStore:
         self._owned = self._unsure = None
 
     def append(self, permit: CommitPermit, checkpoint: CheckpointId, metadata: str, sha256: str) -> None:
-        """Record that a checkpoint is complete; its metadata must be durable already."""
+        """Write the entry that completes a checkpoint, whose metadata must be durable already."""
         self._resolve(permit)
         self._require(permit)
         if checkpoint <= self._newest:
@@ -176,12 +176,12 @@ class ZooKeeperCheckpointStore:
         raise StorageError(f"{self._where()} changed during each of {ATTEMPTS_MAX} attempts to read it")
 
     def latest(self) -> Completed | None:
-        """Return the completed checkpoint with the greatest id, read afresh."""
+        """Return the completed checkpoint with the greatest id, read afresh; None if there is none."""
         completed = self.completed()
         return completed[-1] if completed else None
 
     def trim(self, permit: CommitPermit, oldest: CheckpointId) -> None:
-        """Delete all entries before that of `oldest`; none when there is no such one."""
+        """Delete all entries before the one of checkpoint `oldest`; delete none if it has no entry."""
         self.check(permit)
         handles = self._handles()
         if oldest in handles:
@@ -189,7 +189,7 @@ class ZooKeeperCheckpointStore:
 
     @contextmanager
     def reading(self, checkpoint: CheckpointId) -> Iterator[None]:
-        """Keep a completed checkpoint from being trimmed, without a claim; ends with the session."""
+        """Keep a completed checkpoint from being trimmed while the block runs and the session lasts."""
         lock = f"{self._handle(checkpoint)}/{READER_LOCK}{self._token(8).hex()}"
         try:
             self._nodes.change([Create(lock, ephemeral=True)])
@@ -204,7 +204,7 @@ class ZooKeeperCheckpointStore:
                 self._nodes.change([Delete(lock)])
 
     def _try_to_claim(self) -> _Owned | None:
-        """Try to claim the job once; None when another claimed in the same moment."""
+        """Try to claim the job once; return None when another job master claimed in the same moment."""
         node, token = self._nodes.read(self._generation), self._token(16).hex()
         generation, changes = 1, list[Change]()
         if node is not None:
@@ -226,7 +226,7 @@ class ZooKeeperCheckpointStore:
         return _Owned(CommitPermit(Generation(generation), CLAIMED), owner, 0)
 
     def _read_what_is_there(self, permit: CommitPermit) -> None:
-        """Read ids and counter, and lock all handles; no other process can change them by now."""
+        """Read the newest id and the counter, and lock all entries: no other process can change them now."""
         handles = self._handles()
         for batch in _batches(handles):
             locks = [f"{self._handle(checkpoint)}/{self._lock(permit)}" for checkpoint in batch]
@@ -241,7 +241,7 @@ class ZooKeeperCheckpointStore:
         self._counter = 0 if counter is None else int(counter.data)
 
     def _change(self, permit: CommitPermit, changes: Sequence[Change]) -> None:
-        """Carry out changes as the owner, in one transaction."""
+        """Carry out changes in one transaction; FencedError unless this process still owns the job."""
         for _ in range(ATTEMPTS_MAX):
             owned = self._require(permit)
             try:
@@ -257,7 +257,7 @@ class ZooKeeperCheckpointStore:
         raise StorageError(f"{self._where()} was not changed in {ATTEMPTS_MAX} attempts; try again")
 
     def _resolve(self, permit: CommitPermit) -> None:
-        """Find out whether an entry of unknown outcome is there; afterwards that cannot change any more."""
+        """Find out whether an entry whose write got no answer exists; after this it cannot appear later."""
         unsure = self._unsure
         if unsure is None or self._owned is None or permit is not self._owned.permit:
             return
@@ -284,7 +284,7 @@ class ZooKeeperCheckpointStore:
         self._unsure = None
 
     def _resolved_at_once(self, permit: CommitPermit, cause: UnsureWriteError) -> bool:
-        """Return whether the entry is there after all; UnsureWriteError when that is still unknown."""
+        """Return whether an entry whose write got no answer exists; UnsureWriteError if still unknown."""
         unsure = self._unsure
         try:
             self._resolve(permit)
@@ -295,7 +295,7 @@ class ZooKeeperCheckpointStore:
         return unsure is not None and self._newest == unsure.checkpoint
 
     def _remove(self, permit: CommitPermit, checkpoints: Sequence[int]) -> None:
-        """Remove handles from the front, with the locks of job masters."""
+        """Remove the entries of checkpoints, oldest first, with the locks of job masters on them."""
         for batch in _batches(checkpoints):
             for _ in range(ATTEMPTS_MAX):
                 try:
@@ -325,7 +325,7 @@ class ZooKeeperCheckpointStore:
         return [SetData(self._ids, data)]
 
     def _version(self, permit: CommitPermit) -> int:
-        """Return the version of our own node; FencedError when it was removed."""
+        """Return the version of this process's owner node; FencedError when the node was removed."""
         owned = self._require(permit)
         node = self._nodes.read(owned.node)
         if node is None:
@@ -344,7 +344,7 @@ class ZooKeeperCheckpointStore:
         return self._owned
 
     def _handles(self) -> list[int]:
-        """Return ids of all handles, in order."""
+        """Return the ids of all entries, in order."""
         names = self._nodes.children(f"{self._root}/checkpoints")
         strange = [name for name in names if not (len(name) == 19 and name.isascii() and name.isdigit())]
         if strange:

@@ -1,4 +1,4 @@
-"""The port to ZooKeeper, by `kazoo`; the only file that imports it, and only when it is used."""
+"""The ZooKeeper client by the library `kazoo`; the only file that imports it, and only when it is used."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _Answer(Protocol[T_co]):
     """An answer that kazoo has not received yet."""
 
     def get(self, timeout: float) -> T_co:
-        """Wait for it."""
+        """Wait at most `timeout` seconds for the answer, and return it."""
 
 
 class KazooNodes:
@@ -76,7 +76,7 @@ class KazooNodes:
         return client_id
 
     def read(self, path: str) -> ZNode | None:
-        """Return a node; None when there is none."""
+        """Return a node's data and version; None when there is no such node."""
         try:
             data, stat = self._asked(lambda: self._client.get_async(path), f"read {path}")
         except self._errors.NoNodeError:
@@ -91,7 +91,7 @@ class KazooNodes:
             return []
 
     def change(self, changes: Sequence[Change]) -> list[str]:
-        """Carry out all changes, or none."""
+        """Carry out all changes in one transaction, or none; return the path of each change's node."""
         request = self._client.transaction()
         for change in changes:
             if isinstance(change, Create):
@@ -114,7 +114,7 @@ class KazooNodes:
         ]
 
     def ensure(self, path: str) -> None:
-        """Make a node and its parents where they are missing."""
+        """Create a node and its parents where they are missing."""
         self._asked(lambda: self._client.ensure_path_async(path), f"make {path}")
 
     def on_disconnect(self, listener: Callable[[], None]) -> None:
@@ -127,7 +127,7 @@ class KazooNodes:
         self._client.add_listener(changed)
 
     def describe(self, path: str = "") -> str:
-        """Return a node's URI, for messages."""
+        """Return the URI of a node, or of the ZooKeeper itself, for messages."""
         return f"zookeeper://{self._quorum}{path}"
 
     def close(self) -> None:
@@ -153,7 +153,7 @@ class KazooNodes:
             ) from error
 
     def _note_agreed_timeout(self) -> None:
-        """Observe the client's handshake, as it does not publish what the server granted."""
+        """Watch the client's handshake for the session timeout that the server granted."""
 
         def listened_to(invoke: Callable[P, T]) -> Callable[P, T]:
             def invoked(*args: P.args, **named: P.kwargs) -> T:
@@ -169,7 +169,7 @@ class KazooNodes:
         connection._invoke = listened_to(connection._invoke)
 
     def _asked(self, ask: Callable[[], _Answer[T]], what: str) -> T:
-        """Return the answer to a question that may be repeated; NoNodeError is passed on."""
+        """Send a request that may be repeated until it is answered, or time is up; pass NoNodeError on."""
         deadline = clock.monotonic() + self._timeout_s
         while True:
             try:

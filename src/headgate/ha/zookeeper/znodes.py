@@ -1,4 +1,4 @@
-"""The port to ZooKeeper: the few things that stores and elections ask of its tree of nodes.
+"""The interface to ZooKeeper: the few requests that stores and elections make to its tree of nodes.
 
 Every change is one transaction, carried out as a whole or not at all. Its error shows what a failed one may
 leave: `RejectedError` and a plain StorageError changed nothing, an UnsureWriteError may have changed
@@ -17,7 +17,7 @@ from headgate.common.errors import StorageError
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Make a node; its parent must be there."""
+    """A change that creates a node, whose parent must exist."""
 
     path: str  # the server adds ten digits to it where `sequential`
     data: bytes = b""
@@ -27,7 +27,7 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class SetData:
-    """Replace what a node holds; its version grows by one."""
+    """A change that replaces a node's data; the node's version grows by one."""
 
     path: str
     data: bytes
@@ -36,7 +36,7 @@ class SetData:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Remove a node, which must have no children."""
+    """A change that removes a node, which must have no children."""
 
     path: str
 
@@ -46,14 +46,14 @@ Change = Create | SetData | Delete
 
 @dataclass(frozen=True, slots=True)
 class ZNode:
-    """A node as it was read; `version` is how often it was set."""
+    """A node as it was read: its data, and how often the data was set."""
 
     data: bytes
     version: int
 
 
 class Cause(Enum):
-    """Why the server refused a change."""
+    """Why the ZooKeeper server refused a change."""
 
     NO_NODE = "there is no such node"
     NODE_EXISTS = "the node exists"
@@ -76,7 +76,7 @@ class ZNodes(Protocol):
     """A client of a ZooKeeper. Calls block, each at most for the time the client was given."""
 
     def read(self, path: str) -> ZNode | None:
-        """Return a node; None when there is none.
+        """Return a node's data and version; None when there is no such node.
 
         It may be older than what other clients see, but never older than what this client has changed.
         """
@@ -85,10 +85,10 @@ class ZNodes(Protocol):
         """Return the sorted names of a node's children; empty when there is no such node."""
 
     def change(self, changes: Sequence[Change]) -> list[str]:
-        """Carry out all changes, or none; gives for each the path of its node."""
+        """Carry out all changes in one transaction, or none; return the path of each change's node."""
 
     def ensure(self, path: str) -> None:
-        """Make a node and its parents where they are missing."""
+        """Create a node and its parents where they are missing."""
 
     @property
     def session_ms(self) -> int:
@@ -98,7 +98,7 @@ class ZNodes(Protocol):
         """Have `listener` called, from any thread, whenever the connection breaks; it must not block."""
 
     def describe(self, path: str = "") -> str:
-        """Return a node's URI, for messages."""
+        """Return the URI of a node, or of the ZooKeeper itself, for messages."""
 
     def close(self) -> None:
         """End the session; the server removes its ephemeral nodes."""

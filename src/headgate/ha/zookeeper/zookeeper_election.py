@@ -17,7 +17,7 @@ UNTOLD: Final = " untold"
 
 
 class ZooKeeperElection:
-    """The election among ephemeral nodes: whose has the smallest number leads.
+    """The election of a job's leader: the candidate whose ephemeral node has the smallest number leads.
 
     A proof is a write to one's own node, because a read could come from a server that has lost its quorum.
     """
@@ -47,7 +47,7 @@ class ZooKeeperElection:
         raise self._expired()
 
     def campaign(self) -> Candidacy:
-        """Take part, and look whether all candidates before this one have left."""
+        """Enter the election if needed, and return whether this driver leads: no candidate is before it."""
         if self._first_run is None:
             self._nodes.ensure(self._folder)
         if not self._own and not self._enter():
@@ -71,7 +71,7 @@ class ZooKeeperElection:
         return Candidacy(sent_ms, self._who.decode(), run=run)
 
     def renew(self) -> None:
-        """Write to the own node."""
+        """Prove the leadership by a write to this driver's node; LostLeadershipError if it was removed."""
         if not self._prove():
             raise self._expired()
         if self._nodes.session_ms < self.lease_ms:
@@ -81,7 +81,7 @@ class ZooKeeperElection:
             )
 
     def end(self) -> None:
-        """Count it, as long as the own node is there: an answer that comes late counts only until then."""
+        """Record the job's end, in a transaction that succeeds only while this driver's node exists."""
         ended = f"{self._led_run + 1}{UNTOLD}".encode()  # of one run the same, however often it is written
         try:
             self._nodes.change([SetData(self._own, self._who), SetData(self._folder, ended)])
@@ -90,14 +90,14 @@ class ZooKeeperElection:
         self._ended = True
 
     def resign(self) -> None:
-        """Remove the own node."""
+        """Remove this driver's node, so that the next candidate leads at once."""
         if self._own:
             counted = [SetData(self._folder, str(self._led_run + 1).encode())] if self._ended else []
             self._nodes.change([*counted, Delete(self._own)])
             self._own = ""
 
     def _enter(self) -> bool:
-        """Make the own node; False when the server has to be asked again."""
+        """Create this driver's node; return False when the server has to be asked again."""
         if not self._name:
             self._name = self._token(16).hex()
         mine = [name for name in self._nodes.children(self._folder) if name.startswith(self._name)]
@@ -111,7 +111,7 @@ class ZooKeeperElection:
         return True
 
     def _prove(self) -> bool:
-        """Prove that the own node is there; False when it is not."""
+        """Write to this driver's node; return False if the node does not exist any more."""
         try:
             self._nodes.change([SetData(self._own, self._who)])
         except RejectedError:
