@@ -1,4 +1,4 @@
-"""What everybody may use: ids, errors, ports, and rooms of small helpers; it imports nothing else of ours.
+"""The bottom layer: ids, errors, ports and small helpers for all other packages; it imports none of them.
 
 Nothing here knows of jobs, checkpoints or Spark.
 """

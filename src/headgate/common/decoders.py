@@ -1,4 +1,4 @@
-"""Typed decoders of msgspec, made by one thread at a time.
+"""Factories of msgspec's typed decoders; one lock guards them, because making two at once may crash.
 
 msgspec stores on a class what it has found out about it before all of that is found out; a second thread
 that comes to the class in between ends the process with a segmentation fault (seen with 0.22). Once a
@@ -50,7 +50,7 @@ _lock: Final = threading.RLock()
 def msgpack_decoder(
     kind: TypeForm[T], ext_hook: Callable[[int, memoryview], object] | None = None
 ) -> msgspec.msgpack.Decoder[T]:
-    """Make a decoder of MessagePack; see `msgspec.msgpack.Decoder`.
+    """Return a decoder from MessagePack bytes to a value of type `kind`; `ext_hook` reads extension types.
 
     Example:
         >>> msgpack_decoder(list[int]).decode(bytes([0x92, 1, 2]))
@@ -61,7 +61,7 @@ def msgpack_decoder(
 
 
 def json_decoder(kind: TypeForm[T], dec_hook: DecodeHook | None = None) -> msgspec.json.Decoder[T]:
-    """Make a decoder of JSON; see `msgspec.json.Decoder`.
+    """Return a decoder that reads JSON as a value of type `kind`; `dec_hook` converts types msgspec lacks.
 
     Example:
         >>> json_decoder(dict[str, int]).decode('{"a": 1}')
@@ -74,7 +74,7 @@ def json_decoder(kind: TypeForm[T], dec_hook: DecodeHook | None = None) -> msgsp
 def converter(
     kind: TypeForm[T], strict: bool = True, dec_hook: DecodeHook | None = None
 ) -> Callable[[object], T]:
-    """Make a function that converts plain values into a type, as `msgspec.convert` does.
+    """Return a function that converts plain values (dicts, lists, text) to `kind`; see `msgspec.convert`.
 
     Example:
         >>> converter(list[int], strict=False)(["1", "2"])
@@ -86,7 +86,7 @@ def converter(
 
 
 def is_custom(kind: Hint) -> bool:
-    """Return whether msgspec knows nothing of a type and leaves it to a `dec_hook`.
+    """Return whether msgspec does not support a type, so that a `dec_hook` must convert its values.
 
     Example:
         >>> is_custom(dict[str, int]), is_custom(threading.Thread)

@@ -1,4 +1,4 @@
-"""Every exception of Headgate, in three families that say whose move it is.
+"""Every exception of Headgate, in three families: the user must act, the world failed, Headgate has a bug.
 
 ::
 
@@ -40,7 +40,7 @@ _LINE_CHARS_MAX: Final = 4096
 
 
 class HeadgateError(Exception):
-    """Base of all; never raised itself. Long texts are kept with head and tail."""
+    """Base class of all of Headgate's exceptions; never raised itself. Long texts lose their middle."""
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*(shortened(each) if isinstance(each, str) else each for each in arguments))
@@ -51,7 +51,7 @@ class HeadgateError(Exception):
 
 
 class TerminatedError(KeyboardInterrupt):
-    """A signal from outside ends this process, such as SIGTERM; its user did not ask to cancel the job."""
+    """A signal such as SIGTERM ends this process; unlike Ctrl-C, it is no request to cancel the job."""
 
     goes_on: bool = False
     """Whether the job was left to the next driver, and not cancelled."""
@@ -66,7 +66,7 @@ class ConfigError(UsageError):
 
 
 class PlanError(UsageError):
-    """The dataflow as written cannot run."""
+    """The program's dataflow cannot run as it is written, such as for a missing or repeated uid."""
 
 
 class NotShippableError(UsageError):
@@ -78,7 +78,7 @@ class NoEntryError(UsageError):
 
 
 class UserFunctionError(UsageError):
-    """The user's function raised.
+    """A function of the user's program raised while it processed a record.
 
     Attributes:
         operator: name and uid of the operator.
@@ -110,12 +110,12 @@ class UserFunctionError(UsageError):
 
     @property
     def raised(self) -> str:
-        """Type and first line of what the function raised."""
+        """Type and first line of the message of the exception that the user's function raised."""
         return shortened(raised_line(self.traceback_text), _LINE_CHARS_MAX)
 
 
 class OperatingError(HeadgateError):
-    """The world failed: a process, a disk, a peer, a damaged file."""
+    """Something outside the program failed: a process, a disk, a network peer, or a stored file."""
 
 
 class StorageError(OperatingError):
@@ -138,7 +138,7 @@ class BadRecordError(OperatingError):
 
 
 class ProtocolError(OperatingError):
-    """A peer spoke out of turn, out of date, or without authentication."""
+    """A network peer sent a message out of order, of an earlier attempt, or without authentication."""
 
 
 class FencedError(OperatingError):
@@ -162,7 +162,7 @@ class InternalError(HeadgateError):
 
 
 def restart_may_help(error: BaseException) -> bool:
-    """Return whether the same program may get further in another attempt.
+    """Return whether the same program may get further in another attempt, after this error ended one.
 
     A wrong program or setting stays wrong, and so does what is stored; user code may have met a passing
     condition.

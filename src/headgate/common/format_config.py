@@ -14,7 +14,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class FormatConfig:
-    """The choices that every stored byte depends on."""
+    """Versions of all that stored bytes depend on: key hash, key groups, blob layout, row codec, checksum."""
 
     key_hash: str = "headgate-1"  # from a key to 32 bits (`common/keys/key_hashes.py`)
     key_group_step: str = "murmur-modulo-1"  # from 32 bits to a key group
@@ -37,8 +37,7 @@ def fingerprint(config: FormatConfig = CURRENT) -> str:
 
 
 def differences(stored: str, config: FormatConfig = CURRENT) -> list[str]:
-    """Return what this version would misread in data of a stored fingerprint, as sentence parts; empty if
-    equal.
+    """Return how a stored fingerprint differs from this version's, a phrase per choice; empty if equal.
 
     The fingerprint may be of another version, or damaged.
 

@@ -1,4 +1,4 @@
-"""How a program says what a field or a class of its stored records was called before."""
+"""Declarations of the earlier names of stored fields (`alias`) and classes (`formerly`) after a rename."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ FORMERLY: Final = "__headgate_formerly__"
 
 @dataclass(frozen=True, slots=True)
 class Alias:
-    """What :func:`alias` puts into an annotation: the earlier names of a field."""
+    """Marker that :func:`alias` puts into an annotation; it holds the earlier names of the field."""
 
     names: tuple[str, ...]
 
 
 def alias(*names: str) -> object:
-    """Mark a field of a record that is kept in state as renamed; stands inside `Annotated`.
+    """Declare a record field's earlier names, inside `Annotated`, so that state stored under them is read.
 
     Args:
         names: what the field was called before, one or more names.
@@ -42,7 +42,7 @@ def alias(*names: str) -> object:
 
 
 def formerly(*names: str) -> Callable[[C], C]:
-    """Mark a class as renamed or moved: state of the old name is its own.
+    """Declare a class's earlier names, so that state stored under them is read as this class.
 
     For records, enumerations, and the snapshot classes of serializers.
 
@@ -68,7 +68,7 @@ def formerly(*names: str) -> Callable[[C], C]:
 
 
 def former_names(cls: Any) -> tuple[str, ...]:
-    """Return the names of :func:`formerly`; those of a base class are not the class's own."""
+    """Return the earlier names that :func:`formerly` gave a class; names given to its bases do not count."""
     names: tuple[str, ...] = vars(cls).get(FORMERLY, ())
     return names
 

@@ -1,4 +1,4 @@
-"""Types as values: what annotations say, as `typing.get_type_hints` gives them."""
+"""The type `Hint`: a type annotation as a value, as `typing.get_type_hints` returns it."""
 
 from __future__ import annotations
 

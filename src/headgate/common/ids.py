@@ -17,14 +17,14 @@ KeyGroup = NewType("KeyGroup", int)  # the unit in which keyed state is routed, 
 
 
 class SubtaskId(NamedTuple):
-    """One parallel copy of one vertex."""
+    """Identity of a subtask: its vertex (a chain of operators) and its number among the parallel copies."""
 
     vertex: VertexId
     subtask: SubtaskIndex
 
 
 class ChannelId(NamedTuple):
-    """One sender-to-receiver lane of one exchange."""
+    """Identity of a channel: an exchange between two vertices, the sending and the receiving subtask."""
 
     edge: EdgeId
     sender: SubtaskIndex
@@ -32,7 +32,7 @@ class ChannelId(NamedTuple):
 
 
 class Fence(NamedTuple):
-    """What every frame, control message and commit carries: who is speaking, and since when."""
+    """The sender's job, generation and attempt, in each frame and message, to refuse outdated senders."""
 
     job: JobId
     generation: Generation

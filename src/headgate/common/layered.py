@@ -1,4 +1,4 @@
-"""A dict that a snapshot can have at once: it keeps the dict, and later changes go into a layer on top.
+"""A dict whose snapshot needs no copy: the snapshot keeps the dict, later changes go into a layer above.
 
 `docs/machines/layered-table.md` has the table of states, and lists what each thread may do.
 """
@@ -28,7 +28,7 @@ Layers: TypeAlias = tuple[Mapping[K, V], ...]
 
 
 class LayeredTable(Generic[K, V]):
-    """Key -> value, for one thread that changes it and others that write snapshots of it.
+    """A dict that one thread changes while other threads write snapshots of it, taken without a copy.
 
     Without a snapshot it is a plain dict, and its users work on that dict. While a snapshot is pending
     they work on a view of layers, which costs several times as much per access; afterwards
@@ -64,17 +64,17 @@ class LayeredTable(Generic[K, V]):
 
     @property
     def settled(self) -> bool:
-        """Whether `entries` is the plain dict."""
+        """Whether all layers are merged back after snapshots, so that `entries` is the plain dict."""
         return self._view is None
 
     def own(self, key: K) -> V:
-        """Return the value of `key` for changing in place, or MISSING."""
+        """Return the value of `key` to change in place, copied if a snapshot holds it; else MISSING."""
         view = self._view
         found: V = self._base.get(key, MISSING) if view is None else view.own(key)
         return found
 
     def put(self, key: K, value: V) -> None:
-        """Set the value of `key`; the value is new to the table."""
+        """Set the value of `key` to an object that no snapshot holds."""
         self.entries[key] = value
 
     def remove(self, key: K) -> None:
@@ -82,7 +82,7 @@ class LayeredTable(Generic[K, V]):
         self.entries.pop(key, None)
 
     def freeze(self) -> tuple[Layers[K, V], int]:
-        """Return the entries as they are now, and the ticket to :meth:`thaw` with.
+        """Return the entries as they are now, for a snapshot, and a ticket for :meth:`thaw`.
 
         Takes no time per entry.
         """
@@ -102,13 +102,13 @@ class LayeredTable(Generic[K, V]):
         return layers, ticket
 
     def thaw(self, ticket: int) -> None:
-        """Release the layers of a snapshot, from any thread, any number of times."""
+        """Release the entries of a written snapshot; any thread may call this, any number of times."""
         self._pending.discard(ticket)
 
     def settle(self, budget: int) -> bool:
-        """Bring at most `budget` changes back into the dict; True when it is the table again.
+        """Merge at most `budget` changes from layers into the dict; return True once no layer is left.
 
-        While a snapshot is pending it does nothing.
+        Does nothing while a snapshot is pending.
         """
         if self._view is None:
             return True
@@ -139,7 +139,7 @@ class LayeredTable(Generic[K, V]):
 
 
 class _View(MutableMapping[K, V]):
-    """The entries of a table in layers, as far as both kinds of view agree."""
+    """Base of the dict-like views of a table in layers: the newest layer that has a key decides its value."""
 
     __slots__ = ("_base", "_deltas")
 
@@ -161,7 +161,7 @@ class _View(MutableMapping[K, V]):
         return self._base.get(key, default)
 
     def own(self, key: K) -> V:
-        """See :meth:`LayeredTable.own`."""
+        """Return the value of `key` to change in place, or MISSING; never copies."""
         found: V = self.get(key, MISSING)
         return found
 
@@ -190,9 +190,9 @@ class _View(MutableMapping[K, V]):
 
 
 class _Shadow(_View[K, V]):
-    """While a snapshot is pending: every change goes into the newest layer.
+    """The view while a snapshot is pending: every change goes into the newest layer.
 
-    An entry of that layer is also the note that the value was copied, or made, since the last snapshot point.
+    An entry there also means that the value was made or copied since the snapshot was taken.
     """
 
     __slots__ = ("_copy", "_live", "_pending")
@@ -204,7 +204,7 @@ class _Shadow(_View[K, V]):
         self._live, self._copy, self._pending = deltas[-1], copy, pending
 
     def own(self, key: K) -> V:
-        """See :meth:`LayeredTable.own`."""
+        """Return the value of `key` to change in place, copied if a snapshot holds it, or MISSING."""
         live = self._live
         value: V = live.get(key, _UNKNOWN)
         if value is _UNKNOWN:
@@ -223,7 +223,7 @@ class _Shadow(_View[K, V]):
     @overload
     def pop(self, key: K, default: D) -> V | D: ...
     def pop(self, key: K, default: V | D | None = None) -> V | D | None:
-        """Remove the entry of `key`; gives its value, or `default`."""
+        """Remove the entry of `key` and return its value, or `default` if there is none."""
         value: V = self.get(key, MISSING)
         if value is MISSING:
             return default
@@ -232,7 +232,7 @@ class _Shadow(_View[K, V]):
 
 
 class _Merging(_View[K, V]):
-    """While the layers are brought back: changes go past them into the base, so the layers only shrink."""
+    """The view while layers are merged back: changes go into the base and out of the layers."""
 
     __slots__ = ()
 
@@ -248,7 +248,7 @@ class _Merging(_View[K, V]):
     @overload
     def pop(self, key: K, default: D) -> V | D: ...
     def pop(self, key: K, default: V | D | None = None) -> V | D | None:
-        """Remove the entry of `key`; gives its value, or `default`."""
+        """Remove the entry of `key` and return its value, or `default` if there is none."""
         value: V = self.get(key, MISSING)
         for delta in self._deltas:
             delta.pop(key, None)

@@ -1,4 +1,4 @@
-"""Types of plain data, which JSON and MessagePack hold, and reading its parts by their type.
+"""Types of decoded JSON and MessagePack data, and functions that take parts out of it by their type.
 
 The parts of decoded data are of any shape. A reader takes each part out as what it expects, and a part of
 another type raises `TypeError`, which every reader of stored data turns into an error that names the file.
@@ -25,7 +25,7 @@ of the kind.
 
 
 def text_in(data: Mapping[str, Plain], name: str) -> str:
-    """Return the text under a name.
+    """Return `data[name]`, which must be text: else TypeError.
 
     Example:
         >>> text_in({"kind": "int"}, "kind")
@@ -42,7 +42,7 @@ def text_in(data: Mapping[str, Plain], name: str) -> str:
 
 
 def texts_in(data: Mapping[str, Plain], name: str) -> list[str]:
-    """Return the texts in the list under a name.
+    """Return `data[name]`, which must be a list of texts: else TypeError.
 
     Example:
         >>> texts_in({"members": ["RED", "BLUE"]}, "members")
@@ -86,7 +86,7 @@ def named_mappings_in(data: Mapping[str, Plain], name: str) -> dict[str, Mapping
 
 
 def as_mapping(data: Plain) -> Mapping[str, Plain]:
-    """Return plain data that must be a mapping."""
+    """Return `data` unchanged if it is a mapping, else raise TypeError."""
     if not isinstance(data, Mapping):
         raise TypeError(f"got {type(data).__name__}; expected a mapping")
     return data

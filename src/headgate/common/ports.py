@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Clock(Protocol):
-    """Two clocks: one for people and processing time, one for timeouts."""
+    """The port to time: a wall clock for people and processing time, a monotonic clock for timeouts."""
 
     def now_ms(self) -> int:
         """Return wall-clock milliseconds since 1970; may jump."""
@@ -24,17 +24,17 @@ class Clock(Protocol):
         """Return milliseconds that never go back; the only clock for timeouts."""
 
     def precise_ms(self) -> float:
-        """Return the monotonic clock with its fraction, for measuring."""
+        """Return the monotonic clock in milliseconds with a fraction, for measuring."""
 
 
 class Randomness(Protocol):
-    """The only source of chance."""
+    """The port to randomness: Headgate's only source of chance, seeded in the simulator."""
 
     def token(self, size: int) -> bytes:
-        """`size` unpredictable bytes (predictable from the seed in the simulator)."""
+        """Return `size` unpredictable bytes (predictable from the seed in the simulator)."""
 
     def uniform(self, low: float, high: float) -> float:
-        """Return a number between `low` and `high`."""
+        """Return a random number between `low` and `high`."""
 
 
 class Disk(Protocol):
@@ -68,10 +68,10 @@ class Disk(Protocol):
 
 
 class Background(Protocol):
-    """Runs blocking work in the background of a loop and reports back to it."""
+    """The port to background work: runs blocking calls outside a loop and reports their results."""
 
     def submit(self, work: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
-        """Run `work` elsewhere, in submission order; then `done(result, error)` is called from there."""
+        """Run `work` in the background, in submission order; then call `done(result, error)` from there."""
 
 
 class Link(Protocol):
@@ -81,28 +81,28 @@ class Link(Protocol):
         """Queue a message; never blocks. After :meth:`close` or a broken peer it does nothing."""
 
     def close(self) -> None:
-        """Give up the connection."""
+        """Close the connection, after which :meth:`send` does nothing."""
 
 
 class UserCode(Protocol):
-    """The code of a job's user in this process: isolated in a namespace, or among all other modules."""
+    """Access to the code of a job's user in this process, isolated in a namespace or not."""
 
     @property
     def refuse_leaving(self) -> Callable[[Iterable[Any]], None] | None:
-        """Raises where one of some records must not reach the framework; None where nothing can be wrong."""
+        """Check that raises where a record must not leave isolated code; None: nothing to check."""
 
     def call(self, function: Callable[..., T], *args: Any) -> T:
-        """Call `function` where that code finds its own modules; once for a batch."""
+        """Call `function` so that user code in it finds its own modules; used once per batch."""
 
     def pickler(self) -> Any:
-        """Return a module with the `Pickler` and `loads` of cloudpickle, for objects of that code."""
+        """Return a module with cloudpickle's `Pickler` and `loads`, for objects of the user's classes."""
 
     def load(self, payload: bytes) -> Any:
-        """Return an object of that code that another process of the job has pickled."""
+        """Return the object of the user's code that another process of the job pickled."""
 
 
 class IsolatedCode(UserCode, Protocol):
-    """A program's own code in the process that runs the program, from where it is shipped to workers."""
+    """An isolated program's code in the process that runs the program and ships the code to workers."""
 
     main: ModuleType  # the module that the program runs as
 
@@ -111,28 +111,28 @@ class IsolatedCode(UserCode, Protocol):
         """Folders, archives and wheels of this machine, in order of search."""
 
     def close(self) -> None:
-        """The program has ended."""
+        """Release the code: the program has ended."""
 
 
 class Gang(Protocol):
-    """Starts and ends the worker processes of a job, all or none."""
+    """The port to a cluster: starts and ends the worker processes of a job, all or none."""
 
     def submit(self, gang: int, slots: int) -> None:
         """Start `slots` workers that will register with the job master under gang number `gang`."""
 
     def cancel(self, gang: int) -> None:
-        """End a gang by force; its end is reported like any other."""
+        """Kill the workers of gang number `gang`; their end is reported like any other."""
 
 
 class Probe(Protocol):
-    """Named places in the code where a test may inject a fault; in production nothing listens."""
+    """The port for tests that inject faults at named places in the code; production does nothing there."""
 
     def reached(self, place: str) -> None:
-        """The code is at `place`."""
+        """Report that the code is at `place`; a test may raise an error or wait here."""
 
 
 class NoProbe:
-    """The probe of production: does nothing."""
+    """The probe of production, which injects no faults."""
 
     def reached(self, place: str) -> None:
         """Do nothing."""

@@ -18,14 +18,14 @@ from headgate.common.errors import InternalError, UsageError
 
 
 class Kind(StrEnum):
-    """What can be found by name."""
+    """The kinds of implementations that are found by name."""
 
     EXECUTOR = "executor"
     CONNECTOR = "connector"
 
     @property
     def group(self) -> str:
-        """The entry point group for others' implementations."""
+        """The entry point group in which other distributions register their implementations."""
         return f"headgate.{self.value}s"
 
 
@@ -69,7 +69,7 @@ OPTIONAL_PACKAGES: Final[Mapping[str, str]] = {
 
 
 def load(kind: Kind, name: str) -> Any:
-    """Return the factory (a class or function) of an executor or connector.
+    """Import and return the factory (a class or function) of an executor or connector.
 
     Example:
         >>> load(Kind.EXECUTOR, "sparc")
@@ -91,7 +91,7 @@ def load(kind: Kind, name: str) -> Any:
 
 
 def names(kind: Kind) -> list[str]:
-    """Return the sorted names of all there are, built in or added by other distributions."""
+    """Return the sorted names of all executors or connectors, built in or of other distributions."""
     return sorted({*BUILT_IN[kind], *(point.name for point in entry_points(group=kind.group))})
 
 

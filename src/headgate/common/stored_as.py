@@ -15,7 +15,7 @@ Schema = Mapping[str, Any] | Sequence[Any] | str | os.PathLike[str]
 
 
 class StoredAs:
-    """The base of the marks that choose a format; they stand inside `Annotated`."""
+    """Base of the marks that choose the format in which values are stored; they stand inside `Annotated`."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -32,7 +32,7 @@ class AvroMark(StoredAs):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class JsonMark(StoredAs):
-    """The class of :data:`json`."""
+    """Class of the mark :data:`json`: values are stored as JSON text."""
 
     def __repr__(self) -> str:
         return "hg.json"
@@ -40,7 +40,7 @@ class JsonMark(StoredAs):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class PickleMark(StoredAs):
-    """The class of :data:`pickled`."""
+    """Class of the mark :data:`pickled`: values are stored as pickle."""
 
     def __repr__(self) -> str:
         return "hg.pickled"

@@ -1,4 +1,4 @@
-"""How a job is run on something; today that is Spark.
+"""Deploys jobs on a cluster; today that is Spark.
 
-What runs is the runtime; nothing here knows records or state.
+The runtime runs the job; nothing here knows records or state.
 """

@@ -1,5 +1,4 @@
-"""What people and scripts see of a running job: the line of progress, JSON lines, totals, what user code
-prints.
+"""What people and scripts see of a running job: progress line, JSON lines, totals, output of user code.
 
-It knows what a job reports of itself, and never decides or changes anything of the job.
+A display only gets the events that a job reports, and never decides or changes anything of the job.
 """

@@ -1,4 +1,4 @@
-"""The events of a job that displays show: their facts, and what they mean in words for a person."""
+"""The events of a job that displays show: their facts, and sentences about them for people."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ END_EVENTS: Final = frozenset({"finished", "failed", "cancelled"})  # a job's la
 
 
 class Facts(TypedDict, total=False):
-    """What an event carries; `docs/cli-output.md` lists the facts of each event."""
+    """The values that an event carries; `docs/cli-output.md` lists those of each event."""
 
     time_ms: int
     job: str | None
@@ -39,10 +39,10 @@ class Facts(TypedDict, total=False):
 
 
 class Display(Protocol):
-    """Shows events; called by one thread."""
+    """Shows a job's events to people or scripts; called by one thread."""
 
     def show(self, event: str, facts: Facts) -> None:
-        """Show that something happened; `docs/cli-output.md` lists events and facts."""
+        """Show one event of the job; `docs/cli-output.md` lists events and their facts."""
 
 
 def sentence(event: str, facts: Facts) -> str | None:
@@ -80,10 +80,10 @@ def sentence(event: str, facts: Facts) -> str | None:
 
 
 def phrases(status: JobStatus, now_ms: int, width: int | None = None) -> list[str]:
-    """Return a running job in a few words each.
+    """Return the state of a running job as short phrases, such as ``restarts 0``, for a progress line.
 
-    `width` is what they must fit into, with two spaces between. State, restarts and attempt stay, whatever
-    else has to go.
+    Phrases are left out until all fit into `width`, with two spaces between; state, restarts and attempt
+    stay.
     """
     rate = status.rate(now_ms)
     kept = {"state": status.state}

@@ -19,7 +19,7 @@ CELL_EVERY_S: Final = 0.5
 
 
 class Prints(StrEnum):
-    """Where lines of user code are shown."""
+    """Where lines that user code prints in workers are shown."""
 
     TERMINAL = "terminal"
     CELL = "cell"
@@ -27,38 +27,38 @@ class Prints(StrEnum):
 
 
 class PrintedLines(Protocol):
-    """Shows lines; called by one thread."""
+    """Shows lines that user code printed in workers; called by one thread."""
 
     def show(self, lines: list[str], left_out: int) -> None:
-        """Show lines, each after its place; so many before them were left out."""
+        """Show lines, each after the subtask it is from; `left_out` lines before them were dropped."""
 
     def close(self) -> None:
-        """Show what is left: no more lines come."""
+        """Show lines that were kept back: no more will come."""
 
 
 class CellOutput(Protocol):
-    """One output of a cell, as IPython gives it."""
+    """One output of a notebook's cell, as IPython returns it."""
 
     def update(self, data: dict[str, str], *, raw: bool) -> None:
-        """Replace what it shows; `data` is the same thing by type."""
+        """Replace the shown output; `data` holds the same content for each MIME type."""
 
 
 class ShowsInCell(Protocol):
     """The function of IPython that adds an output to the cell that runs."""
 
     def __call__(self, data: dict[str, str], *, raw: bool, display_id: bool) -> CellOutput:
-        """Show `data`, the same thing by type."""
+        """Add an output that shows `data`, the same content for each MIME type."""
 
 
 def where_prints_show() -> Prints:
-    """Return where a person would look for what a program prints."""
+    """Return where to show what user code prints: a notebook's cell, the terminal, or else the log."""
     if notebook_display() is not None:
         return Prints.CELL
     return Prints.TERMINAL if _terminal() is not None else Prints.LOG
 
 
 def notebook_display() -> ShowsInCell | None:
-    """Return the function that shows something in a cell, if the program runs in a notebook."""
+    """Return IPython's function that shows something in a cell; None if this is no notebook."""
     if not hasattr(running_shell(), "kernel"):
         return None
     found: ShowsInCell = sys.modules["IPython"].display.display
@@ -66,16 +66,16 @@ def notebook_display() -> ShowsInCell | None:
 
 
 def printed_lines() -> PrintedLines:
-    """Return the printer of lines for this terminal or notebook."""
+    """Return the object that shows user code's lines in this terminal or notebook."""
     display = notebook_display()
     return TerminalLines() if display is None else CellLines(display)
 
 
 class TerminalLines:
-    """Writes lines to the terminal, above a line of progress if there is one."""
+    """Writes lines of user code to the terminal, above a line of progress if there is one."""
 
     def show(self, lines: list[str], left_out: int) -> None:
-        """See :class:`PrintedLines`."""
+        """Write lines, after a note about `left_out` lines before them that were dropped."""
         stream = _terminal() or sys.stderr
         if left_out:
             lines = [f"... {left_out:,} lines more ...", *lines]
@@ -86,11 +86,11 @@ class TerminalLines:
             return  # without its terminal a job goes on
 
     def close(self) -> None:
-        """See :class:`PrintedLines`."""
+        """Do nothing: all lines are written at once."""
 
 
 class Cell:
-    """One output of a notebook's cell, which is replaced by each later one."""
+    """One output of a notebook's cell, in which each text replaces the one before."""
 
     def __init__(self, display: ShowsInCell) -> None:
         self._display = display
@@ -106,7 +106,7 @@ class Cell:
 
 
 class CellLines:
-    """Keeps one output of a cell current: the last lines, and their number."""
+    """Shows user code's lines in one output of a notebook's cell: the last lines, and how many there were."""
 
     def __init__(self, display: ShowsInCell) -> None:
         self._cell = Cell(display)
@@ -114,14 +114,14 @@ class CellLines:
         self._count, self._shown, self._shown_at = 0, 0, 0.0
 
     def show(self, lines: list[str], left_out: int) -> None:
-        """See :class:`PrintedLines`."""
+        """Add lines to the output, which is updated at most every half second."""
         self._last.extend(lines)
         self._count += len(lines) + left_out
         if clock.monotonic() - self._shown_at >= CELL_EVERY_S:
             self._update()
 
     def close(self) -> None:
-        """See :class:`PrintedLines`."""
+        """Show lines that were added since the last update: no more will come."""
         if self._shown != self._count:
             self._update()
 
@@ -134,7 +134,7 @@ class CellLines:
 
 
 def _terminal() -> TextIO | None:
-    """Return the standard stream that a person sees, if one does."""
+    """Return standard output or standard error, whichever is a terminal; None if neither is."""
     return next((stream for stream in (sys.stdout, sys.stderr) if _is_terminal(stream)), None)
 
 

@@ -1,4 +1,4 @@
-"""Shows a running job to the user who started it: chooses the display, and sends it events.
+"""Shows a running job to the user who started it: chooses a display, and sends it the job's events.
 
 A display never disturbs the job: one that can no longer write is dropped.
 """
@@ -37,7 +37,7 @@ _LOG: Final = logging.getLogger("headgate.job")
 
 
 class Narrator(JobListener):
-    """Turns the job master's calls into the events that displays show."""
+    """A listener of the job master that updates the job's status and sends events to a display."""
 
     def __init__(self, status: JobStatus, display: Display, clock: Clock) -> None:
         self.status, self._clock = status, clock
@@ -45,22 +45,22 @@ class Narrator(JobListener):
         self._progress_at_ms: int | None = None
 
     def gang_submitted(self, gang: int, slots: int) -> None:
-        """See :class:`JobListener`."""
+        """Show that the gang of worker processes was asked for."""
         self._show("submitted", gang=gang, slots=slots)
 
     def deploying(self, attempt: int, checkpoint: int | None) -> None:
-        """See :class:`JobListener`."""
+        """Show that an attempt begins, from `checkpoint` or (None) without state."""
         self.status.deploying(attempt)
         self._show("deploying", attempt=attempt, checkpoint=checkpoint)
 
     def running(self, attempt: int) -> None:
-        """See :class:`JobListener`."""
+        """Show that all subtasks of the attempt run."""
         self._progress_at_ms = self._clock.monotonic_ms()
         self.status.running(self._progress_at_ms)
         self._show("running", attempt=attempt)
 
     def progress(self, counters: Sequence[Counters]) -> None:
-        """See :class:`JobListener`."""
+        """Update the job's totals, and show them at most once in 0.9 seconds."""
         now = self._clock.monotonic_ms()
         self.status.progress(counters, now)
         due = self._progress_at_ms is not None and now - self._progress_at_ms >= PROGRESS_EVERY_MS
@@ -73,28 +73,28 @@ class Narrator(JobListener):
             self._show("progress", **facts)
 
     def checkpoint_completed(self, checkpoint: int, took_ms: int) -> None:
-        """See :class:`JobListener`."""
+        """Show that a checkpoint is complete and its output committed."""
         self.status.checkpoint_completed(checkpoint, took_ms, self._clock.monotonic_ms())
         self._show("checkpoint", checkpoint=checkpoint, took_ms=took_ms, checkpoints=self.status.checkpoints)
 
     def savepoint_completed(self, checkpoint: int, uri: str, took_ms: int) -> None:
-        """See :class:`JobListener`."""
+        """Show that a savepoint is complete, with its URI."""
         self._show("savepoint", checkpoint=checkpoint, uri=uri, took_ms=took_ms)
 
     def rescaled(self, plan: PhysicalPlan) -> None:
-        """See :class:`JobListener`."""
+        """Show that the next attempt runs at another parallelism, by the new `plan`."""
         self.status.rescaled(_sources(plan))
         self._show("rescaled", slots=plan.slots)
 
     def failed(self, attempt: int, error: HeadgateError, restart_in_ms: int | None) -> None:
-        """See :class:`JobListener`."""
+        """Show that an attempt failed and another follows; if none does, only the job's end is shown."""
         self.status.failed(error, restart_in_ms is not None)
         if restart_in_ms is not None:
             self.status.restarts += 1
             self._restarting(attempt, error, restart_in_ms)
 
     def reverted(self, attempt: int, error: HeadgateError) -> None:
-        """See :class:`JobListener`."""
+        """Show that a rescale failed, so that the next attempt runs the old plan; it counts as no restart."""
         self.status.failed(error, True)
         self._restarting(attempt, error, 0)
 
@@ -103,7 +103,7 @@ class Narrator(JobListener):
         self._show("restarting", attempt=attempt, restart_in_ms=restart_in_ms, restarts=restarts, error=facts)
 
     def repeats(self, failure: RepeatingFailure) -> None:
-        """See :class:`JobListener`."""
+        """Show that the same failure has come several times since the same checkpoint."""
         self._show(
             "same-failure",
             operator=failure.operator,
@@ -115,11 +115,11 @@ class Narrator(JobListener):
         )
 
     def note(self, text: str) -> None:
-        """See :class:`JobListener`."""
+        """Show a text that is worth a line in the log."""
         self._show("note", text=text)
 
     def ended(self, state: str) -> None:
-        """See :class:`JobListener`."""
+        """Show the end of the job, "finished", "failed" or "cancelled", with its totals."""
         self.status.state = state
         facts = self._totals()
         facts["duration_ms"] = self.status.duration_ms(self._clock.monotonic_ms())
@@ -150,10 +150,10 @@ class Narrator(JobListener):
 
 
 class WarningsDisplay:
-    """Shows nothing but what went wrong, as warnings of the standard ``logging``."""
+    """A display that shows only restarts, failures and notes, through the standard ``logging``."""
 
     def show(self, event: str, facts: Facts) -> None:
-        """See :class:`headgate.display.event_texts.Display`."""
+        """Log the event as a warning if a failure caused it, a note as info, and nothing else."""
         if event == "restarting":
             _LOG.warning("job %s: %s", facts["job"], sentence(event, facts))
         elif event == "same-failure":
@@ -163,14 +163,14 @@ class WarningsDisplay:
 
 
 class PlainDisplay:
-    """One line per event on the standard error, and one of progress every few seconds."""
+    """A display without a terminal: a line per event on standard error, and a progress line now and then."""
 
     def __init__(self, status: JobStatus, clock: Clock) -> None:
         self._status, self._clock = status, clock
         self._line_at_ms: int | None = None
 
     def show(self, event: str, facts: Facts) -> None:
-        """See :class:`headgate.display.event_texts.Display`."""
+        """Write the event's sentence, or at most every 5 seconds the job's progress, as a line."""
         now = self._clock.monotonic_ms()
         if event == "progress":
             if self._line_at_ms is not None and now - self._line_at_ms < PLAIN_EVERY_MS:
@@ -185,14 +185,14 @@ class PlainDisplay:
 
 
 class CellDisplay:
-    """Shows a job in the cell of a notebook: one output kept current, at last with the job's end."""
+    """A display in a notebook's cell: one output kept current, which shows the job's end at last."""
 
     def __init__(self, status: JobStatus, clock: Clock, display: ShowsInCell) -> None:
         self._status, self._clock, self._cell = status, clock, Cell(display)
         self._lasting: list[str] = []
 
     def show(self, event: str, facts: Facts) -> None:
-        """See :class:`headgate.display.event_texts.Display`."""
+        """Update the output: lines about restarts, notes and the end, and below them the job's progress."""
         if event in ("restarting", "same-failure", "note") or event in END_EVENTS:
             self._lasting = [*self._lasting, sentence(event, facts) or event][-LASTING_MAX:]
         lines = list(self._lasting)
@@ -204,9 +204,9 @@ class CellDisplay:
 def listener_for(
     config: Config, job_name: str, plan: PhysicalPlan | None = None, clock: Clock | None = None
 ) -> JobListener:
-    """Return the listener that shows a job as ``headgate.progress`` asks.
+    """Return the listener that shows a job as ``headgate.progress`` says.
 
-    Without `plan`, which shows which vertices read records, there are no record counts.
+    Without `plan`, by which it knows the vertices that read records, it shows no record counts.
     """
     clock = clock or SystemClock()
     sources = None if plan is None else _sources(plan)

@@ -1,4 +1,4 @@
-"""A job for machines: one JSON object per event and line, on a standard output that holds nothing else.
+"""A display for machines: one JSON object per event and line, on a standard output of its own.
 
 `docs/cli-output.md` describes the lines. Fields may be added to them; none is renamed or removed.
 """
@@ -22,7 +22,7 @@ _LOG: Final = logging.getLogger("headgate.job")
 
 
 class LineWriter:
-    """Shows each event as a line, at once; `last_event` is that of the last line, None before the first."""
+    """A display that writes each event as a line at once; `last_event` names the last, None before it."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream, self._dropped = stream, False
@@ -45,7 +45,7 @@ _reserved: LineWriter | None = None
 
 
 def line_writer() -> LineWriter:
-    """Return the writer on the reserved standard output, or one on the standard output as it is."""
+    """Return the writer to the reserved standard output, or else to the present standard output."""
     return _reserved or LineWriter(sys.stdout)
 
 
@@ -76,10 +76,7 @@ def _are_standard_files(stdout: TextIO, stderr: TextIO) -> bool:
 
 @contextmanager
 def _own_stream(stdout: TextIO, exchange: bool) -> Iterator[TextIO]:
-    """Provide a stream to the present standard output.
-
-    To exchange the files it must outlive their numbers.
-    """
+    """Yield a stream to the present standard output; to exchange the files it gets its own descriptor."""
     if not exchange:
         yield stdout
         return

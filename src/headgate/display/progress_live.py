@@ -1,4 +1,4 @@
-"""A job on a terminal: one line kept current, and a lasting line for what a person should not miss."""
+"""A display on a terminal: one line kept current, and lasting lines for restarts, notes and the end."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _LASTING: Final = frozenset({"restarting", "same-failure", "note"}) | END_EVENTS
 
 
 class LiveDisplay:
-    """Shows a job; see :class:`headgate.display.event_texts.Display`.
+    """A display that keeps one line of a terminal current, for `headgate.progress=live`.
 
     What the program prints meanwhile, to either stream of the terminal, appears above the line.
     """
@@ -49,7 +49,7 @@ class LiveDisplay:
         self._above: dict[str, AboveTheLine] = {}
 
     def show(self, event: str, facts: Facts) -> None:
-        """See :class:`headgate.display.event_texts.Display`."""
+        """Begin or end the current line, and print a lasting line for events that a person must not miss."""
         if self._live is None and event not in END_EVENTS:
             self._begin()
         if event in END_EVENTS:
@@ -58,7 +58,7 @@ class LiveDisplay:
             self._lasting(event, facts)
 
     def line(self) -> Text:
-        """Return the line as it is now."""
+        """Return the job's line as it is now, shortened to the terminal's width."""
         # Next to the name, of which something is shown in any case.
         width, name = self._console.width, self._status.name
         room = max(width - cell_len(name) - 2, min(width - NAME_LENGTH_MIN - 2, LINE_LENGTH_MIN))
@@ -129,7 +129,7 @@ class AboveTheLine(io.TextIOBase):
 
     @property
     def rich_proxied_file(self) -> TextIO:
-        """The stream; the console asks for it by this name."""
+        """The terminal's stream itself; `rich` asks for it by this name."""
         return self.beneath
 
     @override
@@ -142,7 +142,7 @@ class AboveTheLine(io.TextIOBase):
         return len(text)
 
     def end(self) -> None:
-        """Nothing comes any more; a line without a line break is ended."""
+        """End a line that has no line break yet: nothing more is written."""
         if self._unfinished:
             self.write("\n")
 

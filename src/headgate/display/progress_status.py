@@ -1,4 +1,4 @@
-"""The numbers that describe a running job to a person: rate, totals, the age of the last checkpoint.
+"""The numbers that describe a running job to people: rate, totals, the age of the last checkpoint.
 
 Written by the job master's thread, read by a display's: every field is one value that is replaced as a whole.
 It shows nothing and reads no clock.
@@ -20,10 +20,10 @@ _SHOWN_LENGTH: Final = 2_000
 
 
 class JobStatus:
-    """One job as far as it is known now; times are the monotonic clock's.
+    """The present state and totals of one job, updated by a listener and read by displays.
 
-    `sources` are the numbers of the vertices that begin with a source; where it is None there are no record
-    counts.
+    Times are milliseconds of the monotonic clock. `sources` are ids of the vertices that begin with a source;
+    None: no record counts.
     """
 
     def __init__(self, name: str, sources: Collection[int] | None, now_ms: int) -> None:
@@ -52,16 +52,16 @@ class JobStatus:
         return self._skipped_before + self.skipped_attempt
 
     def duration_ms(self, now_ms: int) -> int:
-        """Return the milliseconds since the submission."""
+        """Return the milliseconds since the job was submitted."""
         return now_ms - self._began_ms
 
     def rate(self, now_ms: int) -> float | None:
-        """Return records per second that the sources read lately; None without a recent report."""
+        """Return how many records per second the sources read lately; None without a recent report."""
         rate = self._rate
         return None if rate is None or now_ms - rate[0] > RATE_WINDOW_MS else rate[1]
 
     def deploying(self, attempt: int) -> None:
-        """An attempt begins; its counts begin at zero."""
+        """Record that an attempt begins: its own counts begin at zero."""
         self.state, self.attempt = "deploying", attempt
         self._records_before += self.records_attempt
         self._skipped_before += self.skipped_attempt
@@ -70,17 +70,17 @@ class JobStatus:
         self._rate = None
 
     def rescaled(self, sources: Collection[int]) -> None:
-        """The next attempt runs another plan; its chains may have other numbers."""
+        """Record that the next attempt runs a new plan, with other ids of the vertices that have sources."""
         if self._sources is not None:
             self._sources = sources
 
     def running(self, now_ms: int) -> None:
-        """The attempt runs."""
+        """Record that all subtasks of the attempt run."""
         self.state = "running"
         self._samples.append((now_ms, 0))
 
     def progress(self, counters: Sequence[Counters], now_ms: int) -> None:
-        """New running totals of the attempt."""
+        """Update totals and rate from the counters of the present attempt."""
         self.longest_step_ms = max(self.longest_step_ms, *(entry.longest_step_ms for entry in counters), 0.0)
         if self._sources is None:
             return
@@ -98,19 +98,19 @@ class JobStatus:
             self._rate = now_ms, max(0, last - first) * 1000 / (last_ms - first_ms)
 
     def checkpoint_completed(self, checkpoint: int, took_ms: int, now_ms: int) -> None:
-        """A checkpoint is complete."""
+        """Record that a checkpoint is complete, and how many milliseconds it took."""
         self.checkpoint_at_ms, self.checkpoint_took_ms = now_ms, took_ms
         self.checkpoint = checkpoint
         self.checkpoints += 1
 
     def failed(self, error: HeadgateError, another: bool) -> None:
-        """The attempt failed; `another` is whether one follows."""
+        """Record that the attempt failed; `another` is whether one follows."""
         self.error, self.state = error, "restarting" if another else "failing"
         self._rate = None
 
 
 class ErrorFacts(TypedDict, total=False):
-    """An error as plain values; only one of user code has more than kind and message."""
+    """An error as plain values for JSON; only one of user code has more than kind and message."""
 
     kind: str
     message: str
@@ -121,7 +121,7 @@ class ErrorFacts(TypedDict, total=False):
 
 
 def error_facts(error: BaseException) -> ErrorFacts:
-    """Return an error as plain values; texts are cut to a length that a line can hold.
+    """Return an error as plain values for JSON; long texts are cut.
 
     Example:
         >>> error_facts(HeadgateError("no such file"))
@@ -141,7 +141,7 @@ def error_facts(error: BaseException) -> ErrorFacts:
 
 
 def error_line(facts: ErrorFacts) -> str:
-    """Return the facts of :func:`error_facts` in one line without a traceback.
+    """Return one line about an error, without its traceback, from :func:`error_facts`.
 
     Example:
         >>> error = UserFunctionError("'map' (uid 'm')", record="7", traceback_text="ValueError: odd")

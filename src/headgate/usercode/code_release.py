@@ -1,4 +1,4 @@
-"""What a job's code wants done when its loader closes: caches of native libraries, handles, registrations."""
+"""Release hooks: functions that a job's code registers to be called when its namespace closes."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ Hook = Callable[[], Any]
 
 
 class HookOwner(Protocol):
-    """An isolated namespace, or what is left of one that has closed and takes no hooks."""
+    """An isolated namespace that takes release hooks, or the remains of a closed one that refuses them."""
 
     @property
     def release_hooks(self) -> dict[str, Hook]:
-        """The hooks by their names."""
+        """The registered hooks by their names."""
 
     @property
     def closed(self) -> bool:
-        """Whether it takes none any more."""
+        """Whether the namespace is closed, so that it takes no more hooks."""
 
 
 _lock: Final = threading.Lock()
@@ -33,13 +33,13 @@ _owner: Callable[[], HookOwner | None] | None = None
 
 
 def ask_for_owner(owner: Callable[[], HookOwner | None]) -> None:
-    """This process has isolated namespaces from now on: `owner` gives that of the calling code."""
+    """Set the function that returns the isolated namespace of the calling code, for :func:`register`."""
     global _owner
     _owner = owner
 
 
 def register(name: str, hook: Hook) -> None:
-    """See `headgate.register_release_hook`."""
+    """Register a hook, called when the calling job's code is released; see `hg.register_release_hook`."""
     owner = None if _owner is None else _owner()
     if owner is None:
         with _lock:

@@ -1,4 +1,4 @@
-"""Memory that runs out while user code is loaded: how it shows, and the end of the process that it means.
+"""Detects that memory ran out while user code is loaded, and ends the process, which cannot recover.
 
 A process that has leaked loaders, or that may not map another library, does not recover. With the option
 `classloader.fail-on-metaspace-oom-error` it ends with an exit code of its own, and Spark runs the task anew.
@@ -25,13 +25,13 @@ DEPTH_MAX: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class LoaderBounds:
-    """How much of closed namespaces a process may keep."""
+    """Limits on what a process may keep in memory of namespaces that have closed."""
 
     loaders: int = LEAKED_LOADERS_MAX  # namespaces that are still in memory after their grace period
     bytes: int = LEAKED_BYTES_MAX  # by which loading has grown the process, beyond what open namespaces need
 
     def exceeded(self, loaders: int, grown: int) -> str | None:
-        """Return the bound that is exceeded, in words; None when none is.
+        """Return the exceeded limit as a sentence part, None if none is.
 
         Example:
             >>> LoaderBounds(3, 1000).exceeded(4, 10)
@@ -52,7 +52,7 @@ class LoaderBounds:
 
 
 def is_exhaustion(error: BaseException) -> bool:
-    """Return whether an import failed because there was no memory, anywhere in the chain of its causes.
+    """Return whether an error, or one in its chain of causes, means that loading ran out of memory.
 
     Example:
         >>> is_exhaustion(ImportError("libx.so: failed to map segment from shared object"))
@@ -64,7 +64,7 @@ def is_exhaustion(error: BaseException) -> bool:
 
 
 def is_failed_import(error: BaseException) -> bool:
-    """Return whether an import failed, anywhere in the chain of causes, explicit or not.
+    """Return whether an error, or one in its chain of causes, came out of an import that failed.
 
     Example:
         >>> import importlib
@@ -102,7 +102,7 @@ def _is_of_memory(error: BaseException) -> bool:
 
 
 def end_process(why: str, leave: Callable[[int], None] = os._exit) -> None:
-    """Report why and exit at once, without the interpreter's own shutdown: it might need memory."""
+    """Write `why` to stderr and exit at once, without Python's own shutdown, which might need memory."""
     sys.stderr.write(f"headgate: FATAL: this worker ends with exit code {EXIT_CODE}: {why}\n")
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
@@ -112,7 +112,7 @@ def end_process(why: str, leave: Callable[[int], None] = os._exit) -> None:
 def on_load_failure(
     error: BaseException, loader: str, fatal: bool, leave: Callable[[int], None] = os._exit
 ) -> UserCodeLoadError | None:
-    """Return the error for an import that ran out of memory, which ends the process if `fatal`; else None."""
+    """Return the error to raise for a load that ran out of memory (with `fatal`, exit); None: it did not."""
     if not is_exhaustion(error):
         return None
     why = f"memory ran out while user code loader {loader!r} loaded a module: {error}"

@@ -1,4 +1,4 @@
-"""Which copy of a module a name would mean in a job, from which file it would come, and why.
+"""Explains which copy of a module a name would mean in a job, from which file it would come, and why.
 
 Nothing of the job is run, and no namespace is opened: what lies on the job's path is looked up by the table
 that namespaces use (`resolution`), and packages with compiled parts by the policy of `native`. To find the
@@ -49,7 +49,7 @@ ANSWER: Final = "headgate-usercode: "
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One folder on a job's path."""
+    """One folder on a job's module search path."""
 
     folder: Path
     shown: str  # what the user calls it
@@ -57,7 +57,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class ModuleExplained:
-    """What is known of one module."""
+    """Which copy of one module a job would get, from which file, and why."""
 
     module: str
     copy: Origin
@@ -68,7 +68,7 @@ class ModuleExplained:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The answer."""
+    """The answer to `headgate usercode`: copies of modules, places of native packages, warnings."""
 
     modules: tuple[ModuleExplained, ...]
     placements: tuple[Placement, ...]
@@ -79,7 +79,7 @@ class Explanation:
     )
 
     def facts(self) -> dict[str, Json]:
-        """Return the explanation as plain values."""
+        """Return the explanation as plain values for JSON."""
         return {
             "modules": [
                 {
@@ -108,7 +108,7 @@ def _placed(placement: Placement) -> dict[str, Json]:
 
 
 class _View:
-    """What modules mean on a job's path.
+    """Looks up which copy of a module a job's code would get, without opening a namespace.
 
     `identical` are the top-level modules that are the framework's, byte by byte; `linked` those for which
     workers of the job's own have its copy in the framework's place.
@@ -157,7 +157,7 @@ class _View:
 
 
 def explain(names: Sequence[str], path: Sequence[Entry], settings: UserCodeSettings) -> Explanation:
-    """Return which copy each module means."""
+    """Return which copy each of the modules `names` means for a job with this search path, and why."""
     job_packages = installed_in(str(one.folder) for one in path)
     native = any(one.is_native for one in job_packages.values())
     framework = installed_in(framework_path()) if native else {}
@@ -175,7 +175,7 @@ def explain(names: Sequence[str], path: Sequence[Entry], settings: UserCodeSetti
 def _linked(
     decided: NativePlan, job_packages: Mapping[str, Installed], settings: UserCodeSettings
 ) -> frozenset[str]:
-    """Return the modules of the job that the framework uses, too, in the job's own workers."""
+    """Return the modules whose copy in the job's own workers is shared by the framework and user code."""
     own = [one.name for one in decided.placements if one.place is Place.PROCESS]
     modules = [job_packages[name].modules for name in with_requirements(own, job_packages)]
     match = settings.patterns.match
@@ -207,14 +207,14 @@ def entries(program: Path, others: Sequence[Path], wheels: Sequence[Path], scrat
 
 
 def without_namespaces(settings: UserCodeSettings) -> UserCodeSettings:
-    """Return the settings as they work where every job has processes of its own."""
+    """Return the settings changed to processes of their own for all jobs, for want of namespaces."""
     if settings.native_modules in (NativeModules.AUTO, NativeModules.IN_PROCESS):
         return replace(settings, native_modules=NativeModules.PROCESS)
     return settings
 
 
 def _no_namespaces() -> str | None:
-    """Return why this interpreter allows none; it is prepared for them as a driver is."""
+    """Return why this interpreter allows no namespaces, None if it does; prepares the process for them."""
     try:
         install()
     except NoIsolationError as error:
@@ -223,7 +223,7 @@ def _no_namespaces() -> str | None:
 
 
 class Question(TypedDict):
-    """What is asked; `requirements` is a file, or None."""
+    """The request to the child process that explains; `requirements` is a file, or None."""
 
     program: str
     modules: list[str]
@@ -233,7 +233,7 @@ class Question(TypedDict):
 
 
 def answer(asked: Question) -> dict[str, Json]:
-    """Return the explanation as plain values."""
+    """Return the explanation as plain values for JSON; runs in a process of its own."""
     texts = dict(asked["settings"])
     chosen = texts.pop(USER_CODE_APART.key, Isolation.AUTO.value)
     settings = UserCodeSettings.from_texts(texts)
@@ -252,7 +252,7 @@ def answer(asked: Question) -> dict[str, Json]:
 
 
 def _why_isolated(asked: Question, chosen: str) -> str | None:
-    """Return the reason that `headgate run` would have with the same program and packages."""
+    """Return why `headgate run` would isolate the program with the same packages; None: it would not."""
     options: dict[str, str | tuple[str, ...]] = {USER_CODE_APART.key: chosen}
     if asked["others"]:
         options[USER_CODE_PATH.key] = tuple(asked["others"])
@@ -262,7 +262,7 @@ def _why_isolated(asked: Question, chosen: str) -> str | None:
 
 
 def child_main() -> None:
-    """Answer a request on the standard input with one line on the output; the child process runs this."""
+    """Read a request from standard input and write the answer as one line: main of the child process."""
     result: dict[str, Json]
     try:
         result = {"explanation": answer(json.load(sys.stdin))}

@@ -1,4 +1,4 @@
-"""Whether a program is isolated: whether its modules get a namespace of their own, or a process in its place.
+"""Decides whether a program is isolated: whether its modules get a namespace, or a process, of their own.
 
 Most programs need none: in the plain interpreter they import the same copies. This file decides, before the
 program is loaded, and it is all of `usercode` that is loaded for a plain program on one machine. The table is
@@ -59,7 +59,7 @@ def why_isolated(program: Path, config: Config, shared: bool) -> str | None:
 
 
 def taken_names(folder: Path, path: Sequence[str] | None = None) -> Iterator[str]:
-    """Yield modules and packages of a program's folder whose names have a meaning without it, too.
+    """Yield modules in a program's folder whose names mean another module outside of it, and so clash.
 
     Example:
         >>> import tempfile
@@ -110,9 +110,6 @@ def _is_loaded(name: str, folder: Path) -> bool:
 
 
 def _is_found(name: str, path: Sequence[str]) -> bool:
-    """Return whether a module or a regular package of this name lies there.
-
-    Portions of a namespace add up.
-    """
+    """Return whether a module or regular package of this name is on the path (no namespace package)."""
     spec = PathFinder.find_spec(name, path)
     return spec is not None and spec.origin is not None

@@ -1,4 +1,4 @@
-"""Modules of closed namespaces that are still in memory, and the bound at which the process ends.
+"""Watches for modules of closed namespaces that stay in memory, and for too many of them in a process.
 
 A leak of one namespace is a warning. A worker that runs one job after the other and keeps each of them would
 run out of memory at an arbitrary time and place; so it ends earlier, says why, and Spark starts another one.
@@ -47,15 +47,15 @@ class LeakedModules:
 
     @property
     def modules(self) -> int:
-        """How many modules of namespaces that have closed are in memory."""
+        """The number of modules of closed namespaces that are still in memory."""
         return sum(one.modules() for one in self._left)
 
     def opening(self, namespace: Namespace) -> None:
-        """A namespace is about to load modules, to which growth beyond the present size is attributed."""
+        """Record the process's size before a namespace loads modules, to which later growth is attributed."""
         self._opened[namespace.name] = _Left(namespace.tokens, resident_bytes())
 
     def ended(self, report: LeakReport) -> None:
-        """A namespace has closed."""
+        """Record that a worker's namespace has closed, and log a warning if its modules stay in memory."""
         before = self._opened.pop(report.namespace, None)
         if before is None or not before.modules():
             if report.leaked:
@@ -66,15 +66,15 @@ class LeakedModules:
         self._judge()
 
     def closed(self, namespace: Namespace) -> None:
-        """A program's namespace has closed on the driver.
+        """Record that a program's namespace has closed on the driver, to be examined later.
 
-        Its last callers are still on the stack, so it is examined later. The growth of the process means
-        nothing here: it holds Spark, results, and what other programs do meanwhile.
+        Its last callers are still on the stack. The growth of the process means nothing here: it holds Spark,
+        results, and what other programs do meanwhile.
         """
         self._left.append(_Left(namespace.tokens, 0, self._clock(), lambda: examine(namespace)))
 
     def exceeded(self, bounds: LoaderBounds) -> str | None:
-        """Return why this process has leaked too much, without modules released since; None: it has not."""
+        """Return why this process has leaked too much (after a garbage collection), None if it has not."""
         if self._exceeds(bounds) is None:
             return None
         gc.collect()
@@ -85,7 +85,7 @@ class LeakedModules:
         return bounds.exceeded(len(leaked), sum(one.grown for one in leaked))
 
     def _judge(self) -> list[_Left]:
-        """Return the namespaces that are still in memory after their grace period; each is logged once."""
+        """Return the namespaces in memory after their grace period; each is logged as a warning once."""
         leaked = self._overdue()
         if any(one.report is not None for one in leaked):
             gc.collect()  # modules are cycles: what is not referenced any more may still be there
@@ -102,7 +102,7 @@ class LeakedModules:
 
 
 def resident_bytes() -> int:
-    """Return the memory of this process; 0 where the system does not report it."""
+    """Return the resident memory of this process in bytes; 0 where the system does not report it."""
     try:
         return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * _PAGE
     except (OSError, IndexError, ValueError):

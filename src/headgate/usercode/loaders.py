@@ -1,4 +1,4 @@
-"""Keeps one namespace for each job in a process: leased while its tasks run, closed with the last lease.
+"""Keeps one isolated namespace per job in a process: leased by its tasks, closed with the last lease.
 
 Closing: release hooks, once each; the namespace's own `atexit`; what the standard library keeps of it; then
 it refuses, and after a grace period it is checked whether any of its modules is still in memory.
@@ -23,7 +23,7 @@ _log = logging.getLogger("headgate.usercode")
 
 @dataclass(frozen=True, slots=True)
 class Artifacts:
-    """What a job's loader is made of; equal artifacts give an equal loader."""
+    """Paths and settings from which a job's namespace is made; equal keys mean equal code."""
 
     key: str  # hash of all contents and settings
     paths: tuple[str, ...]
@@ -31,14 +31,14 @@ class Artifacts:
 
 
 class Lease:
-    """One user of a job's namespace."""
+    """One task's use of a job's namespace, which stays open until the last lease is released."""
 
     def __init__(self, namespace: Namespace, release: Callable[[], None]) -> None:
         self.namespace, self._release = namespace, release
         self._released = False
 
     def release(self) -> None:
-        """Give the lease back; the second time does nothing."""
+        """Give the lease back, and close the namespace if it was the last; a second call does nothing."""
         if not self._released:
             self._released = True
             self._release()
@@ -53,7 +53,7 @@ class _Held:
 
 
 class UserCodeLoaders:
-    """The namespaces of this process."""
+    """The open namespaces of this process, one per job."""
 
     def __init__(
         self,
@@ -67,12 +67,12 @@ class UserCodeLoaders:
 
     @property
     def jobs(self) -> tuple[str, ...]:
-        """Jobs whose namespace is open."""
+        """Names of the jobs whose namespace is open."""
         with self._lock:
             return tuple(self._held)
 
     def lease(self, job: str, artifacts: Artifacts) -> Lease:
-        """Return a job's namespace, opened when it is the first."""
+        """Return a lease on a job's namespace, which the first lease opens; other artifacts are refused."""
         with self._lock:
             held = self._held.get(job)
             if held is None:
@@ -98,7 +98,7 @@ class UserCodeLoaders:
 
 
 def release_namespace(namespace: Namespace, library: StandardLibrary, join_s: float = 0.0) -> None:
-    """Close a namespace without users, as described above; `library` is as it was when that was opened."""
+    """Close a namespace that no task uses; `library` is the standard library's state when it was opened."""
     for name, hook in namespace.release_hooks.items():
         try:
             namespace.call(hook)

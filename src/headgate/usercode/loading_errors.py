@@ -1,4 +1,4 @@
-"""What can go wrong when user code is loaded, used after its end, or clashes with what is loaded already.
+"""Errors of user code that cannot be loaded, is used after its end, or clashes with loaded packages.
 
 What a program's functions raise while records are processed is reported by `runtime.job.user_errors`.
 """
@@ -28,7 +28,7 @@ class ForeignObjectError(UsageError):
 
 
 class DifferentUserCodeError(UsageError):
-    """A job came with other artifacts than it has begun with."""
+    """A job's task came with other code than the job's open namespace in this process has."""
 
 
 class NoIsolationError(OperatingError):

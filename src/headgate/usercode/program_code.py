@@ -47,7 +47,7 @@ _leaked: Final = LeakedModules()
 
 
 class ProgramCode(NamespaceCode):
-    """Implements `common.ports.IsolatedCode` with a namespace."""
+    """An isolated program's code in a namespace; implements `common.ports.IsolatedCode`."""
 
     def __init__(self, artifacts: ProgramArtifacts, namespace: Namespace, data_plane: Sequence[str]) -> None:
         super().__init__(namespace, data_plane)
@@ -58,24 +58,24 @@ class ProgramCode(NamespaceCode):
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """See the protocol."""
+        """The files and folders to ship to workers, in order of search."""
         return self._artifacts.paths
 
     def close(self) -> None:
-        """Run what the program has registered for its end; the next program names holders of its modules."""
+        """Close the program's namespace; leftovers in memory are reported when the next program opens."""
         release_namespace(self.namespace, self._library)
         _leaked.closed(self.namespace)
         self._artifacts.release()
 
 
 def running_code() -> IsolatedCode | None:
-    """Give the code of the program that calls this, or has started the calling thread; None without one."""
+    """Return the code of the isolated program that calls this, or started the thread; None without one."""
     namespace = context.current()
     return running_alone() if namespace is None else _programs.get(id(namespace))
 
 
 def open_program(program: Path, config: Config) -> IsolatedCode:
-    """Open an isolated program: its own modules, and what the options name.
+    """Open the code of an isolated program: its own modules, and the packages that options name.
 
     They get a namespace; where the interpreter allows none, they get this process, with a warning, unless it
     has run another program. `config` is that of the command line.
@@ -86,7 +86,7 @@ def open_program(program: Path, config: Config) -> IsolatedCode:
 
 
 def open_along(program: str, paths: Sequence[Path], config: Config) -> IsolatedCode:
-    """Open the code of a program that runs in another process of this machine, in a worker of its own."""
+    """Open, in a worker, the code of an isolated program that runs in another process of this machine."""
     return _open(artifacts_sent(program, paths), UserCodeSettings.from_config(config))
 
 
@@ -117,7 +117,7 @@ def _of_namespace(settings: UserCodeSettings, identical: frozenset[str]) -> Name
 
 
 def _native(folders: Sequence[str], settings: UserCodeSettings) -> tuple[frozenset[str], tuple[str, ...]]:
-    """Return the top-level modules that are the framework's, and the folders that must stay."""
+    """Return the top-level modules that are the framework's, and the folders to keep in a layer."""
     installed = installed_in(folders)
     if not any(one.is_native for one in installed.values()):
         return frozenset(), ()
@@ -127,7 +127,7 @@ def _native(folders: Sequence[str], settings: UserCodeSettings) -> tuple[frozens
 
 
 def _layer(folders: tuple[str, ...], settings: NamespaceSettings, artifacts: ProgramArtifacts) -> Namespace:
-    """Return the layer of these folders as they are now; it takes their leases along."""
+    """Return the namespace for native packages in these folders, made once; it takes over their leases."""
     key = tuple((folder, _content_of(folder)) for folder in folders), settings
     if key not in _layers:
         namespace = Namespace("packages with compiled parts", folders, settings)
@@ -140,7 +140,7 @@ def _content_of(folder: str) -> str:
 
 
 def _refuse_if_full(program: Path, settings: UserCodeSettings) -> None:
-    """Refuse a further program where ended ones have left too much; a driver is not ended as a worker is."""
+    """Refuse to open a program where ended ones left too much in memory: a driver cannot be restarted."""
     _leaked.release_s = settings.release_timeout_ms / 1000
     why = _leaked.exceeded(settings.bounds)
     if why is None:

@@ -1,4 +1,4 @@
-"""Isolates a program by a process in place of a namespace, in the driver and in its workers.
+"""Isolates a program by a process of its own instead of a namespace, in the driver and in its workers.
 
 It serves interpreters that allow no two tables of modules (`namespaces.interpreter`). One process runs one
 isolated program in its life, and Spark's workers run one program's packages. Names are resolved in the order
@@ -36,19 +36,19 @@ _program: ProcessCode | None = None
 
 
 class SharedPath(list[str]):
-    """`sys.path` of a process that is a program's."""
+    """The list in `sys.path` of a process for one isolated program; it knows the program's entries."""
 
     def __init__(self, entries: Iterable[str], artifacts: Iterable[str]) -> None:
         super().__init__(entries)
         self._artifacts = frozenset(artifacts)
 
     def of_framework(self) -> list[str]:
-        """See `common.search_path`."""
+        """Return the entries that are not the program's, for `common.process.search_path.framework_path`."""
         return [entry for entry in self if entry not in self._artifacts]
 
 
 class ProcessOrder:
-    """A finder for top-level modules that are not loaded yet: whose copy comes first.
+    """A finder for modules that are not loaded yet, which decides whether user's or framework's come first.
 
     Example:
         >>> import tempfile
@@ -70,9 +70,7 @@ class ProcessOrder:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Find a module's spec in the program's folders. Parts of regular packages are found where their
-        packages are.
-        """
+        """Return the spec of the copy that comes first; None: the other finders decide, as for submodules."""
         if not isinstance(sys.path, SharedPath):  # `sys.path = [...]` by the program
             sys.path = SharedPath(sys.path, self._folders)
         if name.partition(".")[0] in STANDARD_LIBRARY:
@@ -85,7 +83,7 @@ class ProcessOrder:
         return PathFinder.find_spec(name, [*self._folders, *of_framework])
 
     def _portion(self, name: str, path: list[str]) -> ModuleSpec | None:
-        """Return the spec of a namespace package, where a pattern wants the framework's portion."""
+        """Return the framework's portion of a namespace package's module, if a pattern wants it, or None."""
         if len(path) < 2 or not self._is_frameworks(name):
             return None
         return PathFinder.find_spec(name, sorted(path, key=self._is_brought))
@@ -94,10 +92,9 @@ class ProcessOrder:
         return any(place == folder or place.startswith(f"{folder}/") for folder in self._folders)
 
     def put_in_place(self) -> tuple[str, ...]:
-        """Have this process search here first.
+        """Install this finder and the program's folders in `sys.meta_path` and `sys.path`.
 
-        Returns the user's modules that are the framework's all the same: a process has a module once, and
-        these are loaded already.
+        Returns the program's modules of which the framework's copy is used, as it is loaded already.
         """
         at = after_standard_library(sys.path)
         sys.path = SharedPath([*sys.path[:at], *self._folders, *sys.path[at:]], self._folders)
@@ -117,7 +114,7 @@ class ProcessOrder:
 
 
 def after_standard_library(path: Sequence[str], standard: Sequence[str] | None = None) -> int:
-    """Return the place of a job's packages in a path: a user's `json.py` must not win against Python's.
+    """Return the index for a job's folders in a path: after the standard library, so before all the rest.
 
     Example:
         >>> after_standard_library(["", "/py/lib", "/py/lib/lib-dynload", "/venv/site"], ["/py/lib"])
@@ -129,7 +126,7 @@ def after_standard_library(path: Sequence[str], standard: Sequence[str] | None =
 
 
 class ProcessCode(SameInterpreter):
-    """Implements `common.ports.IsolatedCode`."""
+    """An isolated program's code in a process of its own; implements `common.ports.IsolatedCode`."""
 
     def __init__(self, artifacts: ProgramArtifacts, settings: NamespaceSettings) -> None:
         self.artifacts = artifacts
@@ -149,11 +146,11 @@ class ProcessCode(SameInterpreter):
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """See the protocol."""
+        """The files and folders to ship to workers, in order of search."""
         return self.artifacts.paths
 
     def close(self) -> None:
-        """The program has ended; its modules and its path stay, for what it does at the interpreter's end."""
+        """Release the program's code after its end; modules and path stay for the interpreter's exit."""
         self.is_open = False
         sys.modules["__main__"] = self._before
         self.artifacts.release()
@@ -172,5 +169,5 @@ def _take_process(code: ProcessCode) -> None:
 
 
 def running_alone() -> ProcessCode | None:
-    """Return the program that has this process to itself; None where there is none."""
+    """Return the code of the program that has this process to itself, None without one."""
     return _program if _program is not None and _program.is_open else None

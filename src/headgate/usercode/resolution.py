@@ -1,4 +1,4 @@
-"""Which copy of a module a name means: the framework's, the user's, or that of the user's dependency layer.
+"""Decides whose copy of a module a name means: the framework's, the user's, or the dependency layer's.
 
 A pure table. What lies where is asked of :class:`Surroundings`, and each decision is made once::
 
@@ -46,7 +46,7 @@ class ParentFirst:
     readded: tuple[str, ...] = ()
 
     def match(self, name: str) -> str | None:
-        """Return the first pattern that a module's name fits."""
+        """Return the first pattern that a module's name fits, None if there is none."""
         dotted = f"{name}."
         if not dotted.startswith(self.patterns):  # of most names, and asked for every module
             return None
@@ -54,14 +54,14 @@ class ParentFirst:
 
 
 def parent_first(default: Iterable[str] = DEFAULT_PATTERNS, additional: Iterable[str] = ()) -> ParentFirst:
-    """Return the patterns that two options give together."""
+    """Return the patterns of two options together, with those added that must never be left out."""
     chosen = tuple(default)
     missing = tuple(pattern for pattern in MANDATORY_PATTERNS if pattern not in chosen)
     return ParentFirst((*missing, *chosen, *additional), missing)
 
 
 class Origin(Enum):
-    """Whose copy of a module."""
+    """Who owns the copy of a module that a name means."""
 
     PARENT = "framework"
     CHILD = "user"
@@ -76,28 +76,25 @@ ASKED: Final = {
 
 
 class Surroundings(Protocol):
-    """Knows what lies where."""
+    """Access to the facts for a :class:`Resolver`: which owner has which modules."""
 
     def has(self, origin: Origin, name: str) -> bool:
-        """Return whether a module can be found there.
-
-        For a part of a package, in that origin's portion of it.
-        """
+        """Return whether an owner has a module of this name; for a submodule, in its part of the package."""
 
     def is_namespace(self, origin: Origin, name: str) -> bool:
-        """Return whether a package is there an implicit namespace package, one without `__init__`."""
+        """Return whether an owner's package of this name is a namespace package, one without `__init__`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a name means, and why."""
+    """The owner whose copy a module's name means, and the reason."""
 
     origin: Origin
     reason: str
 
 
 class Resolver:
-    """The table above for one namespace.
+    """Decides by the table above whose copy each module name means in one namespace; decisions are kept.
 
     `identical` are the top-level modules whose native distribution is the framework's own, byte by byte.
 
@@ -126,7 +123,7 @@ class Resolver:
         self._decided: dict[str, Decision] = {}
 
     def decide(self, name: str) -> Decision:
-        """Decide whose copy of a module is meant."""
+        """Return whose copy of a module the name means, and why; the answer is the same at every call."""
         decision = self._decided.get(name)
         if decision is None:
             decision = self._decided[name] = self._decide(name)

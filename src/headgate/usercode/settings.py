@@ -17,7 +17,7 @@ from headgate.usercode.resolution import ParentFirst, parent_first
 
 @dataclass(frozen=True, slots=True)
 class UserCodeSettings:
-    """The options of the loader, each with its value; :attr:`patterns` are the patterns in force.
+    """The values of all `classloader.*` options of a job; :attr:`patterns` are the patterns in force.
 
     Example:
         >>> settings = UserCodeSettings.from_texts({"classloader.resolve-order": "Parent_First"})
@@ -42,28 +42,28 @@ class UserCodeSettings:
 
     @classmethod
     def from_texts(cls, texts: Mapping[str, str]) -> UserCodeSettings:
-        """Return the settings of some options; all others have their defaults."""
+        """Return the settings with these options, as texts by key; all others have their defaults."""
         values = {_FIELDS[_known(key)]: _parsed(key, text) for key, text in texts.items()}
         return cls(**values)
 
     @classmethod
     def from_config(cls, config: Config) -> UserCodeSettings:
-        """Return the settings of a job."""
+        """Return the settings that a job's configuration has."""
         return cls(**{_FIELDS[key]: config.get(option) for key, option in loader.LOADER_OPTIONS.items()})
 
     @property
     def patterns(self) -> ParentFirst:
-        """Both lists as one, with the patterns that cannot be left out."""
+        """Both lists of parent-first patterns as one, with the patterns that cannot be left out."""
         return parent_first(self.patterns_default, self.patterns_additional)
 
     @property
     def bounds(self) -> LoaderBounds:
-        """How much of ended jobs a process may keep."""
+        """The limits on what a process may keep in memory of ended jobs' code."""
         return LoaderBounds(self.leaked_loaders_max, self.leaked_bytes_max)
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Sentences for the user."""
+        """Sentences for the user about patterns that were left out and are in force all the same."""
         readded = self.patterns.readded
         text = (
             f"{loader.PATTERNS_DEFAULT.key} lacks {'; '.join(readded)}, which stay parent-first all the "

@@ -1,5 +1,4 @@
-"""Files that last: functions bound at import, durable writes, envelopes, permissions, paths that stored
-bytes name.
+"""Durable files: OS functions bound at import, atomic writes, file headers, permissions, checked paths.
 
-What the files hold is known by who writes them.
+What the files contain is decided by the packages that write them.
 """

@@ -26,7 +26,7 @@ FilePath = str | os.PathLike[str]
 
 
 class _System:
-    """Members of `os`, under their names there."""
+    """The functions of `os` as they were at import, under their names there."""
 
     def __init__(self) -> None:
         self.open, self.close, self.write, self.pread = os.open, os.close, os.write, os.pread
@@ -40,7 +40,7 @@ class _System:
 
 
 class _Clock:
-    """Members of `time`, under their names there."""
+    """The functions of `time` as they were at import, under their names there."""
 
     def __init__(self) -> None:
         self.time, self.time_ns = time.time, time.time_ns
@@ -49,7 +49,7 @@ class _Clock:
 
 
 class _Functions:
-    """Members that the functions below use."""
+    """Functions of other standard modules as they were at import, called by the functions of this file."""
 
     def __init__(self) -> None:
         self.open = io.open
@@ -70,12 +70,12 @@ json_loads: Final = _bound.loads
 
 
 def token(size: int) -> str:
-    """Return unpredictable hexadecimal digits, two for each of so many bytes."""
+    """Return `size` unpredictable bytes as hexadecimal digits, for names that nobody can guess."""
     return system.urandom(size).hex()
 
 
 def open_read(path: FilePath) -> BinaryIO:
-    """Open a regular file to read bytes; a pipe that was put in its place is refused, not waited for."""
+    """Open a regular file to read bytes; raise OSError for a pipe or device instead of waiting on it."""
     return _bound.open(path, "rb", opener=_opened_at_once)
 
 
@@ -136,7 +136,7 @@ def touch(path: FilePath) -> None:
 
 
 def sync(path: FilePath) -> None:
-    """Make a file, or the names in a folder, durable."""
+    """Sync a file's bytes, or a folder's list of names, to the device, so that a power cut loses none."""
     handle = system.open(path, system.O_RDONLY)
     try:
         system.fsync(handle)

@@ -10,7 +10,7 @@
 
 A file is written under a temporary name in the same folder; where it must survive a power cut it is synced to
 the device; then it gets its name in one step, and last the folders above are synced, so that the name
-survives too. `folders` is how many of them, `permissions` are those of what is made, else those in use.
+survives too. `folders` is how many folders are synced; `permissions` are for new files, None: those in use.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class NewFile:
             raise
 
     def write(self, data: Buffer) -> int:
-        """Write all bytes of a buffer; small ones are collected."""
+        """Append all bytes of `data` and return their number; small writes are collected in memory first."""
         view = memoryview(data).cast("B")
         if view.nbytes < _BUFFER_BYTES:
             self._waiting += view
@@ -71,26 +71,26 @@ class NewFile:
         return view.nbytes
 
     def finish(self, *, durable: bool) -> None:
-        """Write what is collected, sync the bytes to the device where they must be durable, and close."""
+        """Write the collected bytes, sync the file to the device if `durable`, and close it."""
         self._write_waiting()
         if durable:
             system.fsync(self._descriptor)
         self.end()
 
     def end(self) -> None:
-        """Close the file as it is; again does nothing."""
+        """Close the file without writing the collected bytes; a second call does nothing."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             system.close(descriptor)
 
     def detach(self) -> int:
-        """Write what is collected; from here on the caller owns the descriptor."""
+        """Write the collected bytes and return the descriptor, which the caller now owns and must close."""
         self._write_waiting()
         descriptor, self._descriptor = self._descriptor, -1
         return descriptor
 
     def fileno(self) -> int:
-        """Return the descriptor; -1 once it is closed."""
+        """Return the file's descriptor, or -1 once it was closed or detached."""
         return self._descriptor
 
     def _write_waiting(self) -> None:
@@ -100,7 +100,8 @@ class NewFile:
 
 
 class Measured:
-    """Counts the bytes written to a file, and sums up their CRC-32; libraries may write into it.
+    """Wrapper around a file being written that counts its bytes and their CRC-32; libraries may write into
+    it.
 
     Whoever has opened the file finishes it.
 
@@ -121,14 +122,14 @@ class Measured:
         self.size = self.crc32 = 0
 
     def write(self, data: Buffer) -> int:
-        """Write all bytes of a buffer."""
+        """Append all bytes of `data` to the file, and add them to `size` and `crc32`."""
         written = self._file.write(data)
         self.size += written
         self.crc32 = crc32(data, self.crc32)
         return written
 
     def tell(self) -> int:
-        """Return bytes written so far."""
+        """Return the number of bytes written so far, as libraries ask of a file."""
         return self.size
 
     def flush(self) -> None:
@@ -141,7 +142,7 @@ class Measured:
 def create_new(
     path: Path, parts: Iterable[Part], permissions: Permissions | None = None, *, folders: int = 1
 ) -> bool:
-    """Make a durable file under a free name; False when another file has the name.
+    """Write a durable file under a free name; return False when another file has the name.
 
     Of any number of callers at the same time exactly one makes the file, on network file systems too. Raises
     UnsyncedNameError where the file has its name, but a folder could not be synced.
@@ -171,7 +172,7 @@ def replace(
     durable: bool = True,
     folders: int = 1,
 ) -> None:
-    """Make a file, in the place of an older one only when the new one is complete.
+    """Write a file in one step: an older file of that name is replaced only when the new one is complete.
 
     Where an OSError other than UnsyncedNameError is raised, nothing has changed.
 
@@ -192,7 +193,7 @@ def replace(
 def writing(
     path: Path, permissions: Permissions | None = None, *, durable: bool = True, folders: int = 1
 ) -> Iterator[NewFile]:
-    """Write a file, which has its name once the block ends well; arguments and errors as for `replace`."""
+    """Yield a file to write into; it gets the name `path` when the block ends without error, else never."""
     with _unfinished(path, permissions, durable=durable) as file:
         yield file
         file.finish(durable=durable)
@@ -203,7 +204,7 @@ def writing(
 
 @contextmanager
 def made_beside(path: Path) -> Iterator[Path]:
-    """Give a temporary path whose file takes another's name when the block ends well, for this process only.
+    """Yield a temporary path for code that writes files itself; it becomes `path` if the block succeeds.
 
     A process that reads a file while it is replaced goes on reading the old one. The file is not synced.
 
@@ -222,7 +223,7 @@ def made_beside(path: Path) -> Iterator[Path]:
 
 
 def hold(path: Path, data: bytes, mode: int) -> int:
-    """Make a small file that is locked before others can see it, in the place of an older one.
+    """Write a small file that is locked before others see it, replacing an older one; return its descriptor.
 
     The file has `mode` whatever the process's mask, and is locked until the returned descriptor is closed,
     at the latest by the end of the process.
@@ -243,7 +244,7 @@ def hold(path: Path, data: bytes, mode: int) -> int:
 
 
 def try_lock(descriptor: int, kind: int = fcntl.LOCK_SH) -> bool | None:
-    """Return whether a file was locked; None where the file system has no locks."""
+    """Lock a file without waiting: True if locked, False if another holds it, None without locks."""
     try:
         fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -254,12 +255,12 @@ def try_lock(descriptor: int, kind: int = fcntl.LOCK_SH) -> bool | None:
 
 
 def temporary_beside(path: Path) -> Path:
-    """Return a free name in the folder of a file, which all readers know as that of an unfinished file."""
+    """Return a free name in the folder of `path`, with the prefix by which readers know unfinished files."""
     return path.with_name(f"{TEMPORARY_PREFIX}{token(8)}")
 
 
 def sync_names(path: Path, folders: int) -> None:
-    """Make the name of a file durable, and the names of folders that may be as new as it is."""
+    """Sync the `folders` nearest folders above `path`, so that its name and theirs survive a power cut."""
     try:
         for folder in list(path.parents)[:folders]:
             sync(folder)
@@ -268,7 +269,7 @@ def sync_names(path: Path, folders: int) -> None:
 
 
 def sync_tree(folder: Path) -> None:
-    """Make all files and names in a folder durable; those that are removed meanwhile are skipped."""
+    """Sync all files and folders below `folder` to the device; files removed meanwhile are skipped."""
     for path in (folder, *folder.rglob("*")):
         with suppress(FileNotFoundError):
             sync(path)
@@ -276,7 +277,7 @@ def sync_tree(folder: Path) -> None:
 
 @contextmanager
 def _cleared(path: Path) -> Iterator[Path]:
-    """Provide a name for an unfinished file; a file that still has it at the end is removed."""
+    """Yield a temporary name for an unfinished file; remove the file at the end if it still has that name."""
     temporary = temporary_beside(path)
     try:
         yield temporary
@@ -287,7 +288,7 @@ def _cleared(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def _unfinished(path: Path, permissions: Permissions | None, *, durable: bool) -> Iterator[NewFile]:
-    """Provide an unfinished file, which is closed at the end, and removed unless it was renamed."""
+    """Yield a new file under a temporary name; close it at the end, and remove it unless it was renamed."""
     with _cleared(path) as temporary:
         file = _opened(temporary, permissions, durable)
         try:
@@ -306,7 +307,7 @@ def _opened(path: Path, permissions: Permissions | None, durable: bool) -> NewFi
 
 
 def _linked(temporary: Path, path: Path) -> bool:
-    """Give a file its name unless it is taken; a link, unlike a rename, replaces nothing."""
+    """Give a file its name; return False if that is taken. A link, unlike a rename, replaces nothing."""
     try:
         link(temporary, path)
     except FileExistsError:

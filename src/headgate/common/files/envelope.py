@@ -34,7 +34,7 @@ _SHA256: Final = 4
 
 
 class Head(NamedTuple):
-    """The fields of an envelope whose magic and version are right."""
+    """The fields of an envelope (a stored file's header), once its magic and version were found right."""
 
     version: int
     length: int  # bytes of the body
@@ -107,10 +107,7 @@ class Envelope:
             ) from error
 
     def head(self, start: Part, where: str, versions: Collection[int], begins: int = 0) -> Head:
-        """Return the fields before the body, for a file whose body is read by itself.
-
-        `start` is its first bytes.
-        """
+        """Return the envelope's fields from the first bytes of a file (`start`), before its body is read."""
         found = bytes(start[: len(self.magic)])
         if found != self.magic[: len(found)]:
             first = next(at for at, got in enumerate(found) if got != self.magic[at])
@@ -135,7 +132,7 @@ class Envelope:
         return Head(version, length, crc32, rest[0] if rest else None, covered)
 
     def check(self, head: Head, body: Part, where: str, begins: int = 0) -> None:
-        """Compare length and checksums of a body with those in its envelope."""
+        """Raise DamagedFileError unless the body has the length and the checksums that its envelope names."""
         length, start = memoryview(body).nbytes, begins + self.size
         if length != head.length:
             kind = "is truncated" if length < head.length else "has bytes too many"
@@ -151,7 +148,7 @@ class Envelope:
             )
 
     def _what_differs(self, head: Head, body: Part, begins: int) -> str | None:
-        """Return where the damage is: in a checksum when the other one fits, else in what they are of."""
+        """Return which bytes are damaged: one checksum if the other fits, else the body; None if all fit."""
         fits = [crc32_of(body, head.covered) == head.crc32]
         if head.sha256 is not None:
             fits.append(sha256_of(body).digest() == head.sha256)

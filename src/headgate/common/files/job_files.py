@@ -1,4 +1,4 @@
-"""Files that drivers keep locked while they live: where a job answers, and which jobs use a folder.
+"""Files that drivers keep locked while they run: how commands reach a job, and which jobs use a folder.
 
 The file by which commands find a job lies in a folder of the user's own. Whoever may read it may control
 the job, because its secret is in it; so only the user may. The files of the jobs that use a folder lie
@@ -45,7 +45,7 @@ _GATE_S: Final = 5.0  # how long a driver waits for another one that is entering
 
 
 class JobFile(msgspec.Struct, frozen=True):
-    """Where a job answers, and how to be heard; `secret` is shown with every request."""
+    """Content of the file by which commands reach a job's driver; they send `secret` with every request."""
 
     job_id: str
     name: str
@@ -65,19 +65,19 @@ class JobFile(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class KnownJob:
-    """A job that has a file; `exited` is whether its driver died."""
+    """A job found by its file in the folder of jobs; `exited` is whether its driver process died."""
 
     file: JobFile
     path: Path
     exited: bool
 
     def forget(self) -> None:
-        """Remove the file."""
+        """Remove the job's file, so that commands no longer list the job."""
         unlink(self.path, missing_ok=True)
 
 
 def jobs_folder(variables: Mapping[str, str] | None = None) -> Path:
-    """Return the folder of the files, by the process's environment; it need not exist.
+    """Return the folder with this user's job files, as environment variables set it; it may not exist.
 
     Example:
         >>> jobs_folder({"HEADGATE_HOME": "/srv/headgate"}).as_posix()
@@ -96,7 +96,7 @@ _JOB_FILES: Final = json_decoder(JobFile)
 
 
 class PublishedJob:
-    """The file of a job of this process, locked until it is withdrawn."""
+    """The file by which commands find a job of this process: written when made, locked until withdrawn."""
 
     def __init__(self, job: JobFile) -> None:
         folder = jobs_folder()
@@ -112,11 +112,11 @@ class PublishedJob:
         hide(self)  # a child that holds the lock would look like a living driver
 
     def fileno(self) -> int:
-        """Return the locked descriptor; -1 once it is given up."""
+        """Return the descriptor that keeps the file locked, or -1 once the file was withdrawn."""
         return self._descriptor
 
     def withdraw(self) -> None:
-        """Remove the file, unless it is by now that of another driver of the job."""
+        """Unlock the job's file, and remove it unless another driver of the same job has replaced it."""
         try:
             with contextlib.suppress(FileNotFoundError):
                 # Drivers of one job that replace each other share the path.
@@ -128,13 +128,13 @@ class PublishedJob:
 
 
 def known_jobs() -> list[KnownJob]:
-    """Return all jobs that have a file, oldest first; files of another kind are skipped."""
+    """Return all jobs of this user that have a job file, oldest first; files of another kind are skipped."""
     found = [job for path in sorted(jobs_folder().glob(f"*{_SUFFIX}")) if (job := _read(path)) is not None]
     return sorted(found, key=lambda job: job.file.started_ms)
 
 
 def forget_old() -> None:
-    """Remove the files of drivers that died long ago and that no command has listed."""
+    """Remove the job files of dead drivers whose jobs started more than a week ago."""
     oldest_ms = (clock.time() - FORGOTTEN_AFTER_S) * 1000
     for job in known_jobs():
         if job.exited and job.file.started_ms < oldest_ms:
@@ -166,7 +166,7 @@ def _has_exited(file: JobFile, descriptor: int) -> bool:
 
 
 class Occupant(msgspec.Struct, frozen=True):
-    """A job that uses a folder."""
+    """A job that uses a folder, with its driver's process: the content of its file in that folder."""
 
     job_id: str
     name: str
@@ -175,7 +175,7 @@ class Occupant(msgspec.Struct, frozen=True):
 
     @property
     def where(self) -> str:
-        """Process and machine, for people."""
+        """The driver's process and machine, as text for messages."""
         return f"process {self.pid} on {self.host}"
 
 
@@ -183,12 +183,12 @@ _OCCUPANTS: Final = json_decoder(Occupant)
 
 
 def this_driver_as(job_id: str, name: str) -> Occupant:
-    """Return a job of this process."""
+    """Return the entry of a job whose driver is this process, for :class:`Occupancy`."""
     return Occupant(job_id, name, os.getpid(), socket.gethostname())
 
 
 class Occupancy:
-    """This driver's use of a folder, made when it is entered, and removed by the last driver that leaves."""
+    """A driver's registration as a user of a folder, which the last driver to leave removes."""
 
     def __init__(self, folder: Path, me: Occupant) -> None:
         self._folder, self._me = folder, me
@@ -196,7 +196,7 @@ class Occupancy:
         self._descriptor: int | None = None
 
     def enter(self, look: Callable[[Sequence[Occupant]], None]) -> None:
-        """Use the folder from here on, unless `look`, which gets the other occupants, raises."""
+        """Register this driver as user of the folder, unless `look`, which gets the other users, raises."""
         permissions = permissions_in_use()
         mode = _READABLE if permissions is Permissions.UMASK else permissions.file_mode
         while True:
@@ -213,7 +213,7 @@ class Occupancy:
                 system.close(gate)
 
     def leave(self) -> None:
-        """End the use of the folder; does nothing where it was not entered."""
+        """Withdraw the registration, if any, and remove the folder if no other job uses it."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is None:
             return
@@ -259,7 +259,7 @@ def _living(path: Path) -> Occupant | None:
 
 
 def _lock_for_entering(gate: int) -> None:
-    """Wait until no other driver is entering, but not for ever."""
+    """Lock the folder while a driver enters; stop waiting for another entering driver after 5 seconds."""
     until = clock.monotonic() + _GATE_S
     while try_lock(gate, fcntl.LOCK_EX) is False and clock.monotonic() < until:
         clock.sleep(0.01)

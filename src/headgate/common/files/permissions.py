@@ -19,7 +19,7 @@ OWNER_FILE: Final = 0o600
 
 
 class Permissions(Enum):
-    """`headgate.storage.permissions`: who may use what is stored; a folder that existed keeps its mode."""
+    """Values of `headgate.storage.permissions`: who may use new files. Existing folders keep their mode."""
 
     OWNER = "owner"
     GROUP = "group"
@@ -37,11 +37,11 @@ class Permissions(Enum):
 
     @property
     def exact(self) -> bool:
-        """Whether the process's mask is overridden, as it must leave the group its rights."""
+        """Whether modes are set regardless of the process's umask, which might take rights from the group."""
         return self is Permissions.GROUP
 
     def apply(self, descriptor: int) -> None:
-        """Restore the rights that the process's mask has taken from a new file."""
+        """Set a new file's mode anew where the process's umask may have taken rights that the group needs."""
         if self.exact:
             system.fchmod(descriptor, self.file_mode)
 
@@ -51,14 +51,14 @@ _of_job: Final[ContextVar[Permissions | None]] = ContextVar("headgate.permission
 
 
 def use_permissions(permissions: Permissions) -> None:
-    """Set the permissions of what this process makes, for one that does one thing: a command, a worker."""
+    """Set the permissions of new files for this whole process, which does one thing: a command, a worker."""
     global _of_process
     _of_process = permissions
 
 
 @contextmanager
 def permissions_of_job(permissions: Permissions) -> Iterator[None]:
-    """Set the permissions of what this thread, and threads with its context, make within the block.
+    """Set the permissions of new files that this thread, and threads with its context, make in the block.
 
     For a driver, since another job's driver may run in the same process.
 
@@ -75,7 +75,7 @@ def permissions_of_job(permissions: Permissions) -> Iterator[None]:
 
 
 def permissions_in_use() -> Permissions:
-    """Return the permissions of the job that this thread works for, or of this process."""
+    """Return the permissions for new files: of the job that this thread works for, else of this process."""
     return _of_job.get() or _of_process
 
 
@@ -113,7 +113,7 @@ def make_folder(
 
 
 def own_folder(folder: Path) -> None:
-    """Make a folder that is the user's alone, in a place where all users may make some, or raise."""
+    """Make a folder for this user alone in a public place like /tmp; PermissionError if it is another's."""
     with suppress(FileExistsError):
         system.mkdir(folder, OWNER_FOLDER)
     found = folder.lstat()

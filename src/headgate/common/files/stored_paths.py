@@ -17,7 +17,7 @@ from headgate.common.errors import StrayPathError
 def inside(
     root: str | os.PathLike[str], name: object, what: str, shape: re.Pattern[str] | None = None
 ) -> Path:
-    """Return the path of a stored name, once it is certain that it lies below the root.
+    """Return `root`/`name` for a name from stored bytes; StrayPathError unless the path lies below `root`.
 
     The root may itself be a link, or not exist; the whole name must match `shape`, where that is given.
 
@@ -42,7 +42,7 @@ from another one
 
 
 def unlinked(root: str | os.PathLike[str], *parts: str) -> Path:
-    """Return the path of Headgate's own folder in a shared one, if no link leads it out of the shared one.
+    """Return the path of Headgate's folder below `root`; StrayPathError if a symbolic link leads out of it.
 
     The root may itself be a link, or not exist.
 
@@ -60,7 +60,7 @@ def unlinked(root: str | os.PathLike[str], *parts: str) -> Path:
 
 
 def is_relative(name: str) -> bool:
-    """Return whether a name has one part or more, none of which is empty or climbs.
+    """Return whether a name is a relative path, none of whose parts is empty, ``.`` or ``..``.
 
     Example:
         >>> is_relative("a/b"), is_relative("/a"), is_relative("a/../b"), is_relative("a//b"), is_relative("")
@@ -70,7 +70,7 @@ def is_relative(name: str) -> bool:
 
 
 def made_folder(stored: object, kind: str, below: re.Pattern[str], what: str) -> Path:
-    """Check that a stored path is a complete one of a folder which only Headgate makes, and return it.
+    """Return a stored absolute path if it has the form of a folder that Headgate makes, else StrayPathError.
 
     It may be on a disk that the job does not use any more. `kind` is what the folder of all such folders is
     called, possibly with random digits after it; `below` is what the path must be from there on, where an

@@ -47,7 +47,9 @@ def key_hash(key: Hashable) -> int:
 
 
 def combine(total: int, element: int) -> int:
-    """Add an element's hash to that of the tuple before it; an empty tuple's is 1."""
+    """Return the hash of a tuple's elements up to `element`, given the hash of those before it (1 for
+    none).
+    """
     return (31 * total + element) & _MASK
 
 
@@ -64,7 +66,7 @@ def type_name(value: object) -> str:
 
 
 def _plain_form(key: object) -> str:
-    """Return advice for None, and for a key of a subclass of an allowed type."""
+    """Return the part of an error that says how to replace a refused key: None, an Enum, a kind of tuple."""
     if key is None:
         return "; fill or filter records without a key before key_by"
     if isinstance(key, enum.Enum):

@@ -26,7 +26,7 @@ _FIELDS: Final[dict[str, Callable[[str], Key]]] = {
 
 
 def key_text(key: Hashable) -> str:
-    """Return a key as JSON; a type that no key has is refused where the text is read.
+    """Return a key as JSON text, for a request to a running job; UsageError for types that no key has.
 
     Example:
         >>> key_text(("ada", 7)), key_text(dt.date(2026, 1, 2))
@@ -36,7 +36,7 @@ def key_text(key: Hashable) -> str:
 
 
 def key_of_text(text: str) -> Key | None:
-    r"""Return the key that :func:`key_text` wrote.
+    r"""Return the key from JSON text that :func:`key_text` wrote; UsageError where the text is no key.
 
     Example:
         >>> key_of_text('["ada", 7]'), key_of_text('{"bytes": "AP8="}')

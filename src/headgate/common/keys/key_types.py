@@ -1,4 +1,4 @@
-"""Which stored keys a program can find: the rules for the types of keys, and how these are stored.
+"""Rules by which a program's declared key type can match stored keys, and how types of keys are stored.
 
 A dict finds a key that is equal to a stored one, so the rules follow Python's equality: ``1`` and ``True``
 are one key, while ``1`` and ``"1"`` are two. Restore, running operator and ``check-upgrade`` all ask here.
@@ -56,7 +56,7 @@ class DeclaredKeys(NamedTuple):
 
 
 def shape_of(key: Hashable) -> Shape:
-    """Return the shape of a key.
+    """Return the shape of a key: its exact class, or for a tuple the tuple of its elements' shapes.
 
     Example:
         >>> shape_of((1, ("a", True)))
@@ -66,7 +66,7 @@ def shape_of(key: Hashable) -> Shape:
 
 
 def shapes_of(keys: Sequence[Hashable]) -> set[Shape]:
-    """Return the shapes of many keys, in C loops unless tuples are of different shapes.
+    """Return the set of the shapes of many keys; in fast C loops unless tuples have different shapes.
 
     Example:
         >>> sorted(map(shape_words, shapes_of([1, "a", True])))
@@ -162,11 +162,11 @@ def _fields_of(declared: type) -> tuple[Hint, ...] | None:
 
 
 class _NoKey:
-    """A class that no key is of: a type that it fits says nothing about keys."""
+    """A class that no key has: a declared type that accepts even it does not restrict keys at all."""
 
 
 def says_nothing(declared: Hint) -> bool:
-    """Return whether a declared type leaves the type of keys open.
+    """Return whether a declared type, such as `Any`, does not restrict the types of keys.
 
     Example:
         >>> says_nothing(Any), says_nothing(int), says_nothing(tuple[Any, int])
@@ -176,7 +176,7 @@ def says_nothing(declared: Hint) -> bool:
 
 
 def first_misfit(shapes: Iterable[Shape], declared: Hint) -> Shape | None:
-    """Return a shape that does not fit, always the same one; None if all fit."""
+    """Return the first shape, by name, that does not fit the declared type; None if all fit."""
     wrong = sorted((shape for shape in shapes if not fits(shape, declared)), key=shape_words)
     return wrong[0] if wrong else None
 
@@ -199,7 +199,7 @@ def _alike(shape: Shape, other: Shape) -> bool:
 
 
 def with_tuples_bounded(shapes: Iterable[Shape]) -> frozenset[Shape]:
-    """Return the shapes, with the class `tuple` in place of all tuples where these are too many."""
+    """Return the shapes; more than 32 different shapes of tuples are replaced by the class `tuple`."""
     found = frozenset(shapes)
     tuples = [shape for shape in found if isinstance(shape, tuple)]
     if tuple in found or len(tuples) > TUPLES_MAX:
@@ -223,7 +223,7 @@ def _stored(shape: Shape) -> Plain:
 
 
 def shapes_of_stored(stored: Plain) -> frozenset[Shape] | None:
-    """Return the shapes that :func:`stored_shapes` made plain; None where they are not known.
+    """Return the shapes from what :func:`stored_shapes` returned; None for unknown types or no list.
 
     Example:
         >>> shapes_of_stored(["int", ["int"]]) == {int, (int,)}, shapes_of_stored(["other"])

@@ -1,4 +1,4 @@
-"""A key's key group, and which subtask owns the group.
+"""Functions from a key to its key group, and from a key group to the subtask that owns it.
 
 The result is part of the stored bytes, like the hash that it is made of (`key_hashes`): it is the same on
 every platform, version and process for ever. The forms for whole batches live in
@@ -142,7 +142,7 @@ def default_max_parallelism(parallelism: int) -> int:
 
 
 def check_parallelism(max_parallelism: int, parallelism: int) -> None:
-    """Refuse a parallelism that its key groups cannot feed."""
+    """Raise UsageError unless there are 1 to 32768 key groups, and no more subtasks than key groups."""
     if not 1 <= max_parallelism <= MAX_PARALLELISM_LIMIT:
         raise UsageError(f"max parallelism is {max_parallelism}; expected 1 to {MAX_PARALLELISM_LIMIT}")
     if not 1 <= parallelism <= max_parallelism:

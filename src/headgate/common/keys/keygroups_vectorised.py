@@ -36,7 +36,7 @@ _DAY_MS: Final = 86_400_000
 
 
 def murmur_many(hashes: Hashes) -> NDArray[np.uint32]:
-    """Return the murmur step of :func:`headgate.common.keys.keygroups.murmur`, for an array."""
+    """Return :func:`headgate.common.keys.keygroups.murmur` of each hash in an array."""
     mixed = hashes * np.uint32(0xCC9E2D51)
     mixed = (mixed << np.uint32(15)) | (mixed >> np.uint32(17))
     mixed *= np.uint32(0x1B873593)
@@ -56,7 +56,7 @@ def murmur_many(hashes: Hashes) -> NDArray[np.uint32]:
 
 
 def groups_of_hashes(hashes: Hashes, max_parallelism: int) -> Groups:
-    """Return the key groups of hashed keys."""
+    """Return the key group of each hashed key."""
     mixed = murmur_many(hashes)
     if max_parallelism & (max_parallelism - 1) == 0:
         return (mixed & np.uint32(max_parallelism - 1)).astype(np.int32)
@@ -82,7 +82,7 @@ def hashes_of_ints(values: NDArray[np.integer]) -> Hashes:
 
 
 def hashes_of_floats(values: NDArray[np.floating]) -> Hashes:
-    """Return the hashes of floats: as whole numbers where they are whole."""
+    """Return the key hashes of floats; a whole one hashes as the equal int. UsageError for NaN."""
     doubles = values.astype(np.float64)
     if np.isnan(doubles).any():
         key_hash(float("nan"))
@@ -116,10 +116,11 @@ def hashes_of_strings(offsets: NDArray[np.integer], data: NDArray[np.uint8]) -> 
 
 
 def _crc_of_short(ends: NDArray[np.int64], lengths: NDArray[np.uint8], data: NDArray[np.uint8]) -> Hashes:
-    """CRC is linear: the sum of what each byte contributes at its distance from the end.
+    """Return the CRC-32 of each string of at most 64 bytes: the sum of what each byte contributes.
 
-    Distances are walked one by one over all rows that are long enough; sorting the rows by length
-    (a radix sort) makes these rows a prefix.
+    The contribution depends on the byte's distance from the end (CRC is linear). Distances are walked one by
+    one over all rows that are long enough; sorting the rows by length (a radix sort) makes these rows a
+    prefix.
     """
     longest = int(lengths.max())
     order: NDArray[np.int64] | None = None
@@ -157,7 +158,7 @@ _CRC_OF_ZEROS: Final = np.array([crc32(bytes(length)) for length in range(_CRC_D
 
 
 def hashes_of_arrow(column: pa.Array | pa.ChunkedArray) -> Hashes:
-    """Return the hashes of a column of keys."""
+    """Return the key hash of each row of an Arrow column; UsageError for nulls, or a type no key has."""
     import pyarrow as pa
 
     if isinstance(column, pa.ChunkedArray):
@@ -231,7 +232,7 @@ def _hashes_of_arrow_strings(column: pa.Array) -> Hashes:
 
 
 def _is_repetitive(column: pa.Array) -> bool:
-    """Return whether hashing each distinct value once pays (70 against 25 M rows/s at 1,000 values)."""
+    """Return whether so few values differ that hashing each once pays (70 against 25 M rows/s at 1,000)."""
     sample = column.slice(0, _SAMPLE_ROWS).dictionary_encode()
     return len(sample.dictionary) <= _SAMPLE_DISTINCT_MAX
 

@@ -1,4 +1,4 @@
-"""Processes that user code makes of this one by fork: they end with its code, and touch nothing of ours.
+"""Protection from processes that user code forks: they end with that code, and reach no file of ours.
 
 Such a child has a copy of everything: open files, connections, what is to be done at the end. Who cleans up,
 commits or answers is the process that made a thing, and no copy of it. So each place that calls user code
@@ -25,7 +25,7 @@ EXIT_CAME_BACK: Final = 1  # exit code of a child that returned from the functio
 
 
 class HasDescriptor(Protocol):
-    """A file or a socket."""
+    """An object with a file descriptor, such as a file or a socket."""
 
     def fileno(self) -> int:
         """Return the descriptor; below 0 or a ValueError once it is closed."""
@@ -39,7 +39,7 @@ R = TypeVar("R", bound=HasDescriptor)
 
 
 def hide(resource: R) -> R:
-    """Have children by fork not share a file or a socket; gives it back.
+    """Keep a file or socket from forked children, where it leads to /dev/null instead; return it.
 
     What a child does to its copy then reaches neither the disk nor the peer: bytes that both have buffered
     are not written twice, and the end of this process ends the connection even if a child lives on.
@@ -49,13 +49,13 @@ def hide(resource: R) -> R:
 
 
 class _OpenSocket:
-    """A socket that other code of this process has opened."""
+    """A socket that other code opened: its descriptor and inode, so that :func:`hide` can be applied."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor, self._inode = descriptor, os.fstat(descriptor).st_ino
 
     def fileno(self) -> int:
-        """Return the descriptor; -1 once it is another file's."""
+        """Return the descriptor, or -1 once it is closed or another file's."""
         try:
             return self._descriptor if os.fstat(self._descriptor).st_ino == self._inode else -1
         except OSError:
@@ -63,7 +63,7 @@ class _OpenSocket:
 
 
 def hide_open_sockets() -> list[HasDescriptor]:
-    """Hide the sockets that are open now, for as long as the result is kept; where the system lists them."""
+    """Hide all sockets open now from forked children while the result is kept; needs /proc, else none."""
     found: list[HasDescriptor] = []
     with suppress(OSError):
         for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - numbers, no paths
@@ -79,7 +79,7 @@ def _resources() -> list[HasDescriptor]:
 
 
 def descriptors_closed() -> int:
-    """Return how many hidden descriptors other code of this process has closed, or reused."""
+    """Return how many hidden descriptors other code (such as ``os.closerange``) has closed or reused."""
     closed = 0
     for resource in _resources():
         descriptor = _descriptor(resource)
@@ -96,7 +96,7 @@ def descriptors_closed() -> int:
 
 
 def _lead_nowhere() -> None:
-    """In a child, before anything else runs there."""
+    """Point all hidden descriptors to /dev/null, in a forked child before anything else runs there."""
     resources = [resource for resource in _resources() if _descriptor(resource) >= 0]
     if not resources:
         return
@@ -127,7 +127,7 @@ def is_child() -> bool:
 
 
 class OwnProcess:
-    """The process in which this was made.
+    """Remembers the process that made it, so that a forked child which leaves user code is ended.
 
     Example:
         >>> own = OwnProcess()
@@ -143,11 +143,11 @@ class OwnProcess:
 
     @property
     def is_here(self) -> bool:
-        """Whether this is the process itself, and no child of it."""
+        """Whether the caller runs in the process that made this object, and in no forked child of it."""
         return os.getpid() == self.pid
 
     def call(self, function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-        """Call what may lead to user code; a child that returns from there ends here."""
+        """Call a function that may run user code, and end here any forked child that comes back from it."""
         try:
             result = function(*arguments, **named)
         except BaseException as error:
@@ -158,15 +158,15 @@ class OwnProcess:
         return result
 
     def end_if_child(self) -> None:
-        """End this process if it is a child."""
+        """End this process if it is a forked child of the one that made this object."""
         if os.getpid() != self.pid:
             end_child(None)
 
 
 def end_child(error: BaseException | None) -> NoReturn:
-    """End this process as Python would, but with nothing of what its parent has still to do.
+    """End this forked child with Python's exit code, but without any cleanup that is its parent's.
 
-    `error` is what it left user code with, None where it returned.
+    `error` is the exception with which it left user code, None where it returned.
     """
     code = EXIT_CAME_BACK
     with suppress(Exception):
@@ -201,7 +201,7 @@ def _unless_child(action: Callable[P, T], *arguments: P.args, **named: P.kwargs)
 
 
 def at_exit(action: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> Callable[[], None]:
-    """Call `action` at the end of this process, and of no child; gives what revokes that."""
+    """Call `action` when this process ends, not when forked children do; return a function to revoke it."""
     end = _unless_child(action, *arguments, **named)
     atexit.register(end)
     return lambda: atexit.unregister(end)
@@ -210,5 +210,5 @@ def at_exit(action: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> Ca
 def when_forgotten(
     owner: T_owner, action: Callable[P, T], *arguments: P.args, **named: P.kwargs
 ) -> weakref.finalize[[], T_owner]:
-    """`weakref.finalize`, but children clean up nothing."""
+    """Call `action` once `owner` is garbage, like `weakref.finalize`, but never in a forked child."""
     return weakref.finalize(owner, _unless_child(action, *arguments, **named))

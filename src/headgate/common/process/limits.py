@@ -1,4 +1,4 @@
-"""Limits of a process that user code may have set, and what they mean when something fails."""
+"""Resource limits of a process, which user code may have changed: read, compare, restore, explain errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MEANT: Final = {errno.EFBIG: "RLIMIT_FSIZE", errno.EMFILE: "RLIMIT_NOFILE", err
 
 
 def limits_of(pid: int = 0) -> dict[str, tuple[int, int]]:
-    """Return the limits of a process, 0 being this one; without those that the system does not report."""
+    """Return the resource limits of a process (0: this one), without any that the system does not report."""
     found: dict[str, tuple[int, int]] = {}
     for name in NAMES:
         number = getattr(resource, name, None)
@@ -30,7 +30,7 @@ def limits_of(pid: int = 0) -> dict[str, tuple[int, int]]:
 
 
 def changes(now: Limits, before: Limits) -> list[str]:
-    """Return which of the limits have changed, for people.
+    """Return a sentence for each limit that differs between `now` and `before`.
 
     Example:
         >>> changes({"RLIMIT_FSIZE": (1000, 1000)}, {"RLIMIT_FSIZE": (-1, -1)})
@@ -44,7 +44,7 @@ def changes(now: Limits, before: Limits) -> list[str]:
 
 
 def restore(before: Limits) -> list[str]:
-    """Set the limits of this process to what they were; gives what could not be set, for people."""
+    """Set this process's limits back to `before`; return a sentence for each that stays different."""
     for name, wanted in before.items():
         number = getattr(resource, name, None)
         if number is None or resource.getrlimit(number) == wanted:
@@ -60,7 +60,7 @@ def restore(before: Limits) -> list[str]:
 
 
 def advice(problem: OSError) -> str | None:
-    """Return advice if a limit of this process, and not a disk, is the reason of an error; else None.
+    """Return what to do if a limit, or a file closed by other code, caused an error of a file; else None.
 
     Example:
         >>> advice(OSError(errno.ENOSPC, "No space left on device")) is None

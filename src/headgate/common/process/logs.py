@@ -27,7 +27,7 @@ _QUIET: Final = ("py4j",)  # libraries that log too much at INFO
 
 @dataclass(frozen=True, slots=True)
 class TaskContext:
-    """What a thread works for.
+    """The subtask that a thread works for; its fields appear in the thread's log lines.
 
     Attributes:
         job: its id or name.
@@ -64,13 +64,13 @@ def clear_task_context() -> None:
 
 
 def task_context() -> TaskContext:
-    """Return the subtask that this thread works for."""
+    """Return the subtask that this thread works for; all fields are None if there is none."""
     return _current.get()
 
 
 @contextmanager
 def logging_for(job: str) -> Iterator[None]:
-    """Give this thread's lines the job, within the block; for the driver."""
+    """Add the job to this thread's log lines within the block; used by the driver."""
     before = _current.get()
     _current.set(TaskContext(job))
     try:
@@ -96,7 +96,7 @@ class ContextFilter(logging.Filter):
 
 
 class PlainFormatter(logging.Formatter):
-    """Lines for people: time with zone, level, fields, logger, message."""
+    """Formats log lines for people: time with zone, level, fields, logger, message."""
 
     @override
     def format(self, record: logging.LogRecord) -> str:
@@ -109,7 +109,7 @@ class PlainFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """Lines for machines: one JSON object each; a field that is not known is null."""
+    """Formats log lines for machines: one JSON object each; a field that is not known is null."""
 
     @override
     def format(self, record: logging.LogRecord) -> str:
@@ -127,7 +127,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class _StderrHandler(logging.StreamHandler[TextIO]):
-    """Writes to whatever the standard error is at that moment: a live display replaces it for a while."""
+    """A log handler for the current `sys.stderr`, which a live display replaces for a while."""
 
     def __init__(self) -> None:
         logging.Handler.__init__(self)
@@ -162,7 +162,7 @@ def set_up_logging(as_json: bool = False, level: int = logging.INFO) -> None:
 
 
 def remove_logging() -> None:
-    """Remove what :func:`set_up_logging` added; levels stay."""
+    """Remove the handler that :func:`set_up_logging` added; log levels stay."""
     root = logging.getLogger()
     for handler in [handler for handler in root.handlers if isinstance(handler, _StderrHandler)]:
         root.removeHandler(handler)

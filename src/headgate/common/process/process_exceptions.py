@@ -1,4 +1,4 @@
-"""Which exceptions beyond ``Exception`` are about the process, and which are a function's like any other.
+"""Tells interrupts that must end the process from a function's own SystemExit, KeyboardInterrupt and such.
 
 ``SystemExit``, ``KeyboardInterrupt``, ``GeneratorExit`` and asyncio's ``CancelledError`` get past every
 ``except Exception``. Raised by a program's function they are an error of it. A Ctrl-C, a signal that ends
@@ -20,11 +20,11 @@ _BY_SIGNAL: Final = "__headgate_by_signal__"
 
 
 class PastAllHandlers(BaseException):
-    """Base of what Headgate raises past all handlers; no handler may take it for a program's error."""
+    """Base of Headgate's own exceptions that no handler may catch as an error of the user's function."""
 
 
 def is_about_the_process(error: BaseException) -> bool:
-    """Return whether an exception is to end more than the function that it came out of.
+    """Return whether an exception must end the process, and is no error of the function that it left.
 
     Example:
         >>> is_about_the_process(ValueError()), is_about_the_process(SystemExit(7))
@@ -51,7 +51,7 @@ def is_about_the_process(error: BaseException) -> bool:
 
 
 def let_pass(error: BaseException) -> None:
-    """Raise `error` once more if it is about the process.
+    """Raise `error` again if it must end the process, instead of being handled as a function's error.
 
     For handlers of what a program's function raised, which begin with ``except BaseException``.
     """
@@ -60,12 +60,12 @@ def let_pass(error: BaseException) -> None:
 
 
 def note_signal(error: BaseException) -> None:
-    """Record that a handler of a signal raised `error`."""
+    """Mark `error` as raised by a signal handler, for :func:`is_about_the_process`."""
     setattr(error, _BY_SIGNAL, True)
 
 
 def _is_ctrl_c(error: BaseException) -> bool:
-    """Return whether no statement raised it, or one that answers such an interrupt."""
+    """Return whether a KeyboardInterrupt, or one that led to it, came from a signal, not from ``raise``."""
     seen: BaseException | None = error
     while seen is not None:
         if isinstance(seen, KeyboardInterrupt) and not _is_raised_by_statement(seen.__traceback__):

@@ -1,4 +1,4 @@
-"""Processes of this machine: whether one lives, how much memory this one uses, and who was killed for it."""
+"""Facts about processes here: whether one lives, this one's memory, how many were killed for memory."""
 
 from __future__ import annotations
 

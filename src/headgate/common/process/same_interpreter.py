@@ -1,4 +1,4 @@
-"""User code that is not isolated: its modules are among all others of the process."""
+"""User code that is not isolated: its modules are imported like all others of the process."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ class SameInterpreter:
     refuse_leaving = None
 
     def call(self, function: Callable[..., T], *args: Any) -> T:
-        """Call it."""
+        """Call `function` directly, as its modules are found like any other."""
         return function(*args)
 
     def pickler(self) -> Any:
-        """Return the framework's own; loaded when something is shipped, and not for a look at a plan."""
+        """Return the framework's cloudpickle, which is imported only once something is shipped."""
         import cloudpickle
 
         return cloudpickle
 
     def load(self, payload: bytes) -> Any:
-        """Restore an object, whose modules are found as any other."""
+        """Return the object pickled in `payload`; its modules are found like any other."""
         return self.pickler().loads(payload)
 
 

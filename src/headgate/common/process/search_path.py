@@ -1,4 +1,4 @@
-"""Where Python looks for the framework's modules."""
+"""The folders in which Python looks for the framework's modules."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 
 
 def framework_path() -> list[str]:
-    """`sys.path` without what belongs to user code alone: in an isolated namespace it is the namespace's.
+    """Return `sys.path` without folders of isolated user code, also when called inside its namespace.
 
     Example:
         >>> framework_path() == list(sys.path)

@@ -24,7 +24,7 @@ class SystemClock:
         return clock.monotonic_ns() // 1_000_000
 
     def precise_ms(self) -> float:
-        """Return the monotonic clock with its fraction."""
+        """Return the monotonic clock in milliseconds with a fraction."""
         return clock.monotonic_ns() / 1_000_000
 
 
@@ -32,11 +32,11 @@ class SystemRandomness:
     """The machine's randomness; implements `common.ports.Randomness`."""
 
     def token(self, size: int) -> bytes:
-        """Return unpredictable bytes."""
+        """Return `size` unpredictable bytes."""
         return system.urandom(size)
 
     def uniform(self, low: float, high: float) -> float:
-        """Return a number in between."""
+        """Return a random number between `low` and `high`."""
         return chance.uniform(low, high)
 
 
@@ -46,10 +46,10 @@ Work = tuple[Callable[[], Any], Callable[[Any, BaseException | None], None]]
 
 
 class BackgroundThread:
-    """Runs work one after the other in the background of a loop; implements `common.ports.Background`.
+    """A thread that runs blocking work for a loop, one by one; implements `common.ports.Background`.
 
-    What it makes in the storage has the permissions of the job whose thread began it. `call` calls a piece of
-    work, where user code is isolated; see `common.ports.UserCode`.
+    Files it makes get the permissions of the job whose thread began it. `call` calls each piece of work, such
+    as where isolated user code finds its modules; see `common.ports.UserCode`.
     """
 
     def __init__(self, name: str, call: Callable[[Callable[[], T]], T] | None = None) -> None:
@@ -64,7 +64,7 @@ class BackgroundThread:
         self._queue.put((work, done))
 
     def close(self) -> None:
-        """Finish what was submitted, then end the thread."""
+        """Wait until all submitted work is done, then end the thread."""
         self._queue.put(None)
         self._thread.join()
 
@@ -86,23 +86,23 @@ def _call(work: Callable[[], T]) -> T:
 
 
 class Mailbox:
-    """Callbacks from any thread to one loop, and the loop's way to sleep until one comes."""
+    """A queue of callbacks from any thread to one loop, on which the loop sleeps until one comes."""
 
     def __init__(self) -> None:
         self._queue: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._wake = threading.Event()
 
     def post(self, callback: Callable[[], None]) -> None:
-        """Have the loop call `callback`."""
+        """Queue `callback` for the loop to call, and wake the loop."""
         self._queue.put(callback)
         self._wake.set()
 
     def wake(self) -> None:
-        """End a `wait` of the loop."""
+        """End the loop's :meth:`wait` without a callback."""
         self._wake.set()
 
     def drain(self) -> bool:
-        """Call what was posted; False when there was nothing."""
+        """Call all posted callbacks; return False when there were none."""
         called = False
         while True:
             try:
@@ -113,6 +113,6 @@ class Mailbox:
             called = True
 
     def wait(self, timeout_ms: float | None) -> None:
-        """Sleep until woken, at most `timeout_ms`."""
+        """Sleep until :meth:`post` or :meth:`wake` is called, at most `timeout_ms` (None: for ever)."""
         if self._wake.wait(None if timeout_ms is None else timeout_ms / 1000):
             self._wake.clear()

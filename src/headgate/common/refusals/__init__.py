@@ -1,4 +1,4 @@
-"""How a wrong call or a failure is put into words: arguments, places in the program, frames of the user.
+"""Texts of errors in terms of the user's program: its arguments, places in its files, its stack frames.
 
 The classes of errors stand in `common/errors.py`.
 """

@@ -1,4 +1,4 @@
-"""Which kinds of values a parameter takes, read from its annotation; in words for people.
+"""Checks arguments against the annotations of their parameters, and words the error for people.
 
 The check is lenient: it refuses what cannot be meant, such as a number for a path, and lets everything pass
 of which the annotation says nothing definite. It looks at the elements of lists and tuples, but takes no
@@ -30,7 +30,7 @@ _VALUE_CHARS_MAX: Final = 80
 
 
 class Kind(NamedTuple):
-    """What a parameter takes.
+    """The values that a parameter accepts: a check, and the words for them in an error.
 
     `plain` is whether it is one of Python's own kinds of values. What is expected of a function or of an
     object of Headgate's is often explained better by the function that takes it.
@@ -42,14 +42,14 @@ class Kind(NamedTuple):
 
 
 class Wrong(NamedTuple):
-    """A value that cannot be meant."""
+    """An argument that its parameter does not accept."""
 
     text: str  # the end of a sentence about it
     final: bool  # whether the function need not be asked for a better sentence
 
 
 class Parameters(NamedTuple):
-    """The parameters of a function of which something definite is known."""
+    """The parameters of a function whose annotations say which values they accept."""
 
     by_place: tuple[Kind | None, ...]  # in order; None is anything
     more: Kind | None  # kind of what is given by place after these
@@ -57,10 +57,7 @@ class Parameters(NamedTuple):
     names: tuple[str, ...]  # in order
 
     def wrong(self, given: Sequence[object], named: Mapping[str, object]) -> Wrong | None:
-        """Return the first argument that cannot be meant, of a plain kind if there is one.
-
-        None where all can.
-        """
+        """Return the first argument its parameter does not accept, of a plain kind if any; None: all fit."""
         found = None
         for name, kind, value in self._with_kinds(given, named):
             if not kind.fits(value):
@@ -82,7 +79,7 @@ class Parameters(NamedTuple):
 
 
 def parameters_of(function: Callable[P, R]) -> Parameters:
-    """Read the annotations of a function.
+    """Return which values the parameters of a function accept, read from its annotations.
 
     Example:
         >>> def read(path: str | os.PathLike[str], count: int | None = None): ...
@@ -113,14 +110,14 @@ def _sentence(name: str, value: object, kind: Kind) -> str:
 
 
 class _Unknown:
-    """Stands for a name that is known to type checkers only."""
+    """Stand-in for a name in an annotation that only type checkers know."""
 
     def __class_getitem__(cls, item: object) -> type[_Unknown]:
         return cls
 
 
 class _Names(dict[str, Any]):
-    """What the annotations of one function may name."""
+    """Namespace in which the annotations of one function are evaluated."""
 
     def __init__(self, function: Callable[P, R]) -> None:
         super().__init__()
@@ -137,7 +134,7 @@ class _Names(dict[str, Any]):
         return os.PathLike if name == "Path" else _Unknown
 
     def kind(self, parameter: Parameter) -> Kind | None:
-        """Return the kind of arguments that a parameter takes; None is anything."""
+        """Return the kind of values that a parameter accepts; None: any."""
         hint = parameter.annotation
         if hint is parameter.empty:
             return None

@@ -1,4 +1,4 @@
-"""Wrong arguments of calls of the public API are refused in a sentence that names what was meant.
+"""Checks arguments of calls of the public API; a wrong one is refused with a sentence that says what fits.
 
 The kinds of the arguments' values are checked before the call (`argument_types`). A refusal of any kind has
 no frame of Headgate's own in its traceback: below the line of the program that called, there is only the
@@ -47,7 +47,7 @@ _ALSO_CALLED: Final[Mapping[str, str]] = {
 
 
 def check_calls(module: str, names: Iterable[str]) -> None:
-    """Have calls of public functions, and of public classes and their methods, checked.
+    """Wrap a module's public functions, and methods of its public classes, so that arguments are checked.
 
     Other names of the loaded `module` than those of functions and classes are left as they are.
     """
@@ -61,7 +61,7 @@ def check_calls(module: str, names: Iterable[str]) -> None:
 
 
 def with_checked_calls(thing: T) -> T:
-    """Have calls checked of one public function or class that is loaded later than its package."""
+    """Return a public function or class with checked arguments, where it is loaded later than its package."""
     if isinstance(thing, FunctionType):
         checked: T = _in_place(thing)
         return checked
@@ -71,7 +71,7 @@ def with_checked_calls(thing: T) -> T:
 
 
 def check_calls_of(cls: type) -> None:
-    """Have calls of a class and its bases checked; of the constructor only where programs implement it."""
+    """Wrap methods of a class and its bases to check arguments; of abstract classes the constructor only."""
     for each in cls.__mro__:
         if each.__module__.startswith("headgate") and _CHECKED not in vars(each) and not _left_out(each):
             type.__setattr__(each, _CHECKED, True)
@@ -79,7 +79,7 @@ def check_calls_of(cls: type) -> None:
 
 
 def called(verb: str, function: Callable[P, R]) -> Callable[P, R]:
-    """Give `function` the name by which the program knows it; for options that are passed on.
+    """Return `function` with checked arguments, named `verb` in errors; for options that are passed on.
 
     Example:
         >>> called("write_json", lambda path, *, roll_bytes=0: None)("out", rol_bytes=5)
@@ -109,7 +109,7 @@ def _left_out(cls: type) -> bool:
 
 
 def _in_place(function: FunctionType) -> Any:
-    """Replace a function also where it is defined, so that it is found there when it is shipped by name."""
+    """Return a function with checked arguments, and put it into its module, where pickle looks it up."""
     if hasattr(function, _CHECKED) or not function.__module__.startswith("headgate"):
         return function
     wrapped = _wrapped(function, function.__name__, own=False)
@@ -136,13 +136,13 @@ def _wrapped(function: Callable[P, R], verb: str, *, own: bool) -> Callable[P, R
 
 
 def _is_all_ours(error: BaseException) -> bool:
-    """Return whether no code of the program ran between this call and the error."""
+    """Return whether no code of the program ran between the checked call and the error."""
     files = (frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__))
     return not any(is_users_file(file) and not is_standard_library(file) for file in files)
 
 
 class _Checked(Generic[P, R]):
-    """A function whose arguments are looked at before it is called."""
+    """A callable that checks its arguments before it calls a function with them."""
 
     def __init__(self, verb: str, function: Callable[P, R], *, own: bool) -> None:
         self._verb, self._function, self._own = verb, function, own
@@ -178,7 +178,7 @@ class _Checked(Generic[P, R]):
         return parameters_of(self._function)
 
     def _misfit(self, given: Sequence[object], named: Mapping[str, object]) -> PlanError | None:
-        """Return an error that says what is wrong with a call; None: its arguments fit."""
+        """Return an error if the names or the number of arguments are wrong, else None."""
         import inspect
 
         try:

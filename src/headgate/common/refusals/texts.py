@@ -28,7 +28,7 @@ def shortened(text: str, most: int = TEXT_CHARS_MAX) -> str:
 
 
 def encodable(text: str) -> str:
-    r"""Return a text as it is, or with its halves of characters written out.
+    r"""Return a text with halves of characters (lone surrogates) written as escapes, so it can be encoded.
 
     Example:
         >>> encodable("ä"), encodable("a\ud800")

@@ -1,4 +1,4 @@
-"""What a program raised, as its author wants to see it: without the frames of Headgate and of imports."""
+"""Tracebacks and errors as the program's author wants them: without frames of Headgate and of imports."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def users_line(error: BaseException) -> str | None:
 
 
 def is_of_the_program(error: BaseException) -> bool:
-    """Return whether code of the program itself was on the way, not only Python's, ours or of packages.
+    """Return whether a frame of the program itself is in the error's traceback, not only of libraries.
 
     Example:
         >>> is_of_the_program(ValueError("raised nowhere"))

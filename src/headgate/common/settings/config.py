@@ -26,7 +26,7 @@ _SPARK_PREFIX: Final = "spark.headgate."
 
 
 class Origin(IntEnum):
-    """Where a value came from; the higher one wins."""
+    """The layer that set an option's value; where several do, the higher one wins."""
 
     DEFAULT = 0
     SPARK = 1
@@ -35,12 +35,12 @@ class Origin(IntEnum):
 
     @property
     def text(self) -> str:
-        """The place in words, for messages."""
+        """The layer in words, for messages."""
         return ("default", "Spark configuration", "program", "command line")[self]
 
 
 class Setting(NamedTuple, Generic[T]):
-    """A value that was set, and where."""
+    """The value of an option that was set, and the layer that set it."""
 
     value: T
     origin: Origin
@@ -72,7 +72,7 @@ class Config:
         return Origin.DEFAULT if setting is None else setting.origin
 
     def is_set(self, option: ConfigOption[T]) -> bool:
-        """Return whether a layer sets the option, be it to its default."""
+        """Return whether any layer sets the option, even to its default value."""
         return option.key in self._settings
 
     def texts(self) -> dict[str, str]:
@@ -87,7 +87,7 @@ class Config:
             yield option, self.get(option), self.origin(option)
 
     def __hash__(self) -> int:
-        """Equal settings are one and the same."""
+        """Return the same hash for equal settings, so that they can be keys of a dict."""
         return hash(tuple(self.texts().items()))
 
     @classmethod
@@ -96,7 +96,7 @@ class Config:
         return cls().with_program(texts)
 
     def with_spark(self, spark_conf: Mapping[str, str]) -> Config:
-        """Add Spark's configuration; keys other than ``spark.headgate.*`` are ignored."""
+        """Return the settings with Spark's ``spark.headgate.*`` ones added; its other keys are ignored."""
         ours = {key: value for key, value in spark_conf.items() if key.startswith(_SPARK_PREFIX)}
         by_spark_key = {option.spark_key: option for option in OPTIONS.values()}
         for key in ours:
@@ -105,11 +105,11 @@ class Config:
         return self._layered({by_spark_key[key].key: value for key, value in ours.items()}, Origin.SPARK)
 
     def with_program(self, values: Mapping[str, object]) -> Config:
-        """Add settings of the program, as text or as Python values."""
+        """Return the settings with those of the program added, given as text or as Python values."""
         return self._layered(values, Origin.PROGRAM)
 
     def with_command_line(self, assignments: Iterable[str]) -> Config:
-        """Add settings as ``key=value``, the texts of ``-D``; of two for one key the last wins."""
+        """Return the settings with ``-D key=value`` texts added; of two for one key the last wins."""
         example = "-D parallelism.default=2"
         return self._layered(assigned(assignments, example), Origin.COMMAND_LINE)
 
@@ -138,7 +138,7 @@ class Config:
 
 
 def assigned(assignments: Iterable[str], example: str) -> dict[str, str]:
-    """Return a dict: key -> value of the texts of ``-D``; of two for one key the last wins."""
+    """Return the ``-D key=value`` texts as a dict; ConfigError without ``=``. Of two values the last wins."""
     values = {}
     for assignment in assignments:
         key, equals, value = assignment.partition("=")
@@ -157,9 +157,7 @@ def _unknown(key: str, origin: Origin, known: Iterable[str]) -> ConfigError:
 
 
 def effective_restart_strategy(config: Config) -> RestartStrategyType:
-    """Return the restart strategy in force: what is set, else exponential delay exactly when checkpoints are
-    on.
-    """
+    """Return the restart strategy in force; if none is set, exponential delay exactly with checkpoints on."""
     chosen = config.get(o.RESTART_STRATEGY)
     if chosen is not None:
         return chosen
@@ -168,7 +166,7 @@ def effective_restart_strategy(config: Config) -> RestartStrategyType:
 
 
 def validate(config: Config) -> None:
-    """Check what no option can know alone; the error names both options and where they were set.
+    """Raise ConfigError where options contradict each other; it names both, and the layers that set them.
 
     Call it once, when all layers are in and before anything starts.
     """
@@ -192,7 +190,7 @@ Contradiction: TypeAlias = tuple[ConfigOption[Any], ConfigOption[Any], str]
 
 
 def _contradictions(config: Config) -> Iterator[Contradiction]:
-    """Yield contradictions wherever the values come from."""
+    """Yield pairs of options that contradict each other, whichever layers set them."""
     get = config.get
     if get(o.EXPONENTIAL_INITIAL_BACKOFF) > get(o.EXPONENTIAL_MAX_BACKOFF):
         reason = "the first must not exceed the second"
@@ -222,7 +220,7 @@ def _contradictions(config: Config) -> Iterator[Contradiction]:
 
 
 def _contradictions_of_the_job(config: Config) -> Iterator[Contradiction]:
-    """Yield contradictions of what the program or the command line sets.
+    """Yield pairs of options that contradict each other where the program or command line sets one.
 
     Spark's configuration serves many jobs: not all of them are unaligned, or have checkpoints to go on from,
     or state in RocksDB.

@@ -29,14 +29,14 @@ _FALSE: Final = frozenset({"false", "no", "off", "0"})
 
 
 class OptionKind(Protocol[T_co]):
-    """How the values of one type are read and written."""
+    """A type of option values: how they are read from text or Python objects, and written as text."""
 
     @property
     def expected(self) -> str:
         """What a valid value looks like, to follow the word "expected" in a message."""
 
     def parse(self, value: object) -> T_co:
-        """Return the value of a text or of a Python object; ValueError when it is none of this type."""
+        """Return the value that a text or Python object stands for; ValueError if it does not fit."""
 
     def format(self, value: Any) -> str:
         """Return the text that :meth:`parse` reads back to the same value."""
@@ -56,7 +56,7 @@ def _refusing(kind: OptionKind[T]) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Text:
-    """Any text that is not empty."""
+    """The kind of options whose value is any text that is not empty."""
 
     expected: str = "text that is not empty"
 
@@ -73,12 +73,12 @@ class Text:
 
 @dataclass(frozen=True)
 class Boolean:
-    """True or false."""
+    """The kind of options that are true or false."""
 
     expected: str = "true or false"
 
     def parse(self, value: object) -> bool:
-        """Return the truth of a bool or of its usual words."""
+        """Return the truth of a bool, or of one of its usual words such as ``yes`` or ``off``."""
         if isinstance(value, bool):
             return value
         word = value.strip().lower() if isinstance(value, str) else ""
@@ -93,14 +93,14 @@ class Boolean:
 
 @dataclass(frozen=True)
 class Integer:
-    """A whole number within bounds, both included."""
+    """The kind of options whose value is a whole number within bounds, both included."""
 
     low: int
     high: int | None = None
 
     @property
     def expected(self) -> str:
-        """The bounds in words."""
+        """The valid values in words, with their bounds, for messages."""
         return f"a whole number {_bounds(self.low, self.high)}"
 
     def parse(self, value: object) -> int:
@@ -120,14 +120,14 @@ class Integer:
 
 @dataclass(frozen=True)
 class Number:
-    """A finite number within bounds, both included."""
+    """The kind of options whose value is a finite number within bounds, both included."""
 
     low: float
     high: float | None = None
 
     @property
     def expected(self) -> str:
-        """The bounds in words."""
+        """The valid values in words, with their bounds, for messages."""
         return f"a number {_bounds(self.low, self.high)}"
 
     def parse(self, value: object) -> float:
@@ -151,13 +151,13 @@ def _bounds(low: float, high: float | None) -> str:
 
 @dataclass(frozen=True)
 class Duration:
-    """A span of time; its value is whole milliseconds."""
+    """The kind of options whose value is a span of time, kept as whole milliseconds."""
 
     low_ms: int = 0
 
     @property
     def expected(self) -> str:
-        """Examples, and the bound when there is one."""
+        """Examples of valid values, and the bound when there is one, for messages."""
         least = f" of at least {format_ms(self.low_ms)}" if self.low_ms else ""
         return f"a duration{least} such as '500ms', '1s', '10min', '2h' or '7d'"
 
@@ -183,13 +183,13 @@ class Duration:
 
 @dataclass(frozen=True)
 class MemorySize:
-    """A number of bytes; units are powers of 1024."""
+    """The kind of options whose value is a number of bytes; units are powers of 1024."""
 
     low_bytes: int = 1
 
     @property
     def expected(self) -> str:
-        """Examples, and the bound."""
+        """Examples of valid values, and the bound, for messages."""
         return f"a size of at least {self.format(self.low_bytes)} such as '64kb', '32mb' or '1gb'"
 
     def parse(self, value: object) -> int:
@@ -202,7 +202,7 @@ class MemorySize:
         return size
 
     def format(self, value: int) -> str:
-        """Return the largest unit that divides the size."""
+        """Return the size in the largest unit that divides it, such as ``64kb``."""
         for unit in ("t", "g", "m", "k"):
             if value and value % _MEMORY_UNITS[unit] == 0:
                 return f"{value // _MEMORY_UNITS[unit]}{unit}b"
@@ -211,13 +211,13 @@ class MemorySize:
 
 @dataclass(frozen=True)
 class Choice(Generic[E]):
-    """One of a closed set of names."""
+    """The kind of options whose value is one of a closed set of names, the members of an enumeration."""
 
     names: type[E]
 
     @property
     def expected(self) -> str:
-        """The names."""
+        """The names to choose from, for messages."""
         *most, last = [member.value for member in self.names]
         return f"{', '.join(most)} or {last}"
 
@@ -240,18 +240,18 @@ def _plain(name: str) -> str:
 
 @dataclass(frozen=True)
 class OptionalKind(Generic[T]):
-    """Another type, or nothing at all: Python's None, or a word that is no value of the other type."""
+    """The kind of options that may have no value: None, or a word that is no value of the inner kind."""
 
     inner: OptionKind[T]
     word: str = "none"
 
     @property
     def expected(self) -> str:
-        """That of the inner type, or the word."""
+        """What the inner kind expects, or the word for no value."""
         return f"{self.inner.expected}, or {self.word}"
 
     def parse(self, value: object) -> T | None:
-        """Return None, or what the inner type reads."""
+        """Return None for None or the word, else what the inner kind reads."""
         if value is None or (isinstance(value, str) and value.strip().lower() == self.word):
             return None
         try:
@@ -260,13 +260,13 @@ class OptionalKind(Generic[T]):
             raise ValueError(f"{error}, or {self.word}") from None
 
     def format(self, value: T | None) -> str:
-        """Return the word, or what the inner type writes."""
+        """Return the word for None, else what the inner kind writes."""
         return self.word if value is None else self.inner.format(value)
 
 
 @dataclass(frozen=True)
 class ConfigOption(Generic[T]):
-    """One setting of a job."""
+    """The definition of one setting of a job."""
 
     key: str  # its dotted name, the field's own where the field has one
     kind: OptionKind[T]
@@ -303,5 +303,5 @@ def optional_text(key: str, description: str) -> ConfigOption[str | None]:
 
 
 def optional_boolean(key: str, description: str, word: str = "unset") -> ConfigOption[bool | None]:
-    """Return an option that is true, false or, by default, neither, for which the word stands."""
+    """Return an option that is true, false or, by default, None, for which `word` stands in texts."""
     return ConfigOption(key, OptionalKind(Boolean(), word), None, description)

@@ -36,7 +36,7 @@ class Isolation(Enum):
 
 
 class ResolveOrder(Enum):
-    """Whose copy comes first of a module that matches no pattern."""
+    """Whose copy of a module comes first: the job's (child) or the framework's (parent)."""
 
     CHILD_FIRST = "child-first"
     PARENT_FIRST = "parent-first"
@@ -53,7 +53,7 @@ class NativeModules(Enum):
 
 
 class DependencyLayer(Enum):
-    """`classloader.dependency-layer`: when packages of others outlive the job that brought them."""
+    """`classloader.dependency-layer`: which third-party packages stay loaded when their job has ended."""
 
     NATIVE = "native"
     ALWAYS = "always"
@@ -73,7 +73,7 @@ def pattern_list(text: str | Iterable[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class TextList:
-    """Texts with semicolons in between; `expected` is for people, with an example."""
+    """The kind of options whose value is a list of texts, written with semicolons in between."""
 
     expected: str
 
@@ -91,12 +91,12 @@ class TextList:
 
 @dataclass(frozen=True)
 class IsolationKind:
-    """``auto``, or the words of true and false."""
+    """The kind of options that are ``auto``, true or false."""
 
     expected: str = "auto, true or false"
 
     def parse(self, value: object) -> Isolation:
-        """Return the member that a word or a bool means."""
+        """Return the member of `Isolation` that a word or a bool stands for."""
         if isinstance(value, Isolation):
             return value
         if isinstance(value, str) and value.strip().lower() == Isolation.AUTO.value:

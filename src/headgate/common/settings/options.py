@@ -33,7 +33,7 @@ PARALLELISM_MAX: Final = 32_768  # the largest max parallelism: key groups are c
 
 
 class HighAvailabilityType(StrEnum):
-    """What decides which driver leads a job, and where its completed checkpoints are listed."""
+    """What elects the driver that leads a job, and where its completed checkpoints are listed."""
 
     NONE = "none"  # nothing: every start is a job of its own
     FILESYSTEM = "filesystem"  # the checkpoint storage
@@ -51,7 +51,7 @@ class ProgressDisplay(StrEnum):
 
 
 class RestartStrategyType(StrEnum):
-    """What decides whether and when a failed job starts again."""
+    """The rule by which a failed job is started again, or not."""
 
     NONE = "none"
     FIXED_DELAY = "fixed-delay"
@@ -60,7 +60,7 @@ class RestartStrategyType(StrEnum):
 
 
 class SameFailureAction(Enum):
-    """`restart-strategy.same-failure-limit.action`."""
+    """`restart-strategy.same-failure-limit.action`: report a failure that repeats, or end the job."""
 
     REPORT = "report"
     FAIL = "fail"

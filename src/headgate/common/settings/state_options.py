@@ -22,7 +22,7 @@ from headgate.common.time import MINUTES
 
 
 class CheckpointingMode(StrEnum):
-    """What a record's effect on state is after a failure."""
+    """How often a record's effect is in state after a failure: exactly once, or at least once."""
 
     EXACTLY_ONCE = "EXACTLY_ONCE"
     """State reflects every record exactly once."""
@@ -31,7 +31,7 @@ class CheckpointingMode(StrEnum):
 
 
 class ClaimMode(StrEnum):
-    """Whose the snapshot is that a job begins from."""
+    """Who owns the snapshot that a job begins from: the user, or from then on the job."""
 
     NO_CLAIM = "NO_CLAIM"  # the user's: it is never changed, and the job's first checkpoint is full
     CLAIM = "CLAIM"  # the job's: it may be built upon, and is deleted when it is not needed any more
@@ -46,7 +46,7 @@ class ExternalizedRetention(StrEnum):
 
 
 class OlderSnapshot(StrEnum):
-    """What a job does that begins from a snapshot when sinks have committed more than it knows of."""
+    """What a job does if sinks have committed more output than the snapshot that it begins from knows of."""
 
     REFUSE = "refuse"  # it does not begin
     TAKE_BACK = "take-back"  # sinks remove what was committed after the snapshot
@@ -68,7 +68,7 @@ class TimerService(StrEnum):
 
 
 class StateMigration(StrEnum):
-    """When stored values become values of the types that the program declares now."""
+    """When stored values are converted to the types that the program declares now."""
 
     LAZY = "lazy"  # when they are read, and in the background
     EAGER = "eager"  # all of them, before processing begins

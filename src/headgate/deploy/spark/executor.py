@@ -35,7 +35,7 @@ class SparkExecutor:
         self._listener = listener
 
     def execute(self, job: JobSpec) -> JobResult:
-        """Run a job to its end; see `api.executor.Executor`."""
+        """Run a job on Spark until it ends and return its result; see `api.jobs.executor_contract`."""
         need = Need(job.plan.slots, job.config.get(o.RESERVED_SLOTS))
         connectors = connectors_of(job)
         check_restorable(job, connectors)
@@ -89,7 +89,7 @@ class SparkExecutor:
 
 
 def _ship(context: SparkContext, job: JobSpec) -> None:
-    """Headgate and the driver's modules; the code of an isolated program travels by itself."""
+    """Ship Headgate and the program's modules to Spark's executors; isolated code travels by itself."""
     if job.user_code is None:
         ship(context)
         return
@@ -100,10 +100,10 @@ def _ship(context: SparkContext, job: JobSpec) -> None:
 
 
 def reachable(job: JobSpec, setting: Callable[[str], str | None]) -> tuple[JobSpec, str | None]:
-    """Have the driver listen where workers on other machines reach it, as they reach Spark's own driver.
+    """Return the job with the address to listen on that other machines reach, and the driver's host name.
 
-    Gives the job, and the name by which workers call the driver; None where the user chose the address.
-    `setting` gives one of Spark's.
+    Workers call the driver by that name; it is None where the user chose the address. `setting` returns the
+    value of one of Spark's settings, or None.
     """
     host = setting("spark.driver.host")
     if host is None or job.config.is_set(o.BIND_HOST):
@@ -114,7 +114,7 @@ def reachable(job: JobSpec, setting: Callable[[str], str | None]) -> tuple[JobSp
 
 
 def known_as(gang: GangContext, host: str | None) -> GangContext:
-    """Set the name by which the gang's workers call the driver; None keeps the address it listens on."""
+    """Return the gang's context with the host name by which workers call the driver; None: no change."""
     if host is None:
         return gang
     ends = [

@@ -38,7 +38,7 @@ class _Running:
 
 
 class SparkGang:
-    """Implements `common.ports.Gang`.
+    """Runs gangs of worker processes as barrier stages of Spark; implements `common.ports.Gang`.
 
     `executors_come_s` is how long executors that were lost may take to be replaced; None in local mode, where
     workers are on the driver's machine. `code` is that of an isolated program.
@@ -59,7 +59,7 @@ class SparkGang:
         self._running: dict[int, _Running] = {}
 
     def submit(self, gang: int, slots: int) -> None:
-        """Start `slots` workers as one barrier stage; returns at once."""
+        """Start `slots` workers as one barrier stage; returns at once, and reports the stage's end later."""
         worker = self._context.worker
         group = f"headgate-{worker.job}-{worker.generation}-{gang}"
         given_up = threading.Event()
@@ -71,11 +71,11 @@ class SparkGang:
         thread.start()
 
     def refusal(self, slots: int) -> str | None:
-        """Return why a rescale to so many slots is refused: what Spark has at this moment counts."""
+        """Return why Spark, as it is at this moment, cannot take a rescale to `slots`; None: it can."""
         return self._hold.refusal(slots, task_slots(self._spark))
 
     def cancel(self, gang: int) -> None:
-        """Have Spark kill the gang's Python workers; they get no chance to do anything."""
+        """Have Spark kill the Python workers of gang number `gang`; they get no chance to clean up."""
         running = self._running.get(gang)
         if running is None or not running.thread.is_alive():
             return
@@ -85,7 +85,7 @@ class SparkGang:
             self._spark._jsc.sc().cancelJobGroupAndFutureJobs(running.group)
 
     def close(self) -> None:
-        """Cancel what still runs and wait until Spark has ended it."""
+        """Cancel the gangs that still run, and wait up to 10 seconds until Spark has ended them."""
         deadline = clock.monotonic() + _LEAVE_S
         for gang in self._running:
             self.cancel(gang)
@@ -106,7 +106,7 @@ class SparkGang:
         self._context.exited(gang, reason)
 
     def _occupy(self, gang: int, slots: int, group: str) -> None:
-        """Blocks as long as the stage runs."""
+        """Run the gang's barrier stage, and return when it has ended."""
         from pyspark.traceback_utils import SCCallSiteSync
 
         context = self._spark

@@ -1,4 +1,4 @@
-"""Is there a Java that Spark can run on? Answered before Spark is started, in one line with the fix."""
+"""Checks that there is a Java that Spark can run on, before Spark is started; the error names the fix."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ANSWER_S: Final = 20
 
 
 def check_java(environment: Mapping[str, str] | None = None) -> None:
-    """Refuse to go on without Java 17 or 21."""
+    """Raise UsageError unless Java 17 or 21 is found."""
     variables = os.environ if environment is None else environment
     java = find_java(variables)
     if java is None:
@@ -36,14 +36,14 @@ def check_java(environment: Mapping[str, str] | None = None) -> None:
 
 
 def find_java(variables: Mapping[str, str]) -> Path | None:
-    """Return the `java` that Spark's own scripts would run."""
+    """Return the `java` that Spark's own scripts would run, None without one."""
     home = variables.get("JAVA_HOME")
     found = shutil.which(f"{home}/bin/java" if home else "java", path=variables.get("PATH"))
     return None if found is None else Path(found)
 
 
 def major_version(text: str) -> int:
-    """Return the number that counts; 0 for what is no version.
+    """Return the major number of a Java version, such as 17; 0 for a text without one.
 
     Example:
         >>> major_version("17.0.15"), major_version("1.8.0_402"), major_version("21-ea"), major_version("")

@@ -17,7 +17,7 @@ _GONE: Final = ("Connection refused", "Answer from Java side is empty", "Error w
 
 
 def shortened(text: str) -> str:
-    """Return the reason in a text of Spark's, for people.
+    """Return the reason why a gang ended, as one sentence for people, from the text of Spark's error.
 
     Example:
         >>> shortened("... barrier task ResultTask(4, 1) finished unsuccessfully ... Python worker exited "
@@ -49,7 +49,7 @@ def _slot(text: str) -> str:
 
 
 def _python_error(text: str) -> str | None:
-    """Return the last line of the Python traceback in the text, without that of a dead worker's EOF."""
+    """Return the last line of the Python traceback in Spark's text; None if there is none."""
     found = _TRACEBACK.search(text)
     if found is None:
         return None

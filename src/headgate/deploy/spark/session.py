@@ -1,4 +1,4 @@
-"""The Spark of a job: the program's, an active one, or one that is opened and ended here.
+"""Finds or opens the Spark of a job: the program's, an active one, or one that is opened and ended here.
 
 Spark opened here is kept for the next job of the process, because opening takes seconds, and ended
 with the process: no JVM and no Python worker outlives the program. A gang needs the SparkContext
@@ -52,7 +52,7 @@ NOISE: Final = "WARNING: Using incubator modules: jdk.incubator.vector"
 
 @dataclass(slots=True)
 class _Own:
-    """Spark that was opened here; it must not be closed early once it is `lent`: a DataFrame is used."""
+    """A Spark opened here; `lent`: the program uses a DataFrame of it, so it stays until the process ends."""
 
     context: SparkContext
     lent: bool = False
@@ -63,7 +63,7 @@ _opening: Final = threading.Lock()  # held while Spark is opened: jobs may begin
 
 
 def acquire(given: SparkSession | None, name: str, config: Config, slots: int) -> SparkContext:
-    """Return the Spark to run a job in; a local one that is opened here has at least `slots` task slots."""
+    """Return the Spark context for a job; a local one that is opened here has at least `slots` task slots."""
     with _opening:
         found = _acquired(given, name, config, slots)
     check_jvm_order(found, config)
@@ -110,7 +110,7 @@ def session(slots: int = 3, name: str = "headgate") -> SparkSession:
 
 
 def sql_session(given: SparkSession | None) -> SparkSession:
-    """Return the program's session, or the one on top of the Spark that runs already."""
+    """Return the given session, else the SQL session on top of the Spark context that runs already."""
     from pyspark.sql import SparkSession
 
     found: SparkSession = SparkSession.builder.getOrCreate() if given is None else given
@@ -118,18 +118,18 @@ def sql_session(given: SparkSession | None) -> SparkSession:
 
 
 def master_of(context: SparkContext) -> str:
-    """Return the master's URL."""
+    """Return the URL of a Spark context's master, such as ``local[4]``; empty if it has none."""
     return context.master or ""
 
 
 def lend() -> None:
-    """Keep Spark that was opened here open to the end of the process: the program got a DataFrame of it."""
+    """Keep a Spark that was opened here until the process ends, because the program got a DataFrame of it."""
     if _own is not None:
         _own.lent = True
 
 
 def refuse_connect(given: SparkSession | None) -> None:
-    """Refuse Spark Connect, in the program's session and in the environment."""
+    """Raise UsageError for Spark Connect, asked for by the program's session or the environment."""
     if given is not None and type(given).__module__.startswith("pyspark.sql.connect"):
         what = "the session given to the Environment is one of Spark Connect"
     elif given is None and (variable := next((v for v in _CONNECT if os.environ.get(v)), None)):
@@ -146,7 +146,7 @@ _CONNECT: Final = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED")
 
 
 def check_suitable(context: SparkContext) -> None:
-    """Refuse a Spark in which a gang could not run."""
+    """Raise UsageError for a Spark context in which a gang of worker processes could not run."""
     from py4j.clientserver import ClientServer
 
     if context.getConf().get("spark.dynamicAllocation.enabled", "false") == "true":
@@ -164,7 +164,7 @@ def check_suitable(context: SparkContext) -> None:
 
 
 def check_jvm_order(context: SparkContext, config: Config) -> None:
-    """Refuse a Spark whose JVMs load classes in another order than the job asks for."""
+    """Raise UsageError for a Spark whose JVMs do not load classes in the order that the job asks for."""
     if config.get(JVM_RESOLVE_ORDER) is not ResolveOrder.CHILD_FIRST:
         return
     lacking = [key for key in CHILD_FIRST if context.getConf().get(key, "false") != "true"]
@@ -176,7 +176,7 @@ def check_jvm_order(context: SparkContext, config: Config) -> None:
 
 
 def check_interpreter(workers: str) -> None:
-    """Refuse a local session whose workers run another Python than this program."""
+    """Raise UsageError for a local session whose workers run another Python than this program."""
     found = shutil.which(workers)
     if found is not None and Path(found).absolute() == Path(sys.executable).absolute():
         return
@@ -193,7 +193,7 @@ def check_interpreter(workers: str) -> None:
 
 
 def _active() -> SparkContext | None:
-    """Return the Spark context that the process has open already, if any."""
+    """Return the Spark context that is open in this process, None without one."""
     from pyspark import SparkContext
 
     context = SparkContext._active_spark_context
@@ -254,7 +254,7 @@ def _explained(master: str) -> Iterator[None]:
 
 
 def _start_jvm(conf: SparkConf) -> None:
-    """Start it as PySpark does, but with its output forwarded."""
+    """Start Spark's JVM as PySpark does, but with its output forwarded to `sys.stderr`."""
     from pyspark import SparkContext
     from pyspark.java_gateway import launch_gateway
 
@@ -265,7 +265,7 @@ def _start_jvm(conf: SparkConf) -> None:
 
 @contextmanager
 def forwarded_output() -> Iterator[int]:
-    """Give a file descriptor for the output of Spark's JVM and Python workers, open until the body ends.
+    """Yield a file descriptor for the output of Spark's JVM and Python workers, open until the block ends.
 
     Each line goes to `sys.stderr`, so that a progress display can keep its line below it.
     """
@@ -304,7 +304,7 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 def _end() -> None:
-    """Stop Spark, end the JVM if this process has started it, and wait until it has exited."""
+    """Stop Spark at exit; if this process has started its JVM, end that and wait until it has exited."""
     from pyspark import SparkContext
 
     own, gateway = _own, SparkContext._gateway

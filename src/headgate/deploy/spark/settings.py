@@ -1,6 +1,6 @@
-"""How a session of Headgate's own is set up: plain data, no Spark.
+"""Settings and variables with which Headgate opens Spark, as plain data; nothing here loads Spark.
 
-What the user has set for spark-submit stays as it is.
+What the user has set for spark-submit wins over them.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _SILENT: Final = (
 
 
 def is_local(master: str) -> bool:
-    """Return whether driver and workers share one machine and one JVM.
+    """Return whether a master URL means that driver and workers share one machine and one JVM.
 
     Example:
         >>> is_local("local[4]"), is_local("local"), is_local("local-cluster[2,1,1024]"), is_local("yarn")
@@ -73,7 +73,7 @@ def is_local(master: str) -> bool:
 
 
 def master_for(master: str, slots: int) -> str:
-    """Return the master to open; ``local`` opens as many slots as are needed.
+    """Return the master to open Spark with: plain ``local`` becomes ``local[slots]``.
 
     Example:
         >>> master_for("local", 3), master_for("local[8]", 3), master_for("spark://node:7077", 3)
@@ -83,7 +83,7 @@ def master_for(master: str, slots: int) -> str:
 
 
 def submit_settings(arguments: str) -> dict[str, str]:
-    """Return the settings that the variable PYSPARK_SUBMIT_ARGS has already.
+    """Return the Spark settings that the text of the variable PYSPARK_SUBMIT_ARGS contains.
 
     Example:
         >>> submit_settings("--master yarn --conf spark.ui.enabled=true --driver-memory 4g pyspark-shell")
@@ -112,9 +112,7 @@ CHILD_FIRST: Final = ("spark.driver.userClassPathFirst", "spark.executor.userCla
 
 
 def session_settings(name: str, master: str, submitted: Mapping[str, str], log_file: str) -> dict[str, str]:
-    """Return the settings of a new session; what was submitted wins. `log_file` holds :data:`LOGGING` while
-    the JVM starts.
-    """
+    """Return the settings of a new Spark; submitted ones win. `log_file` is a file with :data:`LOGGING`."""
     local = is_local(submitted.get("spark.master", master))
     settings = {
         "spark.app.name": name,
@@ -130,7 +128,7 @@ def session_settings(name: str, master: str, submitted: Mapping[str, str], log_f
 
 
 def settings_after_submit(has: Callable[[str], bool]) -> dict[str, str]:
-    """Return the settings that a JVM started by spark-submit gets from here; what was submitted wins.
+    """Return the settings to add in a JVM that spark-submit has started; submitted ones (`has`) are left.
 
     Example:
         >>> sorted(settings_after_submit({"spark.python.task.killTimeout"}.__contains__))[0]
@@ -143,7 +141,7 @@ def settings_after_submit(has: Callable[[str], bool]) -> dict[str, str]:
 
 
 def launch_environment(environment: Mapping[str, str], local: bool) -> dict[str, str]:
-    """Return the variables that Spark reads while it starts.
+    """Return the environment variables to set while Spark starts.
 
     On one machine workers must run the driver's own interpreter. On a cluster that path need not
     exist, so what the user has set stands.
@@ -158,7 +156,7 @@ def launch_environment(environment: Mapping[str, str], local: bool) -> dict[str,
 
 
 def logging_properties() -> str:
-    """Return the text of the file for Log4j."""
+    """Return the text of the file with Log4j's settings for Spark's JVM."""
     silent = "".join(
         f"logger.silent{number}.name = {name}\nlogger.silent{number}.level = off\n"
         for number, name in enumerate(_SILENT)

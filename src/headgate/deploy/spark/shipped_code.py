@@ -1,4 +1,4 @@
-"""Which source files executors on other machines need, and how they get them: as one archive of Spark's.
+"""Collects the source files that executors on other machines need, and gives them to Spark as an archive.
 
 Headgate itself always goes along, so executors run the driver's own version. Of the program go the modules
 that it has imported and those beside its script. What is installed (site-packages, the standard library) does
@@ -38,7 +38,7 @@ _added: Final[set[tuple[str, str]]] = set()
 
 
 def ship(context: SparkContext) -> None:
-    """Hand the program's code to Spark, which brings it to every executor, also to those that come later.
+    """Ship Headgate and the program's modules by Spark to every executor, also to those that come later.
 
     All Python workers of the application have it in front of their import path from now on, so that tasks
     which feed a gang find it, too.
@@ -60,7 +60,7 @@ def ship(context: SparkContext) -> None:
 
 
 def installed_roots(more: Iterable[Path] = ()) -> tuple[Path, ...]:
-    """Return the folders of what every machine has installed by itself."""
+    """Return folders of installed code, which is not shipped as every machine has its own; with `more`."""
     paths = sysconfig.get_paths()
     roots = [paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib", "scripts")]
     # A virtual environment's standard library is that of the Python it was made with.
@@ -69,7 +69,7 @@ def installed_roots(more: Iterable[Path] = ()) -> tuple[Path, ...]:
 
 
 def collect(modules: Mapping[str, ModuleType], installed: Iterable[Path]) -> dict[str, Path]:
-    """Name in the archive -> file, of Headgate and of the program's modules not below `installed`."""
+    """Return the files to ship by name in the archive: Headgate, and modules not below `installed`."""
     installed = tuple(installed)
     found = dict(_below(_HEADGATE))
     for top in _tops(modules, installed):
@@ -91,7 +91,7 @@ def collect(modules: Mapping[str, ModuleType], installed: Iterable[Path]) -> dic
 
 
 def fingerprint(files: Mapping[str, Path]) -> str:
-    """Return a fingerprint of names and contents."""
+    """Return a hash of the files' names and contents, 12 hexadecimal digits."""
     digest = sha256()
     for name in sorted(files):
         digest.update(f"{name}\0{files[name].stat().st_size}\0".encode())
@@ -107,7 +107,7 @@ def _pack(files: Mapping[str, Path], target: Path) -> Path:
 
 
 def _tops(modules: Mapping[str, ModuleType], installed: tuple[Path, ...]) -> set[Path]:
-    """Return the modules and packages that stand in a folder of the import path themselves."""
+    """Return the top-level modules and packages that the program has loaded and that are not installed."""
     found = {_HEADGATE}
     for name, module in list(modules.items()):
         if "." not in name and name != "__main__":
@@ -129,7 +129,7 @@ def _is_installed(path: Path, installed: tuple[Path, ...]) -> bool:
 
 
 def _below(package: Path) -> Iterator[tuple[str, Path]]:
-    """Yield (name in the archive, file) of all files of a package, its data among them."""
+    """Yield (name in the archive, file) for all files of a package, data files included."""
     for path in package.rglob("*"):
         parts = path.relative_to(package.parent).parts
         hidden = any(part.startswith(".") or part in _LEFT_OUT for part in parts)

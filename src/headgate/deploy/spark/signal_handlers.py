@@ -1,4 +1,4 @@
-"""Signals to the driver become exceptions that end the job cleanly: Ctrl-C and SIGTERM.
+"""Turns Ctrl-C and SIGTERM to the driver into exceptions that end the job cleanly.
 
 Only the main thread can be interrupted; in any other these do nothing. Handlers that the program
 itself has installed are left alone.
@@ -20,12 +20,12 @@ Handler = Callable[[int, FrameType | None], Any] | int | None
 
 
 class Terminated(TerminatedError):
-    """SIGTERM came: end the job as for Ctrl-C, then the program."""
+    """Raised by SIGTERM in the main thread: the job ends as for Ctrl-C, and then the program ends."""
 
 
 @contextmanager
 def ending_cleanly() -> Iterator[None]:
-    """Let the body end what it has started when Ctrl-C or SIGTERM comes.
+    """Let the block end what it started when Ctrl-C or SIGTERM comes (as an exception in the main thread).
 
     After SIGTERM it raises SystemExit with the exit code that a shell shows for it: what the program has to
     clean up at its exit is done, which the signal by itself would skip.
@@ -40,7 +40,7 @@ def ending_cleanly() -> Iterator[None]:
 
 @contextmanager
 def deferring_interrupts() -> Iterator[None]:
-    """Keep Ctrl-C and SIGTERM back until the body has ended; the second one comes through at once.
+    """Delay Ctrl-C and SIGTERM until the block has ended; a second signal raises at once.
 
     For the seconds in which Spark's JVM starts: interrupted half-way, it would have no owner.
     """
@@ -61,7 +61,7 @@ def deferring_interrupts() -> Iterator[None]:
 
 @contextmanager
 def _handling(interrupt: Handler, terminate: Handler) -> Iterator[None]:
-    """Handle the two signals in the main thread, unless the program handles them itself."""
+    """Install handlers of SIGINT and SIGTERM in the main thread, unless the program has its own."""
     before: dict[signal.Signals, Handler] = {}
     if threading.current_thread() is threading.main_thread():
         if _is_default(signal.getsignal(signal.SIGINT)):

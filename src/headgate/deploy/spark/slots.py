@@ -1,4 +1,4 @@
-"""Are there enough task slots for a job? Counted before the gang is submitted, refused in one line.
+"""Counts Spark's task slots before a gang of workers is submitted; too few are refused in one line.
 
 Spark itself would wait for minutes, or for ever when other jobs hold the slots.
 """
@@ -28,19 +28,19 @@ _lock: Final = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """How many slots a job takes."""
+    """How many task slots of Spark a job takes, for its workers and for Spark's own tasks."""
 
     gang: int
     reserved: int  # for Spark's own tasks that run at the same time as the gang
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """All slots that the job takes."""
         return self.gang + self.reserved
 
 
 def task_slots(context: SparkContext) -> int:
-    """Return how many tasks can run at the same time now: what Spark's own check of barrier stages counts."""
+    """Return how many tasks Spark can run at the same time now, as its own check of barrier stages counts."""
     scala = context._jsc.sc()
     profile = scala.resourceProfileManager().defaultResourceProfile()
     return int(scala.maxNumConcurrentTasks(profile))
@@ -58,13 +58,13 @@ def wait_for_slots(context: SparkContext, need: Need, come_within_s: float) -> i
 
 
 def held(application: str) -> int:
-    """Return how many slots of an application Headgate's jobs have taken."""
+    """Return how many slots of a Spark application all Headgate jobs have taken together."""
     with _lock:
         return _held[application]
 
 
 class Hold:
-    """The slots that one job has taken."""
+    """The task slots that one job has taken in a Spark application."""
 
     def __init__(self, application: str, need: Need, master: str) -> None:
         self.need = need
@@ -98,7 +98,7 @@ class Hold:
         )
 
     def resize(self, gang: int) -> None:
-        """From now on the job has `gang` workers."""
+        """Record that the job has `gang` workers from now on."""
         with _lock:
             _held[self._application] += gang - self.need.gang
             self.need = Need(gang, self.need.reserved)
@@ -107,7 +107,7 @@ class Hold:
 def await_return(
     context: SparkContext, hold: Hold, gang: int, within_s: float, given_up: threading.Event
 ) -> None:
-    """Wait until executors that were lost are replaced, or `given_up` is set; fails after `within_s`."""
+    """Wait until Spark has slots for a gang again, or `given_up` is set; OperatingError after `within_s`."""
     deadline, logged = clock.monotonic() + within_s, False
     while (shortage := hold.shortage(gang, task_slots(context))) is not None:
         if clock.monotonic() >= deadline:
@@ -121,7 +121,7 @@ def await_return(
 
 @contextmanager
 def holding(application: str, need: Need, available: int, master: str) -> Iterator[Hold]:
-    """Take the slots of a gang for the life of a job; other jobs may hold slots of the same application."""
+    """Take the slots of a gang for the block, or raise UsageError if other jobs have left too few."""
     with _lock:
         taken = _held[application]
         if available - taken < need.total:
@@ -135,7 +135,7 @@ def holding(application: str, need: Need, available: int, master: str) -> Iterat
 
 
 def too_few(need: Need, available: int, taken: int, master: str) -> str:
-    """Return the refusal.
+    """Return the message that refuses a job for want of task slots, with what would help.
 
     Example:
         >>> too_few(Need(2, 1), 2, 0, "local[2]")

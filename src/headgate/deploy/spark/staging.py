@@ -1,4 +1,4 @@
-"""Folders for the DataFrames that go into a job and come out of it, and when they are removed.
+"""Folders for a job's input and output DataFrames: where rows are staged, and when they are removed.
 
 Input is staged once, when this driver leads the job and no snapshot has its rows staged already. It
 belongs to the job like a checkpoint does: a driver that dies leaves it, and the next one goes on in it.
@@ -37,10 +37,7 @@ FOLDER: Final = STAGING
 
 
 def connectors_of(job: JobSpec) -> dict[str, DataFrameConnector]:
-    """Return the sources and sinks of the job that need a session, also those wrapped by others.
-
-    By uid or place.
-    """
+    """Return the job's sources and sinks that need a Spark session, also wrapped ones, by uid or place."""
     found: dict[str, DataFrameConnector] = {}
     for node in job.nodes:
         outer = getattr(node, "source", None) or getattr(node, "sink", None)
@@ -52,7 +49,7 @@ def connectors_of(job: JobSpec) -> dict[str, DataFrameConnector]:
 
 
 def check_restorable(job: JobSpec, connectors: Mapping[str, DataFrameConnector]) -> None:
-    """Refuse a snapshot with positions in removed staged rows, before Spark is started for it."""
+    """Refuse a snapshot that needs staged rows which were removed, before Spark is started for it."""
     led = job.config.get(o.HIGH_AVAILABILITY) is not o.HighAvailabilityType.NONE
     if job.restore_from is None or led or job.config.get(o.FALLBACK_TO_OLDER):
         return  # which snapshot it will be is not known yet; it is looked at when it is
@@ -63,7 +60,7 @@ def check_restorable(job: JobSpec, connectors: Mapping[str, DataFrameConnector])
 
 
 def check_positions(checkpoint: CheckpointMetadata, sources: Mapping[str, DataFrameSource]) -> None:
-    """Make sure that the rows which a snapshot has not read yet are still there."""
+    """Raise an error if staged rows that a snapshot has not read yet have been removed."""
     for uid in sources:
         position = checkpoint.enumerators.get(uid)
         all_read = len(checkpoint.finished.get(uid, ())) >= checkpoint.parallelism.get(uid, 1)
@@ -72,12 +69,12 @@ def check_positions(checkpoint: CheckpointMetadata, sources: Mapping[str, DataFr
 
 
 def sources_of(connectors: Mapping[str, DataFrameConnector]) -> dict[str, DataFrameSource]:
-    """Return the inputs among them."""
+    """Return only the connectors that are DataFrame sources, by uid."""
     return {uid: part for uid, part in connectors.items() if isinstance(part, DataFrameSource)}
 
 
 class Inputs:
-    """The staged inputs of one job, as one driver sees them."""
+    """The folders of one job's staged input DataFrames, from staging in this driver to their removal."""
 
     def __init__(self, job: JobSpec, sources: Mapping[str, DataFrameSource], root: Path) -> None:
         self._job, self._sources, self._root = job, sources, root
@@ -87,13 +84,13 @@ class Inputs:
         self._control: JobControl | None = None
 
     def begins(self, control: JobControl) -> None:
-        """Take the control of the job, which is asked for its status at the end."""
+        """Keep the job's control, which :meth:`put_away` asks for the job's final status."""
         self._control = control
         if self._job.begins is not None:
             self._job.begins(control)
 
     def make_ready(self, job_id: str, restored: RestorePoint | None) -> None:
-        """Stage what no snapshot has staged already. This driver leads the job, and no worker runs yet."""
+        """Stage the rows of inputs that no snapshot has staged; this driver leads, and no worker runs yet."""
         self._folder, self._restored = self._root / FOLDER / quote(job_id, safe=""), restored
         known: Collection[str] = ()
         if restored is not None:
@@ -106,7 +103,7 @@ class Inputs:
                 source.prepare(sql_session(self._job.spark), str(folder))
 
     def put_away(self, error: BaseException | None) -> None:
-        """Remove what no snapshot needs, as the driver leaves the job."""
+        """Remove staged rows that no snapshot needs, as the driver leaves the job (by `error`, if any)."""
         if self._folder is None:
             return
         status = self._status()
@@ -123,7 +120,7 @@ class Inputs:
             _remove_if_empty(self._folder.parent)
 
     def _still_needed(self, status: JobStatus, error: BaseException | None) -> bool:
-        """Return whether a snapshot is left that may be restored and may have rows to read."""
+        """Return whether a snapshot is left that may be restored, and may have staged rows still to read."""
         settings = job_settings(self._job.config)
         if status.savepoint is not None or status.savepoints_completed:
             return True
@@ -136,14 +133,14 @@ class Inputs:
         return bool(any_left) and end not in settings.checkpoints.retention
 
     def _continues_elsewhere(self, status: JobStatus, error: BaseException | None) -> bool:
-        """Return whether another driver has the job now, or may have it."""
+        """Return whether another driver runs this job now, or may run it later."""
         if isinstance(error, FencedError) or (isinstance(error, TerminatedError) and error.goes_on):
             return True
         led = self._job.config.get(o.HIGH_AVAILABILITY) is not o.HighAvailabilityType.NONE
         return led and status.state != JobEnd.CANCELLED.value
 
     def _owned(self) -> list[Path]:
-        """Return the folders that another job has staged for a snapshot that is this job's now."""
+        """Return folders that another job staged, for a snapshot that this job has claimed."""
         if self._restored is None or not self._restored.claimed:
             return []
         positions = [self._restored.checkpoint.enumerators.get(uid) for uid in self._sources]
@@ -159,7 +156,7 @@ class Inputs:
 def staged(
     job: JobSpec, connectors: Mapping[str, DataFrameConnector], local: bool
 ) -> Iterator[Inputs | None]:
-    """Make the outputs ready, give what makes the inputs ready, and clean up after the job."""
+    """Prepare output folders, yield the object that stages the inputs, and clean up after the job."""
     if not connectors:
         yield None
         return
@@ -176,7 +173,7 @@ def staged(
 
 @contextmanager
 def outputs_ready(job: JobSpec, outputs: list[DataFrameConnector], root: Path) -> Iterator[None]:
-    """Make folders for what the program gets; they stay until the process ends, or the job fails."""
+    """Make folders for DataFrames that the program gets; kept until the process ends, or the job fails."""
     if not outputs:
         yield
         return
@@ -195,7 +192,7 @@ def outputs_ready(job: JobSpec, outputs: list[DataFrameConnector], root: Path) -
 
 
 def staging_root(job: JobSpec, local: bool) -> Path:
-    """Return where to stage: where the user says, else beside the checkpoints, else on this machine."""
+    """Return the folder to stage rows in: as the option says, else with checkpoints, else on this machine."""
     asked = job.config.get(o.SPARK_STAGING_DIR)
     if asked is not None:
         return Path(local_path(asked)).absolute()

@@ -1,4 +1,4 @@
-"""Folders and checks for jobs that read streaming DataFrames, or hand epochs to Spark."""
+"""Folders and checks for jobs that read streaming DataFrames, or whose sinks hand epochs to Spark."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ EPOCHS: Final = ".epochs"
 
 
 def streams_of(connectors: Mapping[str, DataFrameConnector]) -> dict[str, StreamSource]:
-    """Return the streaming DataFrames among them."""
+    """Return only the connectors that are streaming DataFrame sources, by uid."""
     return {uid: part for uid, part in connectors.items() if isinstance(part, StreamSource)}
 
 
 def check_streams(job: JobSpec, connectors: Mapping[str, DataFrameConnector]) -> None:
-    """Refuse a job in which a streaming DataFrame could not flow."""
+    """Refuse a job with streaming DataFrames that has no slot for Spark's tasks or no checkpoints."""
     for uid in streams_of(connectors):
         if job.config.get(o.RESERVED_SLOTS) < 1:
             raise _no_slot(f"source {uid!r} is fed by")
@@ -54,14 +54,14 @@ def _no_slot(what: str) -> UsageError:
 
 
 class Streams:
-    """Where the streaming DataFrames of one job stage their epochs, as one driver sees it."""
+    """The folders in which one job's streaming DataFrames stage their epochs, as one driver sees them."""
 
     def __init__(self, job: JobSpec, sources: Collection[StreamSource], root: Path) -> None:
         self._job, self._sources, self._root = job, sources, root
         self._folder: Path | None = None
 
     def make_ready(self, job_id: str) -> None:
-        """Set where the sources stage. This driver leads the job, and no worker runs yet."""
+        """Set the folders in which sources stage their epochs; this driver leads, and no worker runs yet."""
         lasts = self._root != Path(tempfile.gettempdir())
         self._folder = self._folder_of(job_id) if lasts else self._root / f"{FOLDER}-{secrets.token_hex(6)}"
         for number, source in enumerate(self._sources):
@@ -69,7 +69,7 @@ class Streams:
             source.prepare(sql_session(self._job.spark), str(self._folder / str(number)))
 
     def put_away(self) -> None:
-        """Stop the queries and remove what they have staged, as the driver leaves the job."""
+        """Stop Spark's streaming queries and remove their staged epochs, when the driver leaves the job."""
         for source in self._sources:
             source.finish()
         if self._folder is None:
@@ -90,7 +90,7 @@ class Streams:
 def streams_ready(
     job: JobSpec, connectors: Mapping[str, DataFrameConnector], local: bool
 ) -> Iterator[Streams | None]:
-    """Give what sets where the sources stage, and clean up after the job."""
+    """Yield the object that prepares streaming sources (None without any), and clean up after the job."""
     sources = streams_of(connectors)
     if not sources:
         yield None
@@ -103,7 +103,7 @@ def streams_ready(
 
 
 def check_epochs(job: JobSpec, connectors: Mapping[str, DataFrameConnector]) -> None:
-    """Refuse a job whose epochs Spark could never write."""
+    """Refuse a job with sinks that Spark writes, if no slot is reserved for Spark's tasks."""
     for uid, sink in connectors.items():
         if isinstance(sink, SparkSink) and job.config.get(o.RESERVED_SLOTS) < 1:
             raise _no_slot(f"sink {uid!r} is written by")
@@ -111,7 +111,7 @@ def check_epochs(job: JobSpec, connectors: Mapping[str, DataFrameConnector]) -> 
 
 @contextmanager
 def epochs_ready(job: JobSpec, connectors: Mapping[str, DataFrameConnector], local: bool) -> Iterator[None]:
-    """Set where the sinks stage."""
+    """Set the folder in which sinks stage epochs for Spark; a temporary one is removed after the block."""
     sinks = [part for part in connectors.values() if isinstance(part, SparkSink)]
     if not sinks:
         yield

@@ -1,4 +1,4 @@
-"""What runs in a Python worker of Spark: becomes one slot of the gang.
+"""What runs in a Python worker of Spark: a task of the barrier stage becomes one worker of the gang.
 
 Spark's part is over once the worker runs: no `barrier()` and no `allGather()`, which take a second
 each. Workers find each other through the job master. A task's one row is the number of its slot.
@@ -34,7 +34,7 @@ _WILDCARDS: Final = ("0.0.0.0", "::", "")  # noqa: S104 - compared with, not bou
 
 
 def gang_function(worker: WorkerSpec, gang: int, several_hosts: bool) -> Callable[[Iterable[int]], list[int]]:
-    """Return the function that Spark runs in every task of the gang.
+    """Return the function that Spark runs in every task of the gang: it becomes one of the job's workers.
 
     It travels by value and knows only plain values, so that it can put the driver's import path in place
     before anything of Headgate is imported. With `several_hosts` workers may be on other machines than the
@@ -61,7 +61,7 @@ def gang_function(worker: WorkerSpec, gang: int, several_hosts: bool) -> Callabl
 
 
 def gang_body(worker: WorkerSpec, gang: int, several_hosts: bool) -> Body[int, int]:
-    """Return a gang task's body for an isolated program, whose code is opened before the body is called."""
+    """Return the function that a gang task runs for an isolated program, once the program's code is open."""
     payload = pickle.dumps(worker)
 
     def headgate_worker(code: UserCode, rows: Iterable[int]) -> list[int]:
@@ -76,7 +76,7 @@ def gang_body(worker: WorkerSpec, gang: int, several_hosts: bool) -> Body[int, i
 def serve(
     slot: int, payload: bytes, gang: int, several_hosts: bool, code: UserCode = SAME_INTERPRETER
 ) -> None:
-    """Be a worker until the job releases it."""
+    """Run this process as the worker of `slot` until the job releases it."""
     limit_threads()
     # Written by the driver and handed over by Spark, which ships code the same way.
     worker: WorkerSpec = pickle.loads(payload)  # noqa: S301
@@ -102,14 +102,14 @@ def host_towards(address: str) -> str:
 
 
 class MessageReceiver(Protocol):
-    """Spark's reader of what the JVM sends to a worker."""
+    """The object with which Spark's worker reads messages of the JVM; :func:`retire` replaces its method."""
 
     get_finish_signal_from_stream: Callable[[], None]
 
 
 @contextmanager
 def limits_reverted() -> Iterator[None]:
-    """Begin a task with the limits of Spark's daemon, and end it with them (`resource.setrlimit`).
+    """Run a task with the resource limits of Spark's daemon, and restore them after it.
 
     Spark's Python workers serve one job after the other: what user code does to its process must not affect
     the next job. Where limits cannot be reverted, Spark is made not to use the process again.
@@ -144,7 +144,7 @@ def _warn(changed: list[str], what: str, then: str) -> None:
 
 
 def retire() -> bool:
-    """Have Spark not use this process again when its task is done; False where Spark's worker is unknown.
+    """Make Spark end this worker process after its task; False where Spark's worker code is not known.
 
     Spark's worker ends, and says so to the JVM, when the message that ends a task is not as expected.
     """

@@ -1,4 +1,4 @@
-"""What a job brings, by content: made on the driver from what the user names, checked where it is used."""
+"""What a job brings, identified by hashes: bundled on the driver from paths, checked on the workers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from headgate.usercode.loading_errors import UserCodeLoadError
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """One thing on a job's path."""
+    """A folder, archive or wheel that a job brings for its module search path, with its SHA-256."""
 
     name: str
     digest: str
@@ -32,7 +32,7 @@ class Artifact:
 
 @dataclass(frozen=True, slots=True)
 class UserBundle:
-    """All of a job's user code, in order of search.
+    """All artifacts of a job's user code, in order of search, and the interpreter that they are for.
 
     Example:
         >>> UserBundle((Artifact("job.zip", "ab" * 32),), "cpython-311-x86_64").key[:8]
@@ -50,22 +50,20 @@ class UserBundle:
 
 
 def abi_of_this() -> str:
-    """Return the interpreter's, as shared objects are tied to it."""
+    """Return version and machine of this interpreter, to which packages with compiled parts are tied."""
     tag = sys.implementation.cache_tag or sys.implementation.name
     return f"{tag}-{platform.machine()}"
 
 
 def made_from(paths: Sequence[Path], folder: Path) -> tuple[UserBundle, tuple[Path, ...]]:
-    """Return a bundle of folders, archives and wheels, and the files to ship for it; folders are packed into
-    `folder`.
-    """
+    """Return a bundle of folders, archives and wheels, and its files to ship; folders become archives."""
     made = [_made(path, folder) for path in paths]
     artifacts = tuple(Artifact(file.name, hash_of(file), inside) for file, inside in made)
     return UserBundle(artifacts, abi_of_this()), tuple(file for file, _ in made)
 
 
 def unpacked(bundle: UserBundle, files: Iterable[Path], cache: ArtifactCache) -> list[Leased]:
-    """Return the folders of a bundle's artifacts on this machine, each checked against its hash."""
+    """Return leased folders with a bundle's unpacked artifacts, each checked against its hash first."""
     if bundle.abi != abi_of_this():
         raise UserCodeLoadError(
             f"user code was bundled for {bundle.abi}, and this worker runs {abi_of_this()}; use one minor "
@@ -79,7 +77,7 @@ def unpacked(bundle: UserBundle, files: Iterable[Path], cache: ArtifactCache) ->
 
 @contextmanager
 def released_on_error() -> Iterator[list[Leased]]:
-    """Provide a list of leased folders; where an error leaves it, they are released."""
+    """Yield a list to which leased folders are added; all of them are released if the block raises."""
     leased: list[Leased] = []
     try:
         yield leased
@@ -113,9 +111,7 @@ def _made(path: Path, folder: Path) -> tuple[Path, str]:
 
 
 def inside_of(path: Path) -> str:
-    """Return where modules lie in the folder or archive that a user named: in a packed environment deep
-    inside.
-    """
+    """Return where in a folder or archive its modules lie: its site-packages if an environment, else ''."""
     if path.is_dir():
         return inside_of_folder(path)
     if not (path.is_file() and is_archive(path.name)):
@@ -135,12 +131,12 @@ def _inside_of_archive(path: Path, inode: int, size: int, modified_ns: int) -> s
 
 
 def key_of_folder(digest: str, inside: str) -> str:
-    """Return the cache's key: of an environment each version of Python unpacks another part."""
+    """Return the cache's key for an artifact of which only the folder `inside` is unpacked ('': all)."""
     return sha256(f"{digest} {inside}".encode()).hexdigest() if inside else digest
 
 
 def check_wheel(name: str) -> None:
-    """See that a wheel is for this Python; what is no wheel, or not named as one, is left alone.
+    """Raise UserCodeLoadError for a wheel of another Python; a file not named as a wheel is accepted.
 
     Platforms are not compared: it is the workers' that counts, see :func:`check_platform`.
 
@@ -161,7 +157,7 @@ def check_wheel(name: str) -> None:
 
 
 def check_platform(name: str) -> None:
-    """See that a wheel is for this machine's system; what is no wheel, or not named as one, is left alone.
+    """Raise UserCodeLoadError for a wheel of another system; a file not named as a wheel is accepted.
 
     Example:
         >>> check_platform("attrs-24.2.0-py3-none-any.whl")

@@ -1,4 +1,4 @@
-"""How much an archive may hold, and readers that stop there, before memory or disk is full.
+"""Limits on what an archive may hold, and readers that stop there, before memory or disk is full.
 
 What an archive says of itself takes memory too, and is packed as well as the rest: a few kilobytes can be a
 gigabyte of names, of links or of headers. So these have bounds of their own.
@@ -49,7 +49,7 @@ _COMMENT_BYTES_MAX: Final = 0xFFFF
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How much an archive may hold."""
+    """Limits on the number of entries and on the unpacked bytes of an archive."""
 
     files: int = 200_000  # entries, and folders that they lie in
     bytes: int = 8 << 30  # unpacked, in total
@@ -64,13 +64,13 @@ def too_many_bytes(bounds: Bounds) -> str:
 
 
 def refused(archive: Path, name: str, why: str) -> UserCodeLoadError:
-    """Return the error for an entry."""
+    """Return the error that refuses an archive because of one of its entries."""
     return UserCodeLoadError(f"archive {str(archive)!r} is refused at entry {name!r:.500}: {why}")
 
 
 @contextmanager
 def open_zip(archive: Path, bounds: Bounds) -> Iterator[zipfile.ZipFile]:
-    """Provide a zip whose list of entries is within the bounds."""
+    """Yield an open zip file; it is refused if its list of entries exceeds the bounds."""
     with archive.open("rb") as file:
         listed = _bytes_of_list(file)
     if listed > _NAMES_BYTES_MAX:
@@ -97,7 +97,7 @@ def zipped_link(opened: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes | None
 
 
 def _bytes_of_list(file: io.BufferedReader) -> int:
-    """Size of the list of entries that `zipfile` would read at once; 0 where it will find none."""
+    """Return the size of the list of entries that `zipfile` would read at once; 0 if it finds none."""
     size = file.seek(0, 2)
     file.seek(max(0, size - _COMMENT_BYTES_MAX - _END.size))
     tail = file.read()
@@ -118,7 +118,7 @@ def _bytes_of_list(file: io.BufferedReader) -> int:
 
 @contextmanager
 def open_tar(archive: Path) -> Iterator[Tar]:
-    """Provide a tar, packed or not."""
+    """Yield an open tar file, compressed or not, whose memory for entries is bounded."""
     with archive.open("rb") as file:
         head = file.read(6)
         file.seek(0)
@@ -135,7 +135,7 @@ class Tar:
         self.opened, self._stream, self._archive = opened, stream, archive
 
     def entries(self, bounds: Bounds) -> list[tarfile.TarInfo]:
-        """Return the archive's entries; the files between them are unpacked for it."""
+        """Return all entries of the archive, which is decompressed for it; refuse more than the bounds."""
         found: list[tarfile.TarInfo] = []
         size = names = 0
         while (entry := self._next()) is not None:
@@ -163,7 +163,7 @@ class Tar:
 
 
 class _Stream:
-    """The plain bytes of a tar, of which headers may take so many."""
+    """Decompressed bytes of a tar file, with a limit on the bytes read for the header of one entry."""
 
     def __init__(self, plain: io.BufferedIOBase, archive: Path) -> None:
         self._archive, self._plain = archive, plain
@@ -191,7 +191,7 @@ def _unpacking(file: io.BufferedReader, head: bytes) -> io.BufferedIOBase:
 
 
 class _Xz(io.RawIOBase):
-    """The plain bytes of an xz, unpacked within `XZ_MEMORY_MAX`, for which `lzma.open` has no parameter."""
+    """Decompressed bytes of an xz file, read within `XZ_MEMORY_MAX`, which `lzma.open` cannot limit."""
 
     def __init__(self, file: io.BufferedReader) -> None:
         super().__init__()

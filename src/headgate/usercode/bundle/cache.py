@@ -37,18 +37,18 @@ _KEY: Final = re.compile(r"[0-9a-f]{16,64}")
 
 
 class Leased:
-    """A folder that stays as long as this is held."""
+    """A folder of the cache that is not removed while this lease on it is held."""
 
     def __init__(self, folder: Path, lock: IO[bytes]) -> None:
         self.folder, self._lock = folder, lock
 
     def release(self) -> None:
-        """The folder may be removed, once no other process uses it."""
+        """Give up the lease: the folder may be removed once no other process uses it."""
         self._lock.close()
 
 
 class ArtifactCache:
-    """The folders of one owner on one machine.
+    """The unpacked artifacts of one user on one machine, shared by processes through file locks.
 
     Example:
         >>> cache = ArtifactCache(Path(tempfile.mkdtemp()) / "cache")
@@ -80,7 +80,7 @@ class ArtifactCache:
             )
 
     def lease(self, key: str, make: Callable[[Path], None]) -> Leased:
-        """Return a folder, made first where it is not there yet.
+        """Return a lease on the folder of `key`, which `make` fills first where it does not exist yet.
 
         `make` fills an empty folder while other processes that want the same `key`, a hexadecimal hash, wait;
         where it raises, nothing of the folder is left.
@@ -101,7 +101,7 @@ class ArtifactCache:
         return Leased(folder, lock)
 
     def sweep(self, unused_s: float = 0.0) -> int:
-        """Remove folders that no process uses or has asked for in a while; returns how many."""
+        """Remove folders that no process uses and none has asked for in `unused_s`; return how many."""
         removed = 0
         for folder in list(self._root.iterdir()):
             if not folder.is_dir():
@@ -124,7 +124,7 @@ class ArtifactCache:
 
     @contextmanager
     def _making(self, key: str) -> Iterator[None]:
-        """Exclude other makers: all workers of an executor begin at once, and unpacking takes seconds."""
+        """Hold the lock for making a folder: all workers of an executor start together, and it takes long."""
         path = self._root / f"{key}.making"
         with path.open("ab") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -132,7 +132,7 @@ class ArtifactCache:
             path.unlink(missing_ok=True)
 
     def _lock(self, key: str) -> IO[bytes]:
-        """Return a shared lock on a folder's lease file, which must still be there once it is ours."""
+        """Return a shared lock on a folder's lease file, certain that no process has deleted the file."""
         path = self._root / f"{key}.lease"
         while True:
             lock = hide(path.open("ab"))

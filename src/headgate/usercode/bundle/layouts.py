@@ -23,7 +23,7 @@ _SITE_PACKAGES: Final = re.compile(r"(?:([^/]+)/)?lib/python(\d+\.\d+t?)/site-pa
 
 
 def parts_of(name: str) -> tuple[str, ...]:
-    r"""Return the parts of an entry's name, in either spelling.
+    r"""Return the parts of an archive entry's name, written with slashes or backslashes.
 
     Example:
         >>> parts_of("./env/lib/"), parts_of("..\\out.py"), parts_of("./")
@@ -61,7 +61,7 @@ def inside_of_names(names: Iterable[str], place: Path) -> str:
 
 
 def inside_of_folder(folder: Path) -> str:
-    """Return the folder that holds the modules of a folder, of which only the top is looked at."""
+    """Return where in a folder its modules lie: '', or site-packages if it is a Python environment."""
     found = (path for path in folder.glob("lib/python*/site-packages") if path.is_dir())
     return inside_of_names([f"{path.relative_to(folder).as_posix()}/" for path in found], folder)
 
@@ -77,7 +77,7 @@ def _inside(top: str, versions: set[str], place: Path) -> str:
 
 
 def searched(folder: Path) -> tuple[str, ...]:
-    r"""Return a folder and those below it that hold modules, too, in order of search.
+    r"""Return the folders to search for modules in an unpacked artifact: its top, then others below it.
 
     They are `NAME-VERSION.data/purelib` and `platlib` of a wheel, and what `*.pth` files in any of them add.
     A folder outside is not part of what the user brings, and is left out with a warning.

@@ -1,4 +1,4 @@
-"""What is packed for workers: the files of a folder or the modules of a program, hashed, as equal zips.
+"""Packs code for workers, a folder or the modules of a program, into zips that are equal for equal files.
 
 Equal files give equal hashes and equal zips, whatever machine, time or order they come from.
 """
@@ -30,7 +30,7 @@ _log = logging.getLogger("headgate.usercode")
 
 
 def hash_of(path: Path) -> str:
-    """Return the SHA-256 of a file's bytes, or of a folder's relative names and its files' hashes.
+    """Return the SHA-256 of a file's bytes, or of a folder: of its relative names and its files' hashes.
 
     Example:
         >>> import tempfile
@@ -62,7 +62,7 @@ def hash_of_file(path: Path) -> str:
 
 
 def files_of(folder: Path) -> list[Path]:
-    """Return a folder's files in a fixed order, without caches and the like."""
+    """Return a folder's files, at any depth, in a fixed order and without caches such as `__pycache__`."""
     return sorted(
         path
         for path in folder.rglob("*")
@@ -71,13 +71,13 @@ def files_of(folder: Path) -> list[Path]:
 
 
 def packed_folder(source: Path, name: str, folder: Path) -> Path:
-    """Return a zip of a folder, named by its content: an existing one may be on its way to an executor."""
+    """Return a zip of a folder, named by its content, as an older one may be on its way to an executor."""
     target = folder / f"{name or 'code'}-{hash_of(source)[:16]}.zip"
     return target if target.exists() else _zipped(source, files_of(source), target)
 
 
 def packed_program(program: Path, folder: Path) -> Path:
-    """Return a zip of a program's own modules: what can be imported from its folder, no other file."""
+    """Return a zip of the modules that can be imported from a program's folder; without its other files."""
     try:
         files = program_files(program.parent)
         sizes = {file: file.stat().st_size for file in files}
@@ -111,7 +111,7 @@ def _zipped(source: Path, files: Sequence[Path], target: Path) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class _Folder:
-    """What one folder holds, in order of names; nothing where it cannot be read."""
+    """What is directly in one folder, sorted by name; empty if it cannot be read."""
 
     entries: int
     is_environment: bool
@@ -121,7 +121,7 @@ class _Folder:
 
 
 def program_files(folder: Path, bytes_max: int = PROGRAM_BYTES_MAX) -> list[Path]:
-    """Return all files of the modules and packages in a program's folder, and of namespace packages.
+    """Return the files to ship with a program: modules, packages and namespace packages in its folder.
 
     A folder without `__init__.py` can be imported, too, and is more often data. Of it the modules are taken,
     and the packages, at any depth below folders whose names are identifiers; nearest first, until
@@ -151,7 +151,7 @@ def program_files(folder: Path, bytes_max: int = PROGRAM_BYTES_MAX) -> list[Path
 
 
 def _that_fit(namespaces: Mapping[Path, list[Path]], left: int, bytes_max: int) -> list[Path]:
-    """Return the files of as many folders as there is room for, so the smallest first."""
+    """Return the files of the folders that fit into `left` bytes, smallest first; warn of each left out."""
     found: list[Path] = []
     for size, path in sorted((_bytes(files), path) for path, files in namespaces.items()):
         left -= size
@@ -218,7 +218,7 @@ def _is_module(entry: os.DirEntry[str]) -> bool:
 
 
 def _is_candidate(entry: os.DirEntry[str]) -> bool:
-    """Return a folder that is not left out by its name; asks the disk about links only."""
+    """Return whether an entry is a folder whose name is not left out; asks the disk about links only."""
     if entry.name.startswith(".") or entry.name in _NEVER:
         return False
     if entry.is_symlink():

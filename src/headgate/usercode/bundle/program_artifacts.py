@@ -1,4 +1,4 @@
-"""The artifacts of an isolated program on the machine where it runs: its folder, and archives unpacked."""
+"""The code of an isolated program on the machine where it runs: its folder, and unpacked archives."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ class ProgramArtifacts:
 
     @cached_property
     def paths(self) -> tuple[Path, ...]:
-        """What is shipped to workers; the modules next to the program are packed at the first use."""
+        """The files and folders to ship to workers; the program's own modules are packed at the first use."""
         self._scratch = tempfile.TemporaryDirectory(prefix="headgate-program-")
         return (packed_program(self.program, Path(self._scratch.name)), *self._others)
 
     def keep(self, folders: Sequence[str]) -> list[Leased]:
-        """Hand over the leases of some folders, which are to outlive this program."""
+        """Return the leases of some folders, which are to stay in the cache longer than this program."""
         kept = [one for one in self._leased if any(Path(path).is_relative_to(one.folder) for path in folders)]
         self._leased = [one for one in self._leased if one not in kept]
         return kept
 
     def release(self) -> None:
-        """The program has ended: folders that were unpacked for it may go."""
+        """Release the unpacked folders of a program that has ended, so that the cache may remove them."""
         for one in self._leased:
             one.release()
         if self._scratch is not None:
@@ -53,7 +53,7 @@ class ProgramArtifacts:
 
 
 def artifacts_of(program: Path, config: Config) -> ProgramArtifacts:
-    """Return a program's folder and the artifacts that command line options add, archives unpacked."""
+    """Return a program's code: its folder, and packages that options add (`--with`), archives unpacked."""
     program = program.resolve()
     locked = config.get(USER_CODE_REQUIREMENTS)
     wheels = () if locked is None else wheels_of(Path(locked), Path.home() / ".cache" / "headgate-wheels")
@@ -65,7 +65,7 @@ def artifacts_of(program: Path, config: Config) -> ProgramArtifacts:
 
 
 def artifacts_sent(program: str, paths: Sequence[Path]) -> ProgramArtifacts:
-    """Return a program's artifacts for another process of this machine, from `ProgramArtifacts.paths`."""
+    """Return a program's code in another process of its machine, from the :attr:`ProgramArtifacts.paths`."""
     places, leased = _unpacked(paths, _cache())
     return ProgramArtifacts(Path(program), paths, places, leased)
 
@@ -80,7 +80,7 @@ def _unpacked(paths: Sequence[Path], cache: ArtifactCache) -> tuple[list[str], l
 
 
 def _folder(path: Path, cache: ArtifactCache, leased: list[Leased]) -> Path:
-    """Return where the modules of a folder or an archive lie on this machine."""
+    """Return where the modules of a folder or an archive lie on this machine; archives are unpacked."""
     inside = inside_of(path)
     if path.is_dir():
         return (path / inside).resolve()

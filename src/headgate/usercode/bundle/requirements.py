@@ -31,10 +31,7 @@ _OPTIONS: Final = (
 
 
 def wheels_of(requirements: Path, cache: Path) -> tuple[Path, ...]:
-    """Return the wheels that a locked requirements file names, sorted.
-
-    Fetched once for each kind of interpreter.
-    """
+    """Return the wheels that a locked requirements file names, sorted; pip fetches them into `cache` once."""
     if not requirements.is_file():
         raise UserCodeLoadError(f"requirements file {str(requirements)!r} is not there")
     folder = cache / f"{hash_of_file(requirements)[:32]}-{abi_of_this()}"
@@ -55,7 +52,7 @@ def wheels_of(requirements: Path, cache: Path) -> tuple[Path, ...]:
 
 
 def _owners_alone(cache: Path) -> None:
-    """See that no other user can write into the cache, who would decide what runs in the job."""
+    """Raise UserCodeLoadError if other users can write into the cache and so decide what the job runs."""
     found = cache.stat()
     if found.st_uid != os.geteuid() or found.st_mode & stat.S_IWOTH:
         raise UserCodeLoadError(
@@ -67,7 +64,7 @@ def _owners_alone(cache: Path) -> None:
 
 
 def _is_complete(folder: Path) -> bool:
-    """Return whether the wheels are, byte by byte, those that pip compared with the hashes of the lock."""
+    """Return whether a folder's wheels are, byte by byte, those that pip compared with the locked hashes."""
     complete = folder / COMPLETE
     return complete.is_file() and complete.read_text() == _listed(folder)
 

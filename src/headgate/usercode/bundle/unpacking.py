@@ -1,4 +1,4 @@
-"""Archives that are not trusted: nothing is written outside the folder, and nothing without bound.
+"""Unpacks archives that are not trusted: nothing outside of the folder, and no more than the bounds allow.
 
 Refused by name: absolute paths, `..`, links that lead out, devices and pipes, two entries of one name, more
 files or bytes than the bounds say, and bytes that do not match their checksum. Of a packed environment only
@@ -43,7 +43,7 @@ _DAMAGED: Final = (
 
 
 def is_archive(name: str) -> bool:
-    """Return whether a file of this name is unpacked.
+    """Return whether a name is that of an archive that can be unpacked.
 
     Example:
         >>> is_archive("env.tar.gz"), is_archive("attrs-24.2.0-py3-none-any.whl"), is_archive("job.py")
@@ -53,7 +53,7 @@ def is_archive(name: str) -> bool:
 
 
 def unpack(archive: Path, folder: Path, bounds: Bounds = STANDARD) -> None:
-    """Unpack an archive into an empty folder; of a packed environment what lies in its site-packages."""
+    """Unpack an archive into an empty folder; of a packed environment, only its site-packages."""
     with _named_in_errors(archive):
         if _is_zip(archive):
             _unpack_zip(archive, folder, bounds)
@@ -90,7 +90,7 @@ def _named_in_errors(archive: Path) -> Iterator[None]:
 
 
 class _Writer:
-    """Writes entries below a folder, and counts; only of the part `inside`, which no link may lead out of."""
+    """Writes entries of an archive below a folder and counts them; only entries below `inside`."""
 
     def __init__(self, archive: Path, folder: Path, bounds: Bounds, inside: str) -> None:
         self._archive, self._bounds = archive, bounds
@@ -123,7 +123,7 @@ class _Writer:
         return target
 
     def _count(self, name: str, path: PurePosixPath) -> None:
-        """An entry makes itself, and the folders above it that no other has made."""
+        """Count the folders that an entry needs and no earlier entry made; refuse too many levels."""
         if len(path.parts) > FOLDERS_DEEP_MAX:
             raise self.refused(name, f"it lies below more than {FOLDERS_DEEP_MAX} folders")
         while path.parts and path not in self._made:
@@ -147,7 +147,7 @@ class _Writer:
         self._files[parts_of(name)] = target
 
     def copy(self, name: str, of: str) -> None:
-        """An entry that is a hard link: a file of its own, with the bytes of one written before."""
+        """Write an entry that is a hard link as a file of its own, with the bytes of an earlier entry."""
         original = self._files.get(parts_of(of))
         if original is None:
             raise self.refused(name, f"it is a hard link to {of!r}, which is no file that comes before it")
@@ -155,7 +155,7 @@ class _Writer:
             self.file(name, source, bool(original.stat().st_mode & stat.S_IXUSR))
 
     def link(self, name: str, to: str | None) -> None:
-        """An entry that is a symbolic link; None: to a name that is too long."""
+        """Write an entry that is a symbolic link to `to`; None: its target is too long, so refuse it."""
         if to is None:
             raise self.refused(name, f"it links to a name of more than {PATH_BYTES_MAX} bytes")
         target = self.place(name)
@@ -231,5 +231,5 @@ def _names(entries: list[tarfile.TarInfo]) -> list[str]:
 
 
 def remove(folder: Path) -> None:
-    """Delete a folder that was unpacked, or a part of it; it may be removed already."""
+    """Delete an unpacked folder, or a part of it; one that is already removed is no error."""
     shutil.rmtree(folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""A namespace as the runtime knows it: a place for the code of a job's user, and what crosses its boundary.
+"""Access of the runtime to code in an isolated namespace: calls, pickles, and checks of what leaves it.
 
 Objects are pickled and restored by the framework's cloudpickle, loaded once more in the namespace: the user's
 own version could not read payloads of another one, and the framework's module would restore for the
@@ -27,20 +27,21 @@ _NEUTRAL: Final = ("__arrow_c_array__", "__arrow_c_stream__", "__arrow_c_schema_
 
 
 class NamespaceCode:
-    """Implements `common.ports.UserCode`: objects of the packages `data_plane` must not leave the namespace
-    where it has copies of its own.
+    """Implements `common.ports.UserCode` for an isolated namespace.
+
+    Objects of its own copies of the packages `data_plane` must not leave it.
     """
 
     def __init__(self, namespace: Namespace, data_plane: Sequence[str]) -> None:
         self.namespace, self._data_plane = namespace, ParentFirst(tuple(data_plane))
 
     def call(self, function: Callable[..., T], *args: Any) -> T:
-        """Return a function called in the namespace: once for a batch, never for a record."""
+        """Call a function in the namespace, which its imports mean; once for a batch, never for a record."""
         return self.namespace.call(function, *args)
 
     @property
     def refuse_leaving(self) -> Callable[[Iterable[Any]], None] | None:
-        """See the protocol: None where the namespace has no data-plane package of its own."""
+        """Check that raises for records that must not leave; None: no data-plane package is its own."""
         packages = (pattern.rstrip(".") for pattern in self._data_plane.patterns)
         if not any(self.namespace.home(package) is not None for package in packages):
             return None
@@ -58,7 +59,7 @@ class NamespaceCode:
         return loaded
 
     def load(self, payload: bytes) -> Any:
-        """Restore in the namespace what another process of the job has pickled."""
+        """Return the object that another process of the job has pickled, with classes of the namespace."""
         try:
             return self.namespace.call(self.pickler().loads, payload)
         except (ImportError, AttributeError) as error:
@@ -69,7 +70,7 @@ class NamespaceCode:
 
 
 def refuse_leaving(namespace: Namespace, values: Iterable[V], data_plane: ParentFirst) -> None:
-    """Refuse values that are of the namespace's own copy of a package."""
+    """Raise ForeignObjectError for a value whose class is the namespace's own copy of a data-plane class."""
     for value in _parts(values):
         table, kind = _table(namespace, value, data_plane), type(value)
         if table is not None and getattr(table.get(kind.__module__), kind.__qualname__, None) is kind:
@@ -82,7 +83,7 @@ def refuse_leaving(namespace: Namespace, values: Iterable[V], data_plane: Parent
 
 
 def _parts(values: Iterable[Any]) -> Iterator[Any]:
-    """Yield the values, and what is one step deep in lists, tuples and dicts."""
+    """Yield the values, and the elements of those that are lists, tuples or dicts (one level deep)."""
     for value in values:
         yield value
         if type(value) in (list, tuple):
@@ -92,10 +93,7 @@ def _parts(values: Iterable[Any]) -> Iterator[Any]:
 
 
 def _table(namespace: Namespace, value: V, data_plane: ParentFirst) -> Modules | None:
-    """Return the table with the namespace's own copy of a value's package.
-
-    None where nothing can be wrong.
-    """
+    """Return the table with the namespace's own copy of a value's package; None: the value may leave."""
     module = getattr(type(value), "__module__", None)  # a class may have put anything there
     if not isinstance(module, str) or data_plane.match(module) is None:
         return None

@@ -1,4 +1,4 @@
-"""Which namespace the running code belongs to, and the containers in `sys` that show it that namespace.
+"""Determines which namespace the running code belongs to, and installs `sys` containers that show it.
 
 A context variable names the namespace where the framework has called into it. Where it is not set, in a
 callback or a thread of another owner, the nearest function on the stack that was made in a namespace does,
@@ -37,42 +37,42 @@ Modules = dict[str, ModuleType]
 
 
 class View(HookOwner, Protocol):
-    """What `sys.modules` and the like ask a namespace for; a closed one refuses."""
+    """An isolated namespace as `sys.modules` and the like see it; one that has closed refuses."""
 
     @property
     def handle(self) -> Handle | None:
-        """What contexts hold of it; None after its end."""
+        """The object by which contexts refer to this namespace; None after its end."""
 
     @property
     def threads(self) -> WeakSet[threading.Thread]:
-        """The threads that its code has started."""
+        """The threads that the namespace's code has started."""
 
     @property
     def path(self) -> list[str]:
-        """The view's `sys.path`."""
+        """The namespace's `sys.path`."""
 
     @property
     def meta_path(self) -> list[MetaPathFinder]:
-        """The view's `sys.meta_path`."""
+        """The namespace's `sys.meta_path`."""
 
     def home(self, name: Hashable) -> Modules | None:
-        """Return the table that a module of this name lies in; None is the framework's."""
+        """Return the table of the namespace in which a module of this name lies; None: the framework's."""
 
     def store(self, name: str, module: ModuleType) -> None:
-        """Enter a module, for this namespace alone."""
+        """Enter a module into the namespace's own table, invisible to all others."""
 
     def forget(self, name: str) -> None:
-        """A module was taken out of :meth:`home`; its name may mean another one now."""
+        """Note that a module was removed from the table :meth:`home`; its name may mean another one now."""
 
     def clear(self) -> None:
-        """Take all out of the namespace's own table."""
+        """Remove all modules from the namespace's own table."""
 
     def view(self) -> Modules:
-        """Return the modules that this namespace sees."""
+        """Return a dict of all modules that the namespace's code sees."""
 
 
 class Handle:
-    """The way from a context to its namespace, which a context may outlive, for instance in an event loop."""
+    """A reference from a context to its namespace, None once that has closed; contexts may live longer."""
 
     __slots__ = ("namespace",)
 
@@ -91,7 +91,7 @@ _open: set[int] = set()
 
 
 def current() -> View | None:
-    """Return the namespace (or what a closed one has left) whose code runs; None is the framework."""
+    """Return the namespace whose code runs (or the remains of a closed one); None: the framework's code."""
     handle = handle_of_context()
     if handle is not None:
         return handle.namespace
@@ -113,25 +113,25 @@ def handle_of_caller(depth: int) -> Handle | None:
 
 
 def opened(handle: Handle) -> None:
-    """A namespace is there from now on."""
+    """Record that a namespace was opened, so that :func:`current` looks for it."""
     _open.add(id(handle))
 
 
 def closed(handle: Handle) -> None:
-    """A namespace is there no longer."""
+    """Record that a namespace was closed."""
     _open.discard(id(handle))
 
 
 def any_open() -> bool:
-    """Return whether there is a namespace at all."""
+    """Return whether any namespace is open in this process."""
     return bool(_open)
 
 
 class Container(Protocol[T]):
-    """One of the containers in `sys`, which takes assignments of type `T`."""
+    """One of the containers in `sys`; assignments to it in `sys` become calls of :meth:`replace`."""
 
     def replace(self, value: T) -> None:
-        """Show the running code the contents of `value`."""
+        """Change the container's contents, for the running code, to those of `value`."""
 
 
 _path: Any = None
@@ -144,7 +144,7 @@ def keep_in_sys(
     meta_path: Container[list[MetaPathFinder]],
     modules: Container[Modules],
 ) -> None:
-    """Have these attributes of `sys` be these containers for good."""
+    """Install these containers in `sys`, for good: an assignment there is undone when an import begins."""
     global _path, _meta_path, _modules
     _path, _meta_path, _modules = path, meta_path, modules
     for name, container in (("path", path), ("meta_path", meta_path), ("modules", modules)):
@@ -152,9 +152,9 @@ def keep_in_sys(
 
 
 def restore_containers() -> None:
-    """Have the containers in `sys` again that were replaced there, with the contents that were assigned.
+    """Put back containers that code has replaced in `sys`, with the contents that it assigned.
 
-    An import asks this as often as it looks for a module, so it must cost next to nothing.
+    Every import calls this, so it must cost next to nothing.
     """
     if sys.path is _path and sys.meta_path is _meta_path and sys.modules is _modules:
         return
@@ -172,7 +172,7 @@ def _restore(name: str, container: Container[C] | None) -> None:
 
 @contextmanager
 def in_view_of(handle: Handle) -> Iterator[None]:
-    """Let modules in the block be those of the handle's owner."""
+    """Run the block with the modules of the handle's namespace."""
     token = enter(handle)
     try:
         yield
@@ -182,7 +182,7 @@ def in_view_of(handle: Handle) -> Iterator[None]:
 
 @contextmanager
 def pinned_to_framework() -> Iterator[None]:
-    """Let modules in the block be the framework's, for any caller."""
+    """Run the block with the framework's modules, whoever called it."""
     restore_containers()
     token = enter(FRAMEWORK)
     try:

@@ -1,4 +1,4 @@
-"""`sys.modules`, `sys.path` and `sys.meta_path` as the running code's namespace has them.
+"""Replacements of `sys.modules`, `sys.path` and `sys.meta_path` that show each namespace its own contents.
 
 The containers stay what they are for the framework: their own storage is its view.
 """
@@ -21,7 +21,7 @@ _MISSING: Final = object()
 
 
 class ModuleTable(Modules):
-    """`sys.modules`.
+    """The dict in `sys.modules`: it shows the running code the modules of its own namespace.
 
     A module that code of a namespace enters under a name of the framework's is the namespace's alone, and one
     that it deletes there stays: `sys.modules["sqlite3"] = pysqlite3` changes no other program.
@@ -66,12 +66,12 @@ class ModuleTable(Modules):
             raise KeyError(name)
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return a module, as `dict.get` does."""
+        """Return the module that the running code sees under a name, as `dict.get` does."""
         home = self._home(name)
         return dict.get(self, name, default) if home is None else home.get(name, default)
 
     def pop(self, name: str, default: Any = _MISSING) -> Any:
-        """Remove and return a module, as `dict.pop` does."""
+        """Remove and return the module that the running code sees under a name, as `dict.pop` does."""
         namespace = current()
         home = None if namespace is None else namespace.home(name)
         if namespace is not None and home is not None:
@@ -86,7 +86,7 @@ class ModuleTable(Modules):
         return module
 
     def clear(self) -> None:
-        """Clear the table as a dict's `clear`; a namespace's code clears only its own modules."""
+        """Remove all modules as `dict.clear` does; code of a namespace removes only its own."""
         namespace = current()
         if namespace is None:
             dict.clear(self)
@@ -94,7 +94,7 @@ class ModuleTable(Modules):
             namespace.clear()
 
     def setdefault(self, name: str, default: Any = None) -> Any:
-        """Return a module, set if it was missing, as `dict.setdefault` does."""
+        """Return a module, entered if it was missing, as `dict.setdefault` does."""
         try:
             return self[name]
         except KeyError:
@@ -102,7 +102,7 @@ class ModuleTable(Modules):
             return default
 
     def update(self, *others: Any, **more: Any) -> None:
-        """Update the table as a dict's `update`."""
+        """Enter modules as `dict.update` does; code of a namespace enters them for itself."""
         for name, module in dict(*others, **more).items():
             self[name] = module
 
@@ -112,15 +112,15 @@ class ModuleTable(Modules):
         return dict(dict.items(self)) if namespace is None else namespace.view()
 
     def keys(self) -> dict_keys[str, ModuleType]:
-        """Return the modules' names in a copy: imports go on meanwhile."""
+        """Return the names of the modules that the running code sees, copied, as imports go on meanwhile."""
         return self.copy().keys()
 
     def values(self) -> dict_values[str, ModuleType]:
-        """Return the modules in a copy of the table."""
+        """Return the modules that the running code sees, copied."""
         return self.copy().values()
 
     def items(self) -> dict_items[str, ModuleType]:
-        """Return the names and modules in a copy of the table."""
+        """Return the names and modules that the running code sees, copied."""
         return self.copy().items()
 
     def __iter__(self) -> Iterator[str]:
@@ -130,7 +130,7 @@ class ModuleTable(Modules):
         return dict.__len__(self) if current() is None else len(self.copy())
 
     def replace(self, modules: Mapping[str, ModuleType]) -> None:
-        """Do what `sys.modules = modules` means: all of them are entered, and this stays the table."""
+        """Enter all of `modules`, in place of an assignment `sys.modules = modules`; this stays the table."""
         self.update(modules)
 
     def of_framework(self) -> Modules:
@@ -139,29 +139,29 @@ class ModuleTable(Modules):
 
 
 def framework_table() -> ModuleTable:
-    """Return the table of modules in `sys`, once this process is prepared for namespaces."""
+    """Return the :class:`ModuleTable` in `sys.modules`; this process must be prepared for namespaces."""
     table = sys.modules
     assert isinstance(table, ModuleTable), "install() has put it there"
     return table
 
 
 def _by_import(calling: Mapping[str, V]) -> bool:
-    """Return whether Python's import is at work, which enters and removes modules wherever they belong."""
+    """Return whether Python's import machinery calls, which enters modules wherever they belong."""
     return str(calling.get("__name__")).startswith("importlib._bootstrap")
 
 
 class DispatchingList(list[V], Generic[V]):
-    """`sys.path` or `sys.meta_path`; the namespace's own list is its attribute of that name."""
+    """The list in `sys.path` or `sys.meta_path`: it shows the running code its own namespace's list."""
 
     def __init__(self, framework: Iterable[V], attribute: str) -> None:
         super().__init__(framework)
         self._attribute = attribute
 
     def replace(self, entries: Iterable[V]) -> None:
-        """Do what `sys.path = entries` means: they come first in the running code's path.
+        """Put `entries` first in the running code's list, in place of an assignment `sys.path = entries`.
 
-        The entries of before come after them: code that has kept this list to restore it has kept the list
-        that is changed here.
+        Earlier entries stay after them: code that has kept this list to restore it has kept the list that is
+        changed here.
         """
         wanted = list(entries)
         self[:] = [*wanted, *(entry for entry in self if entry not in wanted)]

@@ -1,4 +1,4 @@
-"""How an import in a namespace finds its module, and in which view the module is executed."""
+"""Finds the module that an import in a namespace means, and loads it in the view of its owner."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ABSENT = object()
 
 
 class Searched(Importing, Protocol):
-    """A namespace, for the finder of its modules."""
+    """A namespace as the finder of its modules sees it."""
 
     name: str
     artifacts: frozenset[str]
@@ -35,17 +35,17 @@ class Searched(Importing, Protocol):
 
     @property
     def layer(self) -> Searched | None:
-        """The namespace below, with packages that stay."""
+        """The namespace below, whose packages stay loaded for later jobs; None if there is none."""
 
     def decide(self, name: str) -> Decision:
         """Decide whose copy of a module a name means."""
 
     def store(self, name: str, module: ModuleType) -> None:
-        """Enter a module, for this namespace alone."""
+        """Enter a module into the namespace's own table."""
 
 
 class NativeModules:
-    """The shared objects that namespaces of a process have loaded, by the file itself and not by its name.
+    """Records which namespace of the process has loaded which shared object, by its file, not its name.
 
     Each is loaded once: CPython can neither unload an extension module nor load it twice. A second namespace
     that loads the same file gets, without a word, the first one's C state: exceptions that are never caught,
@@ -68,7 +68,7 @@ class NativeModules:
         self._lock = threading.Lock()
 
     def claim(self, loader: int, of: str, name: str, file: str) -> None:
-        """Note that the namespace `of`, with the token `loader`, is about to load a shared object."""
+        """Record that namespace `of` loads a shared object; refuse it if another one has loaded that file."""
         status = Path(file).stat()
         with self._lock:
             first, of_first = self._loaded.setdefault((status.st_dev, status.st_ino), (loader, of))
@@ -90,7 +90,7 @@ NATIVE_MODULES: Final = NativeModules()
 
 
 class NamespaceFinder:
-    """The one entry of a namespace's `sys.meta_path`, before those that the user adds."""
+    """Finder of modules in one namespace: the first entry of the namespace's `sys.meta_path`."""
 
     def __init__(self, namespace: Searched, patterns: ParentFirst) -> None:
         self._namespace, self._patterns = weakref.ref(namespace), patterns
@@ -98,7 +98,7 @@ class NamespaceFinder:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Find a module's spec as the finders of `sys.meta_path` do, in the current namespace."""
+        """Return the spec of the copy that a name means in this namespace: framework's, layer's or own."""
         namespace = self._namespace()
         if namespace is None:
             return None
@@ -117,7 +117,7 @@ class NamespaceFinder:
         self,
         context: DistributionFinder.Context = DistributionFinder.Context(),  # noqa: B008 - it is constant
     ) -> Iterable[Distribution]:
-        """Return the distributions on the namespace's path; of the framework's modules only its own."""
+        """Yield the distributions that the namespace sees, without its copies of the framework's packages."""
         namespace = self._namespace()
         if namespace is None:
             return
@@ -129,7 +129,7 @@ class NamespaceFinder:
         yield from PathFinder.find_distributions(_within(context, others))
 
     def invalidate_caches(self) -> None:
-        """Invalidate the caches of :class:`importlib.machinery.PathFinder`."""
+        """Invalidate the caches of the path finder, as `importlib.invalidate_caches` asks."""
         PathFinder.invalidate_caches()
 
     def _is_frameworks(self, found: Distribution) -> bool:
@@ -142,7 +142,7 @@ def _within(context: DistributionFinder.Context, path: list[str]) -> Distributio
 
 
 def _found_elsewhere(handle: Handle, name: str, modules: Modules | None) -> ModuleSpec | None:
-    """Find a module of another owner in its view; `modules` is that owner's table, None the framework's.
+    """Return the spec of another owner's module, found in its view; `modules`: its table, None: framework's.
 
     Importing the module here and handing back the result would execute it twice.
     """
@@ -159,7 +159,7 @@ def _found_elsewhere(handle: Handle, name: str, modules: Modules | None) -> Modu
 
 
 class _LoaderAround:
-    """Executes a module once, within a context, by its own loader, which the module then has back."""
+    """Loader that executes one module within a context, and then gives the module its own loader back."""
 
     def __init__(self, spec: ModuleSpec, around: Callable[[], AbstractContextManager[None]]) -> None:
         self._spec, self._loader, self._around = spec, spec.loader, around
@@ -182,7 +182,7 @@ class _LoaderAround:
 
 @contextmanager
 def _taken_back(reference: weakref.ref[Searched]) -> Iterator[None]:
-    """Let C code in the block enter modules into the framework's table, and take them back from there.
+    """Move modules that C code in the block enters into the framework's table to the namespace's own.
 
     Compilers such as mypyc and Cython enter modules there themselves, past every override.
     """

@@ -1,4 +1,4 @@
-"""What `import` statements call, in a namespace's code and the framework's, once a process is prepared."""
+"""The functions that `import` statements call, in namespaces and in the framework, and their installation."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ _installed = False
 
 
 class Importing(Protocol):
-    """A namespace, for the import statements of its code."""
+    """A namespace as the import statements of its code see it."""
 
     modules: Modules
     foreign: Modules
     handle: Handle
 
     def remember(self, name: str) -> None:
-        """Note a module of another table, so that the next statement finds it in one look."""
+        """Record a module of another table, so that the next import of the name takes one look."""
 
 
 def import_of_namespace(namespace: Importing) -> Import:
-    """Return the `__import__` in a namespace's builtins: it means the namespace wherever it is called from.
+    """Return the `__import__` for a namespace's builtins: it imports for that namespace, whoever calls it.
 
     Modules that were imported once are found in two dicts; all else is importlib's own way, in the
     namespace's view.
@@ -87,7 +87,7 @@ def import_of_namespace(namespace: Importing) -> Import:
 def _at_once(
     name: str, found: ModuleType, fromlist: Sequence[str] | None, modules: Modules, foreign: Modules
 ) -> ModuleType | None:
-    """Return the module that the statement binds, if nothing is left to import; else None."""
+    """Return the module that an import statement binds, if all it names is imported already; else None."""
     if getattr(getattr(found, "__spec__", None), "_initializing", False):
         return None
     if fromlist:
@@ -100,7 +100,7 @@ def _at_once(
 
 
 def import_of_framework(before: Import) -> Import:
-    """Return the `__import__` of all other code: a statement means the framework's modules.
+    """Return the `__import__` for all other code: import statements there mean the framework's modules.
 
     It does so below a namespace's call too. C code and explicit calls (no globals, or a list of
     names) follow the context: they act for their caller.
@@ -129,7 +129,7 @@ def import_of_framework(before: Import) -> Import:
 
 
 def import_module_of_caller() -> Callable[..., ModuleType]:
-    """`importlib.import_module` that means the calling function's namespace where no context says another."""
+    """Return an `importlib.import_module` that imports for the caller's namespace, without a context."""
     before = importlib.import_module
 
     def import_module(name: str, package: str | None = None) -> ModuleType:
@@ -146,7 +146,7 @@ def import_module_of_caller() -> Callable[..., ModuleType]:
 
 
 def install() -> None:
-    """Prepare this process for namespaces, once; also before a daemon forks the workers that open them."""
+    """Prepare this process for isolated namespaces, once; also before a daemon forks its workers."""
     global _installed
     with _lock:
         if _installed:
@@ -164,12 +164,12 @@ def install() -> None:
 
 
 def is_installed() -> bool:
-    """Return whether :func:`install` has been here."""
+    """Return whether :func:`install` has prepared this process for namespaces."""
     return _installed
 
 
 def _inheriting(run: Callable[P, R]) -> Callable[P, R]:
-    """Have a thread begin in the namespace of the code that starts it, if that is user code."""
+    """Return the `run` of a thread so that it starts in the namespace of the user code that starts it."""
     namespace = context.current()
     if namespace is None or not _is_started_by_user_code():
         return run
@@ -188,7 +188,7 @@ def _inheriting(run: Callable[P, R]) -> Callable[P, R]:
 
 
 def _is_started_by_user_code() -> bool:
-    """Return whether the nearest function that is not the standard library's is a namespace's."""
+    """Return whether the nearest caller outside the standard library is a function of a namespace."""
     for frame in interpreter.callers(sys._getframe(2)):
         module = str(frame.f_globals.get("__name__", ""))
         if module not in _BETWEEN and module.partition(".")[0] not in STANDARD_LIBRARY:

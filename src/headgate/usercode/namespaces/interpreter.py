@@ -1,4 +1,4 @@
-"""Everything that leans on CPython's internals: where they are, and the check that they are there.
+"""Replaces CPython's table of modules, `__import__` and thread start, with checks that this has worked.
 
 The interpreter keeps two references to its table of modules: `sys.modules`, which Python code reads,
 and `PyInterpreterState.modules`, which C code reads: `pickle`, the import of a circular import's
@@ -39,7 +39,7 @@ class Import(Protocol):
         fromlist: Sequence[str] | None = (),
         level: int = 0,
     ) -> ModuleType:
-        """Import a module; gives what the statement binds."""
+        """Import a module, and return the one that the import statement binds (it or its top package)."""
 
 
 SWITCHES: Final = ("HEADGATE_NAMESPACES", "HEADGATE_REALMS")
@@ -60,8 +60,8 @@ _kept: list[dict[str, ModuleType]] = []
 
 
 def builtins_on_stack(depth: int) -> Iterator[dict[str, Any]]:
-    """Yield the builtins of the running code and of its callers, nearest first; `depth` frames of this file's
-    caller are left out.
+    """Yield the builtins of running code and its callers, nearest first, from `depth` frames above the
+    caller.
     """
     frame = sys._getframe(depth + 1)
     for _ in range(FRAMES_MAX):
@@ -72,21 +72,21 @@ def builtins_on_stack(depth: int) -> Iterator[dict[str, Any]]:
 
 
 def callers(frame: FrameType | None) -> Iterator[FrameType]:
-    """Yield a frame and those that it was called from, nearest first."""
+    """Yield a stack frame and the frames that it was called from, nearest first."""
     while frame is not None:
         yield frame
         frame = frame.f_back
 
 
 def builtins_of_caller(depth: int) -> dict[str, Any]:
-    """Return the builtins of a function's caller; `depth` as for :func:`builtins_on_stack`."""
+    """Return the builtins of the frame `depth` levels above the calling function."""
     return sys._getframe(depth + 1).f_builtins
 
 
 def replace_module_table(table: dict[str, ModuleType]) -> None:
-    """Make `table`, a superset of `sys.modules`, the table of modules for Python code and C code.
+    """Make `table`, a superset of `sys.modules`, the table of modules for Python and C code.
 
-    Where that is refused, nothing has changed.
+    Where that fails, NoIsolationError is raised and nothing has changed.
     """
     old = sys.modules
     address = _address_of_table(old)
@@ -131,7 +131,7 @@ def _pointer(function: str) -> int:
 
 
 def _canary(table: dict[str, ModuleType]) -> bool:
-    """Return whether an import from C finds what only the new table has."""
+    """Return whether an import by C code finds a module that only the new table has."""
     name = "headgate._canary"
     canary = ModuleType(name)
     dict.__setitem__(table, name, canary)
@@ -151,12 +151,12 @@ def _no_isolation(why: str) -> str:
 
 
 def replace_import(make: Callable[[Import], Import]) -> None:
-    """Have the framework's `import` statements call what `make` makes of the function that is there."""
+    """Replace `builtins.__import__` by what `make` returns for the present one."""
     builtins.__import__ = make(builtins.__import__)
 
 
 def wrap_thread_start(started: Callable[[Callable[..., None]], Callable[..., None]]) -> None:
-    """Have `started` wrap what every new thread runs, in the thread that starts it."""
+    """Have `started` wrap the function of each new thread; it is called in the thread that starts it."""
     name = "_start_joinable_thread" if hasattr(threading, "_start_joinable_thread") else "_start_new_thread"
     start = getattr(threading, name, _thread.start_new_thread)
 

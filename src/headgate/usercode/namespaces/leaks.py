@@ -1,4 +1,4 @@
-"""Finds what still holds a closed namespace: its modules by their tokens, its threads, and the holders.
+"""Finds what keeps a closed namespace in memory: modules and threads that live on, and their holders.
 
 Weak references to modules say too little: a function that is kept keeps its module's globals and not the
 module. So each module's globals hold a token, and what is looked for is a token that does not die. The
@@ -40,7 +40,7 @@ class UserThread:
 
 @dataclass(frozen=True, slots=True)
 class LeakReport:
-    """What is left of a namespace some time after its end."""
+    """What is left in memory of a namespace some time after it closed, with what holds it."""
 
     namespace: str
     modules: tuple[str, ...]  # whose globals live on
@@ -50,7 +50,7 @@ class LeakReport:
 
     @property
     def leaked(self) -> bool:
-        """Whether memory of the namespace cannot be given back."""
+        """Whether modules or threads of the namespace remain, so that its memory cannot be given back."""
         return bool(self.modules or self.threads)
 
     def __str__(self) -> str:
@@ -105,7 +105,7 @@ def _place(namespace: Namespace, top: types.FrameType) -> str:
 
 
 class _Search:
-    """Breadth first from the framework's roots to the first things that are a namespace's."""
+    """Searches objects breadth first, from the framework's modules and frames to those of a namespace."""
 
     def __init__(self, namespace: Namespace) -> None:
         self._builtins = namespace.builtins
@@ -116,7 +116,7 @@ class _Search:
         self._own |= {id(namespace), id(namespace.__dict__)}
 
     def holders(self) -> Iterator[str]:
-        """Yield ways from a root to something of the namespace's."""
+        """Yield, as text, chains of references from a root to an object of the namespace."""
         found = 0
         for _ in range(OBJECTS_MAX):
             if not self._queue or found >= HOLDERS_MAX:
@@ -130,7 +130,7 @@ class _Search:
                 self.reach(referent, thing, _name_in(thing, referent))
 
     def reach(self, thing: T, source: H, name: str) -> None:
-        """Note how something was reached, unless it was before; a root has no source."""
+        """Queue an object, with the object and name by which it was reached first; None for a root."""
         if id(thing) in self._reached or id(thing) in self._own:
             return
         if not gc.is_tracked(thing) and not isinstance(thing, types.FunctionType):
@@ -182,7 +182,7 @@ def _name_in(holder: Any, thing: T) -> str:
 
 
 def _key(key: T) -> str:
-    """Return a key, where it can be shown without running a program's code."""
+    """Return the text of a dict's key, or of its type where its own repr might run a program's code."""
     return repr(key) if type(key) in (str, int, bytes, bool) else type(key).__name__
 
 

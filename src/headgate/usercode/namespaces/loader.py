@@ -1,4 +1,4 @@
-"""An isolated namespace: a table of modules for one job, under their natural names, next to the framework's.
+"""An isolated namespace: a table of modules for one job, under their own names, next to the framework's.
 
 Every module of a namespace has the namespace's own `builtins` in its globals, so an `import` statement of its
 code means the namespace wherever and whenever it runs: late, in a thread, in a callback, in `exec`. What
@@ -58,7 +58,7 @@ STANDARD_PLACES: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class NamespaceSettings:
-    """How a namespace resolves names and what it does at its end."""
+    """How a namespace decides whose copy a module name means, and what it does after it has closed."""
 
     patterns: ParentFirst = field(default_factory=parent_first)
     order: ResolveOrder = ResolveOrder.CHILD_FIRST
@@ -67,7 +67,7 @@ class NamespaceSettings:
 
 
 class ClosedNamespace:
-    """Takes the place of a namespace at its end: every part of `context.View` refuses, naming the job."""
+    """Takes the place of a closed namespace: every use raises ClosedUserCodeLoaderError, naming the job."""
 
     closed = True
     handle = None
@@ -77,38 +77,38 @@ class ClosedNamespace:
 
     @property
     def release_hooks(self) -> NoReturn:
-        """Refuse."""
+        """Raise ClosedUserCodeLoaderError for a release hook that comes too late."""
         self.refuse("a release hook")
 
     @property
     def threads(self) -> NoReturn:
-        """Refuse."""
+        """Raise ClosedUserCodeLoaderError for a thread that is started too late."""
         self.refuse("a thread")
 
     @property
     def path(self) -> NoReturn:
-        """Refuse."""
+        """Raise ClosedUserCodeLoaderError for a use of `sys.path` after the end."""
         self.refuse("sys.path")
 
     @property
     def meta_path(self) -> NoReturn:
-        """Refuse."""
+        """Raise ClosedUserCodeLoaderError for a use of `sys.meta_path` after the end."""
         self.refuse("sys.meta_path")
 
     def store(self, name: Hashable, module: types.ModuleType | None = None) -> NoReturn:
-        """Refuse."""
+        """Raise ClosedUserCodeLoaderError for an import, or another use of a module, after the end."""
         self.refuse(f"module {name!r}")
 
     home = forget = store
 
     def view(self) -> NoReturn:
-        """Refuse."""
+        """Raise ClosedUserCodeLoaderError for a use of `sys.modules` after the end."""
         self.refuse("sys.modules")
 
     clear = view
 
     def refuse(self, what: str) -> NoReturn:
-        """Raise an error that says which code asked for what."""
+        """Raise ClosedUserCodeLoaderError, with the thread and line of user code that asked for `what`."""
         thread, place = threading.current_thread().name, _place_of_user_code()
         raise ClosedUserCodeLoaderError(
             f"{what} was asked for through the user code of job {self.name!r}, which is used after the job "
@@ -123,7 +123,7 @@ def _place_of_user_code() -> str:
 
 
 class Token:
-    """Dies with the globals that it lies in."""
+    """A global of each module of a namespace: a weak reference to it shows whether these globals live on."""
 
     __slots__ = ("__weakref__", "name")
 
@@ -132,7 +132,7 @@ class Token:
 
 
 class Namespace:
-    """One loader of user code: `paths` in order of search, over a `layer` of packages that outlives it."""
+    """The isolated modules of one job: `paths` in order of search, over a `layer` of packages that stays."""
 
     def __init__(
         self,
@@ -174,7 +174,7 @@ class Namespace:
         return f"<Namespace {self.name!r}{' closed' if self.closed else ''}>"
 
     def home(self, name: Hashable) -> Modules | None:
-        """See `context.View`; an import asks this some twenty times for each module."""
+        """Return the table in which a module of this name lies, cached; None: it is the framework's."""
         try:
             return self._homes[name]
         except KeyError:
@@ -194,7 +194,7 @@ class Namespace:
         return self.modules
 
     def store(self, name: str, module: types.ModuleType) -> None:
-        """See `context.View`."""
+        """Enter a module for this namespace (and its layer) alone, as for ``sys.modules[name] = module``."""
         home = self.home(name)
         if home is not None and home is not self.modules:
             assert self.layer is not None
@@ -207,17 +207,17 @@ class Namespace:
         self.foreign.pop(name, None)
 
     def forget(self, name: str) -> None:
-        """See `context.View`."""
+        """Note that a module was removed from its table; its name may now mean the framework's copy."""
         if self.decide(name).origin is not Origin.CHILD:
             self._homes.pop(name, None)
 
     def clear(self) -> None:
-        """See `context.View`."""
+        """Remove all modules from this namespace's own table."""
         self.modules.clear()
         self._homes.clear()
 
     def view(self) -> Modules:
-        """See `context.View`."""
+        """Return all modules that this namespace's code sees: its own, the layer's and the framework's."""
         seen = {
             name: module
             for name, module in framework_table().of_framework().items()
@@ -230,7 +230,7 @@ class Namespace:
         return seen | self.modules
 
     def remember(self, name: str) -> None:
-        """A module that is not this namespace's was imported: the next statement finds it in one look."""
+        """Record an imported module of another table, so that the next import of it takes one look."""
         table = sys.modules
         for part in {name, name.partition(".")[0]}:
             home = self.home(part)
@@ -241,7 +241,7 @@ class Namespace:
                 self.foreign[part] = found
 
     def load_private(self, name: str, file: str) -> types.ModuleType:
-        """Load a file of the framework's again as this namespace's code, under a name that no package has."""
+        """Load another copy of a framework's file as this namespace's code, under a name no package has."""
         self._must_be_open(f"module {name!r}")
         spec = importlib.util.spec_from_file_location(name, file)
         assert spec is not None, "it is a Python file"
@@ -257,7 +257,7 @@ class Namespace:
         return [entry for entry in self.path if entry in self.artifacts or entry not in of_framework]
 
     def call(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call `function` in this namespace."""
+        """Call `function` so that imports in it mean this namespace's modules; an error once it is closed."""
         if self.closed:
             self._must_be_open("a call")
         token = enter(self.handle)
@@ -271,7 +271,7 @@ class Namespace:
         return self.call(importlib.import_module, name)
 
     def run_main(self, file: Path) -> types.ModuleType:
-        """Run a program as this namespace's `__main__`; gives the module."""
+        """Run a program as this namespace's `__main__`, and return that module."""
         main = self.modules["__main__"]
         main.__file__ = str(file)
         code = compile(file.read_bytes(), str(file), "exec", dont_inherit=True)
@@ -279,7 +279,7 @@ class Namespace:
         return main
 
     def close(self) -> None:
-        """Run what its code has left for the interpreter's end; then nothing is loaded through it any more.
+        """Run the namespace's `atexit` functions, then refuse to load anything more through it.
 
         Objects that its modules made live on as long as they are referenced; see `purging` and `leaks`.
         """
@@ -297,7 +297,7 @@ class Namespace:
         self.meta_path.clear()
 
     def run_at_exit(self) -> None:
-        """Call what was registered with this namespace's `atexit`, last one first; print what they raise."""
+        """Call what code registered with the namespace's `atexit`, last first; print what the calls raise."""
         while self.at_exit:
             try:
                 self.call(self.at_exit.pop()[1])
@@ -334,7 +334,7 @@ class Namespace:
 
 
 def _is_of_user(module: R) -> bool:
-    """Return whether it is a module and none of the framework's, under whatever name user code enters it."""
+    """Return whether an object is a module, and none of the framework's under whatever name it is entered."""
     if not isinstance(module, types.ModuleType):
         return False
     return dict.get(sys.modules, str(getattr(module, "__name__", None))) is not module
@@ -366,7 +366,7 @@ def _noting_classes(classes: weakref.WeakSet[type]) -> Callable[..., Any]:
 
 
 def _atexit(registered: list[AtExit]) -> types.ModuleType:
-    """Make the `atexit` of a namespace, for its end; Spark's workers never come to the end of Python."""
+    """Return an `atexit` module for a namespace, run when it closes: Spark's workers never end Python."""
     module = types.ModuleType("atexit", "Functions to be called at the end of this job's code.")
 
     def register(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> Callable[P, R]:

@@ -1,4 +1,4 @@
-"""Finds which modules are on which path: the facts for `usercode.resolution`, for one namespace."""
+"""Finds which modules are on which path, for the decision whose copy of a module a name means."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headgate.usercode.resolution import Origin, ParentFirst, Resolver
 
 
 class Portions(list[str]):
-    """Where the user's parts of a namespace package lie, without the framework's.
+    """The folders of the user's parts of a namespace package, without the framework's.
 
     Python's own list of portions looks at `sys.path` again whenever it is asked, and would find the
     framework's. Readers of resources take a list for portions by its text.
@@ -25,13 +25,13 @@ class Portions(list[str]):
 
 
 class Places:
-    """Implements `resolution.Surroundings` over modules that are loaded and files that are there."""
+    """Implements `resolution.Surroundings` by a namespace's loaded modules and the files on its path."""
 
     def __init__(self, modules: Modules, path: Callable[[], Sequence[str]], layer: Lookup | None) -> None:
         self._modules, self._path, self._layer = modules, path, layer
 
     def has(self, origin: Origin, name: str) -> bool:
-        """See `resolution.Surroundings`."""
+        """Return whether the owner `origin` has a module of this name, loaded or as a file on its path."""
         if origin is Origin.PARENT:
             return framework_has(name)
         if origin is Origin.LAYER:
@@ -39,7 +39,7 @@ class Places:
         return name in self._modules or self.spec(name) is not None
 
     def is_namespace(self, origin: Origin, name: str) -> bool:
-        """See `resolution.Surroundings`."""
+        """Return whether the owner's package of this name is a namespace package, one without `__init__`."""
         if origin is Origin.LAYER:
             return self._layer is not None and self._layer.places.is_namespace(Origin.CHILD, name)
         if origin is Origin.PARENT:
@@ -49,7 +49,7 @@ class Places:
         return _is_namespace(self.spec(name) if loaded is None else getattr(loaded, "__spec__", None))
 
     def spec(self, name: str) -> ModuleSpec | None:
-        """Return where the user's copy of a module lies; None when there is none."""
+        """Return the spec of the user's copy of a module; None when there is none."""
         package, _, _ = name.rpartition(".")
         path = self._portions(package) if package else self._path()
         if path is None:
@@ -68,7 +68,7 @@ class Places:
 
 
 class Lookup(Resolver):
-    """The table of resolution over one path of user code, which may be that of a dependency layer."""
+    """Decides whose copy of a module a name means, for one path of user code or of a dependency layer."""
 
     def __init__(
         self,
@@ -83,12 +83,12 @@ class Lookup(Resolver):
         super().__init__(patterns, order, self.places, identical)
 
     def owns(self, name: str) -> bool:
-        """Return whether a module of this name lies on the path, and is the one that the name means."""
+        """Return whether a module of this name is on this path, and is the copy that the name means."""
         return self.decide(name).origin is Origin.CHILD and self.places.has(Origin.CHILD, name)
 
 
 def framework_has(name: str) -> bool:
-    """Return whether the framework has a module, loaded or not."""
+    """Return whether the framework has a module of this name, loaded or not."""
     with pinned_to_framework():
         if name in sys.modules:
             return True
@@ -96,10 +96,7 @@ def framework_has(name: str) -> bool:
 
 
 def spec_of_framework(name: str) -> ModuleSpec | None:
-    """Return where the framework's copy of a module lies, asked in the framework's view.
-
-    Its package is imported.
-    """
+    """Return the spec of the framework's copy of a module, None without one; its package is imported."""
     loaded: ModuleType | None = sys.modules.get(name)
     if loaded is not None:
         return getattr(loaded, "__spec__", None)

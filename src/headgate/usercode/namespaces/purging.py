@@ -1,4 +1,4 @@
-"""What the standard library keeps of a namespace, released when it closes.
+"""Releases what the standard library keeps of a namespace that has closed, so that its memory is freed.
 
 Each registry here kept a real package alive: typing's overloads every typed one, finalizers sqlalchemy,
 the dispatch table of pickling, handlers of logging. Attributes of standard modules that user code has
@@ -31,7 +31,7 @@ HOOKS: Final = ("excepthook", "displayhook", "unraisablehook")
 
 
 class StandardLibrary:
-    """The attributes of standard modules as they are when a namespace opens."""
+    """The attributes of standard modules as they are when a namespace opens, to undo its patches later."""
 
     def __init__(self) -> None:
         table = sys.modules
@@ -45,7 +45,7 @@ class StandardLibrary:
         }
 
     def restore(self, namespace: Namespace) -> Counter[str]:
-        """Put back what a namespace's code has replaced; counts it by module and attribute."""
+        """Put back attributes that a namespace's code replaced; count them by module and attribute."""
         restored: Counter[str] = Counter()
         for name, before in self._before.items():
             module = dict.get(sys.modules, name)
@@ -63,7 +63,7 @@ class StandardLibrary:
 
 
 def purge(namespace: Namespace, library: StandardLibrary) -> Counter[str]:
-    """Release what registries of this process hold of a namespace that has closed; counts it by registry."""
+    """Remove a closed namespace's entries from registries of this process; count them by registry."""
     found: Counter[str] = Counter()
     for purged in (_overloads, _finalizers, _pickling, _logging, _exit_finalizers, _hooks, _files, _strays):
         purged(namespace, found)
@@ -182,7 +182,7 @@ def _files(namespace: Namespace, found: Counter[str]) -> None:
 
 
 def _strays(namespace: Namespace, found: Counter[str]) -> None:
-    """Modules that C code has entered into the framework's table."""
+    """Remove modules of the namespace that C code entered into the framework's table."""
     table = framework_table()
     for name, module in table.of_framework().items():
         token = getattr(module, "__dict__", {}).get(TOKEN)

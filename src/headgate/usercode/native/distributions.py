@@ -1,4 +1,4 @@
-"""What distributions lie on a path: their versions, their contents as recorded, and their compiled files.
+"""Reads which distributions lie on a path: versions, hashes of their contents, and compiled files.
 
 The dynamic linker knows a shared library by its DT_SONAME. Two libraries of one name cannot both be loaded:
 the second one gets the first one's code, which is harmless only where both are the same. pyarrow before 19
@@ -35,7 +35,7 @@ NAME_MAX: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """One distribution."""
+    """One installed distribution (package) on a path, as its metadata describe it."""
 
     name: str  # lower case, with hyphens
     version: str
@@ -48,11 +48,11 @@ class Installed:
 
     @property
     def is_native(self) -> bool:
-        """Whether it has compiled parts."""
+        """Whether the distribution has compiled parts."""
         return bool(self.compiled)
 
     def libraries(self) -> Iterator[tuple[str, str]]:
-        """Yield names and paths of its shared libraries; the linker never looks for extension modules."""
+        """Yield names and paths of the shared libraries, without extension modules (never found by name)."""
         for file in self.compiled:
             if _OF_INTERPRETER.search(Path(file).name) is None:
                 name = soname(Path(file))
@@ -61,9 +61,7 @@ class Installed:
 
 
 def installed_in(path: Iterable[str], names: Iterable[str] | None = None) -> dict[str, Installed]:
-    """Return the distributions by name; of two the first on the path. Without `names` every file's record is
-    read.
-    """
+    """Return the distributions on a path, by name, the first of each; all unless `names` are given."""
     path = list(path)
     found: dict[str, Installed] = {}
     for asked in [None] if names is None else names:
@@ -75,12 +73,12 @@ def installed_in(path: Iterable[str], names: Iterable[str] | None = None) -> dic
 
 
 def holds_packages(folder: str) -> bool:
-    """Return whether any distribution lies in a folder."""
+    """Return whether any installed distribution lies in a folder."""
     return any(one.metadata["Name"] for one in distributions(path=[folder]))
 
 
 def normal(name: str) -> str:
-    """Return a distribution's name as all its spellings are compared."""
+    """Return a distribution's name in the one spelling by which names are compared."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
@@ -126,7 +124,7 @@ def _top(name: str) -> str:
 
 
 def soname(path: Path) -> str | None:
-    """Return the name of a 64-bit shared library; None for any other file, or one without a name."""
+    """Return the name by which the linker knows a 64-bit shared library; None for other files, or no name."""
     try:
         with path.open("rb") as file:
             return _soname(file)

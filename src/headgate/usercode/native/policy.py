@@ -1,4 +1,4 @@
-"""Where packages with compiled parts run: decided from what the job brings and what the framework has.
+"""Decides where a job's packages with compiled parts run, from what it brings and what the framework has.
 
 `classloader.native-modules`::
 
@@ -24,7 +24,7 @@ from headgate.usercode.resolution import ParentFirst
 
 
 class Place(Enum):
-    """Where a package runs."""
+    """Where a package with compiled parts runs."""
 
     PARENT = "the framework's copy"
     LAYER = "in this process, in the dependency layer"
@@ -33,7 +33,7 @@ class Place(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """What was decided for one distribution, and why."""
+    """Where one distribution of a job runs, and why."""
 
     name: str
     version: str
@@ -43,14 +43,14 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class NativePlan:
-    """What was decided for a job."""
+    """Where each native package of a job runs, and which modules are the framework's."""
 
     placements: tuple[Placement, ...]
     identical: frozenset[str]  # top-level modules that are the framework's
     warnings: tuple[str, ...] = ()
 
     def is_layered(self, layer: DependencyLayer) -> bool:
-        """Return whether installed packages lie in a layer: all, as what stays must need none that goes."""
+        """Return whether all installed packages are in a layer that stays: it may need nothing that goes."""
         if layer is DependencyLayer.NATIVE:
             return any(one.place is Place.LAYER for one in self.placements)
         return layer is DependencyLayer.ALWAYS
@@ -84,7 +84,7 @@ def plan(
 
 
 def with_requirements(names: Iterable[str], job_packages: Mapping[str, Installed]) -> frozenset[str]:
-    """Return the distributions and all that they need, as far as the job brings it.
+    """Return these distributions, and all distributions that they require and the job brings.
 
     Example:
         >>> def package(name, *needs):

@@ -1,4 +1,4 @@
-"""Checks the artifacts that Spark has sent to this worker by hash; unpacks them once for each executor."""
+"""Checks by hash the user code that Spark has sent to this worker, and unpacks it once per executor."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ LOCAL_FOLDERS: Final = "SPARK_LOCAL_DIRS"
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """A bundle on this machine."""
+    """A job's user code unpacked on this machine, leased from the executor's cache."""
 
     places: tuple[tuple[Artifact, Path], ...]  # each artifact and its folder on the path, in order of search
     leases: tuple[Leased, ...]
 
     def paths(self, digests: Iterable[str] | None = None, without: Iterable[str] = ()) -> tuple[str, ...]:
-        """Return the entries for a path: of all artifacts, or of some."""
+        """Return the folders to search for modules: of all artifacts, or of those with some hashes."""
         wanted = None if digests is None else frozenset(digests)
         unwanted = frozenset(without)
         return tuple(
@@ -51,7 +51,7 @@ def cache_of_executor() -> ArtifactCache:
 
 
 def arrived(code: ShippedCode, cache: ArtifactCache) -> Arrived:
-    """Return a job's code, unpacked where it is not yet."""
+    """Return a job's code on this machine, checked and unpacked unless the cache has it already."""
     from pyspark import SparkFiles
 
     files = [Path(SparkFiles.get(name)) for name in code.files]
@@ -61,7 +61,7 @@ def arrived(code: ShippedCode, cache: ArtifactCache) -> Arrived:
 
 
 def check_framework(packages: Iterable[FrameworkPackage], path: Iterable[str]) -> None:
-    """See that this worker has what the driver has of packages that the job shares with the framework."""
+    """Refuse a worker whose copies of packages that job and framework share are not those of the driver."""
     wanted = {one.name: one for one in packages}
     here = installed_in(path, wanted)
     for name, one in wanted.items():

@@ -1,4 +1,4 @@
-"""A job of an isolated program begins on Spark: its code is shipped, and its gang opens it in the workers."""
+"""Begins a job of an isolated program on Spark: ships its code, and makes tasks that open the code."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _log = logging.getLogger("headgate.usercode")
 def begun(
     context: SparkContext, config: Config, code: IsolatedCode, job: str, scope: ExitStack
 ) -> ShippedCode:
-    """Ship a job's own code; with the end of `scope` the job counts as over, and workers release it."""
+    """Ship a job's own code to Spark, and return it; when `scope` ends, workers are told to release it."""
     settings = UserCodeSettings.from_config(config)
     jobs = jobs_of(context)
     scope.callback(jobs.end, job)
@@ -40,13 +40,13 @@ def begun(
 def workers_with(
     code: ShippedCode, rows: RDDBarrier[int], context: SparkContext, body: Body[int, int]
 ) -> RDD[int]:
-    """Return the tasks of a gang: each opens the code and runs the body with it."""
+    """Return the tasks of a gang: each opens the job's code in its worker and runs `body` with it."""
     function = task_function(code, jobs_of(context).live(), body)
     return in_workers_of(rows.mapPartitions(function), code)
 
 
 class OtherEnvironment:
-    """A SparkContext as one RDD sees it: itself in all but the variables of its workers.
+    """A stand-in for a SparkContext, with other environment variables for the workers of one RDD.
 
     Setting the context's own variables while a function is wrapped would reach functions that other threads
     wrap at the same time, and these would run among the job's packages.

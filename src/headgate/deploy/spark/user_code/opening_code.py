@@ -1,4 +1,4 @@
-"""User code opened in a worker of Spark, which lives from task to task and from job to job.
+"""Opens user code in a Python worker of Spark, which lives from task to task and from job to job.
 
 Each task leases its job's namespace. Between tasks the process itself holds it, so that the next task of the
 job finds its modules loaded; it releases them when a task says that the job has ended; nothing else does.
@@ -36,18 +36,18 @@ _log = logging.getLogger("headgate.usercode")
 
 
 class OpenedAlone(SameInterpreter):
-    """A job's user code within a task of a process that is the job's."""
+    """A job's user code in a task, where the worker process runs this job only and needs no namespace."""
 
     def __init__(self, code: ShippedCode) -> None:
         self.job, self._fatal = code.job, code.limits.fatal
 
     def import_module(self, name: str) -> Any:
-        """See :meth:`OpenedCode.import_module`."""
+        """Return a module, imported as the job's code would; see :func:`loading` if memory runs out."""
         with loading(self.job, self._fatal):
             return importlib.import_module(name)
 
     def call(self, function: Callable[..., T], *args: Any) -> T:
-        """See :meth:`OpenedCode.call`."""
+        """Call `function` with the job's code; see :func:`loading` for an import that runs out of memory."""
         try:
             return super().call(function, *args)
         except Exception as error:
@@ -55,13 +55,13 @@ class OpenedAlone(SameInterpreter):
             raise
 
     def load(self, payload: bytes) -> Any:
-        """See :meth:`OpenedCode.load`."""
+        """Return an object that the job's driver has pickled; see :func:`loading` if memory runs out."""
         with loading(self.job, self._fatal):
             return super().load(payload)
 
 
 class OpenedCode(NamespaceCode):
-    """A job's user code within a task."""
+    """A job's user code in a task, opened in an isolated namespace of the worker process."""
 
     def __init__(self, code: ShippedCode, lease: Lease) -> None:
         super().__init__(lease.namespace, code.data_plane)
@@ -69,12 +69,12 @@ class OpenedCode(NamespaceCode):
         self._fatal = code.limits.fatal
 
     def import_module(self, name: str) -> Any:
-        """Return a module as the job's code would import it."""
+        """Return a module, imported as the job's code would; see :func:`loading` if memory runs out."""
         with loading(self.namespace.name, self._fatal):
             return self.namespace.import_module(name)
 
     def call(self, function: Callable[..., T], *args: Any) -> T:
-        """Return a function called in the namespace; see :func:`loading` for what it imports meanwhile."""
+        """Call `function` in the namespace; see :func:`loading` for an import that runs out of memory."""
         try:
             return super().call(function, *args)
         except Exception as error:
@@ -82,16 +82,14 @@ class OpenedCode(NamespaceCode):
             raise
 
     def load(self, payload: bytes) -> Any:
-        """Return an object that the job's driver has pickled, restored in the namespace; see
-        `namespaces.code`.
-        """
+        """Return the object that the job's driver has pickled, with classes of the namespace."""
         with loading(self.namespace.name, self._fatal):
             return super().load(payload)
 
 
 @contextmanager
 def loading(job: str, fatal: bool) -> Iterator[None]:
-    """End this process if memory runs out in the block and `fatal`, else raise a `UserCodeLoadError`."""
+    """If memory runs out in the block, end this process where `fatal`, else raise a UserCodeLoadError."""
     try:
         yield
     except Exception as error:
@@ -102,7 +100,7 @@ def loading(job: str, fatal: bool) -> Iterator[None]:
 
 
 def _out_of_memory(error: Exception, job: str, fatal: bool) -> None:
-    """End this process or raise, as `loading` does, where a function of the job failed to import."""
+    """If an import in a job's function ran out of memory, end the process or raise, as `loading` does."""
     if is_failed_import(error):
         replaced = on_load_failure(error, job, fatal)
         if replaced is not None:
@@ -115,7 +113,7 @@ Body = Callable[[OpenedCode | OpenedAlone, Iterable[R]], Iterable[T]]
 
 @dataclass(slots=True)
 class _Kept:
-    """What the process holds of a job between its tasks."""
+    """A job's lease and unpacked code that the process holds between the tasks of the job."""
 
     began: int
     lease: Lease
@@ -134,14 +132,11 @@ class Layers:
         self._namespaces: dict[str, tuple[Namespace, Arrived]] = {}
 
     def has(self, key: str) -> bool:
-        """Return whether a layer is there."""
+        """Return whether the process has a layer with this key."""
         return key in self._namespaces
 
     def of(self, code: ShippedCode, arrived: Arrived) -> Namespace | None:
-        """Return the layer below a job's namespace, made when it is the first.
-
-        None when the job needs none.
-        """
+        """Return the layer below a job's namespace, made for its first job; None: the job needs none."""
         if not code.layer:
             return None
         if code.layer in self._namespaces:
@@ -158,7 +153,7 @@ class Layers:
 
 
 class WorkerProcess:
-    """User code of this process; `leaked` are modules of closed namespaces that are still in memory."""
+    """All user code in this worker process; `leaked` counts modules of closed namespaces still in memory."""
 
     def __init__(self, cache: ArtifactCache) -> None:
         self._cache = cache
@@ -171,11 +166,11 @@ class WorkerProcess:
 
     @property
     def jobs(self) -> tuple[str, ...]:
-        """The jobs whose namespace is open."""
+        """Ids of the jobs whose namespace is open."""
         return self._loaders.jobs
 
     def lease(self, code: ShippedCode, live: LiveJobs) -> Lease:
-        """Return a job's namespace for one task; namespaces of jobs that have ended are closed first."""
+        """Return a lease on a job's namespace for one task, after closing namespaces of ended jobs."""
         self.leaked.release_s = code.limits.release_ms / 1000
         self._close_ended(live)
         if (full := self.leaked.exceeded(code.limits.leaks)) is not None:
@@ -188,7 +183,7 @@ class WorkerProcess:
         return self._loaders.lease(code.job, Artifacts(code.key, (), code.settings))
 
     def alone(self, code: ShippedCode) -> OpenedAlone:
-        """Return a job's code in a process that is the job's; it stays as long as the process does."""
+        """Return a job's code in a process for this job alone, where it stays until the process ends."""
         came = arrived(code, self._cache)
         stays = False
         try:
@@ -241,7 +236,7 @@ _process: WorkerProcess | None = None
 
 
 def this_process() -> WorkerProcess:
-    """Return the user code of this process; made after the fork of Spark's daemon."""
+    """Return the user code of this worker process; made at first use, so after the fork by Spark's daemon."""
     global _process
     if _process is None:
         _process = WorkerProcess(cache_of_executor())
@@ -250,7 +245,7 @@ def this_process() -> WorkerProcess:
 
 @contextmanager
 def opened(code: ShippedCode, live: LiveJobs) -> Iterator[OpenedCode | OpenedAlone]:
-    """Provide a job's user code for the length of a task."""
+    """Yield a job's user code, opened for the length of a task."""
     if code.environment is not None and code.environment.whole:
         yield this_process().alone(code)
         return
@@ -264,7 +259,7 @@ def opened(code: ShippedCode, live: LiveJobs) -> Iterator[OpenedCode | OpenedAlo
 def task_function(
     code: ShippedCode, live: LiveJobs, body: Body[R, T]
 ) -> Callable[[Iterable[R]], Iterator[T]]:
-    """Yield a function for `mapPartitions` that opens a job's code and runs `body` with it.
+    """Return a function for `mapPartitions` that opens a job's code and runs `body` with it.
 
     It travels by value and knows only plain values: the import path, and in a worker of the job's own its
     packages, are in place before anything else is imported.
@@ -286,7 +281,7 @@ def task_function(
 
 
 def run_task(order: bytes, payload: bytes, rows: Iterable[R]) -> Iterator[T]:
-    """In the worker: what the body gives, with the job's code opened as long as that takes."""
+    """Run a task in the worker: open the job's code, and yield the rows that the pickled body returns."""
     # Both were written by the driver and handed over by Spark, which ships code the same way.
     code, live = pickle.loads(order)  # noqa: S301
     with opened(code, live) as user_code:

@@ -1,4 +1,4 @@
-"""What travels from the driver to tasks: plain values that describe a job's user code and hold none."""
+"""Plain values that the driver sends to tasks to describe a job's user code, without any code in them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ENVIRONMENTS_MAX: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a worker process bears."""
+    """Limits of a worker process on leaked namespaces and layers, and whether memory exhaustion ends it."""
 
     fatal: bool = True  # `classloader.fail-on-metaspace-oom-error`: exhaustion ends the process, not the task
     leaks: LoaderBounds = field(default_factory=LoaderBounds)
@@ -30,7 +30,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class UserCodeOptions:
-    """What a job and its cluster set for user code."""
+    """A job's options for user code in Spark's workers."""
 
     namespace: NamespaceSettings = field(default_factory=NamespaceSettings)
     native: NativeModules = NativeModules.AUTO
@@ -42,9 +42,7 @@ class UserCodeOptions:
 
 
 def options_of(settings: UserCodeSettings, namespaces: bool = True) -> UserCodeOptions:
-    """Return the options that a job's settings give to Spark's workers; see `UserCodeOptions` for
-    `namespaces`.
-    """
+    """Return the options for Spark's workers from a job's settings; `namespaces` as in UserCodeOptions."""
     return UserCodeOptions(
         NamespaceSettings(settings.patterns, settings.resolve_order, check_leaked=settings.check_leaked),
         settings.native_modules,
@@ -60,7 +58,7 @@ def options_of(settings: UserCodeSettings, namespaces: bool = True) -> UserCodeO
 
 @dataclass(frozen=True, slots=True)
 class Linked:
-    """A distribution that takes the framework's place in workers of a job's own."""
+    """A distribution of the job that replaces the framework's copy, in workers for this job alone."""
 
     name: str
     version: str
@@ -74,7 +72,7 @@ class Linked:
 
 @dataclass(frozen=True, slots=True)
 class ProcessEnvironment:
-    """What distinguishes workers of a job's own from all others."""
+    """The job's packages for which it has Python workers of its own."""
 
     key: str  # hash of what is linked: jobs with equal packages share workers
     linked: tuple[Linked, ...]
@@ -82,13 +80,13 @@ class ProcessEnvironment:
 
     @property
     def modules(self) -> frozenset[str]:
-        """Top-level names that mean the job's copy, also for the framework."""
+        """Top-level modules of which also the framework uses the job's copy in these workers."""
         return frozenset(module for one in self.linked for module in one.modules)
 
 
 @dataclass(frozen=True, slots=True)
 class FrameworkPackage:
-    """A package that a job brings and for which the framework's copy is used."""
+    """A package that a job brings, but of which the framework's equal copy is used."""
 
     name: str
     version: str
@@ -97,7 +95,7 @@ class FrameworkPackage:
 
 @dataclass(frozen=True, slots=True)
 class ShippedCode:
-    """A job's user code, on its way."""
+    """The description of a job's user code that workers get: its files, settings, and where packages run."""
 
     job: str
     key: str  # hash of all that makes its loader: equal keys, equal loaders
@@ -115,7 +113,7 @@ class ShippedCode:
 
 @dataclass(frozen=True, slots=True)
 class LiveJobs:
-    """Which jobs with user code an application runs; the only way for a worker to learn that one has ended.
+    """The running jobs with user code of an application; workers learn only from it that a job has ended.
 
     `epoch` grows with each job that begins or ends; a set that is older than one seen before has no meaning.
     `begun` has each job that runs and the epoch in which it began: one of the same id may come again.
@@ -136,5 +134,5 @@ class LiveJobs:
         return tuple(job for job, epoch in open_.items() if (job, epoch) not in self.begun)
 
     def epoch_of(self, job: str) -> int:
-        """Return when a job began; the set's own epoch for one that it does not name."""
+        """Return the epoch in which a job began; for an unknown job, the epoch of this set."""
         return next((epoch for name, epoch in self.begun if name == job), self.epoch)

@@ -1,4 +1,4 @@
-"""A worker of a job's own: the job's compiled packages take the framework's place, before either is loaded.
+"""Prepares a worker for one job alone: its compiled packages replace the framework's before either is loaded.
 
 They go between the standard library and the installed packages: a user's `json.py` must not win against
 Python's, and the framework's NumPy must not win against the job's. `PYTHONPATH` would put them first, and
@@ -38,7 +38,7 @@ def enter(
     cache: ArtifactCache,
     settings: NamespaceSettings,
 ) -> bool:
-    """Put a job's packages in place, the first time in this process; gives whether `arrived` must be kept."""
+    """Put a job's packages on this worker's path, once; return whether `arrived` must not be released."""
     named = os.environ.get(VARIABLE)
     if named != (None if environment is None else environment.key):
         raise InternalError(f"a task for packages {environment} came to a worker for {named}")

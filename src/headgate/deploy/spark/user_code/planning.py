@@ -1,4 +1,4 @@
-"""Where each package of a job runs, decided on the driver before anything is shipped.
+"""Decides on the driver, before a job's code is shipped, where each of its packages will run.
 
 A bundle without compiled parts needs no look at the framework's packages and is ready at once. Else
 `usercode.native.policy` decides by distribution, and here it becomes artifacts: those that hold installed
@@ -35,7 +35,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 
 @dataclass(frozen=True, slots=True)
 class UserCodePlan:
-    """What was decided; `stays` are artifacts with compiled parts, which only one layer may load."""
+    """Where a job's packages run; `stays`: artifacts with compiled parts, which only one layer may load."""
 
     identical: frozenset[str] = frozenset()
     layered: frozenset[str] = frozenset()
@@ -50,10 +50,7 @@ Located = Sequence[tuple[Artifact, Path]]
 
 
 def planned(located: Located, options: UserCodeOptions, crowded: bool = False) -> UserCodePlan:
-    """Return where the packages of a bundle run.
-
-    `crowded`: ordinary workers have no room for another layer.
-    """
+    """Return where the packages of a bundle run; `crowded`: workers have no room for another layer."""
     job_packages, home, holding = _job_packages(located)
     if not options.namespaces:
         return _whole(job_packages, home, located, options)
@@ -82,7 +79,7 @@ def _whole(
     located: Located,
     options: UserCodeOptions,
 ) -> UserCodePlan:
-    """Return a plan that runs all code in workers of the job's own: this interpreter allows no namespaces."""
+    """Return the plan without namespaces: all of the job's code runs in workers for this job alone."""
     chosen = options.native
     mode = chosen if chosen in (NativeModules.PARENT, NativeModules.FAIL) else NativeModules.PROCESS
     found = plan(job_packages, framework_packages(), mode, options.data_plane)
@@ -118,12 +115,12 @@ def _without_layer(found: NativePlan) -> NativePlan:
 
 @functools.cache
 def framework_packages() -> Mapping[str, Installed]:
-    """Return the distributions of this process, by name; looked up once."""
+    """Return the installed distributions of this process, by name; looked up once."""
     return installed_in(framework_path())
 
 
 def _job_packages(located: Located) -> tuple[dict[str, Installed], dict[str, Artifact], frozenset[str]]:
-    """Return the distributions of a bundle by name, the artifact that each lies in, and all that hold any.
+    """Return a bundle's distributions by name, the artifact of each, and the hashes of those that hold any.
 
     Of two distributions the first counts. An artifact that holds only second ones must lie behind it, in the
     same layer; else its modules would be found first.
@@ -172,7 +169,7 @@ def _linked(one: Installed, home: Artifact) -> Linked:
 
 
 def check_supported(versions: Mapping[str, str], requirements: Iterable[str]) -> None:
-    """Refuse versions that Headgate itself would have to use in workers of the job's own and cannot.
+    """Raise UsageError for packages of a job that Headgate would have to use in its workers and cannot.
 
     Example:
         >>> check_supported({"typing-extensions": "4.12"}, ["typing_extensions>=4.12"])
@@ -203,7 +200,7 @@ def _release(version: str) -> tuple[int, ...]:
 
 
 def _requirements() -> list[str]:
-    """Return Headgate's own requirements; none where it runs from sources that were never installed."""
+    """Return the requirements of the installed Headgate; none where it runs from sources only."""
     try:
         return importlib.metadata.requires("headgate") or []
     except importlib.metadata.PackageNotFoundError:

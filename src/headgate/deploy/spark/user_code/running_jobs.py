@@ -1,4 +1,4 @@
-"""The jobs of one application that bring user code: begun, live, ended; on the driver."""
+"""Keeps, on the driver, which jobs of a Spark application with user code run, and ships their code."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ STANDARD: Final = UserCodeOptions()
 
 
 class UserCodeJobs:
-    """The jobs of one application. Any thread may call."""
+    """The jobs with user code of one Spark application; all methods may be called from any thread."""
 
     def __init__(self, context: SparkContext) -> None:
         self._context = context
@@ -44,7 +44,7 @@ class UserCodeJobs:
         self._plans: dict[tuple[str, UserCodeOptions, bool], UserCodePlan] = {}
 
     def begin(self, job: str, paths: Sequence[Path], options: UserCodeOptions = STANDARD) -> ShippedCode:
-        """Ship a job's code and count the job among those that run, until :meth:`end`."""
+        """Ship a job's code and return its description; the job counts as running until :meth:`end`."""
         with self._one_at_a_time:
             bundle, files = made_from(paths, folder_of(self._context))
             code = self._code(job, bundle, files, options)
@@ -57,13 +57,13 @@ class UserCodeJobs:
             return dataclasses.replace(code, files=names)
 
     def live(self) -> LiveJobs:
-        """Return the jobs that run, to be sent along with the next task."""
+        """Return the set of running jobs, to be sent along with the next task."""
         with self._lock:
             begun = [(job, epoch) for job, (epoch, _) in self._begun.items()]
             return LiveJobs(self._epoch, tuple(sorted(begun)))  # equal sets are equal bytes
 
     def end(self, job: str) -> None:
-        """End a job; workers close its namespace with their next task of another one."""
+        """Record that a job has ended; workers close its namespace when they get a later task."""
         with self._lock:
             if self._begun.pop(job, None) is not None:
                 self._epoch += 1
@@ -81,7 +81,7 @@ class UserCodeJobs:
         return code
 
     def _is_crowded(self, code: ShippedCode, plan: UserCodePlan) -> bool:
-        """Return whether workers may hold too many layers by now, or another one with the same file."""
+        """Return whether workers may hold too many layers by now, or one with the same compiled files."""
         others = [stays for layer, stays in self._layers.items() if layer != code.layer]
         return len(others) >= code.limits.layers or any(stays & plan.stays for stays in others)
 
@@ -146,7 +146,7 @@ def _ordered(job: str, bundle: UserBundle, plan: UserCodePlan, options: UserCode
 def key_of(
     bundle: UserBundle, settings: NamespaceSettings, layered: frozenset[str], of_layer: bool = False
 ) -> str:
-    """Return the hash of all that makes a job's loader, or only of what makes its layer.
+    """Return the hash of all that a job's namespace is made of, or (`of_layer`) its dependency layer.
 
     Example:
         >>> from headgate.usercode.bundle.artifacts import Artifact
@@ -171,6 +171,6 @@ _lock: Final = threading.Lock()
 
 
 def jobs_of(context: SparkContext) -> UserCodeJobs:
-    """Return the jobs of an application, the same object for all callers."""
+    """Return the jobs of a Spark application; always the same object for one application."""
     with _lock:
         return _of_application.setdefault(context.applicationId, UserCodeJobs(context))

@@ -1,4 +1,4 @@
-"""Files of user code given to Spark: under names made of their content, once for each application.
+"""Gives files of user code to Spark, named by their content, once for each application.
 
 `addFile` and never `addPyFile`: the latter puts files on the import path of every worker of the application,
 where they are the framework's and all other jobs'.
@@ -26,8 +26,7 @@ _added: Final[set[tuple[str, str]]] = set()
 
 
 def shipped_name(name: str, digest: str) -> str:
-    """Return the name under which a file travels: of its content, with the ending that says how it is
-    unpacked.
+    """Return the name under which a file is shipped: its hash, with the ending by which it is unpacked.
 
     Example:
         >>> shipped_name("Job.tar.gz", "ab" * 32)
@@ -38,7 +37,7 @@ def shipped_name(name: str, digest: str) -> str:
 
 
 def ship_files(context: SparkContext, bundle: UserBundle, files: Sequence[Path]) -> tuple[str, ...]:
-    """Hand a bundle's files to Spark, which brings them to every executor; gives their names there."""
+    """Ship a bundle's files by Spark to every executor, and return their names there."""
     names = tuple(shipped_name(one.name, one.digest) for one in bundle.artifacts)
     folder = folder_of(context)
     for name, file in zip(names, files, strict=True):
@@ -50,16 +49,14 @@ def ship_files(context: SparkContext, bundle: UserBundle, files: Sequence[Path])
 
 
 def folder_of(context: SparkContext) -> Path:
-    """Return the driver's folder for shipped files while Spark runs: executors that replace lost ones fetch
-    them late.
-    """
+    """Return the driver's folder of shipped files, from which executors that come later fetch them too."""
     folder = Path(context._temp_dir) / "headgate-user-code"
     folder.mkdir(mode=0o700, exist_ok=True)
     return folder
 
 
 def _named(file: Path, target: Path) -> Path:
-    """Give a file another name; it is copied only where no link can be made."""
+    """Return `target`, made a link to `file`, or a copy where no link can be made."""
     if not target.exists():
         with contextlib.suppress(OSError):
             os.link(file, target)
