@@ -68,7 +68,7 @@ class LayeredTable(Generic[K, V]):
         return self._view is None
 
     def own(self, key: K) -> V:
-        """Return the value of `key` to change in place, copied if a snapshot holds it; else MISSING."""
+        """Return the value of `key` to change in place (a copy if a snapshot holds it), or MISSING."""
         view = self._view
         found: V = self._base.get(key, MISSING) if view is None else view.own(key)
         return found
@@ -204,7 +204,7 @@ class _Shadow(_View[K, V]):
         self._live, self._copy, self._pending = deltas[-1], copy, pending
 
     def own(self, key: K) -> V:
-        """Return the value of `key` to change in place, copied if a snapshot holds it, or MISSING."""
+        """Return the value of `key` to change in place (a copy if a snapshot holds it), or MISSING."""
         live = self._live
         value: V = live.get(key, _UNKNOWN)
         if value is _UNKNOWN:

@@ -1,4 +1,4 @@
-"""Durations as people write them, and the two ends of event time."""
+"""Durations as people write them, such as `5min`, and the least and greatest watermark."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PATTERN: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|min|m|h|d)\s*")
 
 
 def duration_ms(value: int | float | str, name: str = "duration") -> int:
-    """Return milliseconds of a duration.
+    """Return a duration, given as a number or as text with a unit, in whole milliseconds.
 
     Args:
         value: milliseconds as a number, or text such as ``"500ms"``, ``"1s"``, ``"7d"``.

@@ -175,7 +175,7 @@ def explain(names: Sequence[str], path: Sequence[Entry], settings: UserCodeSetti
 def _linked(
     decided: NativePlan, job_packages: Mapping[str, Installed], settings: UserCodeSettings
 ) -> frozenset[str]:
-    """Return the modules whose copy in the job's own workers is shared by the framework and user code."""
+    """Return the top-level modules of which also the framework uses the job's copy, in the job's workers."""
     own = [one.name for one in decided.placements if one.place is Place.PROCESS]
     modules = [job_packages[name].modules for name in with_requirements(own, job_packages)]
     match = settings.patterns.match

@@ -33,7 +33,7 @@ FRAMEWORK_MODULES: Final = frozenset([
 
 
 def why_isolated(program: Path, config: Config, shared: bool) -> str | None:
-    """Return why a program is isolated; None where it is plain.
+    """Return the reason to isolate a program's modules, None if it runs as under plain Python.
 
     `config` is that of the command line, as what a program sets itself comes too late; `shared` tells that
     this process has run, or runs, another program.

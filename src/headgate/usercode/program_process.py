@@ -83,7 +83,7 @@ class ProcessOrder:
         return PathFinder.find_spec(name, [*self._folders, *of_framework])
 
     def _portion(self, name: str, path: list[str]) -> ModuleSpec | None:
-        """Return the framework's portion of a namespace package's module, if a pattern wants it, or None."""
+        """Return a submodule's spec with the framework's folders searched first; None if no pattern asks."""
         if len(path) < 2 or not self._is_frameworks(name):
             return None
         return PathFinder.find_spec(name, sorted(path, key=self._is_brought))

@@ -44,7 +44,7 @@ class Head(NamedTuple):
 
 
 class Envelope:
-    """The envelope of one kind of stored file, with `size` bytes before the body.
+    """Writes, reads and verifies the header (envelope) of one kind of stored file; `size` is its bytes.
 
     `name` is what errors call the kind; `numbers` are, as for `struct`, the byte order, then the codes of
     version and length. With `covers_head` the CRC-32 is of the fields before it, too.

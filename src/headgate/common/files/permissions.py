@@ -1,4 +1,4 @@
-"""Who may read and write the folders and files that Headgate makes for what it stores."""
+"""Permissions of folders and files that Headgate makes to store data: which users may read and write them."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class Permissions(Enum):
 
     @property
     def folder_mode(self) -> int:
-        """Mode of a new folder, before the process's mask; a group's folder passes its group on."""
+        """Mode of a new folder, before the process's umask; with GROUP, content gets the folder's group."""
         return {"owner": OWNER_FOLDER, "group": 0o2770, "umask": 0o777}[self.value]
 
     @property
     def file_mode(self) -> int:
-        """Mode of a new file, before the process's mask."""
+        """Mode of a new file, before the process's umask."""
         return {"owner": OWNER_FILE, "group": 0o660, "umask": 0o666}[self.value]
 
     @property

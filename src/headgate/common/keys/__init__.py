@@ -1,4 +1,4 @@
 """Keys: their hashes and key groups, their types, and their text.
 
-State by key stands in `state`.
+Keyed state itself is in `headgate.state`.
 """

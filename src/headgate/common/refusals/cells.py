@@ -1,4 +1,4 @@
-"""Places in a program as its author knows them: `job.py:12`, or in a notebook `In[3]:2`.
+"""Names for places in a program, as its author knows them: `job.py:12`, or in a notebook `In[3]:2`.
 
 IPython compiles each cell under the name of a file that does not exist. Here is the way back from that name
 to the number that the notebook shows. IPython is never imported: outside of it there are no cells.

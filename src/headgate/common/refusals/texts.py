@@ -1,4 +1,4 @@
-"""Texts that a program or a peer gave, cut to a length that messages, logs and memory can bear."""
+"""Shortens texts of a program or a peer to a length that messages, logs and memory can bear."""
 
 from __future__ import annotations
 

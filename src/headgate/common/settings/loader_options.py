@@ -36,7 +36,7 @@ class Isolation(Enum):
 
 
 class ResolveOrder(Enum):
-    """Whose copy of a module comes first: the job's (child) or the framework's (parent)."""
+    """Whose copy of a module comes first if no pattern fits: the job's (child), the framework's (parent)."""
 
     CHILD_FIRST = "child-first"
     PARENT_FIRST = "parent-first"
@@ -61,7 +61,7 @@ class DependencyLayer(Enum):
 
 
 def pattern_list(text: str | Iterable[str]) -> tuple[str, ...]:
-    """Return the patterns as options have them: a list, or one text with semicolons in between.
+    """Return patterns given as a list, or as one text with semicolons, without blanks and empty ones.
 
     Example:
         >>> pattern_list(" attr. ; ;numpy.")

@@ -54,7 +54,7 @@ class OlderSnapshot(StrEnum):
 
 
 class StateBackendType(StrEnum):
-    """Where keyed state lives between checkpoints."""
+    """Where keyed state is kept while a job runs."""
 
     HASHMAP = "hashmap"  # Python objects: fastest, bounded by memory
     ROCKSDB = "rocksdb"  # RocksDB on the worker's local disk

@@ -1,4 +1,4 @@
-"""Why a gang ended, as one useful sentence instead of Spark's pages."""
+"""Finds in Spark's long error texts the reason why a gang of workers ended, as one sentence."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ def session_settings(name: str, master: str, submitted: Mapping[str, str], log_f
 
 
 def settings_after_submit(has: Callable[[str], bool]) -> dict[str, str]:
-    """Return the settings to add in a JVM that spark-submit has started; submitted ones (`has`) are left.
+    """Return settings to add to spark-submit's JVM: FAIR scheduling, and others unless they were submitted.
 
     Example:
         >>> sorted(settings_after_submit({"spark.python.task.killTimeout"}.__contains__))[0]

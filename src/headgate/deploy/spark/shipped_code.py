@@ -60,7 +60,7 @@ def ship(context: SparkContext) -> None:
 
 
 def installed_roots(more: Iterable[Path] = ()) -> tuple[Path, ...]:
-    """Return folders of installed code, which is not shipped as every machine has its own; with `more`."""
+    """Return the folders of installed code (and `more`), which is not shipped: every machine has its own."""
     paths = sysconfig.get_paths()
     roots = [paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib", "scripts")]
     # A virtual environment's standard library is that of the Python it was made with.

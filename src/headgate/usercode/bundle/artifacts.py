@@ -103,7 +103,7 @@ def _leased(artifact: Artifact, file: Path, cache: ArtifactCache) -> Leased:
 
 
 def _made(path: Path, folder: Path) -> tuple[Path, str]:
-    """Return the file to ship for what a user names, and the folder in it that is the entry of the path."""
+    """Return the file to ship for a path of the user's, and the folder in it to search for modules."""
     inside = inside_of(path)
     if path.is_dir():  # of an environment no more than its modules
         return packed_folder(path / inside, path.name, folder), ""

@@ -156,7 +156,7 @@ class ArtifactCache:
 
 @contextmanager
 def _alone(path: Path) -> Iterator[bool]:
-    """Hold the exclusive lock of a lease file, and delete it after; False when another process has it."""
+    """Yield whether this process has the exclusive lock of a lease file, which is then deleted after."""
     with path.open("ab") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

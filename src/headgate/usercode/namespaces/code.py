@@ -36,7 +36,7 @@ class NamespaceCode:
         self.namespace, self._data_plane = namespace, ParentFirst(tuple(data_plane))
 
     def call(self, function: Callable[..., T], *args: Any) -> T:
-        """Call a function in the namespace, which its imports mean; once for a batch, never for a record."""
+        """Call a function in the namespace, for its imports; once for a batch, never for each record."""
         return self.namespace.call(function, *args)
 
     @property

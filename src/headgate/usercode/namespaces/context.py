@@ -107,7 +107,7 @@ def _by_stack() -> View | None:
 
 
 def handle_of_caller(depth: int) -> Handle | None:
-    """Return the handle in the builtins of the calling function's caller."""
+    """Return the namespace's handle of the function `depth` levels above the caller; None: it has none."""
     handle: Handle | None = builtins_of_caller(depth + 1).get(MARK)
     return handle
 

@@ -38,7 +38,7 @@ class Searched(Importing, Protocol):
         """The namespace below, whose packages stay loaded for later jobs; None if there is none."""
 
     def decide(self, name: str) -> Decision:
-        """Decide whose copy of a module a name means."""
+        """Return whose copy of a module a name means, and why."""
 
     def store(self, name: str, module: ModuleType) -> None:
         """Enter a module into the namespace's own table."""

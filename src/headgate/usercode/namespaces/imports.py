@@ -129,7 +129,7 @@ def import_of_framework(before: Import) -> Import:
 
 
 def import_module_of_caller() -> Callable[..., ModuleType]:
-    """Return an `importlib.import_module` that imports for the caller's namespace, without a context."""
+    """Return an `importlib.import_module` that imports for its caller's namespace if no context is set."""
     before = importlib.import_module
 
     def import_module(name: str, package: str | None = None) -> ModuleType:
