@@ -1,6 +1,6 @@
-"""Records between workers whose type no annotation of the stream declares and that are no plain values.
+"""Encodes records for other workers that are neither plain values nor of a type declared by annotations.
 
-Records of one class with annotated fields, and members of one enumeration, travel as state is stored, after a
+Records of one class with annotated fields, and members of one enumeration, are encoded as in state, after a
 reference to their class. All others are pickled. A type that is encoded slowly is reported once.
 """
 
@@ -39,11 +39,11 @@ _DEPTH_MAX: Final = 8
 _PLAIN: Final = DynamicSerializer()
 
 ReportSlowness = Callable[[str, bool], None]
-"""Takes the name of a type whose records are encoded slowly, and whether they are pickled."""
+"""Called with the name of a type whose records are encoded slowly, and whether they are pickled."""
 
 
 def slowness(name: str, pickled: bool) -> str:
-    """Return the message about a type whose records are encoded slowly between workers, with the cost."""
+    """Return the message for users about a type whose records are encoded slowly, with the cost."""
     if pickled:
         return (
             f"records of type {name} are pickled on their way between workers, which takes about three times"
@@ -58,26 +58,26 @@ def slowness(name: str, pickled: bool) -> str:
 
 
 def log_slowness(name: str, pickled: bool) -> None:
-    """Log the message; as a warning where a change of the program would help much."""
+    """Log that records of a type are encoded slowly; as a warning if they are pickled."""
     _log.log(logging.WARNING if pickled else logging.INFO, "%s", slowness(name, pickled))
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A class whose records travel by field."""
+    """A class whose records are encoded by field, with its serializers."""
 
-    reference: bytes  # to the class, as it is sent
+    reference: bytes  # to the class, as sent before the records
     serializer: TypeSerializer[Any]
-    fields: FieldRows | None  # for records whose values are scalars; None where the class cannot be read so
-    by_value: bool  # whether the serializer goes through the values of each record, which is slow
+    fields: FieldRows | None  # fast codec for fields with scalar values; None if the class has others
+    by_value: bool  # whether the serializer visits each value of a record, which is slow
 
 
 class UndeclaredRows:
-    """Encodes and decodes such records for all exchanges of one worker."""
+    """Encodes and decodes records of undeclared types, for all exchanges of one worker."""
 
     def __init__(
         self,
-        code: UserCode = SAME_INTERPRETER,  # where the classes of the program live in this process
+        code: UserCode = SAME_INTERPRETER,  # the modules with the program's classes in this process
         program: bytes = b"",  # the shipped program; empty where sender and receiver share a process
         report: ReportSlowness = log_slowness,
     ) -> None:
@@ -88,7 +88,7 @@ class UndeclaredRows:
         self._pickled, self._reported = set[type](), set[str]()
 
     def encode(self, rows: Sequence[T]) -> list[bytes]:
-        """Encode a batch. Raises UsageError: a record cannot be pickled."""
+        """Return a batch of records as bytes; raise UsageError if a record cannot even be pickled."""
         kinds = set(map(type, rows))
         known = self._known_of(next(iter(kinds))) if len(kinds) == 1 else None
         if known is not None:
@@ -101,7 +101,7 @@ class UndeclaredRows:
                     self.report_once(type(rows[0]), pickled=False)
                 return [_HEAD.pack(_BY_FIELD, len(known.reference)), known.reference, body]
             except UsageError:
-                pass  # A field holds something else than its annotation says.
+                pass  # A field holds a value of another type than its annotation.
         if fresh := kinds - self._pickled:
             self._pickled |= fresh
             for culprit in _culprits(rows, fresh):
@@ -109,14 +109,14 @@ class UndeclaredRows:
         return [_HEAD.pack(_PICKLED, 0), self._code.call(encode_rows, rows, self._names)]
 
     def report_once(self, kind: Any, pickled: bool) -> None:
-        """Report a type whose records are encoded slowly, unless that was done."""
+        """Report that records of a type are encoded slowly, unless it was reported before."""
         name = _name_of(kind)
         if name not in self._reported:
             self._reported.add(name)
             self._report(name, pickled)
 
     def decode(self, payload: memoryview, count: int) -> list[Any]:
-        """Decode a batch of `count` records, from an authenticated worker of the same attempt."""
+        """Return the `count` records of an encoded batch; unpickles, so only from authenticated workers."""
         form, length = _HEAD.unpack_from(payload)
         body = payload[_HEAD.size :]
         if form == _PICKLED:
@@ -150,10 +150,7 @@ class UndeclaredRows:
 
 
 def _culprits(rows: Sequence[T], kinds: set[type]) -> list[type]:
-    """Return the classes, within rows of these kinds, that are no plain values.
-
-    The kinds where none is found.
-    """
+    """Return the classes inside rows of these kinds that are no plain values; the kinds if none is found."""
     one = {type(row): row for row in rows}
     return sorted({_culprit(one[kind]) or kind for kind in kinds}, key=_name_of)
 

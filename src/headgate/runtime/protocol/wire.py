@@ -1,7 +1,7 @@
-"""Control messages as bytes: msgspec's MessagePack over the types of `messages.py`.
+"""Encodes control messages as bytes: msgspec's MessagePack over the types of `messages.py`.
 
-Untyped values inside a message are decoded to MessagePack's types: a tuple to a list, bytes to bytes;
-integers beyond 64 bits do not pass. Decoding never runs code, and happens after the handshake.
+Untyped values inside a message are decoded to MessagePack's types: a tuple becomes a list; integers beyond 64
+bits cannot be encoded. Decoding never runs code, and happens only after the handshake.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from headgate.runtime.protocol.messages import FromWorker, ToWorker
 M = TypeVar("M")
 
 MESSAGE_SIZE_MAX: Final = 320 * 1024 * 1024
-"""Bytes of the largest control message: a program of 256 MiB with its state handles."""
+"""Largest control message in bytes: a program of 256 MiB with its state handles."""
 
 _encoder: Final = msgspec.msgpack.Encoder()
 _from_worker: Final[msgspec.msgpack.Decoder[FromWorker]] = msgpack_decoder(FromWorker)
@@ -26,8 +26,7 @@ _to_worker: Final[msgspec.msgpack.Decoder[ToWorker]] = msgpack_decoder(ToWorker)
 
 
 def encode_message(message: FromWorker | ToWorker) -> bytes:
-    """Return a message encoded as bytes. Raises InternalError: a value cannot be encoded, or the message is
-    too large.
+    """Return a control message as bytes; raise InternalError if a value cannot be encoded or it is too large.
 
     Example:
         >>> from headgate.runtime.protocol.messages import Trigger
@@ -48,12 +47,12 @@ def encode_message(message: FromWorker | ToWorker) -> bytes:
 
 
 def decode_from_worker(data: Part) -> FromWorker:
-    """Return a worker's message. Raises ProtocolError: the bytes are no such message."""
+    """Return a worker's control message; raise ProtocolError if the bytes are not one."""
     return _decode(_from_worker, data, "from a worker")
 
 
 def decode_to_worker(data: Part) -> ToWorker:
-    """Return the job master's message. Raises ProtocolError: the bytes are no such message."""
+    """Return a control message of the job master; raise ProtocolError if the bytes are not one."""
     return _decode(_to_worker, data, "from the job master")
 
 
@@ -68,5 +67,5 @@ def _decode(decoder: msgspec.msgpack.Decoder[M], data: Part, origin: str) -> M:
 
 
 def control_frame(data: bytes) -> Frame:
-    """Return the frame that carries an encoded message."""
+    """Return the frame that carries an encoded control message."""
     return Frame(FrameKind.CONTROL, 0, 0, 0, (data,))

@@ -1,4 +1,4 @@
-"""How bytes go from process to process: listening, handshake, connections, data plane, control link.
+"""Network connections between the processes of a job: listening, handshake, data plane and control links.
 
-The meaning of the bytes is in `runtime/protocol`.
+The meaning of the bytes that they carry is defined in `runtime/protocol`, never here.
 """

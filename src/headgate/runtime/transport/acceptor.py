@@ -34,21 +34,21 @@ class _Pending:
 
 
 class Acceptor:
-    """Owns a listener and its thread, on which the callbacks are called; none may block.
+    """Accepts connections on a listener, in a thread of its own that also calls the callbacks; none may
+    block.
 
-    `admit` takes over the blocking socket of a welcome peer, right after `judge` and before any other
-    `judge`.
+    `admit` gets the blocking socket of a welcome peer, right after `judge` and before any other `judge`.
     """
 
     def __init__(
         self,
         listener: Listener,
         secret: bytes,  # the job's secret
-        purpose: str,  # required of peers
-        identity: Callable[[], Hello],  # gives this side's Hello for a peer that is welcome
+        purpose: str,  # "data" or "control": peers must connect for the same purpose
+        identity: Callable[[], Hello],  # returns this side's Hello, for a peer that is welcome
         judge: Callable[[Hello], Refusal | None],  # None: the authenticated peer is welcome
         admit: Callable[[socket.socket, Hello], None],
-        timeout_ms: int = HANDSHAKE_TIMEOUT_MS,  # for a whole handshake
+        timeout_ms: int = HANDSHAKE_TIMEOUT_MS,  # for a complete handshake
     ) -> None:
         self.listener = listener
         self._secret, self._purpose = secret, purpose
@@ -70,7 +70,7 @@ class Acceptor:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop accepting, drop pending handshakes, end the thread. May be called twice."""
+        """Stop accepting, drop pending handshakes and end the thread. Can be called twice."""
         with self._close_lock:
             if self._closing:
                 return

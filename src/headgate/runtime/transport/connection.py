@@ -1,4 +1,4 @@
-"""One established connection: dialling it, a thread that sends queued frames, and its end."""
+"""One established connection: connecting to a peer, the thread that sends queued frames, and closing."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _BATCH_FRAMES: Final = 256
 
 
 class Connection:
-    """A connected socket that any thread may abort while one thread owns its closing.
+    """A connected socket that any thread may abort, while only one thread closes it.
 
-    The lock keeps an abort from hitting a file handle that was closed and is in use elsewhere by now.
+    The lock keeps an abort from hitting a file handle that was closed and belongs to another file by then.
     """
 
     def __init__(self, sock: socket.socket) -> None:
@@ -35,11 +35,11 @@ class Connection:
         self._closed = False
 
     def abort(self) -> None:
-        """Wake every thread that is blocked on the socket; both directions end."""
+        """Shut down both directions, which wakes every thread that is blocked on the socket."""
         self._shutdown(socket.SHUT_RDWR)
 
     def end_output(self) -> None:
-        """End this direction for the peer; bytes that were sent still arrive."""
+        """Shut down the sending direction; bytes already sent still arrive."""
         self._shutdown(socket.SHUT_WR)
 
     def _shutdown(self, how: int) -> None:
@@ -58,18 +58,18 @@ class Connection:
 def dial(
     address: str,  # as in `Listener.address`
     secret: bytes,  # the job's secret
-    hello: Hello,  # who this side is
-    timeout_ms: int = DIAL_TIMEOUT_MS,  # for everything
+    hello: Hello,  # identity of this side
+    timeout_ms: int = DIAL_TIMEOUT_MS,  # for connecting and all handshakes together
     attach: Callable[[Connection], None] | None = None,
 ) -> tuple[Connection, Hello]:
-    """Connect to an address and pass the handshake; gives the connection and the peer's Hello.
+    """Connect to an address and run the handshake; return the connection and the peer's Hello.
 
-    A handshake that breaks off is tried again, because a listener drops a slow peer, and on a busy machine
-    every process is slow once. A refusal is final. `attach` gets the connection before the handshake, so that
-    another thread can abort it; it gives the attempt up by raising.
+    A broken handshake is retried, because a listener drops slow peers, and on a busy machine every process is
+    slow at times. A refusal is final. `attach` gets the connection before the handshake, so that another
+    thread can abort it; it cancels the attempt by raising.
 
-    Raises ProtocolError: the peer is not of this job or refused; FencedError: the peer says that this side
-    was replaced; OperatingError: no process could be reached at the address.
+    Raises ProtocolError: the peer is not of this job or refused; FencedError: this side was replaced, as the
+    peer says; OperatingError: no process could be reached at the address.
     """
     deadline_s = clock.monotonic() + timeout_ms / 1000
     for tries in itertools.count(1):
@@ -97,21 +97,21 @@ def dial(
 
 
 class FrameSender:
-    """A thread that sends queued frames over one connection, as many as are queued per system call.
+    """A thread that sends queued frames over one connection, as many as possible per system call.
 
-    `establish` gives the connection; it is called on the thread, so that it may dial. Its argument attaches a
-    connection that is not ready yet, so that :meth:`abort` ends it too. `on_end` is called once on the thread
-    when it ends, with the reason if no :meth:`finish` or :meth:`abort` was called. It may close the socket.
+    `establish` returns the connection; it runs in the thread, so that it may block. It gets a function that
+    registers a connection not ready yet, so that :meth:`abort` reaches it. `on_end` is called once in the
+    thread when it ends: with None after :meth:`finish`, the reason given to :meth:`abort`, or the error.
     """
 
     def __init__(
         self,
         establish: Callable[[Callable[[Connection], None]], Connection],
-        generation: int,  # put into every header
-        attempt: int,  # put into every header
+        generation: int,  # of the job master, for every frame's header
+        attempt: int,  # for every frame's header
         name: str,  # of the thread
         on_end: Callable[[str | None], None],
-        queued_bytes_max: int | None = None,  # more means a broken peer; None where credit bounds the queue
+        queued_bytes_max: int | None = None,  # limit, then the peer counts as broken; None: bounded by credit
     ) -> None:
         self._establish, self._on_end = establish, on_end
         self._generation, self._attempt = generation, attempt
@@ -124,11 +124,11 @@ class FrameSender:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Begin; `on_end` may be called from now on."""
+        """Start the thread; `on_end` may be called from now on."""
         self._thread.start()
 
     def send(self, frame: Frame) -> None:
-        """Queue a frame; never blocks, and does nothing once the end has begun."""
+        """Queue a frame; never blocks. Does nothing after :meth:`finish`, :meth:`abort` or an error."""
         if self._ended:
             return
         if self._queued_bytes_max is not None:
@@ -141,12 +141,12 @@ class FrameSender:
         self._queue.put(frame)
 
     def finish(self) -> None:
-        """Send the queued frames, end the output for the peer, and end; does not wait."""
+        """Send the queued frames, shut down the sending direction, and end the thread; does not wait."""
         self._ended = True
         self._queue.put(None)
 
     def abort(self, reason: str | None = None) -> None:
-        """End at once and drop the queued frames; does not wait. `reason` goes to `on_end`."""
+        """Drop the queued frames and end the thread at once; does not wait. `on_end` gets `reason`."""
         with self._lock:
             self._ended = self._aborted = True
             self._reason = self._reason or reason
@@ -156,7 +156,7 @@ class FrameSender:
             connection.abort()
 
     def join(self, timeout_s: float | None = None) -> bool:
-        """Wait for the end; whether it came. On the sending thread itself, does not wait."""
+        """Wait for the thread to end, and return whether it has; returns at once in the thread itself."""
         if self._thread is threading.current_thread() or self._thread.ident is None:
             return False
         self._thread.join(timeout_s)

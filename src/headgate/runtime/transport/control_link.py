@@ -1,7 +1,7 @@
-"""A control connection, with a sending and a receiving thread on both ends; and how a worker opens one.
+"""A control connection between job master and worker, with a sending and a receiving thread at both ends.
 
-The receiving thread owns the socket and is the only one to report: first that the link is up, then
-every message, then (unless this side closed it) that it is lost, with the first reason.
+The receiving thread owns the socket and alone reports: that the link is up, then every message, then, unless
+this side closed the link, that it is lost, with the first reason.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from headgate.runtime.transport.handshake import Hello, judge_hello
 from headgate.runtime.transport.sockets import FrameReceiver
 
 LINGER_S: Final = 1.0
-"""How long a closed link waits for the peer to take what was sent."""
+"""How long a closed link waits until the peer has received the queued messages."""
 _QUEUED_BYTES_MAX: Final = 2 * MESSAGE_SIZE_MAX
 _DISCARD_BYTES: Final = 64 * 1024
 
@@ -37,20 +37,19 @@ M = TypeVar("M", bound=FromWorker | ToWorker)
 
 @dataclass(frozen=True, slots=True)
 class LinkEvents(Generic[M]):
-    """Where a link reports to; all are called on its receiving thread, so none may block for long."""
+    """Callbacks of a control link; all run in its receiving thread, so none may block for long."""
 
-    decode: Callable[[Part], M]  # from bytes to message
+    decode: Callable[[Part], M]  # returns the message of received bytes
     on_up: Callable[[], None]  # before the first message
-    on_message: Callable[[M], None]  # for each message, in order
+    on_message: Callable[[M], None]  # called for each message, in order
     # after the last message, with the reason; not when this side closed the link
     on_lost: Callable[[str], None]
-    on_end: Callable[[], None]  # at the very end in any case
+    on_end: Callable[[], None]  # called last in any case
 
 
 class SocketLink(Generic[M]):
-    """Implements `common.ports.Link` over an authenticated connection; any thread may use it.
-
-    It receives messages of type `M`.
+    """Implements `common.ports.Link` over an authenticated connection; any thread may use it. It receives
+    messages of type `M`.
     """
 
     def __init__(self, connection: Connection, generation: int, name: str, events: LinkEvents[M]) -> None:
@@ -64,33 +63,33 @@ class SocketLink(Generic[M]):
         self._thread = threading.Thread(target=self._run, name=receiving, daemon=True)
 
     def start(self) -> None:
-        """Begin to send and receive."""
+        """Start the threads that send and receive."""
         self._sender.start()
         self._thread.start()
 
     def send(self, message: FromWorker | ToWorker) -> None:
-        """Queue a message, encoded at once; never blocks. Does nothing after the end.
+        """Queue a message, encoded at once; never blocks. Does nothing once the link has ended.
 
-        Raises InternalError: the message cannot be encoded or is too large.
+        Raises InternalError if the message cannot be encoded or is too large.
         """
         self._sender.send(control_frame(encode_message(message)))
 
     def close(self) -> None:
-        """Send the queued messages, then give up the connection; does not wait for that.
+        """Send the queued messages, then close the connection; does not wait for that.
 
-        A peer that hangs is disconnected after `LINGER_S`. Nothing more is reported from now on.
+        A peer that hangs is disconnected after `LINGER_S`. No callback but `on_end` is called any more.
         """
         with self._close_lock:
             if self._closing:
                 return
             self._closing = True
         self._sender.finish()
-        # On the receiving thread itself, the end of the callback goes on with `_linger`.
+        # In the receiving thread itself, `_linger` follows the end of the callback.
         if self._thread is not threading.current_thread():
             threading.Thread(target=self._abort_later, name=f"{self._thread.name}-abort", daemon=True).start()
 
     def wait_closed(self, timeout_s: float) -> bool:
-        """Wait for the end of a link that was closed or lost; whether it came. Call it before exiting."""
+        """Wait for a closed or lost link to end; return whether it has. Call it before the process exits."""
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
@@ -125,7 +124,7 @@ class SocketLink(Generic[M]):
             self._events.on_end()
 
     def _receive_all(self) -> str:
-        """Deliver messages until the link ends; gives the reason."""
+        """Deliver messages until the link ends; return the reason of the end."""
         receiver = FrameReceiver(self._connection.sock, MESSAGE_SIZE_MAX)
         while frames := receiver.receive():
             for header, frame in frames:
@@ -161,10 +160,10 @@ def connect_control(
     on_lost: Callable[[str], None],  # with the reason when the link broke; not when it was closed here
     timeout_ms: int = DIAL_TIMEOUT_MS,  # for connecting and the handshake together
 ) -> SocketLink[ToWorker]:
-    """Connect a worker to its job master.
+    """Connect a worker to its job master, and return the control link.
 
-    Both callbacks run on the link's receiving thread, possibly before this function returns; they must
-    not block for long. A callback that raises ends the link.
+    Both callbacks run in the link's receiving thread, possibly before this function returns; they must not
+    block for long. A callback that raises ends the link.
 
     Raises ProtocolError: the listener is not the job master of this job, or refused; FencedError: this
     worker's generation was replaced; OperatingError: no process could be reached at the address.

@@ -1,7 +1,7 @@
-"""The job master's end of the control links: admits workers and hands their messages on, unread.
+"""The job master's server for control links: admits workers and passes their messages on.
 
-A peer that sends garbage or has a wrong secret, a worker of another job or generation, and a second copy of a
-connected worker are refused; the others are not disturbed.
+Peers that send garbage or have a wrong secret, workers of another job or generation, and a second copy of a
+connected worker are refused, without effect on the connected workers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PURPOSE: Final = "control"
 
 
 class WorkerKey(NamedTuple):
-    """Which worker process: one slot of one gang."""
+    """The identity of a worker process on control links: its gang and its slot in it."""
 
     gang: int
     slot: int
@@ -33,8 +33,8 @@ class WorkerKey(NamedTuple):
 class ControlServer:
     """Accepts the control links of workers.
 
-    The callbacks run on the link's own receiving thread, per worker in the order connected, messages,
-    lost; they must not block for long, and may use any link. A callback that raises ends its link.
+    Callbacks run in the receiving thread of the worker's link, in the order connected, messages, lost; they
+    must not block for long, and may use any link. A callback that raises ends its link.
     """
 
     def __init__(
@@ -58,13 +58,13 @@ class ControlServer:
 
     @property
     def address(self) -> str:
-        """Where workers reach the job master."""
+        """The address at which workers reach the job master."""
         return self._acceptor.listener.address
 
     def close(self) -> None:
-        """Stop accepting; send the queued messages of every link and close it. May be called twice.
+        """Stop accepting, then send the queued messages of all links and close them. Can be called twice.
 
-        Waits at most about two seconds, however many workers hang; not to be called by a callback.
+        Waits at most two seconds, however many workers hang; not to be called in a callback.
         """
         self._acceptor.close()
         with self._lock:
@@ -105,7 +105,7 @@ class ControlServer:
             raise
 
     def _link_lost(self, worker: WorkerKey, link: SocketLink[FromWorker], reason: str) -> None:
-        # Out of the table first: the worker may come back as soon as the loss is reported.
+        # Removed from the table first: the worker may reconnect as soon as the loss is reported.
         self._forget(worker, link)
         self._on_lost(worker, reason)
 

@@ -1,12 +1,12 @@
-"""The data plane over sockets: frames between the workers of a gang, attempt by attempt.
+"""The data plane over sockets: carries frames between the workers of a gang, separately for each attempt.
 
-Every worker dials every peer and sends on the connection it dialled: two simplex connections per pair, so the
-two need not agree on who dials. One thread sends per peer and one receives per peer; see `sockets.py` for why
-they block. Queues are bounded by the credit protocol above.
+Every worker connects to every peer, and sends only on the connection that it opened: two one-way connections
+per pair, so that the two need not agree on who connects. Each peer has one sending and one receiving thread;
+`sockets.py` says why they block. Queues are bounded by the credit protocol of the layer above.
 
-Peers learn of a new attempt at different times. A connection that comes for a newer attempt is kept unread,
-its bytes bounded by the socket buffer, until :meth:`SocketDataPlane.open` catches up or a timeout; one that
-comes for an older attempt is refused as fenced.
+Peers learn of a new attempt at different times. A connection for a newer attempt is kept unread, its bytes
+bounded by the socket buffer, until :meth:`SocketDataPlane.open` catches up or a timeout; one for an older
+attempt is refused as fenced.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from headgate.runtime.transport.sockets import FrameReceiver, listen
 
 PURPOSE: Final = "data"
 HELD_MAX: Final = 1024
-"""Connections kept for attempts that are not open here yet."""
+"""Limit of connections that wait for attempts which are not open here yet."""
 HOLD_TIMEOUT_MS: Final = 30_000
 _JOIN_TIMEOUT_S: Final = 2.0
 
 
 class _Key(NamedTuple):
-    """One peer in one attempt; sorts by age of the attempt."""
+    """A peer in one attempt; sorts by age of the attempt."""
 
     generation: int
     attempt: int
@@ -43,7 +43,7 @@ class _Key(NamedTuple):
 
 @dataclass(slots=True)
 class _Incoming:
-    """One connection that a peer dialled, and the thread that reads it."""
+    """A connection that a peer opened, and the thread that reads it."""
 
     key: _Key
     hello: Hello
@@ -60,9 +60,9 @@ class SocketDataPlane:
         secret: bytes,  # the job's secret
         bind_host: str,  # interface to listen on
         slot: int,  # of this worker
-        on_wake: Callable[[], None],  # called on a network thread after a frame or a loss; must not block
+        on_wake: Callable[[], None],  # called in a network thread after a frame or a loss; must not block
         frame_size_max: int = FRAME_SIZE_MAX_DEFAULT,  # bytes of the largest payload to accept
-        handshake_timeout_ms: int = HANDSHAKE_TIMEOUT_MS,  # for peers that come in
+        handshake_timeout_ms: int = HANDSHAKE_TIMEOUT_MS,  # for peers that connect
         hold_timeout_ms: int = HOLD_TIMEOUT_MS,  # how long a peer of a newer attempt may wait for `open`
     ) -> None:
         self._secret, self._slot, self._on_wake = secret, slot, on_wake
@@ -81,13 +81,13 @@ class SocketDataPlane:
         self._acceptor = Acceptor(
             listen(bind_host), secret, PURPOSE, self._hello, self._judge, self._admit, handshake_timeout_ms
         )
-        # The acceptor's, and connections that ended because of "unsound" bytes, and "frames dropped": of
+        # The acceptor's counts, connections that ended by "unsound" bytes, and "frames dropped": of
         # another generation or attempt, or after the attempt's end.
         self.counts = self._acceptor.counts
 
     @property
     def address(self) -> str:
-        """Where peers reach this worker."""
+        """The address at which peers reach this worker."""
         return self._acceptor.listener.address
 
     def _held(self) -> int:
@@ -96,7 +96,7 @@ class SocketDataPlane:
     # --- called by the loop
 
     def open(self, fence: Fence, peers: Mapping[int, str]) -> None:
-        """Begin an attempt and connect to every peer."""
+        """Begin an attempt and connect to every peer, without waiting for the connections."""
         with self._changed:
             if self._closed or self._open:
                 state = "closed" if self._closed else "open"
@@ -112,26 +112,26 @@ class SocketDataPlane:
             sender.start()
 
     def send(self, slot: int, frame: Frame) -> None:
-        """Queue a frame for a peer."""
+        """Queue a frame for a peer; its sending thread sends it. Does nothing once the peer is lost."""
         sender = self._outgoing.get(slot)
         if sender is None:
             raise InternalError(f"a frame was sent to slot {slot}, which is no open peer of {self._fence}")
         sender.send(frame)
 
     def receive(self) -> list[tuple[int, Frame]]:
-        """Return the frames that came in since the last call."""
+        """Return the frames received since the last call, with their senders' slots."""
         with self._changed:
             inbox, self._inbox = self._inbox, []
         return inbox
 
     def lost(self) -> list[tuple[int, str]]:
-        """Return the peers lost since the last call, with the reasons."""
+        """Return the peers whose connection broke since the last call, with the reasons."""
         with self._changed:
             lost, self._lost = self._lost, []
         return lost
 
     def close_attempt(self) -> None:
-        """End the attempt and its threads."""
+        """End the attempt: close its connections, drop its frames and wait for its threads."""
         with self._changed:
             self._open = False
             current = (self._fence.generation, self._fence.attempt)
@@ -145,11 +145,11 @@ class SocketDataPlane:
         self._end(incoming)
         deadline_s = clock.monotonic() + _JOIN_TIMEOUT_S
         for sender in senders:
-            # One that is still waiting for a silent host to accept ends by itself when that fails.
+            # A thread that still waits for a silent host to accept ends by itself when that fails.
             sender.join(max(0.0, deadline_s - clock.monotonic()))
 
     def close(self) -> None:
-        """End everything; the address is no longer reachable."""
+        """Stop listening and close the connections of all attempts."""
         self._acceptor.close()
         with self._changed:
             self._closed = True
@@ -256,7 +256,7 @@ class SocketDataPlane:
             self._incoming.pop(incoming.key, None)
 
     def _wait_until_open(self, incoming: _Incoming) -> Fence:
-        """Wait for the fence of the connection to be open; raises when it never will be."""
+        """Wait until the connection's attempt is open here; return its fence. Raise if it never will be."""
         deadline_s = clock.monotonic() + self._hold_timeout_s
         key = incoming.key
         with self._changed:

@@ -1,4 +1,4 @@
-"""The handshake before any frame: both sides prove the job's secret, then identify themselves.
+"""The handshake on every new connection: both sides prove the job's secret, then identify themselves.
 
 Four messages, all of known or bounded length; C connects, S listens::
 
@@ -7,11 +7,11 @@ Four messages, all of known or bounded length; C connects, S listens::
     C -> S   proof of C, length and text of C's Hello        (the proof covers the Hello)
     S -> C   proof of the verdict, verdict, length and text of S's Hello or of the refusal
 
-A proof is HMAC-SHA256 with the job's secret over the role, the purpose, both nonces and the text, so
-it cannot be replayed, reflected, or carried to a port of another purpose. Nothing of an unproven peer is
-decoded, and at most `MESSAGE_SIZE_MAX` bytes of it are held. The classes are pure: bytes in, bytes out;
-:func:`greet` runs the connecting side on a blocking socket, and `acceptor.py` the listening side. The
-connection is not encrypted afterwards: that takes TLS below.
+A proof is HMAC-SHA256 with the job's secret over the role, the purpose, both nonces and the text, so it
+cannot be replayed, reflected, or used at a port of another purpose. Nothing of an unproven peer is decoded,
+and at most `MESSAGE_SIZE_MAX` bytes of it are held. The classes are pure: bytes in, bytes out; :func:`greet`
+runs the connecting side on a blocking socket, `acceptor.py` the listening side. The connection is not
+encrypted afterwards, which would take TLS below.
 """
 
 from __future__ import annotations
@@ -34,26 +34,26 @@ _Number = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
 
 
 class Hello(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which process speaks, for which attempt, and for which purpose."""
+    """The identity that a process shows in the handshake: its job, attempt, slot and purpose."""
 
     job: str  # id of the job
     generation: _Number  # of the job master
     attempt: _Number  # the deployment; 0 on control links, which outlive attempts
-    slot: _Number  # the speaker's slot; 0 for the job master
-    gang: _Number  # which gang of workers the speaker is in; 0 for the job master
+    slot: _Number  # slot of the process; 0 for the job master
+    gang: _Number  # number of the gang of workers that the process is in; 0 for the job master
     purpose: str  # `"data"` or `"control"`; the same on both sides
 
 
 class Verdict(IntEnum):
-    """The listening side's answer to an authenticated Hello."""
+    """The listening side's decision about an authenticated Hello."""
 
     WELCOME = 0
     REFUSED = 1  # not now or not here, for the reason in the text
-    FENCED = 2  # the connecting side was replaced by a newer one and must stop
+    FENCED = 2  # the connecting side was replaced by a newer process and must stop
 
 
 class Refusal(NamedTuple):
-    """Why a Hello is refused."""
+    """The reason for which the listening side refuses a Hello, as REFUSED or FENCED."""
 
     verdict: Verdict
     reason: str
@@ -72,7 +72,7 @@ _CHALLENGE_SIZE: Final = _HEAD.size + NONCE_SIZE + PROOF_SIZE
 _RESPONSE_SIZE: Final = PROOF_SIZE + _LENGTH.size
 _VERDICT_SIZE: Final = PROOF_SIZE + 1 + _LENGTH.size
 MESSAGE_SIZE_MAX: Final = _VERDICT_SIZE + TEXT_SIZE_MAX
-"""Bytes of the longest message; all that is ever held of a peer before it is authenticated."""
+"""Longest message in bytes; more is never held of a peer before it is authenticated."""
 
 _hello_encoder: Final = msgspec.msgpack.Encoder()
 _hello_decoder: Final = msgpack_decoder(Hello)
@@ -129,7 +129,7 @@ class _Step(Enum):
 
 
 class _Handshake(ABC):
-    """One side: gathers exactly as many bytes as the next step needs, and never one more."""
+    """One side of the handshake; it takes exactly as many bytes as the next step needs, never one more."""
 
     _side: str
     _other_side: str
@@ -142,19 +142,19 @@ class _Handshake(ABC):
         self._secret, self._purpose_name, self._nonce = secret, purpose, nonce
         self._purpose = sha256_of(purpose.encode()).digest()
         self._nonces = self._held = self._proof = b""
-        self._step, self.needs = _Step.START, 0  # how many more bytes the next step takes
-        self.peer: Hello | None = None  # the other side's Hello, once it is authenticated; not decoded before
+        self._step, self.needs = _Step.START, 0  # how many more bytes the next step needs
+        self.peer: Hello | None = None  # the peer's Hello, once it is authenticated; not decoded before
 
     @property
     def done(self) -> bool:
-        """Whether both sides are proven and the verdict was given."""
+        """Whether both sides are authenticated and the verdict was given."""
         return self._step is _Step.DONE
 
     def receive(self, data: bytes) -> bytes:
-        """Take at most `needs` bytes from the peer; gives the bytes to send back.
+        """Process at most `needs` bytes from the peer, and return the bytes to send back.
 
         Raises ProtocolError: the peer is not of this job, came for another purpose, sent garbage or refused;
-        FencedError: the peer says that this side was replaced.
+        FencedError: this side was replaced, as the peer says.
         """
         if len(data) > self.needs:
             raise InternalError(f"the handshake was given {len(data)} bytes where it needs {self.needs}")
@@ -231,7 +231,7 @@ class ClientHandshake(_Handshake):
         self._hello = hello
 
     def start(self) -> bytes:
-        """Return the opening message."""
+        """Return the opening message, to be sent first."""
         self._step, self.needs = _Step.FIRST_MESSAGE, _CHALLENGE_SIZE
         return _HEAD.pack(MAGIC, VERSION) + self._purpose + self._nonce
 
@@ -258,7 +258,7 @@ class ClientHandshake(_Handshake):
 class ServerHandshake(_Handshake):
     """The listening side. Give :meth:`receive` at most `needs` bytes at a time until `peer` is known.
 
-    Then the caller decides: :meth:`welcome` or :meth:`refuse` give the last bytes to send.
+    Then the caller decides: :meth:`welcome` or :meth:`refuse` returns the last bytes to send.
     """
 
     _side, _other_side = "listening", "connecting"
@@ -282,11 +282,11 @@ class ServerHandshake(_Handshake):
         return b""
 
     def welcome(self, hello: Hello) -> bytes:
-        """Return the last message when the peer may stay; `hello` is this side's."""
+        """Return the last message, which accepts the peer; `hello` is this side's identity."""
         return self._verdict(Verdict.WELCOME, _hello_encoder.encode(hello))
 
     def refuse(self, refusal: Refusal) -> bytes:
-        """Return the last message when the peer must go."""
+        """Return the last message, which tells the peer why it is refused."""
         return self._verdict(refusal.verdict, refusal.reason.encode("utf-8", "replace")[:TEXT_SIZE_MAX])
 
     def _verdict(self, verdict: Verdict, text: bytes) -> bytes:
@@ -298,12 +298,12 @@ class ServerHandshake(_Handshake):
 
 
 def greet(sock: socket.socket, secret: bytes, hello: Hello, nonce: bytes, timeout_ms: int) -> Hello:
-    """Run the connecting side on a connected socket and give the other side's Hello.
+    """Run the connecting side of the handshake on a connected socket, and return the peer's Hello.
 
-    The `nonce` has `NONCE_SIZE` bytes that were never used before. The timeout is for the complete handshake,
-    however slowly the peer sends. The socket is left blocking; the caller closes it, also on failure. Raises
-    ProtocolError: the peer is not of this job or refused; FencedError: the peer says that this side was
-    replaced; OSError: the connection broke or the time is over (TimeoutError).
+    `nonce` are `NONCE_SIZE` bytes that were never used before. The timeout is for the complete handshake,
+    however slowly the peer sends. The socket stays blocking; the caller closes it, also on failure. Raises
+    ProtocolError: the peer is not of this job or refused; FencedError: this side was replaced, as the peer
+    says; OSError: the connection broke or the timeout passed (TimeoutError).
     """
     deadline = clock.monotonic() + timeout_ms / 1000
     client = ClientHandshake(secret, hello, nonce)

@@ -1,4 +1,4 @@
-"""Addresses, listening and connecting sockets, and complete frames over a blocking socket.
+"""Addresses, listening and connecting sockets, and receiving complete frames from a blocking socket.
 
 An address is text that may name several endpoints of the same listener, joined by ",":
 
@@ -9,11 +9,10 @@ An address is text that may name several endpoints of the same listener, joined 
 
 The host id says on which machine and boot the name is valid.
 
-Sockets that carry frames are blocking and each is served by a thread of its own, on purpose: a
-thread gives up the interpreter lock in every system call, and next to a CPU-bound loop it waits up to
-a switch interval (5 ms) to get it back. So a frame should take as few calls as possible: one `sendmsg`
-takes as many frames as are queued, one `recv` as many small ones as have arrived or all of a large
-one. Peers are authenticated in `handshake.py`.
+Sockets that carry frames block, and each has a thread of its own, on purpose: a thread gives up the
+interpreter lock in every system call, and next to a CPU-bound loop it waits up to a switch interval (5 ms) to
+get it back. So a frame should take few calls: one `sendmsg` sends as many frames as are queued, one `recv`
+receives as many small frames as have arrived or all of a large one. `handshake.py` authenticates peers.
 """
 
 from __future__ import annotations
@@ -36,10 +35,10 @@ from headgate.common.process.children import hide
 from headgate.runtime.protocol.frames import Frame, FrameHeader, FrameReader, Part
 
 BUFFER_BYTES: Final = 4 * 1024 * 1024
-"""Socket buffers asked for; the system may grant less."""
+"""Requested size of socket buffers; the system may grant less."""
 
 RECEIVE_BYTES: Final = 256 * 1024
-"""Bytes one `recv` may bring when the next frame's size is not known yet."""
+"""Most bytes that one `recv` receives while the next frame's size is not known yet."""
 
 _IOV_MAX: Final = 1024
 _BACKLOG: Final = 128
@@ -50,15 +49,15 @@ _UNACKNOWLEDGED_MS: Final = 30_000
 
 
 class Endpoint(NamedTuple):
-    """One way to the listener of an address."""
+    """One of the sockets, Unix or TCP, at which a listener can be reached."""
 
-    family: str  # `"unix"` or `"tcp"`
+    family: str  # "unix" or "tcp"
     target: str | tuple[str, int]  # a path, an abstract name (first byte zero), or (host, port)
     host_id: str = ""  # for Unix sockets, the machine and boot where the name is valid
 
     @property
     def text(self) -> str:
-        """The endpoint as part of an address."""
+        """The endpoint as text, a part of an address."""
         if isinstance(self.target, tuple):
             host, port = self.target
             return f"tcp:[{host}]:{port}" if ":" in host else f"tcp:{host}:{port}"
@@ -68,9 +67,8 @@ class Endpoint(NamedTuple):
 
 @functools.cache
 def host_id() -> str:
-    """Return a text that identifies this machine since its last boot.
-
-    Equal for two processes that share a kernel and a name.
+    """Return a text that identifies this machine since its boot; equal for processes of one kernel and host
+    name.
     """
     try:
         boot = read_bytes("/proc/sys/kernel/random/boot_id").decode().strip()
@@ -81,7 +79,7 @@ def host_id() -> str:
 
 
 def parse_address(text: str) -> list[Endpoint]:
-    """Return the endpoints of an address, in its order. Raises ProtocolError: the text is not an address.
+    """Return the endpoints of an address, in its order; raise ProtocolError if the text is not an address.
 
     Example:
         >>> parse_address("unix:@hg-1#node/boot,tcp:node:4711")[1]
@@ -107,14 +105,14 @@ def _parse_endpoint(part: str, text: str) -> Endpoint:
 
 @dataclass(slots=True)
 class Listener:
-    """Listening sockets of one server and the address that leads to them."""
+    """The listening sockets of one server, and the address by which peers reach them."""
 
     sockets: list[socket.socket]
     address: str
     folder: str | None = None
 
     def close(self) -> None:
-        """Stop listening; leaves nothing behind."""
+        """Stop listening, and remove the folder of a Unix socket."""
         for sock in self.sockets:
             sock.close()
         if self.folder is not None:
@@ -124,8 +122,8 @@ class Listener:
 def listen(bind_host: str, advertise_host: str | None = None) -> Listener:
     """Listen on a Unix socket of this machine and on a free TCP port of `bind_host`.
 
-    Other machines reach it as `advertise_host`; by default as `bind_host`, or by this machine's name when
-    that is a wildcard. Raises ConfigError: `bind_host` is no address of this machine.
+    The address has `advertise_host` for other machines; by default `bind_host`, or this machine's name if
+    that is a wildcard. Raises ConfigError if `bind_host` is no address of this machine.
     """
     try:
         info = socket.getaddrinfo(bind_host, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
@@ -170,8 +168,8 @@ def _listen_unix(listener: Listener) -> Endpoint:
 def connect(address: str, timeout_ms: int) -> socket.socket:
     """Return a connected, blocking socket to the first reachable endpoint of `address`, Unix before TCP.
 
-    The timeout is for each endpoint. Raises ProtocolError: the text is not an address, or no endpoint of it
-    is for this machine; OSError: of the last endpoint, when none could be reached.
+    The timeout is for each endpoint. Raises ProtocolError: the text is not an address, or has no endpoint for
+    this machine; OSError: the error of the last endpoint, if none could be reached.
     """
     endpoints = [e for e in parse_address(address) if e.family == "tcp" or e.host_id == host_id()]
     if not endpoints:
@@ -205,7 +203,7 @@ def _connect_endpoint(endpoint: Endpoint, timeout_s: float) -> socket.socket:
 
 
 def tune(sock: socket.socket) -> None:
-    """Make a connected socket blocking and large, without delay, and ending with its peer's machine."""
+    """Set up a connected socket: blocking, large buffers, no delay, end when the peer's machine is lost."""
     sock.settimeout(None)
     for buffer in (socket.SO_SNDBUF, socket.SO_RCVBUF):
         with contextlib.suppress(OSError):
@@ -214,8 +212,8 @@ def tune(sock: socket.socket) -> None:
         return
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    # Keepalive finds a silent partition of an idle connection; the user timeout one with data in flight.
-    # Receivers drain their sockets always, so a full window means a stopped process, not backpressure.
+    # Keepalive detects a silent partition of an idle connection, the user timeout one with data in flight.
+    # Receivers always drain their sockets, so a full window means a stopped process, not backpressure.
     for option, value in (
         ("TCP_KEEPIDLE", _KEEPALIVE_IDLE_S),
         ("TCP_KEEPINTVL", _KEEPALIVE_INTERVAL_S),
@@ -228,7 +226,7 @@ def tune(sock: socket.socket) -> None:
 
 
 def send_parts(sock: socket.socket, parts: Sequence[Part]) -> None:
-    """Send pieces in order, in as few system calls as possible. Raises OSError: the connection broke."""
+    """Send pieces of bytes in order, in as few system calls as possible; OSError if the connection broke."""
     views = [memoryview(part) for part in parts]
     pending = [view.cast("B") for view in views if view.nbytes]
     start = 0
@@ -242,7 +240,7 @@ def send_parts(sock: socket.socket, parts: Sequence[Part]) -> None:
 
 
 class FrameReceiver:
-    """Receives verified frames from a blocking socket, several at a time where they are small."""
+    """Receives verified frames from a blocking socket, several per system call if they are small."""
 
     __slots__ = ("_buffer", "_reader", "_sock")
 
@@ -252,10 +250,9 @@ class FrameReceiver:
         self._buffer = memoryview(bytearray(RECEIVE_BYTES))
 
     def receive(self) -> list[tuple[FrameHeader, Frame]]:
-        """Return the next frames, at least one; an empty list when the peer closed between two frames.
+        """Return the next frames, at least one; an empty list if the peer closed between two frames.
 
-        Raises ProtocolError: the bytes are not sound frames, or end inside one; OSError: the connection
-        broke.
+        Raises ProtocolError: the bytes are not valid frames, or end inside one; OSError: connection broken.
         """
         while True:
             space = self._reader.space()

@@ -1,4 +1,4 @@
-"""A worker: one slot's subtasks, driven by one loop, in one process.
+"""A worker: the subtasks of one slot, driven by one loop, in one process.
 
-It obeys the job master and sees none of its code.
+It obeys the job master's messages and never imports its code.
 """

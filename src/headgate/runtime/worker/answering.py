@@ -1,6 +1,6 @@
-"""Live queries in a worker: a subtask's state under a key, between two steps of the subtask.
+"""Answers live queries in a worker: reads a subtask's state under a key, between two of its steps.
 
-Whatever goes wrong is the answer; a query never fails the attempt.
+An error becomes the answer; a query never fails the attempt.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from headgate.runtime.worker.task.task import Task
 from headgate.state.stored.blob_format import KEY_SERIALIZER
 
 VALUE_BYTES_MAX: Final = 16 << 20
-"""A larger value would hold up heartbeats and messages about barriers on the same connection."""
+"""A larger value would delay heartbeats and checkpoint messages on the same connection."""
 
 
 def answer(task: Task, query: m.QueryState, send: Callable[[m.StateAnswer], None]) -> None:
-    """Answer `query`, between two steps of the subtask; `send` is called in the loop."""
+    """Read the queried state between two steps of `task`, and have the loop call `send` with the answer."""
     plain = m.StateAnswer(query.attempt, query.query)
 
     def look_up() -> m.StateAnswer:

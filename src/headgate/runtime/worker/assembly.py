@@ -1,4 +1,4 @@
-"""From the shipped plan to live subtasks: chains, channels between them, restored state."""
+"""Builds the live subtasks of a worker from the shipped plan: chains, channels and restored state."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ _CREDIT = struct.Struct("<I")
 
 @dataclass(slots=True)
 class LocalLane:
-    """The lane to a subtask in the same process: no encoding, but values that can change are copied."""
+    """The lane to a subtask in the same process: batches are not encoded, but mutable values are copied."""
 
     task: GateTask
     channel: int
 
     def deliver(self, element: Batch | Event) -> None:
-        """Hand an element to the task."""
+        """Hand a batch or event to the receiving task."""
         if isinstance(element, RowBatch):
             element = detached(element)
         self.task.deliver(self.channel, element)
@@ -61,13 +61,13 @@ class LocalLane:
 
 @dataclass(slots=True)
 class Exchange:
-    """The local ends of channels to peers, by which frames find their way."""
+    """The worker's ends of channels to and from other workers, by which received frames are dispatched."""
 
     outgoing: dict[ChannelId, OutputChannel] = field(default_factory=dict)
     incoming: dict[ChannelId, tuple[GateTask, int, ElementCodec]] = field(default_factory=dict)
 
     def arrived(self, slot: int, frame: Frame) -> None:
-        """Hand a frame to its channel. Raises ProtocolError: there is no such channel between these two."""
+        """Dispatch a frame from worker `slot` to its channel; ProtocolError if they share no such channel."""
         channel = ChannelId(EdgeId(frame.edge), SubtaskIndex(frame.sender), SubtaskIndex(frame.receiver))
         if frame.kind is FrameKind.CREDIT:
             output = self.outgoing.get(channel)
@@ -88,13 +88,13 @@ class Exchange:
 class Assembly:
     """The live subtasks of one attempt in one worker."""
 
-    # downstream first: output of a step is taken up in the next turn, and queues drain before they fill
+    # downstream first, so that queues drain before they fill
     tasks: Mapping[SubtaskId, Task]
-    exchange: Exchange  # where frames from peers go
+    exchange: Exchange  # dispatches frames from peers
 
 
 class Assembler:
-    """Builds the subtasks of `slot`, which are subtask `slot` of every vertex that has one.
+    """Builds the subtasks of one worker: subtask number `slot` of every vertex that has one.
 
     `deploy` has the attempt and the restored state, whose files are on `disk`.
     """
@@ -138,8 +138,8 @@ class Assembler:
         self._exchange = Exchange()
 
     def build(self) -> Assembly:
-        """Make the subtasks and connect them."""
-        # Receivers first: a local lane needs its task.
+        """Create the subtasks and connect their channels."""
+        # Receivers first: a local lane needs its receiving task.
         here = [vertex for vertex in self._plan.vertices if self._slot < vertex.parallelism]
         for vertex in reversed(here):
             self._tasks[self._id(vertex)] = self._task(vertex)
@@ -204,7 +204,7 @@ class Assembler:
     def _receivers(
         self, vertex: Vertex, outputs: Outputs
     ) -> tuple[Receiver, dict[tuple[int, str], Receiver]]:
-        """Connect the vertex's exchanges; gives the receivers of its main output and of its side outputs."""
+        """Create the vertex's output edges; return the receivers of its main output and its side outputs."""
         mains: list[OutputEdge] = []
         sides: dict[tuple[int, str], list[OutputEdge]] = {}
         for edge in self._plan.outputs(vertex.id):
@@ -255,7 +255,7 @@ class Assembler:
         return lambda frames: data.send(name.sender, Frame(FrameKind.CREDIT, *name, [_CREDIT.pack(frames)]))
 
     def _senders(self, vertex: Vertex) -> list[tuple[Edge, int]]:
-        """Return the channels of a subtask here, in order of their index."""
+        """Return the input channels of this worker's subtask by index, as (edge, sending subtask)."""
         senders: list[tuple[Edge, int]] = []
         for edge in self._plan.inputs(vertex.id):
             count = self._plan.vertices[edge.source].parallelism
@@ -299,10 +299,10 @@ class Assembler:
 
 
 def edge_ends(plan: PhysicalPlan, edge: Edge) -> EdgeEnds:
-    """Return the name of an exchange in a checkpoint.
+    """Return the identity of an exchange in a checkpoint.
 
-    A stream that is united with itself reaches its receiver by several exchanges. Each has an event time of
-    its own, so their records in flight are kept apart.
+    A stream that is united with itself reaches its receiver by several exchanges. Each has its own event
+    time, so their in-flight records are stored separately.
     """
     sender = plan.vertices[edge.source].chain[edge.operator]
     receiver = plan.vertices[edge.target].chain[0]

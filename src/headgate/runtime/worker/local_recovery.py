@@ -1,4 +1,4 @@
-"""A worker's copies of checkpoint files: made while it runs, read when it restores, removed in the end.
+"""Copies of checkpoint files on a worker's local disk, from which it restores faster.
 
 A failure here never fails a job or a checkpoint: without copies a job runs as if the options were off.
 """
@@ -21,7 +21,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class LocalRecovery:
-    """The copies of one slot; nothing is read or written before :meth:`configure` asks for it."""
+    """The local copies of one slot's checkpoint files; inactive until :meth:`configure` enables it."""
 
     def __init__(self, job: JobId, slot: int) -> None:
         self._job, self._slot = job, slot
@@ -29,7 +29,7 @@ class LocalRecovery:
         self._copies: LocalCopies | None = None
 
     def configure(self, settings: WorkerSettings) -> None:
-        """Begin an attempt with these settings."""
+        """Apply the settings of a new attempt, and open the folder of the copies if they are enabled."""
         self._settings = settings
         wanted = settings.local_backup or settings.recover_from_local
         if not wanted or self._copies is not None:
@@ -41,17 +41,17 @@ class LocalRecovery:
             _LOG.warning("no local copies can be kept in %s (%s); the job goes on without", root, error)
 
     def writing(self, disk: Disk | None) -> Disk | None:
-        """Return the storage through which snapshots are written."""
+        """Return the storage to write snapshots with: `disk`, with local copies if enabled."""
         copies = self._copies if self._settings.local_backup else None
         return disk if disk is None or copies is None else BackedUpDisk(disk, copies)
 
     def reading(self, disk: Disk | None) -> Disk | None:
-        """Return the storage through which state is restored."""
+        """Return the storage to restore state with: `disk`, but local copies first if enabled."""
         copies = self._copies if self._settings.recover_from_local else None
         return disk if disk is None or copies is None else NearbyDisk(disk, copies)
 
     def report(self, checkpoint: int | None, restored: Disk | None) -> None:
-        """Log how much of a restored checkpoint came from where."""
+        """Log how many bytes of a restored checkpoint came from local copies and from the storage."""
         if isinstance(restored, NearbyDisk):
             _LOG.info(
                 "slot %d restored checkpoint %s: %d bytes from local copies, %d bytes from %s",
@@ -59,13 +59,13 @@ class LocalRecovery:
             )  # fmt: skip
 
     def completed(self, checkpoint: int, background: Background) -> None:
-        """Remove, in the background, copies that only checkpoints before this one refer to."""
+        """Delete, in the background, copies that no checkpoint from `checkpoint` on refers to."""
         copies = self._copies
         if copies is not None:
             background.submit(lambda: copies.completed(checkpoint), _note_failure)
 
     def close(self, background: Background, *, job_over: bool) -> None:
-        """End with the worker. When the job is over the copies are removed, after all pending writing."""
+        """End with the worker; if the job has ended delete the copies, after all pending writing."""
         copies, self._copies = self._copies, None
         if copies is not None and job_over:
             background.submit(copies.remove, _note_failure)

@@ -1,4 +1,4 @@
-"""Where a subtask's output goes: partitions, channels to other subtasks, and what is held back.
+"""The output side of a subtask: partitioning, channels to other subtasks, and buffered batches.
 
-Frames and sockets stand in `runtime/protocol` and `runtime/transport`.
+Frames and sockets are in `runtime/protocol` and `runtime/transport`, not here.
 """

@@ -1,8 +1,8 @@
-"""Where a subtask's output goes: partitioned over channels, gathered into frames, held back by credit.
+"""The output side of a subtask: partitions batches over channels, gathers them into frames, obeys credit.
 
-A channel gathers fragments until they make a worthwhile frame, a timeout passes, or a control event is due.
-Without credit frames wait here and the subtask stops producing: nothing is dropped and nothing grows beyond
-one step's output.
+A channel gathers fragments of batches until they fill a frame, a timeout passes, or a control event is due.
+Without credit frames wait here and the subtask stops producing: nothing is dropped, and nothing grows beyond
+the output of one step.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from headgate.runtime.worker.operators.wrong_use import keys_blamed
 
 FRAME_ROWS = 8_192
 FRAME_BYTES = 512 * 1024
-"""A frame is sent once it has either; smaller ones wait for the flush timeout."""
+"""A frame is sent once it has so many rows or bytes; smaller ones wait for the flush timeout."""
 FRAME_BYTES_MAX = 4 * 1024 * 1024
-"""Larger ones are split: credit counts frames, and receivers refuse frames beyond a limit far above this."""
+"""Larger frames are split: credit counts frames, and receivers refuse frames far above this size."""
 
 
 class Lane(Protocol):
     """The send queue to one receiving subtask, in this process or another."""
 
     def deliver(self, element: Batch | Event) -> None:
-        """Pass on one element; order is kept."""
+        """Send one batch or event; order is kept."""
 
 
 class OutputChannel:
-    """One receiver of one exchange."""
+    """The channel from this subtask to one receiving subtask: gathers records into frames, obeys credit."""
 
     __slots__ = ("_bytes", "_fragments", "_lane", "_rows", "_waiting", "credit")
 
@@ -55,16 +55,16 @@ class OutputChannel:
 
     @property
     def available(self) -> bool:
-        """Whether nothing waits for credit."""
+        """Whether no frame waits for credit."""
         return not self._waiting
 
     @property
     def gathering(self) -> bool:
-        """Whether fragments wait for a flush."""
+        """Whether records are gathered that wait for a flush."""
         return bool(self._fragments)
 
     def add(self, batch: Batch) -> None:
-        """Gather records; a full frame leaves at once."""
+        """Gather records, and send them once they fill a frame."""
         self._fragments.append(batch)
         self._rows += len(batch)
         self._bytes += batch.nbytes()
@@ -72,7 +72,7 @@ class OutputChannel:
             self.flush()
 
     def flush(self) -> None:
-        """Send what was gathered."""
+        """Send the gathered records, as far as credit allows."""
         if not self._fragments:
             return
         fragments, self._fragments = self._fragments, []
@@ -82,22 +82,22 @@ class OutputChannel:
                 self._pass_on(frame)
 
     def event(self, event: Event) -> None:
-        """Send a control event, after everything gathered so far."""
+        """Send a control event, after all records gathered so far."""
         self.flush()
         self._pass_on(event)
 
     def overtake(self, barrier: Barrier) -> list[Batch | Event]:
-        """Send a barrier ahead of everything that is here; gives what it overtook, which leaves later."""
+        """Send an unaligned barrier ahead of all queued elements; return these, which stay queued."""
         overtaken = [*_storable(self._waiting), *self._fragments]
         self._lane.deliver(barrier)
         return overtaken
 
     def holds_barrier(self, checkpoint: int) -> bool:
-        """Return whether a barrier waits here after records that have no credit."""
+        """Return whether a checkpoint's barrier is queued here, behind records that wait for credit."""
         return self._place_of(checkpoint) is not None
 
     def release_barrier(self, checkpoint: int) -> list[Batch | Event]:
-        """Let a waiting barrier overtake; gives the elements that were ahead of it, none if none waits."""
+        """Send a queued barrier now, as unaligned; return the elements it overtook, none if not queued."""
         place = self._place_of(checkpoint)
         if place is None:
             return []
@@ -113,7 +113,7 @@ class OutputChannel:
         return next((at for at, e in places if isinstance(e, Barrier) and e.checkpoint == checkpoint), None)
 
     def grant(self, frames: int) -> None:
-        """Take back credit for frames that the receiver has consumed."""
+        """Add credit for frames that the receiver has consumed, and send what waited for it."""
         self.credit.grant(frames)
         while self._waiting and self._may_pass(self._waiting[0]):
             self._send(self._waiting.popleft())
@@ -134,14 +134,14 @@ class OutputChannel:
 
 
 def _storable(elements: Iterable[Batch | Event]) -> list[Batch | Event]:
-    """Return the elements that a checkpoint keeps: an ended sender ends again, and barriers are of this run
-    only.
+    """Return the elements that a checkpoint stores: records, watermarks and idleness, which hold after a
+    restore.
     """
     return [e for e in elements if not isinstance(e, (Barrier, CancelMarker, EndOfData))]
 
 
 def merge(fragments: Sequence[Batch]) -> list[Batch]:
-    """Return the records in as few batches as their shapes allow, in order."""
+    """Return the records in order in as few batches as their types allow."""
     runs: list[list[Batch]] = [[fragments[0]]]
     for batch in fragments[1:]:
         if _mergeable(runs[-1][-1], batch):
@@ -152,7 +152,7 @@ def merge(fragments: Sequence[Batch]) -> list[Batch]:
 
 
 def split(batch: Batch) -> Iterator[Batch]:
-    """Yield the batch in pieces of at most about `FRAME_BYTES_MAX`, of one record at least."""
+    """Yield the batch in pieces of about `FRAME_BYTES_MAX` at most, but at least one record each."""
     pieces = min(len(batch), 1 + batch.nbytes() // FRAME_BYTES_MAX)
     if pieces <= 1:
         yield batch
@@ -177,18 +177,18 @@ def _joined(run: list[Batch]) -> Batch:
 
 @dataclass(frozen=True, slots=True)
 class EdgeEnds:
-    """The two ends of an exchange, by names that outlive a change of the plan."""
+    """The identity of an exchange in a checkpoint: uids of its ends, which outlive a change of the plan."""
 
-    edge: EdgeId  # its number in the present plan
+    edge: EdgeId  # the exchange's number in the present plan
     sender: str  # uid of the operator that emits
     tag: str | None  # the side output, or None
-    receiver: str  # uid of the operator that takes in
-    lineage: int = 0  # which of the exchanges between the same two ends, from 0
+    receiver: str  # uid of the operator that receives
+    lineage: int = 0  # number among the exchanges between the same two ends, from 0
 
 
 @dataclass(frozen=True, slots=True)
 class Overtaken:
-    """What a barrier has overtaken on its way out to one receiver."""
+    """The in-flight elements that an unaligned barrier overtook on the way to one receiving subtask."""
 
     ends: EdgeEnds
     receiver: int
@@ -196,20 +196,20 @@ class Overtaken:
 
 
 class OutputEdge:
-    """One exchange of one sending subtask: the channels, and which receiver gets which records."""
+    """One exchange of a sending subtask: decides which channel (receiving subtask) gets which records."""
 
     def __init__(
         self,
         partitioner: Partitioner,
         channels: Sequence[OutputChannel],  # one per receiver
         max_parallelism: int,  # number of key groups
-        first: int = 0,  # the receiver that comes first where they take turns
-        receiver: OperatorContext | None = None,  # to be named when a record has no key for it
+        first: int = 0,  # the receiver that comes first in round-robin
+        receiver: OperatorContext | None = None,  # named in the error if the key selector fails for a record
         ends: EdgeEnds | None = None,
         receivers: Sequence[int] = (),  # the receiving subtask of each channel
     ) -> None:
         self.channels = channels
-        # No barrier overtakes here: after a restore a subtask's copy of broadcast records would have to come
+        # No barrier overtakes on a broadcast: after a restore a subtask's copy of records would have to come
         # from the same old subtask as its state.
         self.always_aligned = isinstance(partitioner, Broadcast)
         self.ends = ends or EdgeEnds(EdgeId(0), "", None, "")
@@ -219,7 +219,7 @@ class OutputEdge:
         self._turn = first
 
     def process(self, batch: Batch) -> None:
-        """Distribute records over the channels."""
+        """Distribute the records of a batch over the channels, by the exchange's partitioner."""
         kind = type(self._partitioner)
         if kind is Broadcast:
             for channel in self.channels:
@@ -257,7 +257,7 @@ class OutputEdge:
 
 
 class Outputs:
-    """Everything a subtask sends to: the end of its chain for events."""
+    """All exchanges that a subtask sends to; sends its watermarks, barriers and other events to them."""
 
     def __init__(self, buffer_timeout_ms: int) -> None:
         self.edges: list[OutputEdge] = []
@@ -266,12 +266,12 @@ class Outputs:
         self._watermark = self._sent = WATERMARK_MIN
         self._silent = True
         self._idle = False
-        self.next_flush: int | None = None  # when `flush_due` wants to be called (monotonic ms)
+        self.next_flush: int | None = None  # when `flush_due` is to be called (monotonic ms)
         self._paused: Callable[[], bool] | None = None
 
     @property
     def available(self) -> bool:
-        """Whether the subtask may produce."""
+        """Whether the subtask may produce output: every channel has credit, and nothing pauses it."""
         if self._paused is not None and self._paused():
             return False
         for edge in self.edges:
@@ -281,29 +281,29 @@ class Outputs:
         return True
 
     def pause_while(self, paused: Callable[[], bool] | None) -> None:
-        """Let the subtask produce nothing while this is true, even with credit; None: no reason."""
+        """Have :attr:`available` be False while `paused` returns True; None removes the condition."""
         self._paused = paused
 
     def watermark(self, timestamp: int) -> None:
-        """Note that event time moved; the receivers get it with the next flush."""
+        """Advance the event time; the receivers get the new watermark with the next flush."""
         if self._idle:
             # Even the same watermark as before ends the idleness.
             self._idle, self._sent = False, WATERMARK_MIN
         self._watermark = max(self._watermark, timestamp)
 
     def idle(self) -> None:
-        """Announce that nothing will come for a while."""
+        """Flush, then send to all receivers that this subtask is idle for now."""
         self._flush_all()
         self._broadcast(Idle())
         self._idle = True
 
     def end_of_data(self) -> None:
-        """Announce that no record follows."""
+        """Flush, then send to all receivers that no record follows."""
         self._flush_all()
         self._broadcast(EndOfData())
 
     def barrier(self, barrier: Barrier) -> list[Overtaken]:
-        """Send a barrier on every channel; gives what an unaligned one has overtaken."""
+        """Send a barrier on every channel; return the in-flight elements that an unaligned one overtook."""
         if not barrier.overtakes:
             self._flush_all()
             for edge in self.edges:
@@ -324,11 +324,11 @@ class Outputs:
         return overtaken
 
     def holds_barrier(self, checkpoint: int) -> bool:
-        """Return whether a barrier that may overtake waits for credit in some channel."""
+        """Return whether a checkpoint's barrier, which may overtake, waits for credit in some channel."""
         return any(channel.holds_barrier(checkpoint) for _, _, channel in self._overtakable())
 
     def release_barrier(self, checkpoint: int) -> list[Overtaken]:
-        """Let a barrier that waited too long overtake, where it still waits."""
+        """Turn a checkpoint's waiting barriers unaligned, as it timed out; return what they overtook."""
         return [
             Overtaken(ends, receiver, channel.release_barrier(checkpoint))
             for ends, receiver, channel in self._overtakable()
@@ -341,11 +341,11 @@ class Outputs:
                     yield edge.ends, receiver, channel
 
     def cancel(self, marker: CancelMarker) -> None:
-        """Tell the receivers not to wait for a barrier."""
+        """Send to all receivers that a checkpoint was aborted, so that they do not wait for its barrier."""
         self._broadcast(marker)
 
     def note_step(self, now_ms: int) -> None:
-        """After a step: start the flush timeout if something waits."""
+        """Start the flush timeout after a step of the subtask, if anything waits for a flush."""
         if self.next_flush is not None or not self.edges:
             return
         gathering = (channel.gathering for edge in self.edges for channel in edge.channels)
@@ -353,7 +353,7 @@ class Outputs:
             self.next_flush = now_ms + self._timeout_ms
 
     def flush_due(self, now_ms: int) -> None:
-        """Flush when the timeout passed."""
+        """Flush all channels if the flush timeout has passed at `now_ms`."""
         if self.next_flush is not None and now_ms >= self.next_flush:
             self._flush_all()
 
@@ -366,7 +366,7 @@ class Outputs:
         for channel in self.channels():
             channel.flush()
         if self._watermark > self._sent or self._silent:
-            # The first one goes out whatever it is: receivers wait for an element of every channel.
+            # The first watermark is sent whatever it is: receivers wait for an element of every channel.
             self._silent = False
             self._sent = self._watermark
             self._broadcast(Watermark(self._watermark))
@@ -377,19 +377,19 @@ class Outputs:
 
 
 class EdgeReceiver:
-    """The end of a chain for records: hands batches to exchanges and counts them."""
+    """The end of a chain: counts emitted records and hands batches and events to the subtask's exchanges."""
 
     def __init__(self, outputs: Outputs, edges: Sequence[OutputEdge], main: bool) -> None:
         self._outputs, self._edges, self._main = outputs, edges, main
 
     def process(self, batch: Batch) -> None:
-        """Count records and pass them to the exchanges."""
+        """Count the records of a batch and distribute them to the exchanges."""
         self._outputs.records_out += len(batch)
         for edge in self._edges:
             edge.process(batch)
 
     def watermark(self, timestamp: int) -> None:
-        """Pass event time on, once for the subtask: from its main output."""
+        """Pass a watermark on, if this is the main output: the subtask sends it once."""
         if self._main:
             self._outputs.watermark(timestamp)
 

@@ -1,4 +1,4 @@
-"""The send queue to a subtask in another worker: elements become frames, of which none is too large."""
+"""The send queue to a subtask in another worker: encodes elements as frames, and limits their size."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from headgate.runtime.transport.data_plane_contract import DataPlane
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """Between which operators a channel is, and how much it carries at once."""
+    """The operators at a channel's ends, for messages, and the limit of its frames."""
 
     sender: str  # the operator that emits, as messages name it
-    receiver: str  # the operator that takes in
+    receiver: str  # the operator that receives
     bytes_max: int  # largest frame that a peer accepts
 
 
 @dataclass(slots=True)
 class RemoteLane:
-    """The lane to a worker's slot."""
+    """The lane to a subtask in another worker: encodes each element as a frame of the data plane."""
 
     data: DataPlane
     slot: int
@@ -36,7 +36,7 @@ class RemoteLane:
     between: Between
 
     def deliver(self, element: Batch | Event) -> None:
-        """Send an element. Raises UsageError: a record is larger than any frame, in another attempt too."""
+        """Send a batch or event; raise UsageError if one record is larger than any frame may be."""
         kind, parts = self.codec.encode(element)
         frame = Frame(kind, *self.channel, parts)
         if frame.size > self.between.bytes_max and isinstance(element, (RowBatch, ArrowBatch)):

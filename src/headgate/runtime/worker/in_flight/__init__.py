@@ -1,4 +1,4 @@
-"""Records in flight of an unaligned checkpoint: gathered, stored, and given back after a restore.
+"""In-flight records of unaligned checkpoints: captured, stored, and processed again after a restore.
 
-Which subtask gets which of them is planned in `restore`.
+Which subtask gets which of them is decided in `restore`, not here.
 """

@@ -1,4 +1,4 @@
-"""What the plan says about a stream of records in flight: the codec of its records, and their key groups."""
+"""Looks up, in the plan, the codec and the key groups of a stream of in-flight records."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from headgate.runtime.worker.in_flight.stored_parts import GroupsOf
 
 
 def uid_of(node: Node) -> str:
-    """Return the uid of a node's operator, or a name in its place."""
+    """Return the uid of a node's operator, or a generated name if it has none."""
     return node.uid or f"node-{node.id}"
 
 
 class StreamCatalog:
-    """Looks streams up in the running program by the uids of their ends.
+    """Finds codecs and key groups of stored in-flight streams, by the uids of the operators at their ends.
 
-    The exchange that a stream came from may be missing, when sender and receiver are chained now.
+    The exchange that a stream came from may no longer exist, if its sender and receiver are chained now.
     """
 
     def __init__(self, program: Program) -> None:
@@ -34,7 +34,7 @@ class StreamCatalog:
             self._edges[uid_of(plan.vertices[edge.source].chain[edge.operator]), edge.tag] = edge.id
 
     def codec_of(self, sender: str, tag: str | None) -> ElementCodec:
-        """Return the codec of the records that operator `sender` emits under `tag`."""
+        """Return the codec of the records that operator `sender` emits, to side output `tag` if not None."""
         at = (sender, tag)
         if at not in self._codecs:
             node = self._nodes.get(sender)
@@ -45,10 +45,7 @@ class StreamCatalog:
         return self._codecs[at]
 
     def groups_of(self, receiver: str) -> GroupsOf | None:
-        """Return the function from a batch for operator `receiver` to key groups.
-
-        None when it is not keyed.
-        """
+        """Return the function from a batch to key groups for operator `receiver`; None if it is not keyed."""
         node = self._nodes.get(receiver)
         if not isinstance(node, KeyedProcessNode):
             return None

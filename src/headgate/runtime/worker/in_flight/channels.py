@@ -1,7 +1,7 @@
-"""One old channel's records in flight, read part by part: those that belong to this subtask.
+"""Reads the stored in-flight records of one former channel, part by part: those that belong to this subtask.
 
-A channel's input part is followed by its output part. Several channels take turns in `recovered.py`, which
-keeps event time.
+Records from the channel's input side come before those from its output side. `recovered.py` reads several
+channels in turns, which keeps event time.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from headgate.state.snapshots import (
 )
 
 AHEAD_BYTES: Final = 64 * 1024 * 1024
-"""How much one subtask reads at the start of an attempt; the rest is read when its turn comes."""
+"""How much one subtask reads at the start of an attempt; other parts are read when they are needed."""
 
 
 def prefetched(
     read: Callable[[StateHandle], bytes], shares: Iterable[InFlightShare], ahead_bytes: int = AHEAD_BYTES
 ) -> Callable[[StateHandle], bytes]:
-    """Read the parts of shares now, up to a bound; gives what `read` gives for a handle.
+    """Read stored parts of the shares now, up to `ahead_bytes`; return a reader that knows them.
 
-    Records in flight are decoded when their turn comes, perhaps much later. Were they also read then, a
-    storage that fails for a moment would stop a job that runs already. Raises StorageError: a part cannot be
+    In-flight records are decoded when they are processed, perhaps much later. Were they also read then, a
+    short failure of the storage would stop a job that runs already. Raises StorageError: a part cannot be
     read.
     """
     kept: dict[StateHandle, bytes] = {}
@@ -53,21 +53,21 @@ def prefetched(
 
 @dataclass(frozen=True, slots=True)
 class PartReader:
-    """How parts become elements."""
+    """Reads and decodes the stored parts of in-flight streams."""
 
     codec_of: Callable[[InFlightStream], ElementCodec]  # the codec of a stream's exchange
     read: Callable[[StateHandle], bytes]
     max_parallelism: int  # number of key groups
 
     def check(self, stream: InFlightStream) -> None:
-        """Make sure that records can be read. Raises UsageError: their class has changed since."""
+        """Raise UsageError if the stream's records cannot be read, because their class has changed."""
         where = f"from {stream.sender!r} to {stream.receiver!r}"
         check_records(stream.record_type, self.codec_of(stream), where)
 
     def elements(self, stream: InFlightStream, part: InFlightPart) -> list[tuple[Element, KeyGroups | None]]:
-        """Return the elements of a part, with key groups if the stream is keyed.
+        """Return the elements of a stored part, with the key groups of their records if the stream is keyed.
 
-        Raises StorageError: the part is damaged.
+        Raises StorageError if the part is damaged.
         """
         try:
             found = decode_elements(self.read(part.handle), self.codec_of(stream))
@@ -88,7 +88,7 @@ class PartReader:
 
 
 class _Place(NamedTuple):
-    """Where a part begins: in which share, which part, and how many batches of the share are before."""
+    """The place of a part: its share, its number in that, and how many of the share's batches precede it."""
 
     share: int = 0
     part: int = 0
@@ -96,23 +96,23 @@ class _Place(NamedTuple):
 
 
 class RecoveredChannel:
-    """The records of one old channel at one level that this subtask takes.
+    """The in-flight records of one former channel that this subtask has to process, at one level.
 
-    The shares are of the channel's input part, its output part, or both.
+    `shares` are of the channel's input side, its output side, or both. `recovered.py` explains levels.
     """
 
     def __init__(self, shares: Sequence[InFlightShare], reader: PartReader) -> None:
         self._shares = sorted(shares, key=lambda share: share.stream.from_output)
         self._reader = reader
-        self.stream = self._shares[0].stream  # names the channel's ends, and where its event time begins
-        # its watermark as far as it was read, and whether it was idle there
+        self.stream = self._shares[0].stream  # has the channel's ends, and its first watermark
+        # the channel's watermark after the elements read so far, and whether it was idle there
         self.position, self.idle = WATERMARK_MIN, False
         self._here = self._next = _Place()
         self._taken = 0
         self._queue: deque[Element] = deque()
 
     def take(self) -> Element | None:
-        """Return the next element for this subtask; None at the end."""
+        """Return the next element for this subtask; None after the last."""
         while not self._queue:
             loaded = self._load(self._next)
             if loaded is None:
@@ -124,9 +124,7 @@ class RecoveredChannel:
         return self._queue.popleft()
 
     def rest(self) -> list[Element]:
-        """Return the elements that :meth:`take` will still give, as copies: the receivers of either may
-        change theirs.
-        """
+        """Return copies of the elements not yet taken, for a snapshot; receivers may change the originals."""
         rest: list[Element] = []
         place, skip = self._here, self._taken
         while (loaded := self._load(place)) is not None:
@@ -136,7 +134,7 @@ class RecoveredChannel:
         return rest
 
     def has_records(self) -> bool:
-        """Return whether records follow, be they this subtask's or another's."""
+        """Return whether any records follow, of this subtask's or of another one's share."""
         at = self._next
         later = [part for share in self._shares[at.share + 1 :] for part in share.stream.parts]
         unread = [*self._shares[at.share].stream.parts[at.part :], *later]
@@ -144,7 +142,7 @@ class RecoveredChannel:
         return queued or any(part.records for part in unread)
 
     def _load(self, place: _Place) -> tuple[list[Element], _Place] | None:
-        """Return the elements from a place up to the next one, and that one; None after the last."""
+        """Return the elements of the part at `place`, and the place after them; None after the last part."""
         share = self._shares[place.share]
         stream = share.stream
         if place.part == len(stream.parts):
@@ -168,7 +166,7 @@ class RecoveredChannel:
 
 
 def _mine(share: InFlightShare, batch: Batch, groups: KeyGroups | None, number: int) -> list[Element]:
-    """Return the records of a batch that the share takes, and the event time that its others carried."""
+    """Return the records of a batch that the share takes, then the batch's watermark if they lack it."""
     kept: Batch | None = batch
     if share.of > 1:
         kept = batch if number % share.of == share.turn else None

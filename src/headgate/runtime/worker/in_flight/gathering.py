@@ -1,7 +1,7 @@
-"""The records in flight of a subtask's unaligned checkpoint: gathered by the loop, stored in the background.
+"""Captures the in-flight records of a subtask's unaligned checkpoint, and stores them in the background.
 
-The loop adds elements and seals; one background job after the other encodes and stores what was gathered. All
-reports come from the background, in the order of the jobs.
+The loop adds elements, then seals; background jobs encode and store them, one after the other. Outcomes are
+reported by the background thread, in the order of the jobs.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from headgate.runtime.worker.in_flight.stored_parts import GroupsOf, describe_re
 from headgate.state.snapshots import FileRange, InFlightPart, InFlightStream, StateHandle
 
 _EVENT_BYTES: Final = 32
-"""What a watermark counts for; many of them must not go unnoticed."""
+"""Size that is counted for a watermark, so that many of them are noticed."""
 
 
 class TooMuchInFlightError(OperatingError):
-    """The records in flight are more than a checkpoint may take along."""
+    """The in-flight records are more than the configured limit of an unaligned checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamKey:
-    """Which stream an element belongs to; see the fields of the same names in `InFlightStream`."""
+    """The identity of the in-flight stream of an element; the fields are those of `InFlightStream`."""
 
     receiver: str
     sender: str
@@ -54,10 +54,10 @@ class StreamKey:
 
 @dataclass(frozen=True, slots=True)
 class CaptureLimits:
-    """How much is gathered and stored."""
+    """Limits of captured in-flight records, in bytes."""
 
-    part_bytes: int = 4 * 1024 * 1024  # what is gathered goes to the background when it exceeds this
-    total_bytes: int = 1024 * 1024 * 1024  # the checkpoint fails when it would take along more than this
+    part_bytes: int = 4 * 1024 * 1024  # captured elements are stored once they exceed this
+    total_bytes: int = 1024 * 1024 * 1024  # the checkpoint fails when it would store more than this
 
 
 class _State(enum.Enum):
@@ -92,7 +92,7 @@ class _Stream:
 
 @dataclass(slots=True)
 class _Spill:
-    """What one background job encodes and stores."""
+    """The captured elements that one background job encodes and stores."""
 
     elements: dict[StreamKey, list[Batch | Event]] = field(default_factory=dict)
     size: int = 0
@@ -100,10 +100,10 @@ class _Spill:
 
 
 class InFlightCapture:
-    """The records in flight of one subtask's checkpoint.
+    """Captures and stores the in-flight records of one subtask for one checkpoint.
 
-    The public methods are for the loop's thread. `store`, `delete`, `finished` and the functions that
-    `groups_of` gives are called by the background's.
+    The public methods are for the loop's thread; `store`, `delete`, `finished` and the functions that
+    `groups_of` returns are called in the background thread.
     """
 
     def __init__(
@@ -114,18 +114,18 @@ class InFlightCapture:
         delete: Callable[[StateHandle], None],  # removes what `store` wrote; blocks
         background: Background,  # where `store` runs; one job after the other
         limits: CaptureLimits,
-        # called once, with the streams in the order of their beginning or with an error; never after `cancel`
+        # called once, with the streams in the order of `begin`, or with an error; never after `cancel`
         finished: Callable[[list[InFlightStream] | None, BaseException | None], None],
     ) -> None:
         self._codec_of, self._groups_of = codec_of, groups_of
         self._store, self._delete = store, delete
         self._background, self._limits, self._finished = background, limits, finished
-        # The loop makes streams, the background fills their parts.
+        # The loop creates streams, the background fills their parts.
         self._streams: dict[StreamKey, _Stream] = {}
         self._handles: list[StateHandle] = []
         self._bytes_taken = 0
         self.bytes_persisted = 0  # of the parts stored so far
-        # About how much memory is held by what is not stored yet. It is bounded only by adding less when the
+        # About how much memory not yet stored elements hold. It is bounded only by adding less when the
         # storage is slower than the streams.
         self.bytes_waiting = 0
         # Guards what both threads change; never held while anything blocks or calls back.
@@ -144,9 +144,9 @@ class InFlightCapture:
         self._begin(key, watermark, idle)
 
     def add(self, key: StreamKey, element: Batch | Event) -> None:
-        """Take an element along, after the earlier ones of its stream. Ignored after a failure.
+        """Capture an element, after the earlier ones of its stream; ignored after a failure.
 
-        A stream that has not begun begins here, where its level below ends.
+        A stream that was not begun begins here, at the event time at which the level below it ends.
         """
         if not self._takes(key):
             return
@@ -171,7 +171,7 @@ class InFlightCapture:
             self._spill(last=False)
 
     def seal(self) -> None:
-        """Store the rest, after which nothing more comes, then report the streams."""
+        """Store all captured elements, then report the streams: no more elements are added."""
         with self._lock:
             if self._state is _State.GIVEN_UP:
                 return
@@ -181,9 +181,9 @@ class InFlightCapture:
         self._spill(last=True)
 
     def cancel(self) -> None:
-        """Give up: nothing more is stored, what was stored is deleted, nothing is reported.
+        """Stop storing, delete what was stored, and report nothing, because the checkpoint was aborted.
 
-        Once the streams were reported, this does nothing: their files belong to the receiver of the report.
+        Once the streams were reported this does nothing: their files belong to the receiver of the report.
         """
         with self._lock:
             if self._state is _State.DONE or self._reported:
@@ -193,7 +193,7 @@ class InFlightCapture:
         self._background.submit(self._delete_stored, lambda *_: None)
 
     def unstored(self, batch: Batch) -> bool:
-        """Return whether this batch is captured and not encoded yet, so that its rows must not change."""
+        """Return whether this batch is captured but not yet encoded, so that its rows must not be changed."""
         return id(batch) in self._held
 
     # -- in the loop -----------------------------------------------------------------------------
@@ -209,7 +209,7 @@ class InFlightCapture:
         self._streams[key] = _Stream(key, watermark, idle, self._codec_of(key), self._groups_of(key))
 
     def _drop(self) -> None:
-        """Free what is not stored; the lock is held."""
+        """Free everything that is not stored; the caller holds the lock."""
         self._state = _State.GIVEN_UP
         self._gathered, self.bytes_waiting = _Spill(), 0
         self._waiting.clear()
@@ -224,7 +224,7 @@ class InFlightCapture:
             spill, self._gathered = self._gathered, _Spill()
             spill.last = last
             self._waiting.append(spill)
-        # The job finds its spill in the queue: what is given up is freed although the job still waits.
+        # The job takes its spill from the queue, so that dropped elements are freed before it runs.
         self._background.submit(self._store_next, self._job_done)
 
     def _give_up(self, error: BaseException) -> None:
@@ -242,7 +242,7 @@ class InFlightCapture:
     # -- in the background -----------------------------------------------------------------------
 
     def _store_next(self) -> bool:
-        """Store a spill; gives whether it was the last one."""
+        """Encode and store the next spill; return whether it was the last one."""
         with self._lock:
             if not self._waiting:
                 return False
@@ -272,7 +272,7 @@ class InFlightCapture:
             return [], 0
         encoded = encode_elements(elements, stream.codec, stream.groups_of, str(key))
         with self._lock:
-            # The elements are still referred to, so that no other batch can have one's identity yet.
+            # The elements are still referenced here, so no other batch can have the `id` of one.
             for identity in map(id, elements):
                 if (count := self._held.get(identity, 0)) > 1:
                     self._held[identity] = count - 1
@@ -300,7 +300,7 @@ class InFlightCapture:
         self._background.submit(self._delete_stored, lambda *_: None)
 
     def _delete_stored(self) -> None:
-        """Runs after all jobs that store, so it finds the files that each of them has left."""
+        """Delete all stored parts; runs after all jobs that store, so it finds every file."""
         files = {handle.file: handle for handle in self._handles if isinstance(handle, FileRange)}
         for handle in files.values():
             with suppress(StorageError, OSError):  # the next sweep finds it

@@ -1,8 +1,8 @@
-"""One subtask's records in flight from a restored checkpoint: in which order, and at what event time.
+"""Replays a subtask's in-flight records from a restored checkpoint, in an order that keeps event time.
 
-They are processed before any live channel is read. The channels of a level take turns, and the next level
-begins at their end. Operators further down the chain come first: records in flight to them are older than
-those that the operators before them will emit.
+They are processed before any live channel is read, those for operators further down the chain first, as they
+are older. A checkpoint taken meanwhile stores the remaining ones again, and the live channels' records as a
+further level. Former channels of one level are read in turns; the next level begins after them.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
     from headgate.records.batch import Int64s
 
 Remainder = tuple[StreamKey, int | None, bool, list[Element]]
-"""A stream to be stored again: its name, where its event time begins, whether it is idle, its elements."""
+"""A stream to be stored again: its identity, its first watermark, whether it is idle, its elements."""
 
 Position = tuple[int, bool]
-"""How far a channel's event time is, and whether it is idle."""
+"""The watermark that a channel has reached, and whether it is idle."""
 
 
 class RecoveredInput:
-    """What one subtask has to process before it reads its channels."""
+    """The in-flight records that one subtask has to process before it reads its live channels."""
 
     def __init__(
         self,
-        shares: Sequence[InFlightShare],  # what it takes over
-        position_of: Callable[[str], int],  # receiver uid -> which operator of the chain that is, from 0
+        shares: Sequence[InFlightShare],  # the subtask's shares of stored in-flight streams
+        position_of: Callable[[str], int],  # receiver uid -> the operator's place in the chain, from 0
         reader: PartReader,
-        subtask: int,  # its own number
+        subtask: int,  # number of this subtask
     ) -> None:
         receivers: dict[str, list[InFlightShare]] = {}
         for share in shares:
@@ -52,10 +52,11 @@ class RecoveredInput:
         self._exhausted = not self._operators
 
     def poll(self) -> tuple[int, Batch | None, int] | None:
-        """Return the next batch: which operator takes it in, its records, and the watermark after them.
+        """Return the next batch: the receiving operator's place in the chain, records, and watermark after
+        them.
 
-        Without records only the watermark moved. It is for the head of the chain, which passes it on;
-        as long as other operators have records in flight it stays where it is. None: nothing is left.
+        Records None: only the watermark moved. It is for the head of the chain, which passes it on, and does
+        not move while operators after it have in-flight records. Returns None at the end.
 
         Raises StorageError: a part cannot be read; UsageError: the records' class has changed.
         """
@@ -74,10 +75,10 @@ class RecoveredInput:
         return None
 
     def remainder(self, partly: Batch | None = None) -> list[Remainder]:
-        """Return the streams that are not processed yet, for a snapshot that is taken now; polling goes on.
+        """Return the streams that are not processed yet, for a snapshot taken now; polling continues.
 
-        Streams without records are part of it, since their position holds event time back. Batches are copies
-        of those that :meth:`poll` will give. `partly` is the rest of the batch that is being processed.
+        Streams without records are included, since their watermark holds event time back. Batches are copies
+        of those that :meth:`poll` will return. `partly` is the unprocessed rest of the current batch.
         """
         found: list[Remainder] = []
         for operator in self._operators[self._at :]:
@@ -86,14 +87,14 @@ class RecoveredInput:
         return found
 
     def levels(self) -> int:
-        """Return how many levels :meth:`remainder` has: those of live channels get this one."""
+        """Return how many levels :meth:`remainder` has, which is the number of the live channels' level."""
         head = self._head()
         return 0 if head is None else head.levels()
 
     def seeds(self, channels: Sequence[tuple[str, str | None, int]]) -> list[tuple[int | None, bool]]:
-        """Return each channel's event time after the recovered records are polled, and whether it is idle.
+        """Return (watermark, idle) of each live channel as it is once all in-flight records are processed.
 
-        The channels are given as (sender uid, tag, sender's subtask). A watermark that is not known is None.
+        `channels` are (sender uid, tag, sending subtask). An unknown watermark is None.
         """
         head = self._head()
         if head is None:
@@ -101,13 +102,13 @@ class RecoveredInput:
         return [head.seed(*channel) or (None, False) for channel in channels]
 
     def _head(self) -> _OperatorInput | None:
-        # The last one, if any: operators are in the chain's order from its end.
+        # The last one, if any: operators are in reverse order of the chain.
         last = self._operators[-1] if self._operators else None
         return last if last is not None and last.operator == 0 else None
 
 
 class _OperatorInput:
-    """The channels of one operator, level by level, and their common event time."""
+    """The in-flight records of one operator, level by level, and the watermark over its channels."""
 
     def __init__(self, operator: int, shares: Iterable[InFlightShare], reader: PartReader) -> None:
         self.operator = operator
@@ -116,12 +117,12 @@ class _OperatorInput:
         self._turns: deque[int] = deque()
         self._valve = WatermarkValve(0)
         self._reported = WATERMARK_MIN
-        # The rest of the batch polled last still comes before its watermarks.
+        # For a snapshot: the channel of the batch polled last, and its position before the batch.
         self._last: tuple[RecoveredChannel, Position] | None = None
         self._ends: dict[int, list[RecoveredChannel]] = {}
 
     def poll(self) -> tuple[Batch | None, int] | None:
-        """Return the next batch, or a new watermark; None at the end."""
+        """Return the next batch and watermark, or (None, new watermark); None at the end."""
         while True:
             if self._valve.combined > self._reported:
                 self._reported = self._valve.combined
@@ -137,11 +138,11 @@ class _OperatorInput:
                 return None
 
     def levels(self) -> int:
-        """Return how many are not finished; the last one never is, as live channels continue it."""
+        """Return how many levels are unfinished; the last one always is, as live channels continue it."""
         return len(self._levels) - max(self._level, 0)
 
     def remainder(self, subtask: int, partly: Batch | None) -> list[Remainder]:
-        """Return the operator's part of :meth:`RecoveredInput.remainder`."""
+        """Return this operator's part of :meth:`RecoveredInput.remainder`."""
         if self._level < 0:
             self._enter(0)
         origins = {_origin(channel.stream) for level in self._levels for channel in level}
@@ -159,14 +160,14 @@ class _OperatorInput:
         return found
 
     def seed(self, sender: str, tag: str | None, subtask: int) -> Position | None:
-        """Return where a live channel continues; None when the sender has no channel here."""
+        """Return the position at which a live channel continues; None if its sender has no stream here."""
         return _continued_among(self._latest_ends().values(), sender, tag, subtask)
 
     def _channels(self) -> list[RecoveredChannel]:
         return self._levels[self._level] if self._level >= 0 else []
 
     def _latest_ends(self) -> dict[int, list[RecoveredChannel]]:
-        """Return a dict: old receiver -> its channels at the last level that it has up to the present one."""
+        """Return, by former receiving subtask, its channels at the latest level up to the present one."""
         latest: dict[int, list[RecoveredChannel]] = {}
         for channel in self._channels():
             latest.setdefault(channel.stream.receiver_subtask, []).append(channel)
@@ -178,7 +179,7 @@ class _OperatorInput:
         channels = self._channels()
         for channel in channels:
             channel.position, channel.idle = self._start(channel.stream)
-        # Streams of higher levels that begin at a known time must not be overtaken by it either.
+        # Event time must not overtake streams of higher levels that begin at a known watermark.
         waiting = [c for above in self._levels[level + 1 :] for c in above if c.stream.watermark is not None]
         self._valve = WatermarkValve(len(channels) + len(waiting), self._valve.combined)
         for index, channel in enumerate([*channels, *waiting]):
@@ -189,7 +190,7 @@ class _OperatorInput:
         self._turns = deque(range(len(channels)))
 
     def _start(self, stream: InFlightStream) -> Position:
-        """Return where a stream begins: at its watermark, or where the level below ended."""
+        """Return where a stream begins: at its own watermark, or where the level below it ended."""
         if stream.watermark is not None:
             return stream.watermark, stream.idle
         if stream.sender_subtask < 0:
@@ -201,7 +202,7 @@ class _OperatorInput:
         return mark, idle or stream.idle
 
     def _turn(self) -> Batch | None:
-        """Take one element of the channel whose turn it is; gives it if it has records."""
+        """Take the next element of the channel whose turn it is; return it if it has records."""
         index = self._turns.popleft()
         channel = self._channels()[index]
         element = channel.take()
@@ -212,7 +213,7 @@ class _OperatorInput:
             self._advance(index, channel, element.timestamp)
         elif isinstance(element, Idle):
             channel.idle = True
-            # One that is about to wake up is waited for, or its records would be late.
+            # A channel with more records still holds event time back, or these would be late.
             if not channel.has_records():
                 self._valve.idle(index)
         elif len(element):
@@ -220,7 +221,7 @@ class _OperatorInput:
         return None
 
     def _begin(self, index: int, channel: RecoveredChannel, batch: Batch) -> Batch:
-        """Begin a batch; the event time of all channels decides whether its records are late."""
+        """Return a batch with watermarks that are limited by all channels, and advance its channel."""
         self._last = (channel, (channel.position, channel.idle))
         if batch.watermarks is None:
             return batch
@@ -252,7 +253,7 @@ def _by_level(shares: Iterable[InFlightShare], reader: PartReader) -> list[list[
 
 
 def _origin(stream: InFlightStream) -> tuple[int, int]:
-    """Return which of the old channels of one sending subtask a stream was on."""
+    """Return which of the former channels of a sending subtask a stream was on."""
     return stream.receiver_subtask, stream.lineage
 
 
@@ -266,10 +267,10 @@ def _continued_among(
 def _continued(
     ends: Sequence[RecoveredChannel], sender: str, tag: str | None, subtask: int
 ) -> Position | None:
-    """Return where a sender's later stream begins, by the ends of the earlier ones; None without any.
+    """Return where a sender's later stream begins, by the ends of its earlier streams; None without any.
 
-    The same copy of the sender goes on where it was. If copies were renumbered, it is not known which of them
-    the stream continues, so the least position decides.
+    The same subtask of the sender continues where it was. If subtasks were renumbered (another parallelism),
+    it is unknown which of them the stream continues, so the lowest position counts.
     """
     same = [c for c in ends if c.stream.sender == sender and c.stream.tag == tag]
     if not any(c.stream.former for c in same):
@@ -282,7 +283,7 @@ def _least(positions: Sequence[Position]) -> Position:
 
 
 def in_step(batch: Batch, watermarks: Int64s, valve: WatermarkValve, channel: int) -> Batch:
-    """Return a batch of one channel, with watermarks that are as far as those of all channels together."""
+    """Return one channel's batch with watermarks that are no higher than those of all channels combined."""
     combined = valve.combined
     bound = max(valve.bound_by_others(channel), combined)
     marks = np.minimum(np.maximum(watermarks, combined), bound)

@@ -1,4 +1,4 @@
-"""Elements of a stream as the bytes of one stored part, and back.
+"""Encodes elements of an in-flight stream as the bytes of one stored part, and decodes them.
 
 ::
 
@@ -7,8 +7,8 @@
               key groups, u16 each, if grouped | payload
 
 All numbers are little-endian. A payload is the element as the exchange's codec encodes it; rows are stored
-without pickle, because reading a checkpoint must not run code. Checksums are verified elsewhere: a part is
-read through its handle, which has one.
+without pickle, because reading a checkpoint must not run code. A part has no checksum of its own: its handle
+has one, which is verified when it is read.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ from headgate.serde.verdicts import Incompatible, compare
 Element = Batch | Watermark | Idle
 KeyGroups = NDArray[np.uint16]
 GroupsOf = Callable[[Batch], NDArray[np.int32]]
-"""The key group of every record of a batch."""
+"""Returns the key group of every record of a batch."""
 R = TypeVar("R")
 
 VERSION: Final = 1
 
 
 class NotStorableError(UsageError):
-    """A record in flight is of a class that only pickle could store."""
+    """An in-flight record is of a class that only pickle could store."""
 
 
 class StoredKind(IntEnum):
-    """What an element is. The numbers are in checkpoints: never reuse one."""
+    """The kind of a stored element. The numbers are in checkpoints: never reuse one."""
 
     ROWS = 1
     COLUMNS = 2
     VIEWS = 3
-    """Rows that are views of columns: their fields' names, then their values as tuples."""
+    """Rows that are views of columns: the names of their fields, then their values as tuples."""
     WATERMARK = 4
     IDLE = 5
 
@@ -75,13 +75,12 @@ _DEPTH_MAX: Final = 8
 def encode_elements(
     elements: Sequence[Batch | Event],
     codec: ElementCodec,
-    groups_of: GroupsOf | None,  # of a keyed exchange
-    where: str = "in flight",  # from which operator to which, for messages
+    groups_of: GroupsOf | None,  # for a keyed exchange
+    where: str = "in flight",  # sending and receiving operator, for messages
 ) -> tuple[list[Part], int]:
     """Return the bytes of one part, in pieces, and how many records it holds.
 
-    Raises NotStorableError: only pickle could carry a record; InternalError: an element is none that is
-    stored.
+    Raises NotStorableError: only pickle could store a record; InternalError: an element is not storable.
     """
     parts: list[Part] = [_PART.pack(VERSION, 0, 0, len(elements))]
     records = 0
@@ -101,13 +100,13 @@ def encode_elements(
 def decode_elements(data: bytes, codec: ElementCodec) -> list[tuple[Element, KeyGroups | None]]:
     """Return the elements of one part, each with the key groups of its records if they were stored.
 
-    Raises StorageError: the bytes are not such a part, or of a version that this program cannot read.
+    Raises StorageError if the bytes are damaged or of an unknown version.
     """
     try:
         return list(_decoded(memoryview(data), codec))
     except (StorageError, MemoryError):
         raise
-    except BaseException as error:  # Arrow, msgspec and numpy raise whatever they stumble over.
+    except BaseException as error:  # Arrow, msgspec and numpy raise errors of all kinds.
         let_pass(error)
         raise StorageError(
             f"records in flight, a part of {len(data)} bytes, do not decode: {error}; the bytes are not what "
@@ -116,19 +115,13 @@ def decode_elements(data: bytes, codec: ElementCodec) -> list[tuple[Element, Key
 
 
 def describe_records(codec: ElementCodec) -> Description | None:
-    """Return the description of the serializer of typed records, which is stored with them.
-
-    None without one.
-    """
+    """Return the serializer's description, to be stored with typed records; None if they are not typed."""
     serializer = codec.record_serializer
     return None if serializer is None else serializer.describe()
 
 
 def check_records(stored: Description | None, codec: ElementCodec, where: str = "in flight") -> None:
-    """Make sure that records described by `stored` when they were written can be read by a codec.
-
-    Raises UsageError: the records' class changed; says how.
-    """
+    """Raise UsageError, with the reason, if `codec` cannot read records whose description is `stored`."""
     if stored is None:
         return
     current = describe_records(codec)
@@ -169,7 +162,7 @@ def _packed_groups(batch: Batch, groups_of: GroupsOf) -> bytes:
 
 
 def _encode_views(batch: RowBatch, codec: ElementCodec) -> list[Part]:
-    """Encode the names once per kind of row, and which kind each row is unless all are alike."""
+    """Encode the field names once per kind of row, and each row's kind unless all are alike."""
     kinds: dict[tuple[str, ...], int] = {}
     picks = [kinds.setdefault(row.keys(), len(kinds)) for row in batch.records]
     names = _DYNAMIC.encode_many([list(kinds), picks if len(kinds) > 1 else []])

@@ -1,4 +1,4 @@
-"""The operators of a chain: what is done to batches, with state and timers, and user functions within.
+"""The operators of a chain: they process batches with user functions, state and timers.
 
-Reading from channels and emitting into them is the task's.
+Reading from channels and sending to them is the task's part, not theirs.
 """

@@ -1,7 +1,7 @@
-"""Operators with a broadcast input: a second one, whose records every subtask gets.
+"""Operators with a broadcast input: a second input whose records every subtask receives.
 
-Each input takes batches of its own. In a keyed operator the batches of both are processed in runs between
-timers, and while timers fire in slices neither takes input.
+Each input has batches of its own. In a keyed operator the batches of both inputs are processed in runs
+between timers; while timers fire in slices, neither input is read.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ S = TypeVar("S")
 
 
 class BroadcastProcessOperator(ProcessOperator):
-    """An `api.broadcast.BroadcastProcessFunction` and its operator state."""
+    """Runs a `BroadcastProcessFunction` (`api.broadcast`) with its operator state."""
 
     _state_type: type[FunctionState] = TwoSidedState
     _state: TwoSidedState
@@ -44,18 +44,18 @@ class BroadcastProcessOperator(ProcessOperator):
         self._process_broadcast = function.process_broadcast
 
     def entry(self, side: Side) -> Callable[[Batch], int]:
-        """Return the method that takes records of one input."""
+        """Return the method that processes records of an input: `broadcast_some` or `process_some`."""
         return self.broadcast_some if side is Side.BROADCAST else self.process_some
 
     def broadcast_some(self, batch: Batch) -> int:
-        """Take all records of a batch of the broadcast input."""
+        """Process all records of a batch of the broadcast input; return how many."""
         with self._state.broadcast_side():
             self._call(batch, self._process_broadcast)
         return len(batch)
 
 
 class KeyedBroadcastProcessOperator(KeyedProcessOperator):
-    """An `api.broadcast.KeyedBroadcastProcessFunction` and its state."""
+    """Runs a `KeyedBroadcastProcessFunction` (`api.broadcast`) with its keyed and broadcast state."""
 
     _state_type: type[FunctionState] = TwoSidedState
     _own: TwoSidedState
@@ -72,22 +72,22 @@ class KeyedBroadcastProcessOperator(KeyedProcessOperator):
         self._broadcast_ctx = BroadcastSideContext(self._side, context.clock, context.label, self)
 
     def open(self) -> None:
-        """Restore state and timers; the context of the broadcast input shares the timers."""
+        """Restore state and timers; the context of the broadcast input uses the same timers."""
         super().open()
         self._keyed_sides = KeyedSides(self._function, self._backend.handles)
         timers = self._broadcast_ctx.timers
         timers.event, timers.processing = self._timers.event, self._timers.processing
 
     def entry(self, side: Side) -> Callable[[Batch], int]:
-        """Return the method that takes records of one input."""
+        """Return the method that processes records of an input: `broadcast_some` or `process_some`."""
         return self.broadcast_some if side is Side.BROADCAST else self.process_some
 
     def broadcast_some(self, batch: Batch) -> int:
-        """Take records of the broadcast input from the front; gives how many, as :meth:`process_some`."""
+        """Process records from the front of a broadcast batch; return how many, as :meth:`process_some`."""
         return self._run(batch, _BroadcastRun)
 
     def apply_to_all_keys(self, state: S, function: Callable[[Hashable, S], Iterable[R] | None]) -> list[R]:
-        """See `api.broadcast.KeyedBroadcastContext`."""
+        """Call `function` with every key that has a value in `state`; return all of its outputs."""
         outputs: list[R] = []
         ctx = self._broadcast_ctx
         with self._keyed_sides.every_key(state) as name:
@@ -115,13 +115,13 @@ class KeyedBroadcastProcessOperator(KeyedProcessOperator):
             error.add_note(f"apply_to_all_keys() was at key {key!r}")
             raise
         finally:
-            # Also after an error that process_broadcast() catches: other kinds of state have their changes.
+            # Also after an error that process_broadcast() catches: other kinds of state keep their changes.
             for eager in self._eager:
                 eager.store()
 
 
 class BroadcastSideContext(KeyContext):
-    """The `api.broadcast.KeyedBroadcastContext`."""
+    """The context that `process_broadcast()` gets: an `api.broadcast.KeyedBroadcastContext`."""
 
     __slots__ = ("_current", "_operator")
 
@@ -133,7 +133,7 @@ class BroadcastSideContext(KeyContext):
 
     @property
     def key(self) -> Hashable:
-        """The key for which a function is being called."""
+        """The key for which `apply_to_all_keys` calls its function; raises RuntimeError elsewhere."""
         if self._current is _NO_KEY:
             refuse_keyless("the key (also of a timer)")
         return self._current
@@ -143,7 +143,7 @@ class BroadcastSideContext(KeyContext):
         self._current = key
 
     def apply_to_all_keys(self, state: S, function: Callable[[Hashable, S], Iterable[R] | None]) -> list[R]:
-        """See `api.broadcast.KeyedBroadcastContext`."""
+        """Call `function` with every key that has a value in `state`; return all of its outputs."""
         return self._operator.apply_to_all_keys(state, function)
 
 

@@ -1,6 +1,6 @@
-"""Which state a function with a broadcast input may use, and when.
+"""Controls which state a function with a broadcast input can use, depending on the input.
 
-State is in attributes of the function; which object is there depends on the input that is being processed:
+State is in attributes of the function; which object an attribute holds depends on the current input:
 
     attribute            main input, timers   open()       broadcast input   apply_to_all_keys()
     broadcast state      read-only            read-only    live              live
@@ -29,7 +29,7 @@ S = TypeVar("S")
 
 @contextmanager
 def _exchanged(function: RichFunction, inside: Mapping[str, S], after: Mapping[str, H]) -> Iterator[None]:
-    """Under `with` a function has the handles `inside`, and afterwards those of `after`."""
+    """Give a function the state handles `inside` for the block, and the handles `after` afterwards."""
     give_handles(function, inside)
     try:
         yield
@@ -38,7 +38,7 @@ def _exchanged(function: RichFunction, inside: Mapping[str, S], after: Mapping[s
 
 
 class TwoSidedState(FunctionState):
-    """The operator state of a function with a broadcast input; read-only unless :meth:`broadcast_side`."""
+    """Operator state of a function with a broadcast input: read-only except in :meth:`broadcast_side`."""
 
     def __init__(self, context: OperatorContext, function: RichFunction) -> None:
         super().__init__(context, function)
@@ -49,26 +49,26 @@ class TwoSidedState(FunctionState):
         give_handles(function, self._read_only)
 
     def broadcast_side(self) -> AbstractContextManager[None]:
-        """Broadcast state may be changed under `with`."""
+        """Allow changes of broadcast state during the block, which processes the broadcast input."""
         return _exchanged(self._function, self._live, self._read_only)
 
 
 class KeyedSides:
-    """The keyed state of a function with a broadcast input, where there is no key; `handles` are live."""
+    """The keyed state of a function with a broadcast input: refused where there is no key, else `handles`."""
 
     def __init__(self, function: RichFunction, handles: Mapping[str, S]) -> None:
         self._function, self._handles = function, handles
         self._guards = {name: KeylessState(name) for name in handles}
 
     def broadcast_side(self) -> AbstractContextManager[None]:
-        """Keyed state is refused under `with`."""
+        """Refuse the use of keyed state during the block, which processes the broadcast input."""
         return _exchanged(self._function, self._guards, self._handles)
 
     @contextmanager
     def every_key(self, state: S) -> Iterator[str]:
-        """There is a key again under `with`, for the broadcast input; gives the name of `state`.
+        """Allow keyed state again during the block, which visits all keys; yield the name of `state`.
 
-        Raises TypeError: `state` is not an attribute that stands for a keyed state of the function.
+        Raises TypeError if `state` is not the attribute of one of the function's keyed states.
         """
         name = next((name for name, guard in self._guards.items() if guard is state), None)
         if name is None:
@@ -88,7 +88,7 @@ class KeyedSides:
 
 
 class ReadOnlyBroadcastState(Generic[K, V]):
-    """Broadcast state for the main input."""
+    """Broadcast state as the main input sees it: it can be read, and every change raises TypeError."""
 
     __slots__ = ("_live", "_name", "get", "items")
 
@@ -110,21 +110,21 @@ class ReadOnlyBroadcastState(Generic[K, V]):
         return self._live[key]
 
     def put(self, key: K, value: V) -> NoReturn:
-        """Refused. Raises TypeError: always."""
+        """Raise TypeError: the main input cannot change broadcast state."""
         self._refuse("put")
 
     def remove(self, key: K) -> NoReturn:
-        """Refused. Raises TypeError: always."""
+        """Raise TypeError: the main input cannot change broadcast state."""
         self._refuse("remove")
 
     __setitem__, __delitem__ = put, remove
 
     def clear(self) -> NoReturn:
-        """Refused. Raises TypeError: always."""
+        """Raise TypeError: the main input cannot change broadcast state."""
         self._refuse("clear")
 
     def _refuse(self, verb: str) -> NoReturn:
-        # No error of ours by class, so that it is reported with the operator and the record.
+        # Not one of Headgate's errors, so that it is reported with the operator and the record.
         raise TypeError(
             f"broadcast state {self._name!r} is read-only here, and {verb}() would change it in this subtask "
             "alone; change it in process_broadcast(), which every subtask runs with the same record"
@@ -132,7 +132,7 @@ class ReadOnlyBroadcastState(Generic[K, V]):
 
 
 class KeylessState:
-    """Stands for keyed state where there is no key: every use is refused."""
+    """Takes the place of keyed state where there is no key: every use raises RuntimeError."""
 
     __slots__ = ("_name",)
 
@@ -156,7 +156,7 @@ class KeylessState:
 
 
 def refuse_keyless(what: str) -> NoReturn:
-    """Refuse the use of `what` where there is no key. Raises RuntimeError: always."""
+    """Raise RuntimeError, because `what` was used where there is no key."""
     raise _keyless(what)
 
 

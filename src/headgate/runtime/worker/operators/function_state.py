@@ -1,4 +1,4 @@
-"""Connects an operator to the operator state of its function: restore, handles, snapshot."""
+"""The operator state of a user function: restored, given to the function, and snapshotted."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from headgate.state.snapshots import OperatorSubtaskState
 
 
 class FunctionState:
-    """The operator state that a user function declares; the function gets live handles as attributes.
+    """The operator state that a user function declares; the function gets the state as attributes.
 
-    Raises StorageError: the restored state is damaged; UsageError: it does not fit the declared one.
+    Raises StorageError: the restored state is damaged; UsageError: it does not fit the declaration.
     """
 
     def __init__(self, context: OperatorContext, function: RichFunction) -> None:
@@ -38,7 +38,7 @@ class FunctionState:
         give_handles(function, self.handles)
 
     def snapshot(self, rest: PendingState | None) -> PendingState | None:
-        """Return the snapshot of the operator's other state, `rest`, and of its operator state."""
+        """Return the snapshot of the operator's other state (`rest`) combined with its operator state."""
         if not self.handles:
             return rest
         others = ReadyState(OperatorSubtaskState(self._uid)) if rest is None else rest
@@ -50,7 +50,7 @@ class FunctionState:
         return _PendingBoth(self._uid, others, own)
 
     def state_types(self) -> StateTypes:
-        """Return a dict: state name -> description, for the checkpoint's metadata."""
+        """Return the descriptions of the states by name, for the checkpoint's metadata."""
         return self._backend.state_types()
 
 

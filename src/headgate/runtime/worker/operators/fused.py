@@ -1,7 +1,7 @@
-"""Consecutive map, filter and flat_map as one loop: the functions are inlined into generated code.
+"""Runs consecutive map, filter and flat_map functions as one loop of generated code.
 
-One generated function handles a whole batch; per record there is nothing but the user's own calls.
-The line of the generated code on which an exception passed tells which operator raised it.
+One generated function handles a complete batch; per record only the user's functions are called. The line of
+generated code in a traceback tells which operator raised the error.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _KIND = {MapNode: MAP, FilterNode: FILTER, FlatMapNode: FLAT_MAP}
 
 
 class FusedOperator(Operator):
-    """A run of per-record functions without state."""
+    """Runs a sequence of stateless functions (map, filter, flat_map) on each record of a batch."""
 
     def __init__(self, contexts: Sequence[OperatorContext], nodes: Sequence[FusedNode]) -> None:
         super().__init__(contexts[-1])
@@ -39,7 +39,7 @@ class FusedOperator(Operator):
         self._keeps_positions = all(kind == MAP for kind in self._kinds)
 
     def process(self, batch: Batch) -> None:
-        """Run the loop over a batch."""
+        """Run the functions on all records of a batch, and pass the outputs on."""
         timed = batch.timestamps is not None or batch.watermarks is not None
         columnar_filter = self._only_filters and isinstance(batch, ArrowBatch)
         indexed = columnar_filter or (timed and not self._keeps_positions)
@@ -71,7 +71,7 @@ class FusedOperator(Operator):
         return out, origins
 
     def context_of_call(self, inner: Sequence[FrameType]) -> OperatorContext:
-        """Return the operator whose line of the loop is being executed."""
+        """Return the operator that the loop is calling at present, by the line in its frame."""
         for frame in reversed(inner):
             for indexed in (False, True):
                 if frame.f_code.co_filename == _file_name(self._kinds, indexed):
@@ -90,7 +90,7 @@ class FusedOperator(Operator):
 
 
 def _say_what_was_expected(error: TypeError) -> None:
-    """Reword an error of the loop itself, which could not iterate over a function's result."""
+    """Reword, in place, the TypeError that the loop raises if flat_map's result cannot be iterated."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
@@ -106,7 +106,7 @@ def _file_name(kinds: tuple[str, ...], indexed: bool) -> str:
 
 
 def _source(kinds: tuple[str, ...], indexed: bool) -> tuple[str, dict[int, tuple[int, str]]]:
-    """Return the loop's source text, and the operator and record variable of each line that calls one."""
+    """Return the loop's source, and for each line that calls a function its operator and record variable."""
     names = ", ".join(f"f{i}" for i in range(len(kinds)))
     lines = ["def loop(rows, add, mark, functions):", f"    {names}, = functions"]
     lines += ["    i = -1", "    for r0 in rows:", "        i += 1"] if indexed else ["    for r0 in rows:"]
@@ -131,7 +131,7 @@ def _source(kinds: tuple[str, ...], indexed: bool) -> tuple[str, dict[int, tuple
 
 @lru_cache(maxsize=256)
 def compile_loop(kinds: tuple[str, ...], indexed: bool) -> Callable[..., None]:
-    """Return the loop for this run of operators; with `indexed` it also records each output's origin."""
+    """Return the loop for these operators; with `indexed` it also records each output's input index."""
     text, _ = _source(kinds, indexed)
     name = _file_name(kinds, indexed)
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
@@ -142,5 +142,5 @@ def compile_loop(kinds: tuple[str, ...], indexed: bool) -> Callable[..., None]:
 
 @lru_cache(maxsize=256)
 def line_owner(kinds: tuple[str, ...], indexed: bool) -> dict[int, tuple[int, str]]:
-    """Return a dict: line of the generated loop -> index of its operator, and the variable handed over."""
+    """Return, by line of the generated loop, the operator's index and the name of its input variable."""
     return _source(kinds, indexed)[1]

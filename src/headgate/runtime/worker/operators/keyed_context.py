@@ -1,4 +1,4 @@
-"""The context, timers and main outputs of a keyed function, and how its timers fire in slices."""
+"""The context, the timers and the output of a keyed function, and the firing of timers in slices."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from headgate.runtime.worker.operators.wrong_use import NO_EVENT_TIME
 _LOG: Final = logging.getLogger(__name__)
 
 STRIDE_MAX: Final = 16
-"""Timers between two looks at the clock, once they have proved cheap."""
+"""Most timers that fire between two readings of the clock, once they have proved cheap."""
 
 
 class Timers:
-    """The `TimerService` of one operator."""
+    """The timers of one keyed operator: the `TimerService` of its function."""
 
     __slots__ = ("_clock", "_ctx", "_label", "current_watermark", "event", "processing", "untimed")
 
@@ -37,17 +37,17 @@ class Timers:
         self._ctx, self._clock = ctx, clock
 
     def now_ms(self) -> int:
-        """Return the processing time: wall-clock ms."""
+        """Return the processing time (wall clock, ms)."""
         return self._clock.now_ms()
 
     def register_event_time(self, timestamp: int) -> None:
-        """See `api.functions.TimerService`."""
+        """Register a timer of the current key, which fires when the watermark reaches `timestamp` (ms)."""
         if self._ctx.timestamp is None:
             self._note_untimed(timestamp)
         self.event.register(timestamp, self._ctx.key)
 
     def _note_untimed(self, timestamp: int | None) -> None:
-        """A record without event time registers a timer for it: no watermark will ever reach it."""
+        """Warn, once, of an event-time timer on a stream without event time: no watermark will reach it."""
         if timestamp is None:
             raise TypeError(f"a timer is registered for None: {NO_EVENT_TIME}")
         if self.untimed:
@@ -61,20 +61,20 @@ class Timers:
         )
 
     def register_processing_time(self, timestamp: int) -> None:
-        """See `api.functions.TimerService`."""
+        """Register a timer of the current key for a processing time (wall clock, ms)."""
         self.processing.register(timestamp, self._ctx.key)
 
     def delete_event_time(self, timestamp: int) -> None:
-        """See `api.functions.TimerService`."""
+        """Delete the current key's timer for an event time (ms), if there is one."""
         self.event.delete(timestamp, self._ctx.key)
 
     def delete_processing_time(self, timestamp: int) -> None:
-        """See `api.functions.TimerService`."""
+        """Delete the current key's timer for a processing time (ms), if there is one."""
         self.processing.delete(timestamp, self._ctx.key)
 
 
 class KeyContext:
-    """The context that a keyed function gets with each record."""
+    """The context that a keyed function gets with each record and timer: key, timestamp, timers."""
 
     __slots__ = ("_side", "key", "time_domain", "timers", "timestamp")
 
@@ -86,12 +86,12 @@ class KeyContext:
         self._side = side
 
     def side_output(self, tag: OutputTag, value: R) -> None:
-        """Emit `value` to a side output."""
+        """Emit `value` to the side output `tag`."""
         self._side.add(tag, value, self.timestamp, self.timers.current_watermark)
 
 
 class KeyedOutput(Generic[R]):
-    """Main outputs of the present batch, with their times where the stream has any."""
+    """Collects the main output of a keyed operator for one batch, with event times if there are any."""
 
     __slots__ = ("marks", "records", "times")
 
@@ -101,7 +101,7 @@ class KeyedOutput(Generic[R]):
         self.marks: list[int] = []
 
     def batch(self) -> RowBatch:
-        """Return a batch of the collected records."""
+        """Return the collected records as a batch."""
         if len(self.times) != len(self.records):
             return RowBatch(self.records)
         times = np.array(self.times, dtype=np.int64)
@@ -109,11 +109,11 @@ class KeyedOutput(Generic[R]):
 
 
 class Slice:
-    """The time for which timers may fire in one step; a target of None is without end.
+    """Limits the time for which timers fire in one step to `target_ms`; None is no limit.
 
-    The clock is read after the first timer, then after 2, 4, 8 more and so on: an expensive timer ends the
-    slice at once, and cheap ones do not pay for reading it. The caller counts `left` down for each timer, and
-    asks :meth:`over` at 0.
+    The clock is read after 1, then 2, 4, 8 more timers and so on: an expensive timer ends the slice at once,
+    and cheap ones do not pay for the clock. The caller decrements `left` for each timer, and calls
+    :meth:`over` at 0.
     """
 
     __slots__ = ("_clock", "_ends", "_stride", "left")
@@ -121,10 +121,10 @@ class Slice:
     def __init__(self, clock: Clock, target_ms: int | None) -> None:
         self._clock, self._stride = clock, 1
         self._ends = 0.0 if target_ms is None else clock.precise_ms() + target_ms
-        self.left = -1 if target_ms is None else 1  # from -1 it never comes to 0
+        self.left = -1 if target_ms is None else 1  # from -1 it never reaches 0
 
     def over(self) -> bool:
-        """Return whether the time is used up; otherwise `left` is set anew."""
+        """Return whether the time has passed; if not, `left` timers may fire until the next call."""
         if self._clock.precise_ms() >= self._ends:
             self.left = 1
             return True
@@ -135,11 +135,11 @@ class Slice:
 
 @dataclass(slots=True)
 class Firing:
-    """Timers of one time domain that are being fired up to some time."""
+    """The due timers of one time domain, which fire in slices until all have fired."""
 
     target: int  # timers at or before it are due, in ms
-    # the timers taken from the queue. It is kept from slice to slice: to take a bucket of a million timers
+    # the timers taken from the queue; kept from slice to slice, as taking a bucket of a million timers
     # costs as much as a slice.
     due: Iterable[tuple[int, Hashable]]
     announce: bool = False  # whether the target is passed on as a watermark when all have fired
-    allowed: int | None = None  # how many timers may fire yet; None: any number
+    allowed: int | None = None  # how many more timers may fire; None: any number
