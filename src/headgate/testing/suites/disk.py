@@ -1,4 +1,4 @@
-"""What the contract of disks demands, as tests that a class inherits."""
+"""The conformance suite of disks, the storages of checkpoints, as tests that a class inherits."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _FOLDERS = itertools.count()
 
 
 class DiskSuite:
-    """Tests of a disk; inherit from it under a name that pytest collects.
+    """Tests of a disk (a storage of checkpoints); inherit from it under a name that pytest collects.
 
-    One hook is needed, `new_disk`: another way to the same files at every call. Every test works in
-    a folder of its own, so the files may stay from one test to the next.
+    One hook is needed, `new_disk`: another way to the same files at every call. Every test works in a folder
+    of its own, so the files may stay from one test to the next.
 
     Example:
         >>> from headgate.checkpoint.storage.memory import MemoryDisk
@@ -53,41 +53,41 @@ class DiskSuite:
     """Whether an unfinished file is gone when its writer is told; elsewhere a sweep may have to find it."""
 
     def new_disk(self) -> Disk:
-        """Return a disk; all of them show the same files."""
+        """Return a new disk object; all of them show the same files."""
         raise NotImplementedError
 
     @pytest.fixture
     def disk(self) -> Disk:
-        """Return the disk under test."""
+        """Provide the disk under test."""
         return self.new_disk()
 
     @pytest.fixture
     def folder(self) -> str:
-        """Return a folder that no other test uses."""
+        """Provide the name of a folder that no other test uses."""
         return f"suite-{next(_FOLDERS)}"
 
     def test_a_file_has_all_its_parts(self, disk: Disk, folder: str) -> None:
-        """Parts are joined in order, whatever kind of bytes they are, and other disks see the whole."""
+        """The parts of a file are joined in order, of any bytes type, and other disk objects see the file."""
         parts: list[bytes | memoryview] = [b"one", memoryview(b"-two-"), memoryview(bytearray(b"three")), b""]
         disk.create(f"{folder}/a", iter(parts))
         assert disk.read(f"{folder}/a") == b"one-two-three"
         assert self.new_disk().read(f"{folder}/a") == b"one-two-three"
 
     def test_a_file_may_be_empty(self, disk: Disk, folder: str) -> None:
-        """No bytes are a file, too, by either way of creating."""
+        """A file may be empty, whether `create` or `create_if_absent` made it."""
         disk.create(f"{folder}/a", [])
         assert disk.create_if_absent(f"{folder}/b", b"")
         assert (disk.read(f"{folder}/a"), disk.read(f"{folder}/b")) == (b"", b"")
         assert disk.list(folder) == [f"{folder}/a", f"{folder}/b"]
 
     def test_a_file_is_replaced_whole(self, disk: Disk, folder: str) -> None:
-        """The new file has nothing of a longer old one."""
+        """A file that is replaced by a shorter one has nothing of the old one."""
         disk.create(f"{folder}/a", [b"a long one"])
         disk.create(f"{folder}/a", [b"short"])
         assert disk.read(f"{folder}/a") == b"short"
 
     def test_a_writer_that_fails_changes_nothing(self, disk: Disk, folder: str) -> None:
-        """Where the bytes end in an error, the old file stays and a new one does not appear."""
+        """If the parts to write raise an error, an old file stays as it was and a new one does not appear."""
         disk.create(f"{folder}/old", [b"old"])
 
         def broken(size: int) -> Iterator[bytes | memoryview]:
@@ -104,7 +104,7 @@ class DiskSuite:
             assert list(disk.temporaries(folder)) == []
 
     def test_large_files(self, disk: Disk, folder: str) -> None:
-        """A file larger than any one piece is stored whole and can be read anywhere."""
+        """A file larger than one upload or buffer is stored completely, and any range of it can be read."""
         disk.create(f"{folder}/a", (bytes([n]) * MEGABYTE for n in range(LARGE_MB)))
         if not isinstance(disk, RandomAccess):
             data = disk.read(f"{folder}/a")
@@ -116,7 +116,7 @@ class DiskSuite:
             assert seam == bytes([n - 1, n])
 
     def test_create_if_absent(self, disk: Disk, folder: str) -> None:
-        """The first creates, others are told, its bytes stay; once deleted the name is free again."""
+        """The first call creates the file, later ones return False; a deleted name can be created again."""
         assert disk.create_if_absent(f"{folder}/a", b"first")
         assert not disk.create_if_absent(f"{folder}/a", b"second")
         assert not self.new_disk().create_if_absent(f"{folder}/a", b"first")
@@ -125,7 +125,7 @@ class DiskSuite:
         assert disk.create_if_absent(f"{folder}/a", b"third")
 
     def test_one_of_many_creates(self, folder: str) -> None:
-        """Of any number of concurrent callers, with the same bytes or not, exactly one creates each file."""
+        """Of any number of concurrent callers, with equal bytes or not, exactly one creates each file."""
         disks = [self.new_disk() for _ in range(WRITERS)]
         data = [b"%d" % (number // 2) for number in range(WRITERS)]
         for round_ in range(5):
@@ -136,7 +136,7 @@ class DiskSuite:
             assert disks[0].read(name) == data[won.index(True)]
 
     def test_replacing_is_atomic(self, disk: Disk, folder: str) -> None:
-        """Who reads while others replace gets one of the files whole."""
+        """A reader during replacements gets the complete bytes of one of the files."""
         name, sizes = f"{folder}/a", (10, 300_000)
         disk.create(name, [b"0" * sizes[0]])
 
@@ -154,7 +154,7 @@ class DiskSuite:
         assert all(self._at_once([read, lambda: write(1), lambda: write(2)]))
 
     def test_ranges(self, disk: Disk, folder: str) -> None:
-        """Part of a file can be read; at its end there is less, and behind it nothing."""
+        """A range of a file can be read; it is shorter at the file's end, and empty after it."""
         if not isinstance(disk, RandomAccess):
             pytest.skip("this disk reads whole files only")
         name = f"{folder}/a"
@@ -168,7 +168,7 @@ class DiskSuite:
         assert (disk.size(f"{folder}/empty"), disk.read_range(f"{folder}/empty", 0, 1)) == (0, b"")
 
     def test_what_is_absent(self, disk: Disk, folder: str) -> None:
-        """Reading it is FileNotFoundError in every way; deleting it is nothing; listing it is empty."""
+        """Of an absent file: reading raises FileNotFoundError, deleting does nothing, listing is empty."""
         disk.delete(f"{folder}/a")
         reads: list[Callable[[str], bytes | int]] = [disk.read]
         if isinstance(disk, RandomAccess):
@@ -183,9 +183,7 @@ class DiskSuite:
         assert list(disk.list(folder)) == []
 
     def test_lists_are_of_folders_and_sorted(self, disk: Disk, folder: str) -> None:
-        """A list has all files below a folder, at any depth, and none of a folder whose name only begins
-        alike.
-        """
+        """A list has all files below a folder, at any depth, and none of a folder `a0` besides `a`."""
         names = [f"{folder}/{name}" for name in ("b", "a/z", "a/b/c", "a/y", "a0", "chk-1/x", "chk-10/x")]
         for name in names:
             disk.create(name, [b"x"])
@@ -198,7 +196,7 @@ class DiskSuite:
         assert list(disk.list(folder)) == [names[0]]
 
     def test_long_lists(self, disk: Disk, folder: str) -> None:
-        """A list of more files than a service tells at once is complete."""
+        """A list of more files than a storage service returns per request is complete."""
         names = [f"{folder}/{number:04}" for number in range(self.files_in_a_long_list)]
         for name in names:
             disk.create_if_absent(name, b"")
@@ -208,7 +206,7 @@ class DiskSuite:
     """How many; more than a page where the storage has pages and is quick."""
 
     def test_names(self, disk: Disk, folder: str) -> None:
-        """Names may have letters of any script, blanks, and what means something in a URI."""
+        """Names may have letters of any script, blanks, and characters with a meaning in URIs."""
         names = sorted(
             f"{folder}/{name}" for name in ("ü-ß/日本", "a b", "50%20", "a+b=c&d#e?", "~,;@!'()[]", "Ａ")
         )
@@ -224,7 +222,7 @@ class DiskSuite:
         "name", ["", "/a", "../a", "b/../../a", "b//a", "./a", "b/\0", "b/", "b/.tmp-1", ".."]
     )
     def test_names_that_lead_elsewhere(self, disk: Disk, name: str) -> None:
-        """Absolute, climbing, empty and reserved names are refused."""
+        """Absolute, empty and reserved names, and those with `..`, are refused."""
         if not self.refuses_bad_names:
             pytest.skip("this disk has no outside")
         for call in (
@@ -236,13 +234,13 @@ class DiskSuite:
                 call()
 
     def test_messages_name_the_file(self, disk: Disk, folder: str) -> None:
-        """The root's URI begins every file's URI, and has no slash at its end."""
+        """A file's URI in messages begins with the URI of the disk's root, joined by one slash."""
         root = disk.describe()
         assert "://" in root
         assert disk.describe(f"{folder}/a") == f"{root.rstrip('/')}/{folder}/a"
 
     def test_it_passes_the_check_before_a_job(self, disk: Disk) -> None:
-        """The driver's check finds nothing wrong and leaves nothing behind."""
+        """The driver's storage check before a job finds nothing wrong and leaves no file."""
         before = list(disk.list(""))
         probe(disk)
         assert list(disk.list("")) == before

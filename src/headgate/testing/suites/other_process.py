@@ -1,6 +1,5 @@
-"""A second interpreter, to which serializers are shipped as they are to the workers of a job.
-
-This file is also its program: run as a script, it imports neither the test kit nor pytest.
+"""A second interpreter, to which the serializer suite ships serializers as a job ships them to workers. This
+file is also its program: run as a script, it imports neither the test kit nor pytest.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _LENGTH: Final = struct.Struct(">Q")
 
 
 class Task(msgspec.Struct, array_like=True):
-    """Read a batch with a shipped serializer, and write it again."""
+    """Request to the other process: decode a batch with a shipped serializer, and encode it again."""
 
     serializer: bytes
     batch: bytes
@@ -35,7 +34,7 @@ class Task(msgspec.Struct, array_like=True):
 
 
 class Answer(msgspec.Struct, array_like=True):
-    """What came of it: the batch as the other process writes it and the description, or why not."""
+    """Answer of the other process: the batch it encoded and the serializer's description, or the error."""
 
     batch: bytes
     description: bytes
@@ -43,7 +42,7 @@ class Answer(msgspec.Struct, array_like=True):
 
 
 class OtherProcess:
-    """The interpreter, which lives as long as this one does."""
+    """The second interpreter process; it lives as long as this process does."""
 
     def __init__(self) -> None:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
@@ -54,7 +53,7 @@ class OtherProcess:
         at_exit(self._end)
 
     def rewritten(self, serializer: TypeSerializer[T], values: Sequence[T]) -> tuple[bytes, Description]:
-        """Return values as the other process writes them after reading them, and its description of them."""
+        """Have the other process decode and encode values; return its bytes and serializer description."""
         task = Task(shipped(serializer), serializer.encode_many(values), len(values))
         assert self._process.stdin is not None
         assert self._process.stdout is not None

@@ -1,4 +1,4 @@
-"""What the contract of serializers demands, as tests that a class inherits."""
+"""The conformance suite of serializers, as tests that a class inherits."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class SerializerSuite(ABC, Generic[T]):
 
     @abstractmethod
     def values(self) -> Sequence[T]:
-        """Return values that it stores, the smallest and the strangest among them; at least one."""
+        """Return at least one value to store; give the smallest and the strangest ones, too."""
 
     def strategy(self) -> SearchStrategy[T] | None:
         """Return a strategy of the package hypothesis for values; None: random batches of :meth:`values`."""
@@ -87,21 +87,21 @@ class SerializerSuite(ABC, Generic[T]):
         return [_Unknown()]
 
     def same(self, left: T, right: T) -> bool:
-        """Return whether a value that came back counts as the one that was stored."""
+        """Return whether a decoded value counts as equal to the one that was stored."""
         return same(left, right)
 
     def change_in_place(self, value: T) -> bool:
-        """Change a value in place wherever a program can; whether there was anything to change."""
+        """Change a value in place wherever a program can; return False if nothing could be changed."""
         return change_in_place(value)
 
     def read(self, serializer: TypeSerializer[T], data: Buffer, count: int) -> list[T]:
-        """Read stored bytes; as backends do, which turn what a serializer raises into a StorageError."""
+        """Decode stored bytes as state backends do: an error of the serializer becomes a StorageError."""
         return serializer.decode_stored(data, count)
 
     # -- values and bytes
 
     def test_values_come_back(self) -> None:
-        """Values come back as one batch in its order, and each by itself."""
+        """Values are decoded as they were encoded, as one batch in its order, and each by itself."""
         serializer, values = self.serializer(), self._values()
         data = serializer.encode_checked(values)
         assert type(data) is bytes, f"encode_many() gave {type(data).__qualname__}; expected bytes"
@@ -109,13 +109,13 @@ class SerializerSuite(ABC, Generic[T]):
         self._check([serializer.decode(serializer.encode(value)) for value in values], values, "one by one")
 
     def test_an_empty_batch_comes_back(self) -> None:
-        """Key groups may be empty of a state's entries."""
+        """A batch without values can be encoded and decoded: a key group may have no entries."""
         serializer = self.serializer()
         found = serializer.decode_many(serializer.encode_checked([]), 0)
         assert found == [], f"an empty batch came back as {found!r:.200}"
 
     def test_any_batch_comes_back(self) -> None:
-        """A batch may have any length and order; the strategy decides where there is one."""
+        """A batch of any length and order is decoded as it was encoded."""
         serializer, strategy = self.serializer(), self.strategy()
 
         def check(values: list[T]) -> None:
@@ -130,7 +130,7 @@ class SerializerSuite(ABC, Generic[T]):
             check([chance.choice(values) for _ in range(length)])
 
     def test_encoding_is_repeatable_and_changes_nothing(self) -> None:
-        """Values give equal bytes when they are encoded again, by any instance."""
+        """Encoding gives equal bytes for equal values, in any instance, and changes no value."""
         serializer, values = self.serializer(), self._values()
         first = serializer.encode_many(values)
         self._check(serializer.decode_many(first, len(values)), self._values(), "after encoding")
@@ -138,7 +138,7 @@ class SerializerSuite(ABC, Generic[T]):
             assert again.encode_many(values) == first, f"{serializer.name} gave other bytes for equal values"
 
     def test_values_do_not_depend_on_the_buffer(self) -> None:
-        """Bytes may be lent, and are used again once they are read."""
+        """Decoded values keep no reference to the buffer that they were read from."""
         serializer, values = self.serializer(), self._values()
         data = serializer.encode_many(values)
         self._check(serializer.decode_many(memoryview(data), len(values)), values, "a memoryview")
@@ -148,7 +148,7 @@ class SerializerSuite(ABC, Generic[T]):
         self._check(found, values, "a buffer that was used again")
 
     def test_values_that_do_not_fit_are_refused(self) -> None:
-        """They are refused when they are written, so that every checkpoint can be read."""
+        """Values of other types are refused when they are encoded, so that every checkpoint can be read."""
         serializer = self.serializer()
         for wrong in self.wrong_values():
             for batch in ([wrong], [*self._values(), wrong]):
@@ -159,7 +159,7 @@ class SerializerSuite(ABC, Generic[T]):
     # -- copies
 
     def test_immutable_is_true_to_its_word(self) -> None:
-        """A value that is called immutable is never copied, so no part of it may be changed in place."""
+        """If `immutable` is True, values are not copied, and no part of a value can be changed in place."""
         serializer, values = self.serializer(), self._values()
         assert isinstance(serializer.immutable, bool)
         if not serializer.immutable:
@@ -177,7 +177,7 @@ class SerializerSuite(ABC, Generic[T]):
             )
 
     def test_copies_are_equal_and_apart(self) -> None:
-        """A change in place of a value does not reach its copy, nor the other way round."""
+        """Changing a value in place does not change its copy, nor the other way round."""
         serializer = self.serializer()
         for value in self._values():
             (original,) = self._fresh([value])
@@ -190,7 +190,7 @@ class SerializerSuite(ABC, Generic[T]):
             self._check([original], [value], "a value whose copy was changed")
 
     def test_values_that_are_read_twice_are_apart(self) -> None:
-        """A serializer keeps nothing of a value."""
+        """Values that are decoded twice from the same bytes share nothing that can be changed."""
         serializer, values = self.serializer(), self._values()
         data = serializer.encode_many(values)
         first, second = (serializer.decode_many(data, len(values)) for _ in range(2))
@@ -201,7 +201,7 @@ class SerializerSuite(ABC, Generic[T]):
     # -- the snapshot
 
     def test_the_description_is_plain_and_stable(self) -> None:
-        """It survives the metadata's codec, and neither use nor another instance changes it."""
+        """The stored description is plain data, and the same after use and from every instance."""
         serializer, values = self.serializer(), self._values()
         before = msgspec.msgpack.encode(serializer.describe())
         serializer.decode_many(serializer.encode_many(values), len(values))
@@ -212,11 +212,11 @@ class SerializerSuite(ABC, Generic[T]):
         assert {"kind", "version"} <= serializer.describe().keys()
 
     def test_the_rules_of_planning_are_kept(self) -> None:
-        """A job with it starts: classes are found again, and nothing is pickled."""
+        """The serializer passes the checks before a job: its classes are importable, nothing is pickled."""
         SerializerRegistry().register(self.serializer(), "the serializer under test")
 
     def test_the_snapshot_makes_a_serializer_that_reads(self) -> None:
-        """Stored and read back, found by the name of its class, as after a restart."""
+        """A serializer restored from the stored snapshot reads the values, as after a restart."""
         serializer, values = self.serializer(), self._values()
         data = serializer.encode_many(values)
         stored = snapshot_to_bytes(serializer.snapshot())
@@ -225,7 +225,7 @@ class SerializerSuite(ABC, Generic[T]):
         self._check(restored.decode_stored(data, len(values)), values, "the restored serializer")
 
     def test_the_same_serializer_reads_as_is(self) -> None:
-        """An unchanged program pays nothing at a restore."""
+        """The stored description of the same serializer gets the verdict "as is", without migration."""
         serializer = self.serializer()
         stored = msgspec.msgpack.decode(msgspec.msgpack.encode(serializer.describe()))
         assert judge(stored, self.serializer()) == AsIs()
@@ -233,7 +233,7 @@ class SerializerSuite(ABC, Generic[T]):
         assert snapshot_to_bytes(described) == snapshot_to_bytes(serializer.snapshot())
 
     def test_instances_read_each_other(self) -> None:
-        """Any instance of any worker may read what another one has written."""
+        """Any instance decodes what another instance has encoded."""
         one, other, values = self.serializer(), self.serializer(), self._values()
         self._check(other.decode_many(one.encode_many(values), len(values)), values, "another instance")
         self._check(one.decode_many(other.encode_many(values), len(values)), values, "the first instance")
@@ -241,7 +241,7 @@ class SerializerSuite(ABC, Generic[T]):
     # -- threads and processes
 
     def test_threads_share_one_instance(self) -> None:
-        """A snapshot is written in the background, while the loop goes on with the same instance."""
+        """Several threads may encode and decode with one instance, as background snapshots do."""
         serializer, values, together = self.serializer(), self._values(), Barrier(_THREADS)
 
         def work(seed: int) -> None:
@@ -257,7 +257,7 @@ class SerializerSuite(ABC, Generic[T]):
                 done.result()
 
     def test_it_works_where_it_is_shipped_to(self) -> None:
-        """A worker reads what the driver's side wrote, and the other way round; both describe it alike."""
+        """A shipped serializer decodes in another process, encodes for this one, and is described alike."""
         serializer, values = self.serializer(), self._values()
         why = shipping_error(serializer)
         assert why is None, f"{serializer.name} cannot be shipped to workers: {why}"
@@ -268,7 +268,7 @@ class SerializerSuite(ABC, Generic[T]):
     # -- damage
 
     def test_damaged_bytes_are_a_storage_error_or_other_values(self) -> None:
-        """Never another exception, and never another number of values."""
+        """Damaged bytes raise StorageError or give the right number of values, and never anything else."""
         serializer, values = self.serializer(), self._values()
         data, count = serializer.encode_many(values), len(values)
         for damaged in (*cut_short(data), *with_a_flipped_bit(data), data + b"\0", data * 2):
@@ -277,7 +277,7 @@ class SerializerSuite(ABC, Generic[T]):
             self._read_damaged(serializer, data, wrong)
 
     def test_sizes_that_are_a_lie_take_no_memory(self) -> None:
-        """A damaged length must be noticed before anything of that length is made."""
+        """A damaged length does not make the serializer allocate memory of that size."""
         serializer, values = self.serializer(), self._values()
         data, count = serializer.encode_many(values), len(values)
         limit = _MEMORY_MAX + 64 * len(data)
@@ -301,7 +301,7 @@ class SerializerSuite(ABC, Generic[T]):
         return values
 
     def _fresh(self, values: Sequence[T]) -> list[T]:
-        """Return values to which there is no other reference."""
+        """Return copies of the values to which nothing else refers, made by encoding and decoding."""
         serializer = self.serializer()
         return serializer.decode_many(serializer.encode_many(values), len(values))
 
@@ -329,7 +329,7 @@ class SerializerSuite(ABC, Generic[T]):
 
 
 class _Unknown:
-    """A type that no serializer stores."""
+    """A class of values that no serializer can encode."""
 
 
 def _for_all_lists(strategy: SearchStrategy[T], check: Callable[[list[T]], None]) -> None:
@@ -352,7 +352,7 @@ def _switching_often() -> Iterator[None]:
 
 @contextmanager
 def _traced_memory() -> Iterator[None]:
-    """Count allocations in the block; the counting ends after it unless it was on before."""
+    """Trace memory allocations in the block; afterwards stop, unless tracing was on before."""
     ours = not tracemalloc.is_tracing()
     if ours:
         tracemalloc.start()

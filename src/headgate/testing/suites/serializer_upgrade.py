@@ -1,4 +1,4 @@
-"""What becomes of values that an older version of a serializer stored, as tests that a class inherits."""
+"""The conformance suite for upgrades of serializers, as tests that a class inherits."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ MAP_KEY: Final = "entry"
 
 
 class SerializerUpgradeSuite(ABC, Generic[T]):
-    """Tests of a new serializer over what an older one has stored.
+    """Tests that a new serializer reads, or refuses, the values that an older version has stored.
 
-    Inherit from it under a name that pytest collects, once for each older version that checkpoints may
-    still hold. What it has stored is best kept in a file, as that version will be gone one day.
+    Inherit from it under a name that pytest collects, once for each older version that checkpoints may still
+    hold. Its stored values are best kept in a file, as that version will be gone one day.
 
     Example:
         >>> import headgate as hg
@@ -69,30 +69,27 @@ class SerializerUpgradeSuite(ABC, Generic[T]):
 
     @abstractmethod
     def serializer(self) -> TypeSerializer[T]:
-        """Return a new instance of the present serializer, each time."""
+        """Return a new instance of the present serializer at each call."""
 
     @abstractmethod
     def verdict(self) -> Verdict:
-        """Return the verdict on the stored values."""
+        """Return the verdict that the present serializer must give on the stored values."""
 
     def values(self) -> Sequence[T]:
-        """Return the stored values as the present program gets them, in order.
-
-        None if they are incompatible.
-        """
+        """Return the stored values as the present program must get them, in order; none if incompatible."""
         return ()
 
     def same(self, left: T, right: T) -> bool:
-        """Return whether a value that was read counts as the expected one."""
+        """Return whether a decoded value counts as equal to the expected one."""
         return same(left, right)
 
     def test_the_verdict_is_the_expected_one(self) -> None:
-        """Of the present serializer, on what is stored beside the values."""
+        """The present serializer gives the expected verdict on the stored description of the values."""
         judged = judge(self.stored().description, self.serializer())
         assert _VERDICTS[type(judged)] is self.verdict(), f"{judged}; expected {self.verdict()}"
 
     def test_stored_values_are_read_or_refused(self) -> None:
-        """Every value comes back as the present program knows it; if incompatible, none does."""
+        """Each stored value is read as the present program expects it; incompatible ones are refused."""
         stored, serializer = self.stored(), self.serializer()
         if self.verdict() is Verdict.INCOMPATIBLE:
             with pytest.raises(UsageError):
@@ -103,7 +100,7 @@ class SerializerUpgradeSuite(ABC, Generic[T]):
 
     @pytest.mark.parametrize("backend", [HASHMAP, ROCKSDB])
     def test_ss7_a_restored_job_goes_on_or_does_not_start(self, backend: str, tmp_path: Path) -> None:
-        """Values are read, changed, stored by the present version and read again, in every kind of state."""
+        """In each kind of state, values are restored, changed, stored and restored again, or are refused."""
         if backend == ROCKSDB and importlib.util.find_spec("rocksdict") is None:
             pytest.skip("the package rocksdict is not installed")
         backends = backends_for(backend, _MEMORY, str(tmp_path))
@@ -126,7 +123,7 @@ class SerializerUpgradeSuite(ABC, Generic[T]):
                 self._check(made, kind, [self._expected()[-1], *self._expected()[1:]])
 
     def _changed_and_stored(self, backend: KeyedBackend, kind: str) -> bytes:
-        """Check what was restored, let the first key hold the last value, and draw a snapshot."""
+        """Check the restored values, put the last one under the first key, and return a new snapshot."""
         self._check(backend, kind, self._expected())
         backend.bind(0)
         _replace(backend.handles[STATE], kind, self._expected()[-1])
@@ -156,7 +153,7 @@ class SerializerUpgradeSuite(ABC, Generic[T]):
 
 
 class _Verbatim(TypeSerializer[int]):
-    """Writes the stored batch for the numbers of its values."""
+    """Encodes the numbers 0, 1, ... as the stored batch, so that it can be put into a state blob."""
 
     immutable = True
 
@@ -176,9 +173,8 @@ class _Verbatim(TypeSerializer[int]):
 
 
 def _kinds_of(stored: StoredValues) -> list[str]:
-    """Return the kinds of state whose bytes can be made of stored values.
-
-    Lists and maps are stored value by value only under a serializer of the user's.
+    """Return the kinds of state whose bytes can be made of stored values. Only a serializer of the user's
+    stores lists and maps value by value.
     """
     if stored.description["kind"] != "custom":
         return [StateKind.VALUE]
@@ -186,7 +182,7 @@ def _kinds_of(stored: StoredValues) -> list[str]:
 
 
 def _blob_of(stored: StoredValues, kind: str) -> bytes:
-    """Return the snapshot of a subtask of one key group whose keys hold one stored value each."""
+    """Return a subtask's state blob, of one key group, in which key n holds the stored value n."""
     verbatim, numbers = _Verbatim(stored), list(range(stored.count))
     texts, of = serializer_for(str), [stored.description]
     if kind == StateKind.MAP:
@@ -204,7 +200,7 @@ def _blob_of(stored: StoredValues, kind: str) -> bytes:
 
 
 def _declared(kind: str, serializer: TypeSerializer[T]) -> dict[str, StateDescriptor]:
-    """Return the program: one state of a kind, with a serializer for its values."""
+    """Return the declaration of one state of a kind, with this serializer for its values."""
     if kind == StateKind.MAP:
         parts = StateDescriptor(STATE, kind, (str, Any), lambda: None, serializers=(None, serializer))
     else:
@@ -213,14 +209,14 @@ def _declared(kind: str, serializer: TypeSerializer[T]) -> dict[str, StateDescri
 
 
 def _held(handle: Any, kind: str) -> list[Any]:
-    """Return the values that the state holds under its current key."""
+    """Return the values that the state holds for its current key."""
     if kind == StateKind.VALUE:
         return [handle.value]
     return handle.get() if kind == StateKind.LIST else [value for _, value in handle.items()]
 
 
 def _replace(handle: Any, kind: str, value: T) -> None:
-    """Let the state hold another value under its current key."""
+    """Replace the state's contents for its current key by one value."""
     if kind == StateKind.VALUE:
         handle.value = value
     elif kind == StateKind.LIST:

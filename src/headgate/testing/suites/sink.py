@@ -1,4 +1,4 @@
-"""What the contract of two-phase sinks demands, as tests that a class inherits."""
+"""The conformance suite of two-phase commit sinks, as tests that a class inherits."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ A test is skipped where the committer lacks the attribute that it needs.
 
 
 class SinkSuite:
-    """Tests of a two-phase sink; inherit from it under a name that pytest collects.
+    """Tests of a two-phase commit sink; inherit from it under a name that pytest collects.
 
     Two hooks are needed. Attributes of the sink's committer decide which tests apply: those of several
     lineages of output are skipped where `tells_commits` is false, those of taking back where `takes_back` is.
@@ -50,16 +50,16 @@ class SinkSuite:
     """
 
     def new_sink(self, folder: Path) -> Sink:
-        """Return a sink; sinks for the same folder write to the same place, as another program's would."""
+        """Return a new sink; all sinks for one folder write to the same place, as other programs' would."""
         raise NotImplementedError
 
     def read(self, sink: Sink, folder: Path) -> Sequence[int]:
-        """Return the records that readers of that place see, in any order; they are integers."""
+        """Return the records, which are integers, that readers of the folder see, in any order."""
         raise NotImplementedError
 
     @pytest.fixture
     def start(self, tmp_path: Path) -> Iterator[Start]:
-        """Begin a job that writes to one place."""
+        """Provide a function that starts a simulated job with this sink, perhaps from a snapshot."""
         jobs: list[_Job] = []
 
         def start(
@@ -79,7 +79,7 @@ class SinkSuite:
             job.close()
 
     def test_nothing_is_visible_before_the_commit(self, start: Start) -> None:
-        """Readers do not see written and prepared records."""
+        """Readers do not see records that are written or prepared, until they are committed."""
         job = start("a")
         job.write(1)
         snapshot = job.take()
@@ -88,7 +88,7 @@ class SinkSuite:
         assert job.seen() == [1]
 
     def test_committables_are_plain_values(self, start: Start) -> None:
-        """Committables go into a checkpoint, and another process reads them from it."""
+        """A committable from the decoded checkpoint can be committed by another driver."""
         job = start("a")
         job.write(1, 2)
         snapshot = job.take()
@@ -97,7 +97,7 @@ class SinkSuite:
         assert job.seen() == [1, 2]
 
     def test_a_commit_can_be_repeated(self, start: Start) -> None:
-        """A commit is repeated in the same process, and after a crash by a driver that knows of no first."""
+        """A commit may be repeated, in one process, or after a crash by a driver that knows of none."""
         job = start("a")
         job.write(1)
         snapshot = job.take()
@@ -107,7 +107,7 @@ class SinkSuite:
         assert job.seen() == [1]
 
     def test_a_commit_that_broke_off_is_completed(self, start: Start) -> None:
-        """A part was published when the driver died; the next one publishes all of it once."""
+        """A driver dies in the middle of a commit; the next driver publishes everything once."""
         job = start("a", generation=1)
         snapshot = job.of_two_subtasks(1, 2)
         job.commit(snapshot, first=1)
@@ -115,7 +115,7 @@ class SinkSuite:
         assert job.seen() == [1, 2]
 
     def test_a_crash_before_the_log_publishes_nothing(self, start: Start) -> None:
-        """What was prepared for a checkpoint that never completed is abandoned, for ever."""
+        """Output of a checkpoint that never completed is abandoned and never published."""
         job = start("a")
         job.write(1)
         first = job.take()
@@ -129,7 +129,7 @@ class SinkSuite:
         assert job.seen() == [1, 2]
 
     def test_a_crash_between_log_and_commit_loses_nothing(self, start: Start) -> None:
-        """The restored checkpoint's committables are published by the restart."""
+        """A restart commits the restored checkpoint's committables that the crash left uncommitted."""
         job = start("a")
         job.write(1)
         snapshot = job.take()
@@ -137,7 +137,7 @@ class SinkSuite:
         assert job.seen() == [1]
 
     def test_what_is_written_later_stays_apart(self, start: Start) -> None:
-        """A commit publishes its checkpoint's records and no others."""
+        """A commit publishes the records of its checkpoint, and none that were written later."""
         job = start("a")
         job.write(1)
         snapshot = job.take()
@@ -148,7 +148,7 @@ class SinkSuite:
         assert job.seen() == [1, 2]
 
     def test_closing_late_changes_nothing(self, start: Start) -> None:
-        """A writer that was given up may still be closed, after its output was published."""
+        """Closing a writer of an earlier attempt late does not remove output that is published."""
         job = start("a")
         job.write(1)
         snapshot, old = job.take(), job.writers
@@ -173,7 +173,7 @@ class SinkSuite:
     # -- snapshots older than the last commit
 
     def test_a_job_that_goes_on_from_the_newest_is_told_of_nothing(self, start: Start) -> None:
-        """The history of a job is no reason to refuse it."""
+        """A job that begins from the newest snapshot is reported no output after it."""
         job = start("a", needs="tells_commits")
         job.write(1)
         snapshot = job.take()
@@ -181,7 +181,7 @@ class SinkSuite:
         assert start("b", snapshot).newer() is None
 
     def test_later_commits_are_told(self, start: Start) -> None:
-        """Commits after a snapshot are reported, of the job itself and of one that went on from it."""
+        """Output committed after a snapshot is reported, of the same job and of one that continued it."""
         job = start("a", needs="tells_commits")
         old = job.checkpoint(1)
         new = job.checkpoint(2)
@@ -192,7 +192,7 @@ class SinkSuite:
         assert start("e", last).newer() is None
 
     def test_a_job_that_goes_back_behind_its_own_checkpoint_is_told(self, start: Start) -> None:
-        """The newest checkpoint is damaged or lost: what was committed after the older one is reported."""
+        """A job that falls back to an older checkpoint of its own is reported the output after it."""
         job = start("a", needs="tells_commits")
         old, new = job.checkpoint(1), job.checkpoint(2)
         again = start("a", new, generation=2)
@@ -207,7 +207,7 @@ class SinkSuite:
             assert again.seen() == [1, 3]
 
     def test_a_savepoint_may_hold_what_is_committed_later(self, start: Start) -> None:
-        """The output is then part of both histories, and published once."""
+        """Output of a savepoint that a checkpoint commits, too, belongs to both and is published once."""
         job = start("a", needs="tells_commits")
         job.write(1)
         savepoint = job.take()
@@ -219,7 +219,7 @@ class SinkSuite:
         assert job.seen() == [1]
 
     def test_what_a_savepoint_holds_outlives_its_job(self, start: Start) -> None:
-        """The job fails and begins again from before the savepoint; the savepoint can be restored."""
+        """A held savepoint can be restored, though its job failed and began again from before it."""
         job = start("a")
         job.write(1)
         savepoint = job.take()
@@ -229,7 +229,7 @@ class SinkSuite:
         assert job.seen() == [1]
 
     def test_what_was_released_takes_nothing_along(self, start: Start) -> None:
-        """A savepoint came to nothing: a checkpoint that has the same output, and others, are as before."""
+        """Releasing a savepoint, also twice, does not affect another one that holds the same output."""
         job = start("a")
         job.write(1)
         first = job.take()
@@ -243,7 +243,7 @@ class SinkSuite:
         assert job.seen() == [1]
 
     def test_released_output_is_still_committed(self, start: Start) -> None:
-        """The checkpoint that follows the savepoint commits its output."""
+        """Output of a released savepoint is still committed with the checkpoint that holds it, too."""
         job = start("a")
         job.write(1)
         savepoint = job.take()
@@ -253,7 +253,7 @@ class SinkSuite:
         assert job.seen() == [1]
 
     def test_of_two_forks_one_goes_on(self, start: Start) -> None:
-        """Both begin from one snapshot before either has committed: the first to commit wins."""
+        """Of two jobs that begin from one snapshot, the first to commit continues; the other is fenced."""
         job = start("a", needs="tells_commits")
         old = job.checkpoint(1)
         one, other = start("b", old), start("c", old)
@@ -267,7 +267,7 @@ class SinkSuite:
         assert job.seen() == [1, 2, 3]
 
     def test_a_line_of_its_own_disturbs_nobody(self, start: Start) -> None:
-        """Both jobs go on; each lineage sees its own commits only."""
+        """A job with a lineage of its own and the first job both continue; each sees its own commits."""
         job = start("a", needs="tells_commits")
         old = job.checkpoint(1)
         job.checkpoint(2)
@@ -281,7 +281,7 @@ class SinkSuite:
         assert start("c", mine).newer() is None
 
     def test_taking_back_leaves_the_history(self, start: Start) -> None:
-        """Output after the snapshot is removed, its job is fenced, and taking back again is harmless."""
+        """Output after the snapshot is removed and its job is fenced; taking back again does nothing."""
         job = start("a", needs="takes_back")
         old = job.checkpoint(1)
         job.checkpoint(2)
@@ -296,7 +296,7 @@ class SinkSuite:
         assert job.seen() == [1, 20]
 
     def test_what_was_taken_back_can_come_again(self, start: Start) -> None:
-        """A newer snapshot of the first job needs that output, and is not restored silently without it."""
+        """A job that begins from a newer snapshot gets back the output that was taken back before."""
         job = start("a", needs="takes_back")
         old, new = job.checkpoint(1), job.checkpoint(2)
         second = start("b", old)
@@ -310,7 +310,7 @@ class SinkSuite:
 
 
 class _Snapshot(msgspec.Struct):
-    """What a checkpoint or savepoint holds of one sink, as it is stored."""
+    """The committables of one sink in a checkpoint or savepoint, as they are stored."""
 
     fork: Fork
     lineage: Lineage
@@ -318,7 +318,7 @@ class _Snapshot(msgspec.Struct):
 
 
 class _Job:
-    """One job with one sink and two subtasks, moved by hand."""
+    """A simulated job with one sink and two subtasks, whose steps a test makes one by one."""
 
     def __init__(
         self,
@@ -369,7 +369,7 @@ class _Job:
         return self.take()
 
     def take(self, also: _Snapshot | None = None) -> _Snapshot:
-        """Take a checkpoint, which also holds what an earlier savepoint does."""
+        """Take a checkpoint; it also holds the committables of the savepoint `also`, if given."""
         self._number += 1
         ready = [] if also is None else list(also.committables)
         ready += [entry for writer in self.writers for entry in writer.prepare_commit_at(self._number)]
@@ -387,7 +387,7 @@ class _Job:
         return snapshot
 
     def restart(self, snapshot: _Snapshot | None) -> None:
-        """Let the attempt fail, and the next one begin from a snapshot."""
+        """End the attempt, commit what `snapshot` holds, abandon other output, and start new writers."""
         committables = [] if snapshot is None else snapshot.committables
         if committables:
             self.committer.commit(committables)
@@ -398,7 +398,7 @@ class _Job:
         self.committer.hold(snapshot.committables, snapshot.fork)
 
     def release(self, snapshot: _Snapshot) -> None:
-        """Release the output of a deleted savepoint, as without a running job."""
+        """Release a savepoint's committables with a new committer, as if no job was running."""
         committer = self._sink.create_committer()
         assert committer is not None
         committer.release(snapshot.committables, snapshot.fork)
@@ -408,7 +408,7 @@ class _Job:
         return self.committer.committed_after(self._context)
 
     def newer_than(self, snapshot: _Snapshot | None) -> str | None:
-        """Return the committer's report to a job that goes back to an own checkpoint, or to nothing."""
+        """Return the committer's report of output after an older checkpoint of this job, or after none."""
         return self.committer.committed_after(self._after(snapshot))
 
     def take_back(self) -> None:

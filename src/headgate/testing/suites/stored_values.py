@@ -1,4 +1,4 @@
-"""What a version of a serializer has stored, kept in a file for the tests of all versions that follow."""
+"""Values stored by one version of a serializer, in a file that tests of later versions read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FORM: Final = 1
 
 
 class Verdict(enum.Enum):
-    """What becomes of stored values under a new serializer; see `docs/custom-serializers.md`."""
+    """Verdict of a new serializer on values stored by an older one; see `docs/custom-serializers.md`."""
 
     AS_IS = "as is"
     AFTER_MIGRATION = "after migration"
@@ -39,7 +39,7 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class StoredValues(msgspec.Struct, frozen=True):
-    """A batch of values as it was stored, and what was stored beside it.
+    """A batch of values as a serializer stored it, with the serializer's description.
 
     Attributes:
         writer: what the serializer that wrote it is called.
@@ -65,7 +65,7 @@ class StoredValues(msgspec.Struct, frozen=True):
 
     @classmethod
     def written_by(cls, serializer: TypeSerializer[T], values: Sequence[T]) -> StoredValues:
-        """Return values as a serializer stores them.
+        """Return the values as `serializer` encodes them, with its description.
 
         Args:
             serializer: of the version that is to be kept.
@@ -82,7 +82,7 @@ class StoredValues(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_file(cls, path: Path) -> StoredValues:
-        """Return the values that :meth:`write` has put into a file.
+        """Return the values that :meth:`write` has stored in a file.
 
         Raises:
             StorageError: it is missing or damaged.
@@ -96,7 +96,7 @@ class StoredValues(msgspec.Struct, frozen=True):
         return cls(file.writer, msgspec.msgpack.decode(file.description), file.count, file.batch)
 
     def write(self, path: Path) -> None:
-        """Put them into a new file, which belongs into version control.
+        """Write the values to a new file, which belongs into version control.
 
         Args:
             path: of the file; its folder is there.

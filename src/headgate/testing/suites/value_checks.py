@@ -1,4 +1,4 @@
-"""What is done to values and bytes under test: compared part by part, changed in place, damaged."""
+"""Helpers of the conformance suites: compare values, change them in place, damage their bytes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def same(left: Any, right: Any) -> bool:
 
 
 def check_same(found: list[T], expected: list[T], what: str, is_same: Callable[[T, T], bool] = same) -> None:
-    """Fail with the first value that is not the one that was put in; `what` says how the values came back."""
+    """Raise AssertionError for the first value that differs; `what` says how the values came back."""
     assert len(found) == len(expected), f"{what}: {len(found)} values came back; expected {len(expected)}"
     for place, (one, other) in enumerate(zip(found, expected, strict=True)):
         assert is_same(one, other), (
@@ -64,7 +64,7 @@ def _shown(value: T) -> str:
 
 
 def change_in_place(value: T) -> bool:
-    """Change every part of a value that can be changed; returns whether there was one.
+    """Change every part of a value that can be changed; return False if there was none.
 
     It knows lists, dicts, sets, deques, bytearrays, NumPy arrays, and attributes that can be set. Afterwards
     the value is no valid one any more.
@@ -122,7 +122,7 @@ def _change_array(array: np.ndarray) -> bool:
 
 
 def _attributes(value: T) -> list[str]:
-    """Return the attributes that a program can read of an instance of a class written in Python."""
+    """Return the names of an instance's readable attributes, from its dict, slots and struct fields."""
     names = dict.fromkeys(getattr(value, "__dict__", ()))
     for cls in type(value).__mro__:
         slots = vars(cls).get("__slots__", ())
@@ -140,13 +140,13 @@ def _set(value: T, name: str) -> bool:
 
 
 def cut_short(data: bytes, at_most: int = 100) -> Iterator[bytes]:
-    """Return proper beginnings of the bytes, all of them where there are few."""
+    """Yield the bytes cut off at about `at_most` lengths, or at every length if there are fewer."""
     step = max(1, len(data) // at_most)
     return (data[:end] for end in range(0, len(data), step))
 
 
 def with_a_flipped_bit(data: bytes, at_most: int = 300) -> Iterator[bytes]:
-    """Yield the bytes with one bit changed: each bit in turn if there are few, else the same random ones."""
+    """Yield copies with one flipped bit: each bit in turn, or `at_most` fixed random ones of many."""
     places = list(range(8 * len(data)))
     if len(places) > at_most:
         places = random.Random(len(data)).sample(places, at_most)
@@ -157,7 +157,7 @@ def with_a_flipped_bit(data: bytes, at_most: int = 300) -> Iterator[bytes]:
 
 
 def with_large_sizes(data: bytes, at_most: int = 24) -> Iterator[bytes]:
-    """Yield the bytes with a huge number in the place of one, two, four or eight of them."""
+    """Yield copies in which one, two, four or eight bytes are replaced by a huge number."""
     step = max(1, len(data) // at_most)
     for width in (1, 2, 4, 8):
         for place in range(0, len(data) - width + 1, step):
@@ -166,7 +166,7 @@ def with_large_sizes(data: bytes, at_most: int = 24) -> Iterator[bytes]:
 
 
 def snapshot_blob(pending: PendingSnapshot) -> bytes:
-    """Return the complete state of a snapshot as one blob; then the snapshot is released."""
+    """Write a snapshot's complete state as one blob, release the snapshot, and return the blob."""
     handle = pending.store_with(BlobWriter).handle
     assert isinstance(handle, Inline)
     return handle.data

@@ -1,6 +1,5 @@
-"""A serializer with several formats, whose snapshot judges as a test wants it.
-
-The path of this file is part of stored bytes.
+"""A test serializer with several formats, whose snapshot gives each verdict on stored values that a test
+needs. The path of this file is part of stored bytes.
 """
 
 from __future__ import annotations
@@ -20,9 +19,8 @@ Compatibility = TypeSerializerSchemaCompatibility[Value]
 
 
 class VersionedSerializer(TypeSerializer[Value]):
-    """A text and a number: odd versions of the format write the text first, even ones the number.
-
-    It migrates values of the versions `migrates`, and goes on with the format of those in `reconfigures`.
+    """Stores a text and a number: odd versions of the format write the text first, even ones the number. It
+    migrates values of the versions `migrates`, and continues with the format of those in `reconfigures`.
     """
 
     immutable = True
@@ -33,44 +31,44 @@ class VersionedSerializer(TypeSerializer[Value]):
         self.version, self.migrates, self.reconfigures = version, migrates, reconfigures
 
     def encode(self, value: Value) -> bytes:
-        """Return both as text, with a bar between them."""
+        """Return text and number joined by a bar, in the order of this version."""
         text, number = value
         return "|".join((text, str(number)) if self.version % 2 else (str(number), text)).encode()
 
     def decode(self, data: bytes) -> Value:
-        """Decode a value in the order of the version."""
+        """Return the (text, number) that this version's `encode` wrote."""
         first, second = data.decode().split("|")
         return (first, int(second)) if self.version % 2 else (second, int(first))
 
     def snapshot(self) -> VersionedSnapshot:
-        """Return the version."""
+        """Return a snapshot that holds this serializer's version."""
         return VersionedSnapshot(self)
 
 
 class VersionedSnapshot(TypeSerializerSnapshot[Value]):
-    """Which version wrote the values."""
+    """Serializer snapshot that stores the version of the serializer which wrote the values."""
 
     def __init__(self, serializer: VersionedSerializer | None = None) -> None:
         self.serializer = serializer or VersionedSerializer(0)
 
     def current_version(self) -> int:
-        """Return the first one."""
+        """Return 1, the only version of the snapshot's own format."""
         return 1
 
     def write_snapshot(self, out: DataOutputView) -> None:
-        """Write the serializer's version."""
+        """Write the version of the serializer."""
         out.write_int(self.serializer.version)
 
     def read_snapshot(self, read_version: int, in_: DataInputView) -> None:
-        """Read the serializer's version."""
+        """Read the version of the serializer, and make a serializer of it."""
         self.serializer = VersionedSerializer(in_.read_int())
 
     def restore_serializer(self) -> VersionedSerializer:
-        """Return a serializer of the version that was stored."""
+        """Return a serializer of the stored version."""
         return self.serializer
 
     def resolve_schema_compatibility(self, old_snapshot: TypeSerializerSnapshot[Value]) -> Compatibility:
-        """Return the verdict that the new serializer wants."""
+        """Return the verdict on values of the old snapshot's version: as is, migrate, reconfigure, refuse."""
         if not isinstance(old_snapshot, VersionedSnapshot):
             return TypeSerializerSchemaCompatibility.incompatible("these values had no version")
         old, new = old_snapshot.serializer.version, self.serializer
@@ -101,7 +99,7 @@ KINDS = ["one", "many", "named", "keyed", "most", "last"]
 
 
 def versioned(kind: str, serializer: VersionedSerializer) -> dict[str, declared.StateDescriptor]:
-    """Return a program with one state whose values, or keys, have a serializer."""
+    """Return the declaration of one state of a kind, whose values, or map keys, have `serializer`."""
 
     class Program:
         one: declared.ValueState[Value] = declared.value_state(serializer=serializer)
@@ -117,7 +115,7 @@ def versioned(kind: str, serializer: VersionedSerializer) -> dict[str, declared.
 
 
 def put(kind: str, handle: Any, value: Value) -> None:
-    """Put a value into a state, in addition to what it holds where it can hold several."""
+    """Put a value into a state of this kind; states with several values keep those they have."""
     if kind == "one":
         handle.value = value
     elif kind == "named":
@@ -129,7 +127,7 @@ def put(kind: str, handle: Any, value: Value) -> None:
 
 
 def held(kind: str, handle: Any) -> list[Value]:
-    """Return the values that a state holds."""
+    """Return the values that a state of this kind holds for the current key."""
     if kind == "many":
         found: list[Value] = handle.get()
         return found

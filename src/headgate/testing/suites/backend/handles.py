@@ -1,4 +1,4 @@
-"""What a program sees through its handles: values by key, of every kind of state."""
+"""Tests of state handles as a program uses them: values by key, of every kind of state."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headgate.testing.suites.backend.suite_bench import BackendTests
 
 
 class HandleTests(BackendTests):
-    """Keys are apart, kinds do what they say, and looks from outside change nothing."""
+    """Tests that keys are isolated, that each kind of state works, and that reads change nothing."""
 
     def test_value_state_reads_its_default_and_drops_it(self, bench: Bench) -> None:
         """An absent key reads as the default; storing the default, or clearing, removes the entry."""
@@ -31,7 +31,7 @@ class HandleTests(BackendTests):
         assert dict(backend.scan("count")) == {}
 
     def test_what_is_changed_in_place_is_kept(self, bench: Bench) -> None:
-        """Also in a default that was read, of which each key has its own."""
+        """A value that is changed in place is stored, also a default that was read; each key has its own."""
         backend = bench.backend()
         for key in ("a", "b", "a"):
             with bound(backend, key) as handles:
@@ -42,7 +42,7 @@ class HandleTests(BackendTests):
         assert backend.handles["basket"].value == Basket()
 
     def test_a_default_that_cannot_be_changed_is_not_stored_by_reading(self, bench: Bench) -> None:
-        """Keys that are only asked for take no memory."""
+        """Reading the default of a key without state stores no entry for it."""
         backend = bench.backend()
         with bound(backend, "a") as handles:
             assert handles["free"].value is None
@@ -51,7 +51,7 @@ class HandleTests(BackendTests):
         assert {name: list(backend.keys(name)) for name in STATES} == {name: [] for name in STATES}
 
     def test_list_state_does_what_it_says(self, bench: Bench) -> None:
-        """Add, extend, get, update and clear; an empty list leaves no entry; get gives a list of its own."""
+        """Add, extend, get, update, clear: an empty list leaves no entry, and get returns a copy."""
         backend = bench.backend()
         names = backend.handles["names"]
         backend.bind("a")
@@ -72,7 +72,7 @@ class HandleTests(BackendTests):
         assert dict(backend.scan("names")) == {}
 
     def test_map_state_does_what_it_says(self, bench: Bench) -> None:
-        """Put, get, remove, membership, order and length; an empty map leaves no entry."""
+        """Put, get, remove, membership, order and length work; an empty map leaves no entry."""
         backend = bench.backend()
         totals = backend.handles["totals"]
         backend.bind("a")
@@ -91,7 +91,7 @@ class HandleTests(BackendTests):
         assert dict(backend.scan("totals")) == {}
 
     def test_map_state_takes_square_brackets(self, bench: Bench) -> None:
-        """They read, set and delete as a dict's do; what is absent is a KeyError."""
+        """Square brackets read, set and delete in map state as in a dict; an absent key is a KeyError."""
         backend = bench.backend()
         totals = backend.handles["totals"]
         backend.bind("a")
@@ -106,7 +106,7 @@ class HandleTests(BackendTests):
             del totals["y"]
 
     def test_folding_states_do_what_they_say(self, bench: Bench) -> None:
-        """Add reduces or aggregates, get tells the result, clear begins anew."""
+        """Add reduces or aggregates a value, get returns the result, clear begins anew."""
         backend = bench.backend()
         handles = backend.handles
         for number in (3, 8, 5):
@@ -125,7 +125,7 @@ class HandleTests(BackendTests):
         assert [handles[name].get() for name in found] == [None] * 4
 
     def test_keys_of_every_sort_are_apart(self, bench: Bench) -> None:
-        """Equal keys are one, as in a dict, whatever their class; others are not mixed up."""
+        """Equal keys are one key, as in a dict, whatever their class; different keys are not mixed up."""
         backend = bench.backend()
         for number, key in enumerate([*KEYS, "1", (1,), b"1"], 1):
             touch(backend, key, number)
@@ -138,7 +138,7 @@ class HandleTests(BackendTests):
         assert dict(backend.scan("names"))[1] == ["s2", "again", "again", "again"]
 
     def test_many_keys_are_all_there(self, bench: Bench) -> None:
-        """More than a cache may hold, changed again in another order."""
+        """State of more keys than a cache may hold is kept, also when it is changed in another order."""
         backend, count = bench.backend(), 2_000
         for step in (1, 7):
             for key in range(count):
@@ -148,7 +148,7 @@ class HandleTests(BackendTests):
         assert sorted(backend.keys("count"), key=str) == sorted(range(count), key=str)
 
     def test_a_walk_may_be_put_aside(self, bench: Bench) -> None:
-        """Keys and values that stay are seen once, while others come, change and go."""
+        """A scan may be paused: keys that stay are seen once, while others are added, changed or removed."""
         backend = bench.backend()
         for key in range(100):
             touch(backend, key, key + 1)
@@ -164,7 +164,7 @@ class HandleTests(BackendTests):
         assert set(range(100)) - {left[0]} <= set(seen)
 
     def test_a_look_from_outside_gives_stored_bytes(self, bench: Bench) -> None:
-        """Peek shows what a key holds, and changes neither state nor what is absent."""
+        """Peek, used by live queries, returns a key's stored bytes, and changes no state."""
         backend = bench.backend()
         touch(backend, "a", 3)
         before = contents([backend])
@@ -179,7 +179,7 @@ class HandleTests(BackendTests):
         assert contents([backend]) == before
 
     def test_state_types_describe_every_state(self, bench: Bench) -> None:
-        """In the order of the declarations, with kind and types, and no timers."""
+        """State types are listed in the order of declaration, with kind and types, and without timers."""
         types = bench.backend().state_types()
         assert list(types) == list(STATES)
         assert types["totals"] == {
@@ -188,7 +188,7 @@ class HandleTests(BackendTests):
         }
 
     def test_a_value_of_another_type_fails_the_checkpoint_by_state_name(self, bench: Bench) -> None:
-        """What could not be read back is refused when it is written."""
+        """A value of another type than declared fails the checkpoint, because it could not be read back."""
         backend = bench.backend()
         with bound(backend, "a") as handles:
             handles["count"].value = "many"
@@ -197,7 +197,7 @@ class HandleTests(BackendTests):
             bench.store(backend)
 
     def test_a_foreign_key_fails_the_checkpoint(self, bench: Bench) -> None:
-        """A key outside the subtask's groups would be lost at the next rescaling."""
+        """A key outside the subtask's key groups fails the checkpoint: a rescale would lose it."""
         group = (key_group("a", GROUPS) + 1) % GROUPS
         backend = bench.backend(groups=(group, group))
         with bound(backend, "a") as handles:

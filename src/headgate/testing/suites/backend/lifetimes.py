@@ -1,4 +1,4 @@
-"""States with a time to live, around the backend under test as an operator has them."""
+"""Tests of state with a time to live, wrapped around the backend under test as in an operator."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ LIVING = {name: replace(state, ttl=StateTtl(10)) for name, state in STATES.items
 
 
 class LifetimeTests(BackendTests):
-    """Entries end by the clock, also across checkpoints, and take their memory along."""
+    """Tests that entries expire by the clock, also across checkpoints, and that their memory is freed."""
 
     def test_entries_end(self, bench: Bench) -> None:
-        """Written at 0 for 10 ms: there at 9, absent at 10, in every kind of state."""
+        """An entry of 0 ms that lives 10 ms exists at 9 ms, and not at 10 ms, in every kind of state."""
         clock = ManualClock()
         backend = _backend(bench, clock, LIVING)
         touch(backend, "a", 3)
@@ -41,7 +41,7 @@ class LifetimeTests(BackendTests):
     def test_time_goes_on_across_a_checkpoint(
         self, bench: Bench, changed: Mapping[str, StateDescriptor]
     ) -> None:
-        """An entry of time 0 ends at 10 in the restored job, unless its entries do not end."""
+        """An entry written at 0 ms expires at 10 ms in a restored job, unless expiry was switched off."""
         clock = ManualClock()
         backend = _backend(bench, clock, LIVING)
         touch(backend, "a", 3)
@@ -54,7 +54,7 @@ class LifetimeTests(BackendTests):
         assert _held(restored, "a") == _held(bench.backend() if ended else _touched(bench), "a")
 
     def test_what_has_ended_is_not_in_a_whole_snapshot(self, bench: Bench) -> None:
-        """Ended entries are left out when the snapshot is written, and never restored."""
+        """Expired entries are left out when a complete snapshot is written, so they are never restored."""
         clock = ManualClock()
         backend = _backend(bench, clock, LIVING)
         touch(backend, "a", 3)
@@ -66,7 +66,7 @@ class LifetimeTests(BackendTests):
         assert {name: list(plain.keys(name)) for name in STATES} == {name: ["b"] for name in STATES}
 
     def test_state_without_stamps_counts_as_written_at_the_restore(self, bench: Bench) -> None:
-        """A time to live that is switched on ends no entry at once."""
+        """Restored state without write times expires as if it was written at the restore."""
         clock = ManualClock(100)
         stored = bench.store(_touched(bench))
         backend = _backend(bench, clock, LIVING, stored)

@@ -1,4 +1,4 @@
-"""Random programs: whatever is done, the backend holds what plain dicts would."""
+"""Tests with random programs: the backend must hold what plain dicts hold after the same operations."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ Model = dict[str, dict[Any, Any]]
 
 
 class ModelTests(BackendTests):
-    """Changes, checkpoints that complete or not, and restores at any parallelism, in any order."""
+    """Runs random changes, completed and aborted checkpoints, and restores at any parallelism."""
 
     seeds: ClassVar[int] = 3  # how many random programs are run; a failure names its seed
     steps: ClassVar[int] = 120  # of each program
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        """Make one test for each seed."""
+        """Make one test per seed of those tests that take a `seed`."""
         if "seed" in metafunc.fixturenames:
             metafunc.parametrize("seed", range(self.seeds))
 
     def test_random_programs_hold_what_dicts_would(self, bench: Bench, seed: int) -> None:
-        """See the module."""
+        """After random operations, the backend and its restored checkpoint hold what plain dicts hold."""
         run = _Run(bench, random.Random(seed))
         for _ in range(self.steps):
             run.step()
@@ -49,7 +49,7 @@ class ModelTests(BackendTests):
 
 
 class _Run:
-    """One random program, the dicts that mirror it, and its last complete checkpoint."""
+    """One random program, the dicts that mirror its state, and its last completed checkpoint."""
 
     def __init__(self, bench: Bench, chance: random.Random) -> None:
         self.bench, self.chance = bench, chance
@@ -80,7 +80,7 @@ class _Run:
         assert dict(backend.scan(name)).get(key) == of_state.get(key), f"state {name!r}, key {key!r}"
 
     def timer(self) -> None:
-        """Register or delete a timer, or let time go on."""
+        """Register or delete a timer, or fire the due ones and compare them with the dicts."""
         key, timestamp = self.chance.choice(KEYS), self.chance.randint(0, 20)
         which = self.chance.choice(["event", "processing"])
         timers = getattr(owner_of(self.subtasks, key), f"{which}_timers")
@@ -102,7 +102,7 @@ class _Run:
                     del of_model[one]
 
     def checkpoint(self) -> None:
-        """Take a checkpoint and go on; then it is complete, or aborted."""
+        """Take a checkpoint while the program continues; then complete it, or abort it."""
         self.checkpoints += 1
         number, model = self.checkpoints, copy.deepcopy(self.model)
         taken = [(one, one.snapshot_sync(number, self.completed)) for one in self.subtasks]
@@ -119,7 +119,7 @@ class _Run:
         self.bench.keep_only(stored)
 
     def give_up(self) -> None:
-        """Take a snapshot that is never finished; it may be released much later."""
+        """Take a snapshot that is never written, or release one that was taken earlier."""
         if self.pending and self.chance.random() < 0.5:
             self.pending.pop()[1].release()
             return
@@ -131,7 +131,7 @@ class _Run:
             one.settle()
 
     def restart(self) -> None:
-        """Fail, and go on from the last complete checkpoint at any parallelism."""
+        """Fail, and continue from the last completed checkpoint at a random parallelism."""
         for one in self.subtasks:
             one.close()
         while self.pending:

@@ -1,4 +1,4 @@
-"""A restore gives each subtask exactly its own state and timers, at any parallelism, or refuses."""
+"""Tests of restores: each subtask gets exactly its own state and timers, or the restore is refused."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headgate.testing.suites.value_checks import cut_short, snapshot_blob, with_
 
 
 class RestoreTests(BackendTests):
-    """Whole, rescaled, from nothing, and from what is damaged or does not fit."""
+    """Restores at the same and other parallelism, from nothing, and from damaged or misfitting state."""
 
     def test_nothing_is_restored_from_nothing(self, bench: Bench) -> None:
         """A fresh start and a checkpoint of an empty state restore nothing."""
@@ -23,7 +23,7 @@ class RestoreTests(BackendTests):
 
     @pytest.mark.parametrize("parallelisms", [(1, 2, 1), (3, 2, 5)], ids=str)
     def test_rescaling_keeps_everything(self, bench: Bench, parallelisms: tuple[int, ...]) -> None:
-        """Each subtask has its own key groups and nothing else, and goes on with them."""
+        """After a rescale each subtask has the state of its own key groups, no other, and works with it."""
         one = bench.backend()
         stored: list[KeyedStateHandle] = []
         for number, parallelism in enumerate(parallelisms, 1):
@@ -37,7 +37,7 @@ class RestoreTests(BackendTests):
         assert contents([last]) == contents([one])
 
     def test_timers_fire_in_order_of_time_after_a_restore(self, bench: Bench) -> None:
-        """Whatever the order of key groups in the checkpoint; deleted and fired ones do not come back."""
+        """Restored timers fire in the order of time; deleted and fired ones are not restored."""
         backend = bench.backend()
         for timestamp in (5, 1, 4, 2, 3, 0):
             for key in "abc":
@@ -51,14 +51,14 @@ class RestoreTests(BackendTests):
         assert (4, "b") not in fired
 
     def test_only_an_empty_backend_is_restored(self, bench: Bench) -> None:
-        """State over state would be neither."""
+        """Restoring into a backend that holds state raises InternalError."""
         backend = bench.backend()
         touch(backend, "a", 1)
         with pytest.raises(InternalError, match="already holds some"):
             bench.restore(backend, [])
 
     def test_another_number_of_key_groups_is_refused(self, bench: Bench) -> None:
-        """It is part of the stored bytes."""
+        """A restore with another number of key groups (max parallelism) is refused."""
         filled = bench.backend()
         touch(filled, "a", 1)
         stored = [bench.store(filled)]
@@ -73,13 +73,13 @@ class RestoreTests(BackendTests):
     def test_each_key_group_is_in_exactly_one_checkpoint(
         self, bench: Bench, ranges: list[tuple[int, int]]
     ) -> None:
-        """Twice or missing is a broken assignment, not an empty state."""
+        """A restore with a key group that is in two checkpoints, or in none, is refused."""
         stored = [bench.store(bench.backend(groups=groups), subtask=n) for n, groups in enumerate(ranges)]
         with pytest.raises(InternalError, match="key group"):
             bench.backend(stored=stored)
 
     def test_states_come_and_empty_ones_go(self, bench: Bench) -> None:
-        """A new state has its default; one that never held anything may be dropped; others may not."""
+        """A new state has its default; a state without entries may be dropped; dropping others is refused."""
         few = {"count": STATES["count"], "log": STATES["log"]}
         backend = bench.backend(few)
         with bound(backend, "a") as handles:
@@ -94,7 +94,7 @@ class RestoreTests(BackendTests):
             bench.backend({"log": STATES["log"]}, stored=[bench.store(again)])
 
     def test_any_damage_in_the_storage_is_refused(self, bench: Bench) -> None:
-        """A flipped bit or a missing end of any file is a StorageError before anything is decoded."""
+        """A flipped bit or a missing end of any file is a StorageError, before anything is decoded."""
         backend = bench.backend()
         for number, key in enumerate(KEYS, 1):
             touch(backend, key, number)
@@ -110,7 +110,7 @@ class RestoreTests(BackendTests):
         assert contents([bench.backend(stored=[stored])]) == contents([backend])
 
     def test_damage_behind_the_storage_s_checksums_is_refused(self, bench: Bench) -> None:
-        """What the blob says of its own bytes is verified, too: it may come from elsewhere."""
+        """A state blob's own lengths and checksums are verified, beside the checksums of the storage."""
         backend = bench.backend()
         for number, key in enumerate(KEYS, 1):
             touch(backend, key, number)

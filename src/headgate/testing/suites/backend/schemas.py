@@ -1,4 +1,4 @@
-"""State whose type or serializer changed between a checkpoint and its restore: the four verdicts."""
+"""Tests of state whose type or serializer changed between a checkpoint and its restore."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MIGRATED: Final = [kind for kind in KINDS if kind != "keyed"]
 
 
 class SchemaTests(BackendTests):
-    """Values of an older format become those of the program, or the job does not start."""
+    """Tests that values of an older format become values of the program, or that the restore is refused."""
 
     @pytest.mark.parametrize("kind", KINDS)
     def test_ss7_values_are_read_as_they_are(self, bench: Bench, kind: str) -> None:
@@ -46,7 +46,7 @@ class SchemaTests(BackendTests):
 
     @pytest.mark.parametrize("kind", MIGRATED)
     def test_ss7_values_are_migrated(self, bench: Bench, kind: str) -> None:
-        """Read by the old serializer, written by the new one; updates and further snapshots work."""
+        """The old serializer reads the values, the new one writes them; later updates and snapshots work."""
         backend = bench.backend(versioned(kind, SECOND), stored=[_written(bench, kind)])
         _check(backend, kind)
         with bound(backend, 1) as handles:
@@ -60,7 +60,7 @@ class SchemaTests(BackendTests):
 
     @pytest.mark.parametrize("kind", KINDS)
     def test_ss7_a_reconfigured_serializer_goes_on(self, bench: Bench, kind: str) -> None:
-        """It reads and writes in place of the declared one, for keys of map state, too (G25)."""
+        """A reconfigured serializer replaces the declared one, for keys of map state, too (G25)."""
         backend = bench.backend(versioned(kind, RECONFIGURING), stored=[_written(bench, kind)])
         _check(backend, kind)
         assert _version_of(backend, kind) == 1
@@ -69,20 +69,20 @@ class SchemaTests(BackendTests):
 
     @pytest.mark.parametrize("kind", KINDS)
     def test_ss7_an_incompatible_serializer_is_refused(self, bench: Bench, kind: str) -> None:
-        """The error names the state, both serializers and why (G8)."""
+        """An incompatible serializer is refused; the error names the state, both serializers and why (G8)."""
         name = VersionedSerializer.__name__
         why = f"state '{kind}' .*serializer .*{name}.*{name}.* which wrote.*version 1 is not known"
         with pytest.raises(UsageError, match=why):
             bench.backend(versioned(kind, UNKNOWN), stored=[_written(bench, kind)])
 
     def test_g25_keys_of_map_state_are_not_migrated(self, bench: Bench) -> None:
-        """The keys decide which entry is meant."""
+        """A changed serializer of map keys is refused, because the bytes of a key identify its entry."""
         why = r"state 'keyed' .* the type of its keys changed .*the order changed"
         with pytest.raises(UsageError, match=why):
             bench.backend(versioned("keyed", SECOND), stored=[_written(bench, "keyed")])
 
     def test_declared_types_may_become_wider(self, bench: Bench) -> None:
-        """Values of an annotation follow its change, and stay changed."""
+        """Values of a type that was widened, int to float, are converted at the restore and stay so."""
         stored, widened = [_ints(bench)], _of("value", float)
         for number in (2, 3):
             backend = bench.backend(widened, stored=stored)
@@ -99,17 +99,17 @@ class SchemaTests(BackendTests):
     def test_declared_types_that_do_not_fit_are_refused(
         self, bench: Bench, changed: tuple[str, type], why: str
     ) -> None:
-        """By the state's name, before anything is read."""
+        """A changed type or kind of state is refused by the state's name, before anything is read."""
         with pytest.raises(UsageError, match=f"state 'v' of the checkpoint .*{why}"):
             bench.backend(_of(*changed), stored=[_ints(bench)])
 
     def test_state_without_entries_may_change_in_any_way(self, bench: Bench) -> None:
-        """Nothing of it has to be read."""
+        """A state without entries may change its serializer in any way, as nothing has to be read."""
         stored = bench.store(bench.backend(versioned("one", FIRST)))
         assert _version_of(bench.backend(versioned("one", UNKNOWN), stored=[stored]), "one") == 6
 
     def test_all_subtasks_write_one_format(self, bench: Bench) -> None:
-        """One without entries is reconfigured like its neighbours, so the next restore reads one format."""
+        """A subtask without entries is reconfigured like the others, so that all write one format."""
         stored = [_written(bench, "one")]
         for number, parallelism in enumerate((3, 5), 2):
             subtasks = bench.subtasks(parallelism, stored, versioned("one", RECONFIGURING))
@@ -117,7 +117,7 @@ class SchemaTests(BackendTests):
             stored = bench.store_all(subtasks, number)
 
     def test_two_formats_in_one_checkpoint_are_both_read(self, bench: Bench) -> None:
-        """Parts of one checkpoint that were written by different versions of a serializer."""
+        """Parts of one checkpoint that different versions of a serializer wrote are all read."""
         halves = [(0, GROUPS // 2 - 1), (GROUPS // 2, GROUPS - 1)]
         whole, parts = _written(bench, "one"), []
         for subtask, (groups, version) in enumerate(zip(halves, (1, 8), strict=True)):
@@ -144,7 +144,7 @@ def _check(backend: KeyedBackend, kind: str) -> None:
 
 
 def _version_of(backend: KeyedBackend, kind: str) -> int:
-    """Return the version in which a whole snapshot stores the state."""
+    """Return the version of the serializer with which a complete snapshot stores the state."""
     blob = snapshot_blob(backend.snapshot_sync())
     (section,) = [one for one in read_header(BytesBlob(blob))[0].sections if one.name == kind]
     (part,) = [part for part in mappings_in(section.schema, "of") if part["kind"] == "custom"]

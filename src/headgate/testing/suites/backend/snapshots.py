@@ -1,4 +1,4 @@
-"""A snapshot is the state at its moment, and releases everything when it has ended."""
+"""Tests of snapshots: each holds the state of its moment, and releases everything in the end."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from headgate.testing.suites.backend.suite_bench import BackendTests
 
 
 class SnapshotTests(BackendTests):
-    """Isolation, release, failure, and files that checkpoints share."""
+    """Tests of isolation, release and failure of snapshots, and of files that checkpoints share."""
 
     @pytest.mark.parametrize("turned", [False, True], ids=["oldest first", "newest first"])
     def test_a18_later_changes_do_not_reach_a_snapshot(self, bench: Bench, turned: bool) -> None:
-        """Several snapshots are pending, values are changed in place: each holds its own moment."""
+        """Each of several pending snapshots holds the state of its own moment, whatever changes later."""
         backend, taken = bench.backend(), []
         for number in (1, 2, 3):
             for key in KEYS:
@@ -40,7 +40,7 @@ class SnapshotTests(BackendTests):
             backend.settle()
 
     def test_a18_a_thread_writes_while_the_loop_goes_on(self, bench: Bench) -> None:
-        """Whatever is written, deleted, snapshotted and given up meanwhile."""
+        """A thread writes a snapshot while state is written, deleted and snapshotted; it is not affected."""
         backend = bench.backend()
         for key in range(1500):
             with bound(backend, key) as handles:
@@ -62,7 +62,7 @@ class SnapshotTests(BackendTests):
 
     @pytest.mark.parametrize("times", [1, 2])
     def test_a19_a_snapshot_may_be_given_up(self, bench: Bench, times: int) -> None:
-        """It is released before it is written, also twice; state and the next snapshot are not affected."""
+        """A snapshot may be released unwritten, even twice, with no effect on state or later snapshots."""
         backend = bench.backend()
         for key in KEYS:
             touch(backend, key, 1)
@@ -78,7 +78,7 @@ class SnapshotTests(BackendTests):
 
     @pytest.mark.parametrize("end", ["release", "store", "fail"])
     def test_a19_what_is_done_with_is_let_go(self, bench: Bench, end: str) -> None:
-        """A value that is in no state any more is in no snapshot either: its memory is free."""
+        """Once a snapshot has ended, in any way, a value that is no longer in the state is freed."""
         backend = bench.backend()
         with bound(backend, "a") as handles:
             basket = handles["basket"].value
@@ -94,7 +94,7 @@ class SnapshotTests(BackendTests):
         assert dict(backend.scan("basket")) == {"a": Basket(["new"])}
 
     def test_a19_a_checkpoint_that_the_storage_refuses_leaves_nothing(self, bench: Bench) -> None:
-        """The error is a StorageError; the job goes on, and the next checkpoint is complete."""
+        """If the storage fails, the checkpoint is a StorageError, leaves no file, and the next succeeds."""
         backend = bench.backend()
         for key in KEYS:
             touch(backend, key, 1)
@@ -108,7 +108,7 @@ class SnapshotTests(BackendTests):
 
     @pytest.mark.parametrize("end", ["release", "store"])
     def test_a19_a_snapshot_outlives_its_backend(self, bench: Bench, end: str) -> None:
-        """A failed attempt is closed while a snapshot is still written; both leave nothing behind."""
+        """A snapshot can be written or released after its backend was closed, as after a failed attempt."""
         backend = bench.backend()
         touch(backend, "a", 1)
         expected, pending = contents([backend]), backend.snapshot_sync(1)
@@ -121,7 +121,7 @@ class SnapshotTests(BackendTests):
             assert contents([bench.backend(stored=[stored])]) == expected
 
     def test_a21_a_checkpoint_refers_only_to_what_is_kept(self, bench: Bench) -> None:
-        """Each restores after all files that it does not name were removed, whichever were aborted before."""
+        """A checkpoint restores after all files it does not name were removed, also after aborted ones."""
         backend, completed, kept = bench.backend(), 0, None
         for number in range(1, 7):
             for key in range(number * 20, number * 20 + 40):
@@ -136,7 +136,7 @@ class SnapshotTests(BackendTests):
             assert contents([bench.backend(stored=[kept])]) == expected
 
     def test_a21_checkpoints_go_on_after_a_restore(self, bench: Bench) -> None:
-        """The first one of an attempt may build on the one that was restored, and needs no other."""
+        """A checkpoint after a restore may refer to files of the restored one, and to no others."""
         backend, completed, stored = bench.backend(), 0, None
         for number in (1, 2, 3):
             for key in KEYS:
@@ -150,7 +150,7 @@ class SnapshotTests(BackendTests):
             assert contents([backend]) == expected
 
     def test_two_at_a_time_need_only_what_was_complete_when_they_were_drawn(self, bench: Bench) -> None:
-        """The second completes; files that only the first one needs may be removed."""
+        """Of two pending checkpoints the second may complete alone: it needs no file of the first."""
         backend = bench.backend()
         touch(backend, "a", 1)
         first = bench.store(backend, 1)
@@ -163,7 +163,7 @@ class SnapshotTests(BackendTests):
         assert contents([bench.backend(stored=[stored[1]])]) == taken[1][0]
 
     def test_a_savepoint_stands_alone_and_nobody_goes_on_from_it(self, bench: Bench) -> None:
-        """It needs no earlier file, and no later checkpoint needs it; what changed before it is not lost."""
+        """A savepoint needs no earlier file, no later checkpoint needs it, and no change is lost by it."""
         backend = bench.backend()
         touch(backend, "a", 1)
         first = bench.store(backend, 1)

@@ -1,4 +1,4 @@
-"""One state of every kind, with values that can be changed in place and such that cannot."""
+"""The states of the conformance suite: one of every kind, with mutable and immutable values."""
 
 from __future__ import annotations
 
@@ -20,41 +20,41 @@ KEYS: Final = ["a", 1, 1.5, ("b", 2), b"c", 2**70, "d", "e"]
 
 @dataclass
 class Basket:
-    """A value that is changed in place."""
+    """A mutable value, which tests change in place."""
 
     items: list[str] = field(default_factory=list)
 
 
 class Spread(declared.AggregateFunction[int, list[int], int]):
-    """Greatest minus least, in an accumulator that is changed in place."""
+    """Aggregate function: greatest value minus least, with an accumulator that is changed in place."""
 
     def create_accumulator(self) -> list[int]:
-        """Return an accumulator of no elements."""
+        """Return an accumulator without values."""
         return []
 
     def add(self, value: int, accumulator: list[int]) -> list[int]:
-        """Keep the least and the greatest."""
+        """Replace the accumulator's contents by the least and the greatest value so far."""
         accumulator[:] = [min([value, *accumulator]), max([value, *accumulator])]
         return accumulator
 
     def get_result(self, accumulator: list[int]) -> int:
-        """Return the difference."""
+        """Return the greatest value minus the least."""
         return accumulator[1] - accumulator[0]
 
 
 class Mean(declared.AggregateFunction[int, tuple[int, int], float]):
-    """The mean, in an accumulator that cannot be changed."""
+    """Aggregate function: the mean of the values, with an immutable accumulator."""
 
     def create_accumulator(self) -> tuple[int, int]:
-        """Return an accumulator of no elements."""
+        """Return an accumulator without values: count 0 and sum 0."""
         return 0, 0
 
     def add(self, value: int, accumulator: tuple[int, int]) -> tuple[int, int]:
-        """Count and sum."""
+        """Return an accumulator with the value added to count and sum."""
         return accumulator[0] + 1, accumulator[1] + value
 
     def get_result(self, accumulator: tuple[int, int]) -> float:
-        """Return the quotient."""
+        """Return the sum divided by the count."""
         return accumulator[1] / accumulator[0]
 
 
@@ -82,14 +82,14 @@ STATES: Final[dict[str, declared.StateDescriptor]] = declared.declared_state(_Ev
 
 @contextmanager
 def bound(backend: KeyedBackend, key: Hashable) -> Iterator[Mapping[str, Any]]:
-    """Provide the handles of a backend for one key, whose changes are stored at the end."""
+    """Provide a backend's handles, bound to one key; changes are stored when the block ends."""
     backend.bind(key)
     yield backend.handles
     backend.store()
 
 
 def touch(backend: KeyedBackend, key: Hashable, number: int) -> None:
-    """Change every state of a key, in place wherever a program can, and set two timers."""
+    """Change every state of a key, in place where possible, and register two timers."""
     with bound(backend, key) as handles:
         handles["count"].value += number
         handles["basket"].value.items.append(str(number))
@@ -110,7 +110,7 @@ def touch(backend: KeyedBackend, key: Hashable, number: int) -> None:
 
 
 def contents(backends: Iterable[KeyedBackend]) -> dict[str, Any]:
-    """Return the state and timers of some subtasks: a copy, independent of how they are spread."""
+    """Return a copy of all state and timers of these subtasks together, comparable at any parallelism."""
     found: dict[str, Any] = {"event timers": [], "processing timers": []}
     for backend in backends:
         for name in backend.handles:

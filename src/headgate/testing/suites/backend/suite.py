@@ -1,4 +1,4 @@
-"""What the contract of backends of keyed state demands, as tests that a class inherits."""
+"""The conformance suite of keyed state backends, as tests that a class inherits."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from headgate.testing.suites.backend.snapshots import SnapshotTests
 
 
 class StateBackendSuite(HandleTests, SnapshotTests, RestoreTests, SchemaTests, LifetimeTests, ModelTests):
-    """Tests of a backend of keyed state; inherit from it under a name that pytest collects.
+    """Tests of a keyed state backend; inherit from it under a name that pytest collects.
 
     One hook is needed, `new_backend`. Backends keep what they have on the local disk below `folder`, or
-    `local_files` says where. The contract is `headgate.state.backend.KeyedBackend`, which is internal:
-    it may change with every version, and this suite with it.
+    `local_files` says where. The contract is `headgate.state.backend.KeyedBackend`, which is internal: it may
+    change with every version, and this suite with it.
 
     Example:
         >>> from headgate.state.heap.backend import HeapKeyedBackend

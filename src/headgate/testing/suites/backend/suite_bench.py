@@ -1,4 +1,4 @@
-"""What all parts of the backend suite share: the hooks, and a bench for each test."""
+"""Base of all parts of the backend suite: the hooks, and a `Bench` for each test."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # the contract of backends is internal, and no part of what t
 
 
 class BackendTests(ABC):
-    """Hooks of the backend suite."""
+    """The hooks of the state backend suite, which a subclass implements for its backend."""
 
     folder: Path  # of the test alone, on the local disk
 
@@ -26,30 +26,21 @@ class BackendTests(ABC):
     def new_backend(
         self, descriptors: Mapping[str, StateDescriptor], groups: tuple[int, int], max_parallelism: int
     ) -> KeyedBackend:
-        """Return an empty backend, which the suite closes.
-
-        `groups` are its first and last key group (inclusive).
-        """
+        """Return an empty backend for `groups`, its first and last key group; the suite closes it."""
 
     def local_files(self) -> Iterable[Path]:
-        """Return files that the backends have left on the local disk when all of them are closed.
-
-        None is right.
-        """
+        """Return the files that closed backends have left on the local disk; a good backend leaves none."""
         return self.folder.rglob("*")
 
     @pytest.fixture
     def bench(self, tmp_path: Path) -> Iterator[Bench]:
-        """Make backends and take their checkpoints; at the end no file of them may be left."""
+        """Provide the test with a `Bench`, and check at its end that closed backends left no local file."""
         with self.opened(tmp_path) as made:
             yield made
 
     @contextmanager
     def opened(self, root: Path) -> Iterator[Bench]:
-        """Provide the bench of one test in a folder of its own.
-
-        A test that passes must leave no files there.
-        """
+        """Provide a `Bench` in a folder of its own; fail if closed backends leave files there."""
         self.folder = root / "backends"
         self.folder.mkdir()
         made = Bench(self.new_backend)
