@@ -1,9 +1,9 @@
-"""Takes the lines that user code prints in a worker, each with the operator and subtask that printed it.
+"""Captures the lines that user code prints in a worker, with the operator and subtask that printed them.
 
-Within :func:`printing_to`, `sys.stdout` and `sys.stderr` are streams that know the printing operator.
-Complete lines of worker threads go to the job's driver, which shows them (`display/printed.py`), or into the
-log. Output of other threads passes unchanged, and so do the entries that `logging` and Headgate itself
-write to the standard error. In a process that user code forked all output passes unchanged.
+Within :func:`printing_to`, `sys.stdout` and `sys.stderr` are replaced by streams that know the printing
+operator. Complete lines of worker threads go to the job's driver, which shows them (`display/printed.py`), or
+to the log. Output of other threads passes unchanged, and so do `logging`'s and Headgate's own entries on
+standard error, and all output of processes that user code forked.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ from headgate.runtime.worker.operators.operator_contract import frames_outward, 
 
 LINE_LENGTH_MAX: Final = 4_000
 LINES_MAX: Final = 1_000
-"""How many lines of a worker are sent at a time; of more, the last ones and how many were left out."""
+"""Most lines of a worker that are sent at a time: the last ones, with the number of those left out."""
 EVERY_S: Final = 0.1
 
 _LOG: Final = logging.getLogger("headgate.print")
 _WORKER: Final = "worker"
-"""The place of a line that no operator printed."""
+"""The place given for a line that no operator printed."""
 
 _handing_on: Final[set[int]] = set()
-"""Idents of threads that hand a line to an outlet: what they print meanwhile is no user's line."""
+"""Ids of threads that pass a line to an outlet: lines that they print meanwhile are not user code's."""
 
 
 class LogOutlet:
-    """Takes complete lines of user code, from any thread; this one writes them to the log."""
+    """Receives complete lines of user code, from any thread, and writes them to the log; a base class."""
 
     def line(self, place: str, line: str) -> None:
-        """Take a line that was printed at `place`."""
+        """Process one line that was printed at `place` (operator and subtask)."""
         _LOG.info("%s: %s", place, line)
 
     def close(self) -> None:
-        """Hand on what is kept; no line follows."""
+        """Process the lines that are still buffered; no line follows."""
 
 
 class StreamOutlet(LogOutlet):
@@ -63,7 +63,7 @@ class StreamOutlet(LogOutlet):
 class SendingOutlet(LogOutlet):
     """Sends lines to the driver, several times a second and at most `LINES_MAX` at a time.
 
-    `send` takes lines, each after its place, and how many before them were left out.
+    `send` gets lines, each after its place, and how many lines before them were left out.
     """
 
     def __init__(self, send: Callable[[list[str], int], None]) -> None:
@@ -103,7 +103,7 @@ class SendingOutlet(LogOutlet):
 
 
 class WorkersStream(io.TextIOBase):
-    """Stands in for a standard stream, `beneath`, of a process in which workers live."""
+    """Replaces a standard stream (`beneath`) of a process with workers, and captures their lines."""
 
     def __init__(self, beneath: TextIO, box: BlackBox | None = None) -> None:
         self.beneath, self._box, self._pid = beneath, box, os.getpid()
@@ -116,7 +116,7 @@ class WorkersStream(io.TextIOBase):
         return self.take(text, sys._getframe(1))
 
     def take(self, text: str, caller: FrameType) -> int:
-        """Write `text` for `caller`: its complete lines to the outlet of its worker, if it has one."""
+        """Write `text` of `caller`: complete lines go to the outlet of its worker, if it has one."""
         context = task_context()
         key = f"{context.job}/{context.subtask}"
         key = key if key in self.outlets else ""
@@ -130,7 +130,7 @@ class WorkersStream(io.TextIOBase):
         _, before = self._unfinished.pop(me, (key, ""))
         *lines, rest = (before + text).split("\n")
         if rest:
-            # Of a line that is written over and over, as a progress bar is, only the end would be seen.
+            # Of a line that is overwritten again and again (a progress bar) only the end would be visible.
             if len(rest) > LINE_LENGTH_MAX:
                 rest = _as_seen(rest)[:LINE_LENGTH_MAX] + "\r" * rest.endswith("\r")
             self._unfinished[me] = key, rest
@@ -145,7 +145,7 @@ class WorkersStream(io.TextIOBase):
         return len(text)
 
     def passes(self, caller: FrameType) -> bool:
-        """Return whether output of `caller` passes unchanged."""
+        """Return whether output of `caller` is not captured but written unchanged."""
         return False
 
     @override
@@ -168,7 +168,7 @@ class WorkersStream(io.TextIOBase):
         return getattr(self.beneath, name)
 
     def end_lines(self, key: str) -> None:
-        """Print the unfinished lines of a worker's threads."""
+        """Print the unfinished lines of a worker's threads, because the worker ends."""
         for me, (of, rest) in list(self._unfinished.items()):
             if of == key:
                 del self._unfinished[me]
@@ -176,7 +176,7 @@ class WorkersStream(io.TextIOBase):
 
 
 class WorkersStderr(WorkersStream):
-    """The standard error: entries of logs, and Headgate's own messages, pass unchanged."""
+    """Replaces standard error: log entries and Headgate's own messages pass unchanged."""
 
     @override
     def passes(self, caller: FrameType) -> bool:
@@ -185,7 +185,7 @@ class WorkersStderr(WorkersStream):
 
 
 class _Bytes(io.BufferedIOBase):
-    """The bytes below a :class:`WorkersStream`: they are taken as text."""
+    """The binary buffer of a :class:`WorkersStream`; bytes written to it are captured as text."""
 
     def __init__(self, text: WorkersStream) -> None:
         self._text = text
@@ -213,7 +213,7 @@ def _place(context: TaskContext, caller: FrameType) -> str:
 
 
 def _as_seen(line: str) -> str:
-    r"""Return a line as a terminal would show it, if the cursor goes back to the beginning in it.
+    r"""Return a line as a terminal would show it, if the cursor returned to its beginning.
 
     Example:
         >>> _as_seen("10 %\r50 %\r100 %\r")
@@ -224,11 +224,11 @@ def _as_seen(line: str) -> str:
 
 _lock: Final = threading.Lock()
 _installed: Final[dict[str, WorkersStream]] = {}
-"""The streams that all workers of this process share, by their names in `sys`."""
+"""The replaced streams, shared by all workers of this process, by their names in `sys`."""
 
 
 def _install(box: BlackBox | None) -> list[WorkersStream]:
-    """Replace the standard streams, unless they are replaced already."""
+    """Replace the standard streams, unless they are already replaced; return the replacements."""
     for name in ("stdout", "stderr"):
         mine, present = _installed.get(name), getattr(sys, name)
         if mine is None or present is not mine:
@@ -254,8 +254,8 @@ def printing_to(
     """Send the lines that user code of worker `slot` of `job` prints in the block to `outlet`.
 
     Without an outlet they go to the standard streams of this process, with their places. If the worker is
-    `alone` in its process, every thread's lines are its own. `box` keeps the last lines on the standard error
-    to explain why the process ended.
+    `alone` in its process, lines of every thread count as its own. `box` records the last lines on standard
+    error, to explain why the process ended.
     """
     key = "" if alone else f"{job}/{slot}"
     with _lock:

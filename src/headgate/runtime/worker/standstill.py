@@ -1,6 +1,6 @@
-"""Calls of user code that have not returned for a while: the operator, and a sample of the stack.
+"""Describes calls of user code that do not return: the operator, and a sample of the stack.
 
-The heartbeat's thread takes them; only native code that keeps the interpreter's lock holds it up.
+The heartbeat's thread does it; only native code that holds the interpreter lock can delay it.
 """
 
 from __future__ import annotations
@@ -17,23 +17,20 @@ from headgate.runtime.worker.operators.operator_contract import frames_outward, 
 from headgate.runtime.worker.task.task import Task
 
 STILL_MS: Final = 1_000
-"""A call is reported that has lasted this long."""
+"""How long a call has lasted when it is first reported."""
 FRAMES_MAX: Final = 20
 LINE_MAX: Final = 300
 
 
 def standstill_of(task: Task, thread: int, still_ms: int) -> m.Standstill:
-    """Describe a subtask's call in the thread with ident `thread`, which has lasted for `still_ms`."""
+    """Describe a subtask's call in the thread with id `thread`, which has lasted for `still_ms`."""
     frames = list(frames_outward(sys._current_frames().get(thread)))
     where = operator_called(frames) or task.head.context
     return m.Standstill(*task.id, where.label, still_ms, _users_stack(frames))
 
 
 def _users_stack(frames: Sequence[FrameType]) -> str:
-    """Return the user's frames as a traceback shows them, innermost last.
-
-    Without any, the innermost of all.
-    """
+    """Return the user's frames as a traceback shows them, innermost last; else the innermost frame of all."""
     users: list[FrameType] = []
     for frame in frames:
         if is_users_file(frame.f_code.co_filename):

@@ -1,10 +1,9 @@
-"""The worker: one slot's subtasks, driven by one loop, at the job master's orders.
+"""The worker: the subtasks of one slot, driven by one loop, as the job master's messages demand.
 
-A passive machine around the subtasks: the owner of the process calls `handle` for each message, `step` as
-long as it gives True, and otherwise waits until `next_wakeup` or a wake-up call. The production process and
-the simulator drive it alike.
+It is passive: the owner of the process calls `handle` for each message, `step` as long as it returns True,
+and otherwise waits until `next_wakeup` or a wake-up call. Production and simulator drive it in the same way.
 
-    state       on                    goes to
+    state       on                    next state
     idle        Deploy                running (or failed)
     running     Stop                  idle
     running     a subtask raises      failed: nothing runs, the job master has the error
@@ -50,11 +49,11 @@ from headgate.runtime.worker.worker_ports import WorkerPorts
 _LOG = logging.getLogger(__name__)
 
 LEAVING_MS = 2_000
-"""How long blocking functions of an ended attempt may take to return before they are reported."""
+"""How long blocking functions of an ended attempt may run on before they are reported."""
 
 
 class WorkerState(enum.Enum):
-    """See the module's table."""
+    """The states of a worker; the module's table has the transitions."""
 
     IDLE = "idle"
     RUNNING = "running"
@@ -63,16 +62,16 @@ class WorkerState(enum.Enum):
 
 
 class Worker:
-    """One slot of a gang."""
+    """The worker of one slot of a gang: builds, runs and stops the subtasks of the current attempt."""
 
     def __init__(self, job: JobId, slot: int, ports: WorkerPorts) -> None:
         self.job, self.slot, self.ports = job, slot, ports
         self._process = OwnProcess()
         self.clock = ports.clock
         self.state = WorkerState.IDLE  # see the module's table
-        self.progress = 0  # grows with every turn of the loop; reported by the heartbeat
-        self.attempt = 0  # the deployment it works for; 0 before the first
-        # whose turn it is in the loop, and since when (monotonic ms)
+        self.progress = 0  # number of turns of the loop; reported by the heartbeat
+        self.attempt = 0  # the current deployment; 0 before the first
+        # the subtask that runs in the loop now, and since when (monotonic ms)
         self.at_work: tuple[Task, int] | None = None
         self._limits = limits_of()
         self._local = LocalRecovery(job, slot)
@@ -84,7 +83,7 @@ class Worker:
         self._idle_until: int | None = None
 
     def handle(self, message: m.ToWorker) -> None:
-        """Handle one message; what belongs to another attempt is ignored."""
+        """Process one message of the job master; messages of another attempt are ignored."""
         match message:
             case m.Deploy():
                 self._deploy(message)
@@ -95,7 +94,7 @@ class Worker:
             case m.Stop():
                 self._stop(message.attempt)
             case m.HeartbeatSeen():
-                pass  # the process has handled it
+                pass  # the process has renewed its lease
             case _ if message.attempt == self.attempt and self.state is WorkerState.RUNNING:
                 self._guarded(lambda: self._handle_running(message), None)
 
@@ -157,7 +156,7 @@ class Worker:
         self.ports.data.open(fence, message.peers)
         for task in self._assembly.tasks.values():
             head, first = task.head.context, program.plan.vertices[task.id.vertex].chain[0]
-            # The head may run several functions of the chain's beginning as one.
+            # The head operator may run the chain's first functions fused into one.
             task.log_context = TaskContext(self.job, first.uid or head.uid, head.subtask, head.attempt)
             use_task_context(task.log_context)
             self._turn_of(task)
@@ -176,7 +175,7 @@ class Worker:
         self._report_idle()
 
     def _report_idle(self) -> None:
-        """Report that nothing of the attempt is left; or which user code is, which had its time to return."""
+        """Report that the attempt's subtasks have ended, with user code that still runs."""
         if self._idle_until is None:
             return
         self._left_behind = [task for task in self._left_behind if task.left_behind]
@@ -193,7 +192,7 @@ class Worker:
         self.ports.link.send(m.Idle(self.attempt, leftover, changed))
 
     def close(self) -> None:
-        """Release everything; the worker is of no use afterwards."""
+        """Stop all subtasks and release everything; the worker cannot be used afterwards."""
         self._dispose()
         self._local.close(self.ports.background, job_over=self.state is WorkerState.FINISHED)
 
@@ -218,7 +217,7 @@ class Worker:
                 self._left_behind.append(task)
 
     def step(self) -> bool:
-        """Run one turn of the loop: take in frames, one step per subtask. False when all were idle."""
+        """Run one turn of the loop: receive frames, then one step per subtask. False if all were idle."""
         self.progress += 1
         if self.state is not WorkerState.RUNNING:
             self._report_idle()
@@ -244,7 +243,7 @@ class Worker:
             self.ports.box.at_work(task.label)
 
     def next_wakeup(self) -> int | None:
-        """Return when to turn the loop although nothing arrives (monotonic ms)."""
+        """Return when to run a turn although nothing arrives (monotonic ms), or None."""
         if self._idle_until is not None:
             return self._idle_until
         if self._assembly is None or self.state is not WorkerState.RUNNING:
@@ -267,7 +266,7 @@ class Worker:
         return bool(frames)
 
     def _guarded(self, action: Callable[[], bool | None], subtask: SubtaskId | None) -> bool:
-        """Run part of an attempt; an exception ends the attempt, not the worker."""
+        """Run part of an attempt so that an exception fails the attempt, not the worker."""
         try:
             return bool(self._process.call(self.ports.code.call, action))
         except BaseException as error:
@@ -287,7 +286,7 @@ class Worker:
         self._dispose()
 
     def _named(self, error: BaseException, subtask: SubtaskId | None) -> BaseException:
-        """Return an error of user code that names no operator yet, with the one at the chain's head."""
+        """Return an error of user code that names no operator yet with the name of the chain's head."""
         if isinstance(error, errors.HeadgateError):
             return error
         if self._assembly is not None and subtask is not None:
@@ -297,9 +296,9 @@ class Worker:
         return errors.UserFunctionError("code of the program", no_record, trace, self.attempt, kind, line)
 
     def standstills(self, loop: int) -> list[m.Standstill]:
-        """Return the calls that have not returned for a while; `loop` is the ident of the loop's thread.
+        """Return calls that have not returned for a while; `loop` is the id of the loop's thread.
 
-        Called by the heartbeat's thread.
+        Called in the heartbeat's thread.
         """
         now, at_work, assembly = self.clock.monotonic_ms(), self.at_work, self._assembly
         calls = [] if at_work is None else [(at_work[0], loop, at_work[1])]
@@ -313,18 +312,18 @@ class Worker:
         ]
 
     def _report_totals(self) -> None:
-        """Send the totals when an attempt ends: the last heartbeat may be long ago, and no other follows."""
+        """Send the final totals of an attempt: its last heartbeat may be long ago, and no other follows."""
         if counters := self.counters():
             self.ports.link.send(m.Totals(self.attempt, counters))
 
     def counters(self) -> list[m.Counters]:
-        """Return running totals of all subtasks; safe to call from the heartbeat's thread."""
+        """Return the running totals of all subtasks; may be called in the heartbeat's thread."""
         assembly = self._assembly
         return [] if assembly is None else [task.counters() for task in assembly.tasks.values()]
 
 
 class _PeerLostError(errors.OperatingError):
-    """The connection to another worker broke."""
+    """The connection to another worker is lost."""
 
     def __init__(self, slot: int, reason: str) -> None:
         super().__init__(f"the worker of slot {slot} was lost: {reason}")

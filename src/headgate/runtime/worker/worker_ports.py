@@ -1,4 +1,4 @@
-"""The ports of a worker: production and simulator fill them with implementations of their own."""
+"""The ports of a worker to the outside world: production and simulator implement them differently."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from headgate.runtime.worker.task.chain_runner import SubtaskThread
 
 @dataclass(frozen=True, slots=True)
 class WorkerPorts:
-    """The ports through which a worker reaches the world outside it."""
+    """The interfaces through which a worker uses clock, network, storage and threads."""
 
     clock: Clock
-    background: Background  # one thread (or the simulator's) for asynchronous parts
+    background: Background  # one thread (or the simulator's) for asynchronous parts of snapshots
     data: DataPlane  # frames to and from peers
     link: Link  # messages to the job master
     open_disk: Callable[[str], Disk]  # URI -> checkpoint storage
     probe: Probe  # where tests inject faults
-    post: Callable[[Callable[[], None]], None]  # hands a callback to the loop, from any thread
+    post: Callable[[Callable[[], None]], None]  # has the loop call a callback, from any thread
     beside: Callable[[str], SubtaskThread]  # name -> a thread for the user code of one subtask
-    code: UserCode = SAME_INTERPRETER  # where that code lives in this process
+    code: UserCode = SAME_INTERPRETER  # the modules in which user code lives in this process
     threads: Callable[[], Iterable[threading.Thread]] = threading.enumerate  # some may be user code's
-    box: BlackBox | None = None  # keeps why this process ended; None where it is not the worker's own
+    box: BlackBox | None = None  # records why this process ended; None if it is not the worker's own

@@ -1,7 +1,7 @@
-"""A worker's process: connects to the job master, runs the worker's loop, sends heartbeats.
+"""A worker's process: connects to the job master, runs the worker's loop, and sends heartbeats.
 
-The process ends itself at once when it must not go on: the job master has ended or replaced it, its lease ran
-out, or its parent died. Output that was not committed by then never is.
+The process exits at once when it must not continue: the job master has ended or replaced it, its lease has
+expired, or its parent process died. Output that was not committed by then never is.
 """
 
 from __future__ import annotations
@@ -38,32 +38,32 @@ from headgate.runtime.worker.worker import Worker, WorkerState
 from headgate.runtime.worker.worker_ports import WorkerPorts
 
 LINGER_S = 2.0
-"""How long the last messages may take to leave."""
+"""How long the exit waits for the last messages to be sent."""
 
 EXIT_FENCED = 75
-"""Exit code of a process that found itself replaced or alone."""
+"""Exit code of a worker process that was replaced or has lost its job master."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerSpec:
-    """What a worker needs to find its job master; picklable."""
+    """The settings with which a worker process finds its job master; picklable."""
 
     control_address: str  # of the job master
     secret: bytes  # of the job; authenticates worker and job master to each other
-    job: str  # its id
+    job: str  # the job's id
     generation: int  # of the job master
     heartbeat_interval_ms: int  # between two heartbeats
-    lease_ms: int  # how long to go on without an answer
+    lease_ms: int  # how long to continue without an answer of the job master
     bind_host: str  # where to listen for peers
     frame_size_max: int  # largest frame accepted from a peer, in bytes
     sys_path: tuple[str, ...] = ()  # the driver's import path, for modules next to the user's program
-    dies_with_parent: bool = True  # whether it ends with its parent process; not so where workers are threads
+    dies_with_parent: bool = True  # whether it exits with its parent process; False where workers are threads
     log_json: bool = False  # whether log lines are JSON
     # "module:attribute" of a factory for `common.ports.Probe`, for fault injection; or None
     probe: str | None = None
-    # how storages other than folders are reached
+    # how storages other than directories are accessed
     storage: StorageSettings = field(default_factory=StorageSettings)
-    # whether lines that user code prints are sent to the job master, which shows them; else they go into the
+    # whether lines that user code prints are sent to the job master, which shows them; else they go to the
     # log, or where workers are threads, to the standard output
     prints_told: bool = False
 
@@ -73,26 +73,26 @@ def run_worker(
     gang: int,
     slot: int,
     abandon: Callable[[str], None] | None = None,
-    code: UserCode = SAME_INTERPRETER,  # where the job's user code lives here
-    # of the worker and its user code
+    code: UserCode = SAME_INTERPRETER,  # the modules in which user code lives in this process
+    # lists the threads of the worker and its user code
     threads: Callable[[], Iterable[threading.Thread]] = threading.enumerate,
 ) -> None:
-    """Be the worker of a slot until the job ends.
+    """Run the worker of a slot in this process until the job ends.
 
-    `abandon` is called, possibly from another thread, when this worker must not go on; by default the process
-    ends at once. Raises OperatingError: the job master cannot be reached; ProtocolError: it did not prove to
-    know the job's secret.
+    `abandon` is called, possibly in another thread, when this worker must not continue; by default the
+    process exits at once. Raises OperatingError: the job master cannot be reached; ProtocolError: it could
+    not prove that it knows the job's secret.
     """
     if spec.dies_with_parent:
         set_up_logging(spec.log_json)
         use_storage_settings(spec.storage)
     sys.path.extend(path for path in spec.sys_path if path not in sys.path)
-    tempfile.gettempdir()  # chosen for good, before the program's code can change what it depends on
+    tempfile.gettempdir()  # fixed now, before user code can change the environment that it depends on
     _Process(spec, gang, slot, abandon or _end_process, code, threads).run()
 
 
 def limit_threads() -> None:
-    """Give Arrow's own pools one thread each: one slot is one core."""
+    """Limit Arrow's own thread pools to one thread each: one slot is one core."""
     import pyarrow as pa
 
     pa.set_cpu_count(1)
@@ -126,7 +126,7 @@ class _Process:
         self._giving_up = threading.Lock()
 
     def run(self) -> None:
-        # Closed in the opposite order, also when the job master cannot be reached.
+        # Closed in reverse order, also when the job master cannot be reached.
         with ExitStack() as opened:
             spec, slot, call = self._spec, self._slot, self._code.call
             background = BackgroundThread(f"headgate-snapshots-{slot}", call)
@@ -149,7 +149,7 @@ class _Process:
             opened.enter_context(self._printing(link))
             self._worker, self._link = Worker(JobId(spec.job), slot, ports), link
             opened.callback(self._worker.close)
-            # The last totals, before the subtasks are closed.
+            # Sends the last totals, before the subtasks are closed.
             opened.callback(self._send_heartbeat)
             place = "" if box is None else str(box.path)
             link.send(m.Register(self._gang, slot, os.getpid(), platform.node(), data.address, place))
@@ -180,19 +180,19 @@ class _Process:
             mailbox.wait(wait_ms)
 
     def _received(self, message: m.ToWorker) -> None:
-        """On the link's thread."""
+        """Process a message of the job master; called in the link's thread."""
         if isinstance(message, m.HeartbeatSeen):
             self._lease.renewed(message.sent_ms)
         else:
             self._mailbox.post(lambda: self._worker.handle(message))
 
     def _link_lost(self, reason: str) -> None:
-        """On the link's thread: this worker could not learn any more that it was replaced."""
+        """Exit, since this worker would no longer learn that it was replaced; called in the link's thread."""
         if not self._over.is_set():
             self._give_up(f"the connection to the job master ended ({reason})", unheard=True)
 
     def _beat(self) -> None:
-        """Runs on the heartbeat's thread, without which this process would not learn that it was replaced."""
+        """Send heartbeats, in a thread of their own; exit if that fails, as this process may be replaced."""
         try:
             self._beat_until_over()
         except Exception as error:
@@ -219,7 +219,7 @@ class _Process:
 
     @contextmanager
     def _threads_watched(self) -> Iterator[None]:
-        """Report each thread of ours that ends by an error; no traceback if another reports the cause."""
+        """Report threads of Headgate that end by an error; no traceback if the cause is reported anyway."""
         before = threading.excepthook
 
         def ended(what: threading.ExceptHookArgs) -> None:
@@ -237,9 +237,9 @@ class _Process:
             threading.excepthook = before
 
     def _give_up(self, reason: str, unheard: bool = False) -> None:
-        """End this process; `unheard`: the process that would read the reason has exited."""
+        """Exit this process; `unheard`: the process that would read the reason has exited."""
         if self._box is not None:
-            self._giving_up.acquire()  # for good: a later reason adds nothing
+            self._giving_up.acquire()  # never released: a later reason adds nothing
             closed = descriptors_closed()
             if unheard and not closed:
                 self._box.remove()
@@ -255,7 +255,7 @@ class _Process:
 
 
 def load_probe(path: str | None) -> Probe:
-    """Return the probe of production, or the one that a fault-injection test named."""
+    """Return the probe of a fault-injection test, named "module:attribute", or the inactive one for None."""
     if path is None:
         return NoProbe()
     probe: Probe = pkgutil.resolve_name(path)()

@@ -1,11 +1,11 @@
-"""The inner loop of keyed processing, generated for the needs of one function.
+"""Generates the inner loop of keyed processing, with only the steps that one function needs.
 
-Per record it does no more than: set the key, load the declared value states into their handles, call the
-user's function, store changed values. Timestamps, watermarks, row views and origins of outputs are left out
-of the generated text where they are not needed.
+Per record it sets the key, loads the declared value states into their handles, calls the user's function, and
+stores changed values. Timestamps, watermarks, row views and origins of outputs are left out where they are
+not needed.
 
-Columnar input is seen through one row view that moves along the batch. If the user's function keeps the view,
-its reference count shows that, and the next record gets a fresh one.
+Columnar input is read through one row view that moves along the batch. If the user's function keeps the view,
+its reference count shows that, and the next record gets a new one.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from functools import lru_cache
 
 @dataclass(frozen=True, slots=True)
 class LoopShape:
-    """What the loop must do."""
+    """The features that a generated loop needs."""
 
     eager: int  # how many value states are loaded before and stored after each record
-    bound: int  # how many other states only need to know the key
+    bound: int  # how many other states only have to be set to the key
     columnar: bool  # whether records are views of columns
     # whether records have event time; timestamp and watermark are then exact for each record, outputs have
     # their origin, and timers may interrupt
     timed: bool
-    keeps_changes: bool = False  # whether the handles of value states keep new values for a changelog as well
+    keeps_changes: bool = False  # whether handles of value states also record new values for a changelog
 
 
 def loop_source(shape: LoopShape) -> str:
-    """Return the text of the loop; `rows` are rows or shared columns.
+    """Return the source of the loop; `rows` are rows or shared columns.
 
-    The generated function gives the index after the last record that was processed.
+    The generated function returns the index after the last record that it processed.
     """
     lines = [
         "def loop(start, stop, keys, rows, times, marks, ctx, timers, queue, process, out,",
@@ -81,7 +81,7 @@ def loop_source(shape: LoopShape) -> str:
 
 @lru_cache(maxsize=256)
 def compile_keyed_loop(shape: LoopShape) -> Callable[..., int]:
-    """Return the loop for `shape`."""
+    """Return the compiled loop for `shape`."""
     text = loop_source(shape)
     name = f"<headgate keyed loop {shape}>"
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)

@@ -1,10 +1,10 @@
-"""Keyed processing: state and timers per key, at exact event time.
+"""The keyed operator: runs a user function with state and timers per key, in exact event time.
 
 A batch is processed in runs. A run ends where a timer is due by the watermark that each record carries, so
 timers fire between the same two records whatever the size of the batches.
 
-Due timers fire in slices. Between two slices the operator is *busy*: it takes no input, but a barrier
-may pass, and a restored operator goes on where the snapshot was taken.
+Due timers fire in slices. Between two slices the operator is *busy*: it accepts no input, but a barrier may
+pass, and a restored operator continues firing where the snapshot was taken.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ if TYPE_CHECKING:
     from headgate.records.batch import Int64s
 
 RunKind = Callable[..., Callable[[int, int], int]]
-"""Makes, for a batch, the callable that calls the function for a range of its records."""
+"""Returns, for a batch, the callable that calls the user's function for a range of its records."""
 
 END_TIMERS_MAX = 1_000_000
-"""Timers that may be registered in one subtask while the last ones fire at the end of the input."""
+"""Limit of timers that a subtask registers while timers fire at the end of the input."""
 
 
 class KeyedProcessOperator(Operator):
-    """An `api.functions.KeyedProcessFunction` and its state."""
+    """Runs a `KeyedProcessFunction` (`api.functions`) with its keyed state, timers and operator state."""
 
     _state_type: type[FunctionState] = FunctionState
 
@@ -87,7 +87,7 @@ class KeyedProcessOperator(Operator):
         self._completed: int | None = 0
 
     def open(self) -> None:
-        """Restore state and timers, give the function its handles, call its `open`."""
+        """Restore state and timers, give the function its states, and call its `open`."""
         where = self.context
         groups = key_group_range(where.max_parallelism, where.parallelism, where.subtask)
         states = declared_state(self._function)
@@ -104,23 +104,23 @@ class KeyedProcessOperator(Operator):
             self._function.open(where)
 
     def _restore_time(self) -> None:
-        """Event time goes on where the snapshot was taken, which may be in the middle of firing."""
+        """Continue at the event time of the snapshot, which may be in the middle of firing timers."""
         restored = self.context.restored
         marks = [s.watermark for s in restored if s.watermark is not None]
         self._mark = self._timers.current_watermark = min(marks, default=WATERMARK_MIN)
         reached = [s.watermark if s.firing_to is None else s.firing_to for s in restored]
         target = max(self._mark, min((time for time in reached if time is not None), default=self._mark))
         if target > self._mark or self._timers.event.has_due(target):
-            # Whether the watermark was to be passed on is not stored: it is in force in any case.
+            # Whether the watermark was to be passed on is not stored: it has been reached in any case.
             self._begin_firing(target, announce=target > self._mark)
 
     @property
     def busy(self) -> bool:
-        """Whether timers are due that have not fired."""
+        """Whether event-time timers are due that have not fired yet; no input is accepted meanwhile."""
         return self._firing is not None
 
     def go_on(self) -> None:
-        """Fire due timers for another slice."""
+        """Fire due event-time timers for another slice; after the last one pass the watermark on."""
         firing = self._firing
         if firing is None:
             return
@@ -132,7 +132,7 @@ class KeyedProcessOperator(Operator):
             self.next.watermark(firing.target)
 
     def process(self, batch: Batch) -> None:
-        """Take all records; timers fire to the end."""
+        """Process all records of a batch, and fire all timers that become due."""
         rest = batch
         while (done := self.process_some(rest)) < len(rest):
             rest = rest.slice(done, len(rest))
@@ -140,7 +140,7 @@ class KeyedProcessOperator(Operator):
         self._fire_all()
 
     def process_some(self, batch: Batch) -> int:
-        """Take records up to the first before which timers fire that take longer than a slice."""
+        """Process records from the front of a batch, until timers need more than a slice; return how many."""
         return self._run(batch, _Run)
 
     def _run(self, batch: Batch, kind: RunKind) -> int:
@@ -156,7 +156,7 @@ class KeyedProcessOperator(Operator):
         return done
 
     def watermark(self, timestamp: int) -> None:
-        """Fire what is due, then pass the watermark on; perhaps only later, by :meth:`go_on`."""
+        """Fire the timers that are due, then pass the watermark on, if need be later in :meth:`go_on`."""
         self._refuse_while_busy("a watermark")
         if timestamp <= self._mark:
             self.next.watermark(timestamp)
@@ -165,7 +165,7 @@ class KeyedProcessOperator(Operator):
         self.go_on()
 
     def idle(self) -> None:
-        """Pass idleness on."""
+        """Pass the idleness of the input on."""
         self._refuse_while_busy("idleness")
         self.next.idle()
 
@@ -175,25 +175,25 @@ class KeyedProcessOperator(Operator):
         self.next.end_of_data()
 
     def next_processing_time(self) -> int | None:
-        """Return when the next timer is due, in wall-clock ms."""
+        """Return when the next processing-time timer is due (wall clock, ms), or None."""
         return self._timers.processing.next_time
 
     def fire_processing_time(self, now_ms: int) -> None:
-        """Fire due timers for one slice; the remaining ones are still due."""
+        """Fire due processing-time timers for one slice; the remaining ones stay due."""
         self._backend.settle()
         out, time = KeyedOutput(), self._slice()
         fired = self._fire_wall_slice(now_ms, out, time)
         if self._mark > WATERMARK_MIN:
-            # Outputs of the wall clock carry the event time that was reached.
+            # Outputs of processing-time timers carry the event time that was reached.
             out.times = [self._mark] * len(out.records)
             out.marks = list(out.times)
             if fired and self._firing is None:
-                # Timers for a time that has passed fire now, not at the next record.
+                # Event-time timers registered for a past time fire now, not at the next record.
                 self._fire_event_time(self._mark, out, time)
         self._emit(out)
 
     def _fire_wall_slice(self, now_ms: int, out: KeyedOutput, time: Slice) -> bool:
-        """Processing-time timers in order, for a slice; True when all that are due have fired."""
+        """Fire processing-time timers in order, for a slice; return True when all that are due have fired."""
         queue, firing = self._timers.processing, self._wall_firing
         if firing is None or firing.target > now_ms:  # the wall clock may have been set back
             firing = Firing(now_ms, queue.pop_due(now_ms))
@@ -211,19 +211,19 @@ class KeyedProcessOperator(Operator):
 
     @property
     def has_spare_work(self) -> bool:
-        """Whether values of older types wait to be rewritten."""
+        """Whether stored values of older types are still to be rewritten."""
         return bool(self._backend.migration_progress())
 
     def do_spare_work(self) -> None:
-        """Rewrite some values of older types."""
+        """Rewrite some stored values of older types."""
         self._backend.settle()
 
     def may_build_on(self, checkpoint: int | None) -> None:
-        """Let the next snapshot refer to the files of `checkpoint`."""
+        """Let the next snapshot refer to the files of `checkpoint`, which is complete; None: to no files."""
         self._completed = checkpoint
 
     def snapshot(self, checkpoint: int) -> PendingState | None:
-        """Take the synchronous part of keyed and operator state."""
+        """Take the synchronous part of the snapshot of keyed and operator state."""
         target = None if self._firing is None else self._firing.target
         pending = self._backend.snapshot_sync(checkpoint, self._completed)
         key_types = self._key_types.stored(self._backend)
@@ -231,7 +231,7 @@ class KeyedProcessOperator(Operator):
         return self._own.snapshot(keyed)
 
     def peek(self, state: str, key: Hashable) -> StoredValue | None:
-        """Return the value of a keyed state under a key; None: there is none."""
+        """Return the present value of a keyed state under a key, for a query; None: there is none."""
         first, last = self._backend.groups
         if not first <= key_group(key, self.context.max_parallelism) <= last:
             raise InternalError(
@@ -241,11 +241,11 @@ class KeyedProcessOperator(Operator):
         return self._backend.peek(state, key)
 
     def state_types(self) -> StateTypes:
-        """Return the descriptions of the serializers of keyed and operator state."""
+        """Return the descriptions of the serializers of keyed and operator state, by state."""
         return self._backend.state_types() | self._own.state_types()
 
     def close(self) -> None:
-        """Close the function and the backend."""
+        """Close the function and the state backend."""
         if not self._opened:
             self._function.close()
             return
@@ -275,10 +275,10 @@ class KeyedProcessOperator(Operator):
             self.go_on()
 
     def _run_timed(self, batch: Batch, out: KeyedOutput, kind: RunKind) -> int:
-        """Process records from the front and the timers between them; gives how many records."""
+        """Process records from the front, and timers between them; return the number of records."""
         assert batch.watermarks is not None
         assert batch.timestamps is not None
-        # After a change of parallelism a reader may restart at an earlier time than was reached here.
+        # After a rescale a reader may restart at an earlier event time than was reached here.
         limits = np.maximum(batch.watermarks, self._mark)
         times, marks = batch.timestamps.tolist(), limits.tolist()
         origins: list[int] = []
@@ -299,14 +299,14 @@ class KeyedProcessOperator(Operator):
         return count
 
     def _run_end(self, marks: Int64s, position: int) -> int:
-        """Return the first record from `position` on before which a timer that is known now must fire."""
+        """Return the index of the first record from `position` on before which a known timer must fire."""
         due = self._timers.event.next_time
         if due is None or marks[-1] < due:
             return len(marks)
         return position + max(1, int(np.searchsorted(marks[position:], due, side="left")))
 
     def _fire_event_time(self, timestamp: int, out: KeyedOutput, time: Slice) -> bool:
-        """Bring watermark `timestamp` in force; False when the slice ended before all timers had fired."""
+        """Advance to watermark `timestamp`; False if the slice ended before all due timers had fired."""
         due = self._timers.event.next_time
         if due is None or due > timestamp:
             self._reach(timestamp)
@@ -320,7 +320,7 @@ class KeyedProcessOperator(Operator):
         return firing
 
     def _fire_slice(self, firing: Firing, out: KeyedOutput, time: Slice) -> bool:
-        """Fire timers due at the target, in order, for a slice; True when all have: it is in force then."""
+        """Fire timers due at the target, in order, for a slice; True if all have and it is reached."""
         queue, target = self._timers.event, firing.target
         while True:
             for timestamp, key in firing.due:
@@ -338,7 +338,7 @@ class KeyedProcessOperator(Operator):
             due = queue.next_time
             if due is None or due > target:
                 break
-            # A timer's outputs belong before the watermark that fired it.
+            # A timer's outputs come before the watermark that fired it.
             self._reach(min(due - 1, target))
             firing.due = queue.pop_due(due)
         self._firing = None
@@ -376,7 +376,7 @@ class KeyedProcessOperator(Operator):
 
 
 class _Run:
-    """The generated loop over one batch, ready to be called for a range of its records."""
+    """The generated loop bound to one batch, to be called for ranges of its records."""
 
     __slots__ = ("_arguments", "_at", "_loop", "_operator", "_out", "_rest", "_row_class", "_rows")
 
@@ -401,7 +401,7 @@ class _Run:
         # All keys of a column are of one type.
         one_type = columnar and not callable(operator._key)
         if operator._key_types.look(keys[:1] if one_type else keys):
-            # Where the keys of all records are in one subtask, they were not checked before.
+            # With a single subtask no partitioner has checked the keys before.
             refuse_keys(operator.context, operator._key, batch.rows())
         operator._backend.prefetch(keys)
         timers = operator._timers

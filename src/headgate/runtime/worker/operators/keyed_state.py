@@ -1,4 +1,4 @@
-"""Connects a keyed operator to its state backend: restore, handles, snapshot."""
+"""Opens and restores the state backend of a keyed operator, and finishes its snapshots."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def open_backend(
     context: OperatorContext,
     descriptors: Mapping[str, StateDescriptor],  # the declared states, by name
     groups: tuple[int, int],  # first and last key group (inclusive)
-    event_time: Callable[[], int],  # gives the watermark in force, for states whose time to live it ends
+    event_time: Callable[[], int],  # returns the current watermark, for time to live in event time
 ) -> KeyedBackend:
-    """Return the backend of one operator subtask, filled with the state that is restored for it."""
+    """Return the state backend of one operator subtask, with its restored state."""
     claims = Claims(with_stamps(descriptors)) if context.ignore_unclaimed else None
     backend = filled_backend(context, descriptors, groups, event_time, claims)
     if claims is not None and claims.skipped:
@@ -48,7 +48,7 @@ def filled_backend(
     event_time: Callable[[], int],
     claims: Claims | None,
 ) -> KeyedBackend:
-    """Return the backend, filled with those of the stored states that are claimed; None claims all."""
+    """Return the state backend with the restored states that are in `claims`; None restores all of them."""
     backends: StateBackends = context.backends or HeapBackends()
     backend = backends.open(with_stamps(descriptors), groups, context.max_parallelism)
     if any(descriptor.ttl is not None for descriptor in descriptors.values()):
@@ -64,32 +64,32 @@ def filled_backend(
 
 
 def earlier_state(disk: Any, keyed: KeyedStateHandle, claims: Claims | None = None) -> EarlierState:
-    """Return one earlier subtask's stored state, for a backend's restore; without claims, all of it is read.
+    """Return one earlier subtask's stored state, for a backend's restore; without claims all of it is read.
 
-    `disk` is a `common.ports.Disk`, or None where all is inline.
+    `disk` is a `common.ports.Disk`, or None if all state is inline.
     """
     return EarlierState(DiskFiles(disk), keyed, None if disk is None else disk.describe(), claims)
 
 
 class EagerHandle(Protocol):
-    """A live state of which the loop loads the value before each record, and stores it afterwards."""
+    """A value state that the loop loads before each record and stores after it."""
 
     def load(self, key: Hashable) -> None:
-        """Take the value under `key`."""
+        """Load the value under `key`."""
 
     def store(self) -> None:
-        """Put the value into the table, if it was changed."""
+        """Store the value in the backend's table, if it was changed."""
 
 
 def split_handles(backend: KeyedBackend) -> tuple[list[EagerHandle], list[StateHandle]]:
-    """Return the handles that the loop loads and stores, and handles that only need to know the key."""
+    """Return the value states that the loop loads and stores, and the states that are only set to the key."""
     handles = list(backend.handles.values())
     return [h for h in handles if h.immutable], [h for h in handles if not h.immutable]
 
 
 @dataclass(frozen=True, slots=True)
 class PendingKeyedState:
-    """The snapshot of a keyed operator whose synchronous part is done."""
+    """A keyed operator's snapshot whose synchronous part is done, to be stored in the background."""
 
     uid: str
     pending: PendingSnapshot
@@ -98,7 +98,7 @@ class PendingKeyedState:
     key_types: list[Plain] | None = None
 
     def finish(self, files: StateFiles) -> OperatorSubtaskState:
-        """Serialise and store."""
+        """Serialize the state and store it; return the handles of the stored files."""
         if isinstance(files, TableFiles):
             keyed = self.pending.store_with(files.new_tables(self.uid))
         else:
@@ -107,5 +107,5 @@ class PendingKeyedState:
         return OperatorSubtaskState(self.uid, keyed, watermark=self.watermark, firing_to=self.firing_to)
 
     def release(self) -> None:
-        """Release the backend's snapshot."""
+        """Release the backend's snapshot view."""
         self.pending.release()

@@ -1,4 +1,4 @@
-"""Turns a vertex's nodes into operators, linked from head to outputs."""
+"""Creates the operators of a vertex (one chain) and links them from its head to its outputs."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ _FUSED = (MapNode, FilterNode, FlatMapNode)
 
 
 class _Border(Generic[R]):
-    """Refuses records that must not leave a user's functions; see `common.ports.UserCode.refuse_leaving`."""
+    """Refuses records that must not leave user code, as `common.ports.UserCode.refuse_leaving` decides."""
 
     def __init__(self, receiver: Receiver, refuse: Refuse[R]) -> None:
         self._receiver, self._refuse = receiver, refuse
         self.watermark, self.idle, self.end_of_data = receiver.watermark, receiver.idle, receiver.end_of_data
 
     def process(self, batch: Batch) -> None:
-        if isinstance(batch, RowBatch):  # columns are Arrow's, which every copy reads
+        if isinstance(batch, RowBatch):  # columns are Arrow's, which every copy of pyarrow reads
             self._refuse(batch.records)
         self._receiver.process(batch)
 
@@ -67,12 +67,12 @@ class Chain:
 def build_chain(
     vertex: Vertex,
     context_of: Callable[[Node], OperatorContext],
-    main: Receiver,  # takes the last operator's output
+    main: Receiver,  # receives the last operator's output
     sides: Mapping[tuple[int, str], Receiver],  # (index of the node, tag) -> receiver of that side output
-    entries: Collection[int] = (),  # nodes that also take in records from elsewhere: each begins an operator
-    refuse: Refuse | None = None,  # checks records that leave the user's functions
+    entries: Collection[int] = (),  # nodes that receive restored in-flight records: each begins an operator
+    refuse: Refuse | None = None,  # checks records that leave user code
 ) -> Chain:
-    """Make and link the operators of one subtask."""
+    """Create the operators of one subtask, and link them to each other and to the outputs."""
     operators: list[Operator] = []
     places: dict[int, int] = {}
     index = 0

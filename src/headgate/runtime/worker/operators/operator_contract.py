@@ -1,6 +1,6 @@
-"""The contract of operators in a chain: they take batches and events, and pass their outputs on.
+"""The interface of operators in a chain: they process batches and events, and pass their outputs on.
 
-Calls go from operator to operator by batch, never by record. One thread drives a chain.
+Operators call each other once per batch, never per record. One thread drives a chain.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from headgate.state.backend import StateFiles as StateFiles  # every operator's 
 from headgate.state.snapshots import OperatorSubtaskState
 
 R = TypeVar("R", default=Any)
-"""A record, of which only the program knows the type."""
+"""A record, whose type only the program knows."""
 
 H = TypeVar("H")
 V = TypeVar("V")
@@ -33,55 +33,55 @@ StateTypes = dict[str, Description]
 
 
 class Receiver(Protocol):
-    """The next in a chain: another operator, or the outputs at the chain's end."""
+    """The next element of a chain: another operator, or the outputs at its end."""
 
     def process(self, batch: Batch) -> None:
-        """Take records."""
+        """Process the records of a batch."""
 
     def watermark(self, timestamp: int) -> None:
-        """Event time has passed `timestamp`."""
+        """Advance event time: no record at or before `timestamp` follows."""
 
     def idle(self) -> None:
-        """Nothing will come for a while."""
+        """Note that no record will come for a while, so event time must not wait for this input."""
 
     def end_of_data(self) -> None:
-        """No record follows."""
+        """Note that no record follows."""
 
 
 @runtime_checkable
 class TableFiles(StateFiles, Protocol):
-    """Where a savepoint of the canonical format puts its bytes: keyed state becomes tables."""
+    """The files of a canonical savepoint, which holds keyed state as tables."""
 
     def new_tables(self, uid: str) -> NewWriter:
         """Return the writer that stores an operator's keyed state durably, as one table for each state."""
 
 
 class PendingState(Protocol):
-    """A snapshot whose synchronous part is done."""
+    """An operator's snapshot whose synchronous part is done, to be stored in the background."""
 
     def finish(self, files: StateFiles) -> OperatorSubtaskState:
-        """Serialise and store; called once, in the background."""
+        """Serialize the state and store it; called once, in the background."""
 
     def release(self) -> None:
-        """Release what is held; in the background, after :meth:`finish` or instead of it."""
+        """Release the snapshot's resources; in the background, after :meth:`finish` or instead of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadyState:
-    """A :class:`PendingState` that is complete already."""
+    """A :class:`PendingState` that has nothing to store: its state goes into the acknowledgement."""
 
     state: OperatorSubtaskState
 
     def finish(self, files: StateFiles) -> OperatorSubtaskState:
-        """Give the state."""
+        """Return the state."""
         return self.state
 
     def release(self) -> None:
-        """Do nothing: no files are held."""
+        """Do nothing, because there are no resources."""
 
 
 class Operator:
-    """Base of all operators: passes everything on unchanged."""
+    """Base class of all operators; it passes batches and events on unchanged."""
 
     next: Receiver
 
@@ -90,77 +90,77 @@ class Operator:
         self.side_outputs: dict[str, Receiver] = {}
 
     def open(self) -> None:
-        """Make ready; state is restored here."""
+        """Prepare the operator and restore its state, before any input."""
 
     def context_of_call(self, inner: Sequence[FrameType]) -> OperatorContext:
-        """Return the context of the operator that is in the call.
+        """Return the context of the operator whose code is being called; several may run as one.
 
-        `frames` are those of the call, innermost first: several operators may run as one.
+        `inner` are the frames of the call inside this operator, innermost first.
         """
         return self.context
 
     @property
     def busy(self) -> bool:
-        """Whether timers are due that have not fired: :meth:`go_on` comes before any new input.
+        """Whether due timers have not fired yet: :meth:`go_on` has to be called before any new input.
 
         New input is records, a watermark, idleness and the end of the data; a snapshot may be taken. Only the
-        head of a chain can be busy, perhaps right after :meth:`open`.
+        head of a chain can be busy, possibly right after :meth:`open`.
         """
         return False
 
     def go_on(self) -> None:
-        """Fire for another slice; after the last one the watermark that waited for it is passed on."""
+        """Fire due timers for another slice; after the last one pass on the watermark that waited."""
 
     def process(self, batch: Batch) -> None:
-        """Take records."""
+        """Process all records of a batch."""
         self.next.process(batch)
 
     def process_some(self, batch: Batch) -> int:
-        """Take records from the front; gives how many.
+        """Process records from the front of a batch, and return how many.
 
-        They are fewer than all only when the operator became :attr:`busy` before the next one: the caller
-        keeps the rest until :meth:`go_on` has come to an end.
+        Fewer than all are processed only if the operator became :attr:`busy` before the next record: the
+        caller keeps the rest until :meth:`go_on` has finished.
         """
         self.process(batch)
         return len(batch)
 
     def entry(self, side: Side) -> Callable[[Batch], int]:
-        """Return the method that takes records of one input, as :meth:`process_some` takes the main one's."""
+        """Return the method that processes records of one input, by the contract of :meth:`process_some`."""
         if side is not Side.MAIN:
             raise InternalError(f"{self.context.label} has no {side} side; please report this")
         return self.process_some
 
     def watermark(self, timestamp: int) -> None:
-        """Event time has passed `timestamp`."""
+        """Advance event time: no record at or before `timestamp` follows."""
         self.next.watermark(timestamp)
 
     def idle(self) -> None:
-        """Nothing will come for a while."""
+        """Note that no record will come for a while."""
         self.next.idle()
 
     def end_of_data(self) -> None:
-        """No record follows."""
+        """Note that no record follows."""
         self.next.end_of_data()
 
     def next_processing_time(self) -> int | None:
-        """Return when :meth:`fire_processing_time` wants to be called, in wall-clock ms."""
+        """Return when :meth:`fire_processing_time` is to be called (wall clock, ms), or None."""
         return None
 
     def fire_processing_time(self, now_ms: int) -> None:
-        """The wall clock reached `now_ms`."""
+        """Fire the timers that are due at wall-clock time `now_ms`."""
 
     def snapshot(self, checkpoint: int) -> PendingState | None:
-        """Return the synchronous part of a snapshot; None when there is nothing to keep."""
+        """Take the synchronous part of a snapshot and return it; None if the operator has no state."""
         return None
 
     def state_types(self) -> StateTypes:
-        """Return a dict: state name -> description of its serializer, for the checkpoint's metadata."""
+        """Return the descriptions of the states' serializers by state name, for the checkpoint's metadata."""
         return {}
 
     def peek(self, state: str, key: Hashable) -> StoredValue | None:
-        """Return the value of a keyed state under a key.
+        """Return the present value of a keyed state under a key; None: there is none.
 
-        None: there is none. Between two steps, without effects.
+        Called between two steps; has no effects.
         """
         raise InternalError(f"{self.context.label} has no keyed state {state!r}; please report this")
 
@@ -170,39 +170,39 @@ class Operator:
         return False
 
     def do_spare_work(self) -> None:
-        """Do a slice, of about a millisecond, of the work that may wait for times without input."""
+        """Do about a millisecond of work that can wait for times without input."""
 
     def may_build_on(self, checkpoint: int | None) -> None:
-        """Let the next snapshot refer to the files of `checkpoint`, which is complete; 0: to none.
+        """Let the next snapshot refer to files of `checkpoint`, which is complete; 0: there is none.
 
-        None: the next snapshot is a savepoint's, which stands alone: later ones do not refer to it either.
+        None: the next snapshot is a savepoint, which shares no files, neither now nor with later ones.
         """
 
     def checkpoint_complete(self, checkpoint: int) -> None:
-        """`checkpoint` is in the log."""
+        """Note that `checkpoint` is complete (in the log)."""
 
     def close(self) -> None:
-        """Release resources; also after a failure."""
+        """Release all resources; also called after a failure."""
 
     def emit_side(self, tag: str, batch: Batch) -> None:
-        """Emit to a side output; where the program uses none of that tag, the records are dropped."""
+        """Emit a batch to a side output; without a receiver for `tag` the records are dropped."""
         receiver = self.side_outputs.get(tag)
         if receiver is not None:
             receiver.process(batch)
 
 
 def frames_outward(frame: FrameType | None) -> Iterator[FrameType]:
-    """Yield a frame, its caller, and so on."""
+    """Yield a stack frame, its caller, the caller's caller, and so on."""
     while frame is not None:
         yield frame
         frame = frame.f_back
 
 
 def operator_called(frames: Iterable[FrameType]) -> OperatorContext | None:
-    """Find the innermost operator on a thread's stack; the frames come innermost first."""
+    """Return the context of the innermost operator on a stack, or None; `frames` come innermost first."""
     inner: list[FrameType] = []
     for frame in frames:
-        # Asking only methods for their names spares a copy of the names of every other function.
+        # Looking only at methods' locals saves a copy of the locals of every other function.
         owner = frame.f_locals.get("self") if frame.f_code.co_varnames[:1] == ("self",) else None
         if isinstance(owner, Operator):
             return owner.context_of_call(inner)
@@ -211,5 +211,5 @@ def operator_called(frames: Iterable[FrameType]) -> OperatorContext | None:
 
 
 def give_handles(function: RichFunction, handles: Mapping[str, H]) -> None:
-    """Make live handles the attributes of a function; its declarations would refuse an assignment."""
+    """Set the live states as attributes of a function, bypassing its declarations' refusal of assignments."""
     vars(function).update(handles)

@@ -1,4 +1,4 @@
-"""Results of user functions: main outputs are checked for the classic mistake, side outputs collected."""
+"""Checks results of user functions for a common mistake, and collects their side outputs."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _TABLES = ("DataFrame", "LazyFrame", "RecordBatch", "Table")
 
 
 def checked_outputs(result: Iterable[R], giver: str = "process()") -> Iterable[R]:
-    """Return the result of the user code `giver`, checked to be a series; an empty tuple has no outputs.
+    """Return the result of user code (`giver`) after a check that it is a series of outputs.
 
-    Raises TypeError: it is, or looks like, one record that was returned instead of yielded.
+    Raises TypeError if it is, or looks like, one record that was returned instead of yielded.
     """
     checked_kind(result, giver)
     return result
 
 
 def checked_kind(result: object, giver: str = "process()") -> type | None:
-    """Return the class of `result` if all its instances are series of outputs; None: others must be checked.
+    """Return the class of `result` if all its instances are valid outputs; None: check the next one, too.
 
-    Raises TypeError: see :func:`checked_outputs`.
+    Raises TypeError as :func:`checked_outputs` does.
     """
     kind: type = result.__class__
     if kind is tuple and not result:
@@ -57,13 +57,13 @@ def checked_kind(result: object, giver: str = "process()") -> type | None:
 
 
 def close_quietly(result: object) -> None:
-    """End a coroutine that is never awaited, so that Python does not warn of it."""
+    """Close a coroutine that is never awaited, so that Python does not warn about it."""
     if inspect.iscoroutine(result):
         result.close()
 
 
 class SideBuffer(Generic[R]):
-    """Side outputs of the present batch, by tag, with their times where the stream has any."""
+    """Collects the side outputs of the current batch, by tag, with event times if there are any."""
 
     __slots__ = ("_records",)
 
@@ -71,7 +71,7 @@ class SideBuffer(Generic[R]):
         self._records: dict[str, tuple[list[R], list[int | None], list[int | None]]] = {}
 
     def add(self, tag: OutputTag, value: R, timestamp: int | None, watermark: int | None) -> None:
-        """Add a record of a user function. Raises TypeError: `tag` is no `OutputTag`."""
+        """Add a record of a user function to a side output; raise TypeError if `tag` is no `OutputTag`."""
         if not isinstance(tag, OutputTag):
             raise TypeError(
                 f"side_output() got {shortened(repr(tag), 80)} of type {type(tag).__name__} as its tag; "
@@ -83,7 +83,7 @@ class SideBuffer(Generic[R]):
         marks.append(watermark)
 
     def emit(self, operator: Operator) -> None:
-        """Emit the collected records, and begin anew."""
+        """Emit the collected records to the side outputs of `operator`, and forget them."""
         if not self._records:
             return
         collected, self._records = self._records, {}

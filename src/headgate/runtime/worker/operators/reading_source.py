@@ -1,4 +1,4 @@
-"""The head of a source's chain: drives a reader and keeps its splits in the snapshot."""
+"""The source operator, the head of a chain: drives a reader and snapshots its splits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BAD_RECORDS = "bad-records"
 
 
 class SourceOperator(Operator):
-    """The operator of one subtask's reader."""
+    """Drives the reader (`SourceReader`) of one source subtask."""
 
     reader: SourceReader
 
@@ -27,7 +27,7 @@ class SourceOperator(Operator):
         super().__init__(context)
         self._source = source
         self._opened = False
-        # whether everything was read before the restored checkpoint: then there is no reader; set before
+        # whether all input was read before the restored checkpoint, so that no reader is needed; set before
         # `open`
         self.finished = False
         self.restored = RestoredSplits([])  # the splits that the reader was restored with
@@ -50,7 +50,7 @@ class SourceOperator(Operator):
             self.reader.add_splits(splits)
 
     def poll(self, max_records: int) -> Batch | PollStatus:
-        """Return the next records, wrapped, or why there are none."""
+        """Return the reader's next records as a batch, or its status if it has none now."""
         with blamed(self.context, "in poll()"):
             polled = self._polled(max_records)
         if self.reader.bad_records:
@@ -59,7 +59,7 @@ class SourceOperator(Operator):
         if isinstance(polled, PollStatus):
             return polled
         if hasattr(polled, "__arrow_c_array__"):
-            # It may be of another copy of pyarrow, the job's own. Both read Arrow's C data interface.
+            # It may be of the job's own copy of pyarrow. Both know Arrow's C data interface.
             polled = polled if isinstance(polled, pa.RecordBatch) else pa.record_batch(polled)
             if polled.num_rows:
                 return ArrowBatch(polled)
@@ -81,7 +81,7 @@ class SourceOperator(Operator):
         return polled
 
     def add_splits(self, splits: list[Split]) -> None:
-        """Give the reader more to read."""
+        """Give the reader more splits to read."""
         with blamed(self.context, "in add_splits()"):
             self.reader.add_splits(splits)
 
@@ -91,12 +91,12 @@ class SourceOperator(Operator):
             self.reader.no_more_splits()
 
     def splits(self) -> list[str]:
-        """Return ids of the splits that are not read to their ends, as a snapshot has them."""
+        """Return the ids of the splits that are not read to their end."""
         return [split.id for split in self._left()] if self._opened else []
 
     @property
     def needs_split(self) -> bool:
-        """Whether every split it got is read to the end."""
+        """Whether all assigned splits are read to their end."""
         return not self._left()
 
     def _left(self) -> list[Split]:
@@ -105,11 +105,11 @@ class SourceOperator(Operator):
 
     @property
     def skipped(self) -> int:
-        """Bad records skipped so far; asked by the heartbeat's thread, perhaps before there is a reader."""
+        """Bad records skipped so far; read by the heartbeat's thread, perhaps before there is a reader."""
         return self.reader.skipped if self._opened else 0
 
     def snapshot(self, checkpoint: int) -> PendingState | None:
-        """Return the splits that are not read to their ends."""
+        """Return the splits that are not read to their end, with their positions, as a snapshot."""
         read = self._left() if self._opened else []
         splits = [[split.id, split.position] for split in read]
         return ReadyState(OperatorSubtaskState(self.context.uid, None, {"splits": splits}))

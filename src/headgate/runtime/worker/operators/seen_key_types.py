@@ -1,8 +1,8 @@
-"""The types of keys that one subtask of a keyed operator has seen, and refusals when they have changed.
+"""Records the types of a keyed operator's keys, and refuses a restore after these types have changed.
 
-State under keys of a type that the program does not use any more would seem to be empty, so such a restore is
-refused. A declared type is enforced while the job runs, too; else its own checkpoint could not be restored.
-Where the program declares none the types are only recorded.
+State under keys of a type that the program no longer uses would seem to be empty, so such a restore is
+refused. A declared key type is also enforced while the job runs; otherwise its own checkpoint could not be
+restored. If the program declares none, the types are only recorded.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class KeyTypes:
-    """The types of the keys of one subtask."""
+    """The types of keys that one subtask of a keyed operator has seen."""
 
     __slots__ = ("_context", "_declared", "_found", "_has_state", "_known", "_seen", "_usual")
 
@@ -48,9 +48,9 @@ class KeyTypes:
         self._known, self._has_state = True, False
 
     def look(self, keys: Sequence[Hashable]) -> bool:
-        """Record the types of a batch's keys; gives whether one is new here, which may not be a type of keys.
+        """Record the types of a batch's keys; return whether one is new here, so that keys must be checked.
 
-        Raises UsageError: a key is not of the declared type.
+        Raises UsageError if a key is not of the declared type.
         """
         if self._usual is not None and all_of_shape(keys, self._usual):
             return False
@@ -89,10 +89,10 @@ class KeyTypes:
         )  # fmt: skip
 
     def restore(self, backend: KeyedBackend, states: Iterable[str]) -> None:
-        """Take over the types from the restored snapshots, or from the restored keys where those have none.
+        """Restore the types from the snapshots, or find them from restored keys if the snapshots have none.
 
-        The backend is filled; `states` are the declared ones. Raises UsageError: state is stored under keys
-        that are not of the declared type.
+        The backend is restored; `states` are the declared ones. Raises UsageError if state is stored under
+        keys that are not of the declared type.
         """
         states = list(states)
         self._has_state = bool(states)
@@ -111,7 +111,7 @@ class KeyTypes:
         self._found = self._seen = with_tuples_bounded(self._seen)
 
     def stored(self, backend: KeyedBackend) -> list[Plain] | None:
-        """Return the types as a snapshot stores them; None: not all of them are known."""
+        """Return the types as a snapshot stores them; None if not all of them are known."""
         if not self._known:
             return None
         queues = (backend.event_timers, backend.processing_timers)

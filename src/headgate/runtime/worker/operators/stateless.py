@@ -1,4 +1,4 @@
-"""Operators without keyed state: column selection, process functions, sinks."""
+"""Operators without keyed state: selection of columns, process functions and sinks."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from headgate.state.snapshots import OperatorSubtaskState
 
 
 class SelectOperator(Operator):
-    """Some columns of each record; columnar batches stay columnar."""
+    """Keeps some columns of each record; columnar batches stay columnar."""
 
     def __init__(self, context: OperatorContext, columns: tuple[str, ...]) -> None:
         super().__init__(context)
         self._columns = columns
 
     def process(self, batch: Batch) -> None:
-        """Pass on the columns."""
+        """Pass on the batch with the selected columns only."""
         if isinstance(batch, ArrowBatch):
             for name in self._columns:
                 batch.field(name)
@@ -53,7 +53,7 @@ class SelectOperator(Operator):
 
 
 class ProcessContext:
-    """The context that a process function gets with each record."""
+    """The context that a process function without keys gets with each record."""
 
     __slots__ = ("_side", "timestamp", "watermark")
 
@@ -63,12 +63,12 @@ class ProcessContext:
         self._side = side
 
     def side_output(self, tag: OutputTag, value: R) -> None:
-        """Emit `value` to a side output."""
+        """Emit `value` to the side output `tag`."""
         self._side.add(tag, value, self.timestamp, self.watermark)
 
 
 class ProcessOperator(Operator):
-    """An `api.functions.ProcessFunction` per record, and its operator state."""
+    """Runs a `ProcessFunction` (`api.functions`) on each record, with its operator state."""
 
     _state_type: type[FunctionState] = FunctionState
 
@@ -81,12 +81,12 @@ class ProcessOperator(Operator):
         self._ctx = ProcessContext(self._side)
 
     def open(self) -> None:
-        """Restore operator state, give the function its handles, call its `open`."""
+        """Restore operator state, give the function its states, and call its `open`."""
         self._state = self._state_type(self.context, self._function)
         self._function.open(self.context)
 
     def process(self, batch: Batch) -> None:
-        """Call the function for each record."""
+        """Call the function for each record of a batch, and emit its outputs."""
         self._call(batch, self._function.process)
 
     def _call(self, batch: Batch, call: Callable[[R, ProcessContext], Iterable[R] | None]) -> None:
@@ -116,11 +116,11 @@ class ProcessOperator(Operator):
         self._side.emit(self)
 
     def snapshot(self, checkpoint: int) -> PendingState | None:
-        """Return the operator state."""
+        """Take the synchronous part of the snapshot of operator state."""
         return self._state.snapshot(None)
 
     def state_types(self) -> StateTypes:
-        """Return the descriptions of the serializers of operator state."""
+        """Return the descriptions of the serializers of operator state, by state."""
         return self._state.state_types()
 
     def close(self) -> None:
@@ -129,10 +129,10 @@ class ProcessOperator(Operator):
 
 
 class SinkOperator(Operator):
-    """The end of a chain: records go to a sink's writer.
+    """The end of a chain: writes records with a sink's writer.
 
-    Prepared output stays here, and is part of every snapshot, until a checkpoint that holds it is complete:
-    an aborted checkpoint must not take prepared output with it.
+    Prepared output stays here, and is in every snapshot, until a checkpoint that holds it is complete:
+    otherwise an aborted checkpoint would lose it.
     """
 
     def __init__(self, context: OperatorContext, sink: Sink) -> None:
@@ -143,7 +143,7 @@ class SinkOperator(Operator):
         self._unconfirmed: list[tuple[int, list[Plain]]] = []
 
     def open(self) -> None:
-        """Make the writer from the restored entries."""
+        """Create the writer, with its restored state."""
         where = self.context
         restored = [entry for state in where.restored for entry in state.list_state.get("writer", [])]
         tell = where.tell and functools.partial(where.tell, where.uid, where.subtask)
@@ -153,19 +153,19 @@ class SinkOperator(Operator):
         self._write, self._columns = self._writer.write, self._writer.accepts_columns
 
     def process(self, batch: Batch) -> None:
-        """Give the records to the writer."""
-        self._process.end_if_child()  # before it writes what its parent writes, too
+        """Write the records of a batch."""
+        self._process.end_if_child()  # a forked child must not write its parent's records again
         with blamed(self.context, "in write()"):
             if self._columns and isinstance(batch, ArrowBatch):
                 self._write(batch.columns)
             else:
                 self._write(batch.rows())
-        # No receiver takes it, but written records are counted there. Events pass, too: side outputs from the
+        # No receiver gets it, but written records are counted there. Events pass, too: side outputs from the
         # middle of the chain get them from its end.
         self.next.process(batch)
 
     def snapshot(self, checkpoint: int) -> PendingState | None:
-        """Make prepared output part of the checkpoint."""
+        """Prepare the output for commit, and return it with the writer's state as a snapshot."""
         assert self._writer is not None
         with blamed(self.context, f"for checkpoint {checkpoint}"):
             prepared = list(self._writer.prepare_commit_at(checkpoint))
@@ -179,7 +179,7 @@ class SinkOperator(Operator):
         return ReadyState(OperatorSubtaskState(self.context.uid, None, lists, committables))
 
     def checkpoint_complete(self, checkpoint: int) -> None:
-        """Forget the output that the checkpoint held: it is committed."""
+        """Forget the output that `checkpoint` held, because it is committed."""
         self._unconfirmed = [entry for entry in self._unconfirmed if entry[0] > checkpoint]
 
     def close(self) -> None:

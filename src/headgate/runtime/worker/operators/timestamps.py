@@ -1,4 +1,4 @@
-"""The origin of event time: timestamps of records and the exact watermark before each of them."""
+"""Assigns event time: each record's timestamp, and the exact watermark before each record."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 
 class TimestampsOperator(Operator):
-    """Assigns timestamps; the watermark trails the greatest one by the bound."""
+    """Assigns timestamps; the watermark follows the greatest one by the allowed out-of-orderness."""
 
-    source: SourceOperator | None = None  # the head of its chain, if that is one
+    source: SourceOperator | None = None  # the head of its chain, if that is a source
 
     def __init__(self, context: OperatorContext, strategy: WatermarkStrategy) -> None:
         super().__init__(context)
@@ -38,7 +38,7 @@ class TimestampsOperator(Operator):
         self._idle_at: int | None = None
 
     def open(self) -> None:
-        """Go on, after a restore, at the event time of the slowest of the old readers."""
+        """Restore the event time: that of the slowest of the former readers and splits."""
         marks = [s.watermark for s in self.context.restored if s.watermark is not None]
         self._greatest = min((mark for mark in marks if mark != WATERMARK_MIN), default=WATERMARK_MIN)
         of_splits = marks_of(entry for s in self.context.restored for entry in s.list_state.get(MARKS, []))
@@ -47,7 +47,7 @@ class TimestampsOperator(Operator):
         self._note_activity()
 
     def process(self, batch: Batch) -> None:
-        """Assign timestamps and watermarks, and report the new event time."""
+        """Assign timestamps and watermarks to a batch, and pass it on, then the new watermark."""
         times = self._timestamps(batch)
         start, bound = self._of_split(times)
         reached = np.maximum.accumulate(times)
@@ -60,26 +60,26 @@ class TimestampsOperator(Operator):
         self._greatest = max(self._greatest, end)
         self._note_activity()
         self.next.process(batch.with_times(times, self._watermarks(before)))
-        if self._greatest != WATERMARK_MIN:  # a split that was not begun holds it there
+        if self._greatest != WATERMARK_MIN:  # a split not yet begun keeps it there
             self.next.watermark(self._greatest - self._strategy.out_of_orderness_ms - 1)
 
     def watermark(self, timestamp: int) -> None:
-        """Pass only the end of time on; this operator makes its own watermarks."""
+        """Ignore watermarks of the input except the final one, because this operator makes its own."""
         if timestamp == WATERMARK_MAX:
             self.next.watermark(timestamp)
 
     def next_processing_time(self) -> int | None:
-        """Return when the reader counts as idle, in wall-clock ms."""
+        """Return when the reader counts as idle (wall clock, ms), or None."""
         return self._idle_at
 
     def fire_processing_time(self, now_ms: int) -> None:
-        """Announce idleness when it is due, so that others do not wait for this reader."""
+        """Announce idleness when it is due, so that event time does not wait for this reader."""
         if self._idle_at is not None and now_ms >= self._idle_at:
             self._idle_at = None
             self.next.idle()
 
     def snapshot(self, checkpoint: int) -> PendingState | None:
-        """Return the event time, and the watermark of each split that is not read to its end."""
+        """Return, as a snapshot, the event time, and the watermark of each split not read to its end."""
         unread = [] if self.source is None else self.source.splits()
         marks = [[split, self._splits.of(split, self._greatest)] for split in unread]
         return ReadyState(
@@ -87,9 +87,7 @@ class TimestampsOperator(Operator):
         )
 
     def _of_split(self, times: Int64s) -> tuple[int, int | None]:
-        """Return the event time before a batch by its split's read records, and the bound set by other
-        splits.
-        """
+        """Return the event time before a batch of its split, and the upper bound set by other splits."""
         splits = None if self.source is None else self.source.restored
         if splits is None or not splits.unread:
             return self._greatest, None

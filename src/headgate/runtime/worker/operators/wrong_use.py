@@ -1,6 +1,6 @@
-"""Mistakes that Python would report in its own words, reported in the program's.
+"""Reports mistakes of user code in the program's words instead of Python's.
 
-Values that cannot be keys, missing event time, and keyed state where there is no key.
+These are values that cannot be keys, missing event time, and keyed state where there is no key.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ NO_EVENT_TIME: Final = (
 
 
 def with_event_time_hint(error: BaseException, timestamp: int | None) -> BaseException:
-    """Return the error of a function, with a hint where it may have used a missing `ctx.timestamp`."""
+    """Return a function's error, with a hint added if it may be due to a missing `ctx.timestamp`."""
     if timestamp is None and type(error) is TypeError and "NoneType" in str(error):
         error.args = (f"{NO_EVENT_TIME} ({error})",)
     return error
 
 
 def keys_blamed(context: OperatorContext, batch: Batch, selector: KeySelector, compute: Callable[[], T]) -> T:
-    """Run `compute`, which reads the keys of a batch; an error names the record.
+    """Run `compute`, which reads the keys of a batch, so that an error names the record.
 
-    Raises UsageError: the selector's result cannot be a key; UserFunctionError: it raised.
+    Raises UsageError if a result of the selector cannot be a key; UserFunctionError if the selector raised.
     """
     try:
         return compute()
@@ -65,7 +65,7 @@ def keys_blamed(context: OperatorContext, batch: Batch, selector: KeySelector, c
 
 
 def refuse_keys(context: OperatorContext, selector: KeySelector, records: Iterable[R]) -> None:
-    """Look for a record whose key cannot be one. Raises UsageError: there is one; names the selector."""
+    """Raise UsageError, which names the selector, if a record's key is of a type that cannot be a key."""
     for record in records:
         key = field_getter(selector, record)(record)
         try:
@@ -95,10 +95,10 @@ def _name_of(selector: KeySelector) -> str:
 def without_key(
     context: OperatorContext, function: RichFunction, handles: Mapping[str, Live], method: str
 ) -> Iterator[None]:
-    """Under `with` a function's keyed states are refused to its `method`: changes would belong to no key.
+    """Refuse the use of a function's keyed states in `method` during the block, as there is no key.
 
-    A state, or a method of one, that the program keeps from then is the live one afterwards. A refusal that
-    the function catches, or that ends another thread, is raised at the end.
+    A state (or its method) that the program keeps from then works afterwards. A refusal that the function
+    catches, or that ends another thread, is raised at the end.
     """
     gate = _Gate(context, method)
     give_handles(function, {name: _KeyedStateToBe(gate, name, handle) for name, handle in handles.items()})
@@ -124,14 +124,14 @@ _WHY: Final = {
 
 
 class _Gate:
-    """Closed while there is no key."""
+    """Says whether keyed state can be used; closed while there is no key."""
 
     def __init__(self, context: OperatorContext, method: str) -> None:
         self._label, self._method, self.open = context.label, method, False
         self.refusal: PlanError | None = None
 
     def refuse(self, name: str) -> NoReturn:
-        """Refuse a state. Raises PlanError: always."""
+        """Raise PlanError, because keyed state `name` was used where there is no key."""
         self.refusal = self.refusal or PlanError(
             f"{self._label} uses its keyed state {name!r} in {self._method}() ({calling_line()}), "
             f"{_WHY[self._method]}"
@@ -140,7 +140,7 @@ class _Gate:
 
 
 class _KeyedStateToBe:
-    """Stands for a live state where there is no key, and passes everything on to it afterwards."""
+    """Takes the place of a live state where there is no key, and forwards to it afterwards."""
 
     __slots__ = ("_gate", "_live", "_name")
 

@@ -1,4 +1,4 @@
-"""What a worker does at a barrier: takes the snapshot of a subtask, writes it, and acknowledges it.
+"""A worker's part of a checkpoint: takes the snapshot of a subtask at a barrier, writes and acknowledges it.
 
-When barriers are aligned is decided in `core/alignment`; formats stand in `state`.
+When barriers are aligned is decided in `core/alignment`; the formats are in `state`.
 """

@@ -1,7 +1,7 @@
-"""Writes the snapshots of a worker in the background, after their synchronous part, and reports their ends.
+"""Writes a worker's snapshots in the background, after their synchronous part, and reports the outcome.
 
-A snapshot is acknowledged when its state is durable, and so are the records in flight of an unaligned
-checkpoint. What was given up meanwhile is not acknowledged, and its files are deleted.
+A snapshot is acknowledged once its state is durable, and so are the in-flight records of an unaligned
+checkpoint. A snapshot of an aborted checkpoint is not acknowledged, and its files are deleted.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ Key = tuple[SubtaskId, int]
 
 @dataclass(slots=True)
 class _Running:
-    """A snapshot that is being written; None stands for the parts that are not durable yet.
+    """A snapshot that is being written; None stands for parts that are not durable yet.
 
-    The subtask's capture refers to this for as long as it exists, so nothing large may stay here: the taken
-    snapshot, which holds copies of tables, belongs to the background job that writes it.
+    The subtask's capture keeps a reference to this, so nothing large may be stored here: the taken snapshot,
+    which holds copies of tables, belongs to the background job that writes it.
     """
 
     checkpoint: int
@@ -60,14 +60,14 @@ class AttemptReports:
         self.over = False
 
     def acknowledge(self, subtask: SubtaskId, checkpoint: int, snapshot: SubtaskSnapshot) -> None:
-        """Report a snapshot that is durable."""
+        """Acknowledge a durable snapshot, unless its checkpoint was aborted or the attempt has ended."""
         if self._is_awaited(subtask, checkpoint):
             self.probe.reached("ack.before")
             self.link.send(m.Acknowledge(self.attempt, checkpoint, snapshot))
             self.probe.reached("ack.after")
 
     def could_not_finish(self, subtask: SubtaskId, checkpoint: int, error: BaseException) -> None:
-        """Report a snapshot that could not be written."""
+        """Decline a checkpoint whose snapshot could not be written, with the error."""
         if self._is_awaited(subtask, checkpoint):
             unfit = isinstance(error, NotStorableError)
             reason = "CHANNEL_STATE_SHARED_STREAM_EXCEPTION" if unfit else "CHECKPOINT_ASYNC_EXCEPTION"
@@ -75,37 +75,37 @@ class AttemptReports:
             self.link.send(m.Decline(self.attempt, checkpoint, *subtask, reason, detail))
 
     def _is_awaited(self, subtask: SubtaskId, checkpoint: int) -> bool:
-        """Return whether the job master still waits for the snapshot, which has come to its end."""
+        """Mark the writing of a snapshot as finished; return whether the job master still waits for it."""
         return not self.over and self.checkpoints[subtask].finished(checkpoint)
 
     def checkpoint_declined(self, subtask: SubtaskId, checkpoint: int, reason: str) -> None:
-        """Report that a subtask takes no snapshot for `checkpoint`."""
+        """Decline a checkpoint for which a subtask takes no snapshot, with the reason."""
         self.link.send(m.Decline(self.attempt, checkpoint, *subtask, reason, ""))
 
     def recovered(self, subtask: SubtaskId) -> None:
-        """Report that a subtask has processed what the restored checkpoint had in flight."""
+        """Report that a subtask has processed the in-flight records of the restored checkpoint."""
         self.link.send(m.Recovered(self.attempt, *subtask))
 
     def request_splits(self, subtask: SubtaskId) -> None:
-        """Ask for splits, of which a reader has none left."""
+        """Request splits for a reader that has none left."""
         self.link.send(m.RequestSplits(self.attempt, *subtask))
 
     def data_ended(self, subtask: SubtaskId, counters: m.Counters) -> None:
-        """Report that all input of a subtask is processed, with its final totals."""
+        """Report that a subtask has processed all its input, with its final totals."""
         self.link.send(m.DataEnded(self.attempt, *subtask, counters))
 
 
 class Finishing:
-    """The snapshots of one worker's attempt that are being written."""
+    """Writes the snapshots of one worker's attempt in the background."""
 
     def __init__(
         self,
         writer: SnapshotWriter,
         catalog: StreamCatalog,
         limits: CaptureLimits,
-        background: Background,  # where writing happens
+        background: Background,  # the thread that writes
         clock: Clock,
-        post: Callable[[Callable[[], None]], None],  # hands a callback to the loop
+        post: Callable[[Callable[[], None]], None],  # has the loop call a callback
         reports: AttemptReports,
     ) -> None:
         self._writer, self._catalog, self._limits = writer, catalog, limits
@@ -114,7 +114,7 @@ class Finishing:
         self._closed = False
 
     def open_capture(self, subtask: SubtaskId, checkpoint: int) -> InFlightCapture:
-        """Make the capture for the records in flight of a snapshot; before :meth:`begin`."""
+        """Return a capture for the in-flight records of a snapshot; to be called before :meth:`begin`."""
         key, numbers, catalog = (subtask, checkpoint), itertools.count(), self._catalog
         running = self._running.setdefault(key, _Running(checkpoint))
 
@@ -133,7 +133,7 @@ class Finishing:
         return running.capture
 
     def begin(self, taken: TakenSnapshot) -> None:
-        """Write a taken snapshot, then report it."""
+        """Write a taken snapshot in the background, then acknowledge or decline its checkpoint."""
         key = (taken.subtask, taken.checkpoint)
         running = self._running.setdefault(key, _Running(taken.checkpoint))
         running.metrics, running.savepoint = taken.metrics, taken.savepoint
@@ -141,7 +141,7 @@ class Finishing:
             running.streams = []
 
         def write() -> SubtaskSnapshot | None:
-            if running.abandoned:  # before its turn came: nothing needs to be written
+            if running.abandoned:  # before its turn: nothing has to be written
                 release(taken)
                 return None
             snapshot = self._writer.finish(taken, self._clock)
@@ -155,15 +155,15 @@ class Finishing:
         self._background.submit(write, written)
 
     def abandon(self, subtask: SubtaskId, checkpoint: int) -> None:
-        """Drop a snapshot that is being written, since its checkpoint was given up."""
+        """Drop a snapshot that is being written, because its checkpoint was aborted."""
         running = self._running.pop((subtask, checkpoint), None)
         if running is not None:
             self._abandon(running)
 
     def close(self) -> None:
-        """End with the attempt: nothing more is reported, and what is still being written is deleted.
+        """End with the attempt: report nothing more, and delete snapshots that are still being written.
 
-        The sweep of the job master may come before the last byte is written.
+        The job master's sweep of files may run before the last byte is written.
         """
         self._closed = True
         for running in self._running.values():
@@ -227,7 +227,7 @@ class Finishing:
         self._discard(running)
 
     def _discard(self, running: _Running) -> None:
-        """Delete what is durable already; what is still being written is deleted when it is."""
+        """Delete the parts that are durable already; other parts are deleted once they are written."""
         snapshot, running.snapshot = running.snapshot, None
         streams, running.streams = running.streams, None
         handles = [] if snapshot is None else _handles(snapshot)
@@ -241,7 +241,7 @@ class Finishing:
 
 
 class AttemptServices(NamedTuple):
-    """What the subtasks of one attempt in a worker share."""
+    """The clock, reports and snapshot writer that the subtasks of one attempt in a worker share."""
 
     clock: Clock
     reports: AttemptReports

@@ -1,7 +1,7 @@
-"""Where a worker writes its part of a savepoint: files of the savepoint's own folder, and of nothing else.
+"""The files that a worker writes for a savepoint, all in the savepoint's own folder.
 
-A canonical savepoint has keyed state as tables, whatever backend keeps it. Each table passes over a local
-file, so only parts of it are in memory.
+A canonical savepoint holds keyed state as tables, for every state backend. Each table is first written to a
+local file, so that only parts of it are in memory.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CANONICAL = "canonical"
 
 
 class WrittenFiles(ABC):
-    """What `state.backend.StateFiles` have written and shared for one snapshot."""
+    """Base of `state.backend.StateFiles`: counts the files written and shared for one snapshot."""
 
     def __init__(self) -> None:
         self.names: set[str] = set()
@@ -37,23 +37,23 @@ class WrittenFiles(ABC):
         self._numbers = map(str, itertools.count())
 
     def wrote(self, name: str, length: int) -> None:
-        """Count a part of a file that was written."""
+        """Count `length` bytes that were written to the file `name`."""
         self.names.add(name)
         self.written += length
 
     def write(self, uid: str, parts: Iterable[Part]) -> StateHandle:
-        """Store one section, which may stay inline."""
+        """Store one section of bytes, inline in the handle if it is small; return its handle."""
         return self.write_sections(uid, [parts], inline=True)[0]
 
     @abstractmethod
     def write_sections(
         self, uid: str, sections: Sequence[Iterable[Part]], *, inline: bool
     ) -> list[StateHandle]:
-        """See `state.backend.StateFiles`."""
+        """Store sections of bytes, durably or (if allowed and small) `inline`; return their handles."""
 
 
 def remove_files(disk: Disk, names: Iterable[str]) -> None:
-    """Remove files to which no snapshot will refer; what cannot be removed is left for the next sweep."""
+    """Delete files to which no snapshot will refer; on failure they are left to a later sweep."""
     for name in names:
         with suppress(StorageError, OSError):
             disk.delete(name)
@@ -62,7 +62,7 @@ def remove_files(disk: Disk, names: Iterable[str]) -> None:
 class SavepointFiles(WrittenFiles):
     """Implements `state.backend.StateFiles` in a savepoint's folder, `disk`; for the native format.
 
-    Sections of up to `inline_size_max` bytes may travel in the acknowledgement. A savepoint shares nothing.
+    Sections of up to `inline_size_max` bytes may be kept in the acknowledgement. Nothing is shared.
     """
 
     def __init__(self, disk: Disk, subtask: SubtaskId, inline_size_max: int) -> None:
@@ -72,7 +72,7 @@ class SavepointFiles(WrittenFiles):
     def write_sections(
         self, uid: str, sections: Sequence[Iterable[Part]], *, inline: bool
     ) -> list[StateHandle]:
-        """See `state.backend.StateFiles`."""
+        """Store sections in one new file of the savepoint, or inline; return their handles."""
         rest, small = little_of(self._inline_max if inline else -1, sections)
         if rest is None:
             return [Inline(b"".join(parts)) for parts in small]
@@ -82,19 +82,19 @@ class SavepointFiles(WrittenFiles):
         return list(handles)
 
     def share(self, handle: StateHandle, root: str | None) -> bool:
-        """Refuse: a savepoint is complete by itself."""
+        """Refuse to share a file of another snapshot, because a savepoint is self-contained."""
         return False
 
     def delete(self) -> None:
-        """Remove what was written, of which a later operator's part failed."""
+        """Delete the written files, because the subtask's snapshot failed."""
         remove_files(self._disk, sorted(self.names))
 
 
 class CanonicalFiles(SavepointFiles):
-    """Implements `operator_contract.TableFiles`; for the canonical format."""
+    """Implements `operator_contract.TableFiles` in a savepoint's folder; for the canonical format."""
 
     def new_tables(self, uid: str) -> NewWriter:
-        """See `operator_contract.TableFiles`."""
+        """Return the writer that stores an operator's keyed state as tables, one file per state."""
 
         def store(state: str, table: Spool) -> str:
             name = table_name(uid, state, self._subtask.subtask)
@@ -109,6 +109,6 @@ class CanonicalFiles(SavepointFiles):
 def savepoint_files(
     disk: Disk, order: SavepointOrder, subtask: SubtaskId, inline_size_max: int
 ) -> SavepointFiles:
-    """Return the files that an order asks for; see :class:`SavepointFiles`."""
+    """Return the files of a savepoint, in the format that its order asks for."""
     kind = CanonicalFiles if order.format == CANONICAL else SavepointFiles
     return kind(disk, subtask, inline_size_max)

@@ -1,7 +1,7 @@
-"""A subtask's part in a checkpoint: its barrier, the synchronous part, the records that it takes along.
+"""Takes a subtask's snapshots: emits the barrier, does the synchronous part, captures in-flight records.
 
 A background thread writes the snapshot while the loop goes on. An unaligned checkpoint stays open here until
-the barriers of all input channels have come and none waits in an output any more.
+the barriers of all input channels have arrived and none waits in an output any more.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from headgate.runtime.worker.snapshot.snapshot_writer import BarrierMetrics, Tak
 TakeInputs = Callable[[InFlightCapture], None]
 
 LAG_BYTES = 16 * 1024 * 1024
-"""So much may wait for the storage, beyond what was in flight at the barrier, before the subtask pauses."""
+"""Captured bytes, beyond those in flight at the barrier, that wait for storage before the subtask pauses."""
 
 LAG_POLL_MS = 5
-"""How often a paused subtask looks whether the storage has caught up."""
+"""How often a paused subtask checks whether the storage has caught up."""
 
 
 def waits_until(barrier: Barrier, clock: Clock) -> int:
-    """Return when an aligned barrier is as old as its timeout (monotonic ms); after that it overtakes.
+    """Return the time (monotonic ms) at which an aligned barrier reaches its timeout, to become unaligned.
 
     Its age is the wall clock's distance from the trigger, read once.
     """
@@ -45,7 +45,7 @@ def waits_until(barrier: Barrier, clock: Clock) -> int:
 def stream_of(
     ends: EdgeEnds, sender: int, receiver: int, level: int = 0, from_output: bool = False
 ) -> StreamKey:
-    """Return the key of the stream in flight from subtask `sender` of an exchange to `receiver`."""
+    """Return the key of the in-flight stream from subtask `sender` of an exchange to subtask `receiver`."""
     return StreamKey(ends.receiver, ends.sender, ends.tag, sender, receiver, level, from_output, ends.lineage)
 
 
@@ -70,11 +70,11 @@ class SnapshotTaker:
 
     @property
     def capture(self) -> InFlightCapture | None:
-        """Open for records of the inputs; None when all required barriers have come."""
+        """The capture for in-flight records of the inputs; None once all required barriers have arrived."""
         return self._capture if self._inputs_open else None
 
     def unstored(self, batch: Batch) -> bool:
-        """Return whether a batch is in a checkpoint but not written yet, so that its rows must not change."""
+        """Return whether a batch is captured but not yet written, so that its rows must not be changed."""
         return self._last is not None and self._last.unstored(batch)
 
     def take(
@@ -87,9 +87,9 @@ class SnapshotTaker:
     ) -> None:
         """Emit the barrier, then take the synchronous part of every operator's snapshot.
 
-        `counters` and `finished` (whether all input is processed) are of this moment. `take_inputs` takes
-        along what is in flight on the inputs, and more may follow until :meth:`inputs_complete`; it is None
-        where there are no inputs, or none in flight.
+        `counters` and `finished` (whether all input is processed) are of this moment. `take_inputs` captures
+        the in-flight records of the inputs, of which more may follow until :meth:`inputs_complete`; it is
+        None if there are no inputs or none in flight.
         """
         verdict = self.machine.admit(barrier.checkpoint)
         if verdict is Verdict.CANCEL:
@@ -122,13 +122,13 @@ class SnapshotTaker:
         self._seal_if_complete()
 
     def inputs_complete(self, checkpoint: int) -> None:
-        """Note that the barriers of all inputs have come: nothing more of them is taken along."""
+        """End the capture of in-flight input records: the barriers of all inputs have arrived."""
         if checkpoint == self._checkpoint:
             self._close_inputs()
             self._seal_if_complete()
 
     def poll_held_barrier(self, now_ms: int) -> bool:
-        """Let a barrier overtake that waits in the outputs for too long; True if one need wait no longer."""
+        """Send a barrier that waited too long in the outputs as unaligned; True once it waits no more."""
         held = self._held
         if held is None:
             return False
@@ -142,7 +142,7 @@ class SnapshotTaker:
         return True
 
     def next_timeout(self) -> int | None:
-        """Return when a waiting barrier may overtake, or a paused subtask looks again (monotonic ms)."""
+        """Return when a waiting barrier times out, or a paused subtask checks again (monotonic ms)."""
         times: list[int] = []
         if self._held is not None:
             times.append(self._held_until_ms + 1)
@@ -151,21 +151,21 @@ class SnapshotTaker:
         return min(times, default=None)
 
     def _lags(self) -> bool:
-        """Return whether in-flight records are captured faster than they are stored: read on, and they fill
-        the memory.
+        """Return whether in-flight records are captured faster than stored, so that they would fill the
+        memory.
         """
         capture = self.capture
         return capture is not None and capture.bytes_waiting > self._waiting_max
 
     def aborted(self, checkpoint: int) -> None:
-        """Drop the snapshot for `checkpoint`, which was given up."""
+        """Drop the snapshot for `checkpoint`, which was aborted."""
         verdict = self.machine.aborted(checkpoint)
         self._drop_capture(checkpoint)
         if verdict.cancel_running:
             self._finishing.abandon(self._subtask, checkpoint)
 
     def decline(self, checkpoint: int, reason: str) -> None:
-        """Give `checkpoint` up for this subtask; report that to the job master and downstream."""
+        """Abort `checkpoint` for this subtask, and report that to the job master and downstream."""
         self.aborted(checkpoint)
         self._outputs.cancel(CancelMarker(checkpoint))
         self._reports.checkpoint_declined(self._subtask, checkpoint, reason)
@@ -181,7 +181,7 @@ class SnapshotTaker:
         self._inputs_open = take_inputs is not None
         if take_inputs is not None:
             take_inputs(self._capture)
-            # What was taken so far is in memory anyway, and bounded by credit.
+            # Records captured so far are in memory anyway, and bounded by credit.
             self._waiting_max = self._capture.bytes_waiting + LAG_BYTES
             self._outputs.pause_while(self._lags)
         self._take_outputs(overtaken)
@@ -190,14 +190,14 @@ class SnapshotTaker:
     def _take_outputs(self, overtaken: Iterable[Overtaken]) -> None:
         assert self._capture is not None
         for each in overtaken:
-            # They follow the last level of the receiver, which knows its number.
+            # They follow the last level of the receiver, which alone knows the level's number.
             key = stream_of(each.ends, self._subtask.subtask, each.receiver, from_output=True)
             for element in each.elements:
                 self._capture.add(key, element)
 
     def _snapshots(self) -> list[PendingState]:
-        """Return the pending snapshots of the operators. When one refuses, the others are released: what they
-        hold may be files.
+        """Return the operators' pending snapshots. If one raises, the others are released: they may hold
+        files.
         """
         pending: list[PendingState] = []
         try:

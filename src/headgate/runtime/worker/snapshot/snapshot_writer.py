@@ -1,4 +1,4 @@
-"""A subtask's snapshot after its synchronous part: the background serialises, stores and describes it."""
+"""Serializes and stores a subtask's snapshot in the background, after its synchronous part."""
 
 from __future__ import annotations
 
@@ -30,53 +30,53 @@ from headgate.state.stored.local_files import FileParts
 
 @dataclass(slots=True)
 class BarrierMetrics:
-    """What a barrier's way through a subtask took; complete when its checkpoint is."""
+    """Durations and sizes of a barrier's way through a subtask; final once the snapshot is complete."""
 
     start_delay_ms: float  # from the trigger to its first arrival
     alignment_ms: float  # from the first barrier to the last
-    unaligned: bool  # whether it overtook records
+    unaligned: bool  # whether the barrier overtook records
     bytes_processed: int = 0  # of records read between the first barrier and the last
     slowest_channel: str | None = None  # "uid[subtask]" of the sender whose barrier came last
 
 
 @dataclass(frozen=True, slots=True)
 class TakenSnapshot:
-    """The synchronous part of a subtask's snapshot, ready for the asynchronous one."""
+    """A subtask's snapshot whose synchronous part is done, to be stored in the background."""
 
     subtask: SubtaskId
     checkpoint: int
     pending: Sequence[PendingState]  # of the operators
-    sync_ms: float  # how long the loop stood still
+    sync_ms: float  # how long the synchronous part blocked the loop
     counters: Counters  # totals at the snapshot point
     state_types: dict[str, StateTypes]  # by operator uid
     finished: bool  # whether all input was processed before the snapshot point
     metrics: BarrierMetrics  # still changing while `capture` is open
-    capture: InFlightCapture | None = None  # records in flight, of an unaligned checkpoint
+    capture: InFlightCapture | None = None  # in-flight records of an unaligned checkpoint
     savepoint: SavepointOrder | None = None
 
 
 class SnapshotWriter:
-    """Finishes the snapshots of one worker; used by the background thread only.
+    """Stores the snapshots of one worker; used by the background thread only.
 
-    `disk` is the checkpoint storage, or None when checkpoints are off: then everything stays inline, in the
+    `disk` is the checkpoint storage, or None when checkpoints are off: then all state stays inline, in the
     final checkpoint only.
     """
 
     def __init__(
         self,
         disk: Disk | None,
-        inline_size_max: int,  # blobs up to this many bytes travel in the acknowledgement
+        inline_size_max: int,  # blobs up to this many bytes are sent in the acknowledgement
         fence: Fence,  # job, generation, attempt
         disks: Callable[[str], Disk] = open_disk,  # opens the folder of a savepoint by its URI
-        memory_state_max: int | None = None,  # without a disk, the bytes of one state; None: no limit
+        memory_state_max: int | None = None,  # without a disk, limit of one state in bytes; None: no limit
     ) -> None:
         self._disk, self._inline_max, self._memory_max = disk, inline_size_max, memory_state_max
         self._fence, self._disks = fence, disks
 
     def finish(self, taken: TakenSnapshot, clock: Clock) -> SubtaskSnapshot:
-        """Serialise and store a snapshot, and release it in any case.
+        """Serialize and store a snapshot, and release it in any case.
 
-        Raises StorageError: the storage refused; the checkpoint is declined and the job goes on.
+        Raises StorageError if the storage fails; the checkpoint is then declined and the job goes on.
         """
         began = clock.precise_ms()
         files: _Files | SavepointFiles = _Files(self, taken)
@@ -109,14 +109,14 @@ class SnapshotWriter:
         self,
         subtask: SubtaskId,
         checkpoint: int,
-        number: str,  # tells the files of one subtask's checkpoint apart
+        number: str,  # distinguishes the files of one subtask's checkpoint
         sections: Sequence[Iterable[Part]],
         *,
         inline: bool = True,  # whether small sections may stay in the acknowledgement
     ) -> list[StateHandle]:
         """Store sections, all in one file or all inline, and return the handle of each.
 
-        The parts of each section are asked for once and in order. Raises StorageError: the storage refused.
+        Each section's parts are read once and in order. Raises StorageError if the storage fails.
         """
         limit = self._memory_max if self._disk is None else self._inline_max if inline else -1
         rest, small = little_of(limit, sections)
@@ -133,14 +133,14 @@ class SnapshotWriter:
     def store_sections(
         self, subtask: SubtaskId, checkpoint: int, number: int, sections: Sequence[Sequence[Piece]]
     ) -> list[StateHandle]:
-        """Store records in flight; see :meth:`store`."""
+        """Store sections of in-flight records, all in one file, and return the handle of each."""
         plain = [[memoryview(part) for part in parts] for parts in sections]
         return self.store(subtask, checkpoint, f"f{number}", plain)
 
     def may_share(self, handle: StateHandle, root: str | None) -> bool:
-        """Return whether a completed checkpoint's handle lasts as long as one that refers to it.
+        """Return whether a new checkpoint may refer to the stored bytes of an earlier one.
 
-        Only files of this job on this storage do: others are deleted by others.
+        Only files of this job on this storage qualify: other files may be deleted by their owners.
         """
         if self._disk is None or isinstance(handle, Inline):
             return True
@@ -148,16 +148,16 @@ class SnapshotWriter:
         return of_this_job and root in (None, self._disk.describe())
 
     def shared(self, checkpoint: int, handle: FileRange) -> None:
-        """Note that a checkpoint refers to a file that is stored already."""
+        """Record that a checkpoint refers to a file stored earlier, so that its local copy is kept."""
         if isinstance(self._disk, BackedUpDisk):
             self._disk.copies.refer(checkpoint, handle.file)
 
     def discard(
         self, checkpoint: int, handles: Iterable[StateHandle], savepoint: SavepointOrder | None = None
     ) -> None:
-        """Remove the files that were written for a checkpoint or savepoint, which will not be complete.
+        """Delete the files written for a checkpoint or savepoint that will not be complete.
 
-        Files that it shares with others stay. What cannot be removed is left for the next sweep.
+        Files shared with other checkpoints stay. A file that cannot be deleted is left to the next sweep.
         """
         names = list(dict.fromkeys(handle.file for handle in handles if isinstance(handle, FileRange)))
         if savepoint is not None:
@@ -167,16 +167,16 @@ class SnapshotWriter:
             remove_files(self._disk, [name for name in names if checkpoint_of(name, job) == checkpoint])
 
     def delete(self, handle: StateHandle) -> None:
-        """Remove the file of a handle that no checkpoint will refer to, with all its sections.
+        """Delete the file of a handle, with all its sections, because no checkpoint will refer to it.
 
-        Raises StorageError: it cannot be removed; a sweep will do that.
+        Raises StorageError if that fails; a sweep will delete it.
         """
         if self._disk is not None and isinstance(handle, FileRange):
             self._disk.delete(handle.file)
 
 
 class _Files(WrittenFiles):
-    """The files of one checkpoint."""
+    """The files of one checkpoint of a subtask, written or shared."""
 
     def __init__(self, writer: SnapshotWriter, taken: TakenSnapshot) -> None:
         super().__init__()
@@ -208,6 +208,6 @@ class _Files(WrittenFiles):
 
 
 def release(taken: TakenSnapshot) -> None:
-    """Release a taken snapshot: tables need not keep old values for it any more, local files are removed."""
+    """Release a taken snapshot: tables stop keeping old values for it, and its local files are deleted."""
     for pending in taken.pending:
         pending.release()

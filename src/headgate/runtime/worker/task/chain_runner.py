@@ -1,9 +1,9 @@
-"""Runs a subtask's chain: in the worker's loop, or in the background on a thread of the subtask's own.
+"""Runs a subtask's chain: in the worker's loop, or in a thread of the subtask's own.
 
-User code that waits for something outside would hold up every other subtask of the worker, so a chain
-that begins with a function marked as blocking is called on its own thread. The subtask is *away*
-meanwhile: it takes no other step and no snapshot. What the chain emits is collected, and the loop hands it
-on when the chain is back. So only the chain itself is used by two threads, and those two take turns.
+User code that waits for something outside would block every other subtask of the worker, so a chain that
+begins with a function marked as blocking is called in its own thread. The subtask is *away* meanwhile: it
+takes no other step and no snapshot. The chain's output is collected, and the loop passes it on when the chain
+is back. So only the chain itself is used by two threads, and those two take turns.
 """
 
 from __future__ import annotations
@@ -28,29 +28,29 @@ _LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 
 Work = Callable[[], int | None]
-"""Calls operators; gives how many records it took, or None where none are counted."""
+"""Calls operators; returns how many records it processed, or None if none are counted."""
 
 Post = Callable[[Callable[[], None]], None]
 
 
 class SubtaskThread(Background, Protocol):
-    """A thread that belongs to one subtask."""
+    """A thread that belongs to one subtask, for its blocking user code."""
 
     def call(self, work: Callable[[], T]) -> T:
-        """Run `work` there and wait for it; only while nothing else runs there."""
+        """Run `work` in the thread and wait for its result; only while nothing else runs there."""
 
     def leave(self) -> None:
-        """End when all that was submitted is done; does not wait for it."""
+        """End the thread once all submitted work is done; does not wait for that."""
 
     def join(self) -> None:
-        """Wait for the end."""
+        """Wait for the end of the thread."""
 
 
 class UserThread(BackgroundThread):
-    """The :class:`SubtaskThread` of production."""
+    """The :class:`SubtaskThread` of production, a real thread."""
 
     def call(self, work: Callable[[], T]) -> T:
-        """Run `work` on the thread and wait for it."""
+        """Run `work` in the thread and wait for its result."""
         answer: Future[T] = Future()
 
         def done(result: T, error: BaseException | None) -> None:
@@ -63,71 +63,69 @@ class UserThread(BackgroundThread):
         return answer.result()
 
     def leave(self) -> None:
-        """End when all that was submitted is done; does not wait for it."""
+        """End the thread once all submitted work is done; does not wait for that."""
         self._queue.put(None)
 
     def join(self) -> None:
-        """Wait for the end."""
+        """Wait for the end of the thread."""
         self._thread.join()
 
 
 class ChainRunner:
-    """Calls a chain's operators for its subtask; this one does so in the loop."""
+    """Calls a chain's operators for its subtask, in the loop; :class:`OnThread` calls them in a thread."""
 
-    # ident of a thread other than the loop's that is in a call, and since when (ms)
+    # id of a thread other than the loop's that is in a call, and since when (ms)
     calling: tuple[int, float] | None = None
-    away = False  # whether work is pending whose end the subtask has to wait for
-    left_behind = False  # whether the runner was ended while user code ran on its thread, which still does
+    away = False  # whether pending work in another thread makes the subtask wait
+    left_behind = False  # whether the runner has ended, but user code still runs in its thread
 
     def __init__(self, budget: StepBudget) -> None:
         self._budget = budget
 
     @property
     def longest_ms(self) -> float:
-        """The longest time for which the loop was held up."""
+        """The longest time for which the chain has blocked the loop."""
         return self._budget.longest_ms
 
     def run(self, work: Work, then: Callable[[int], None]) -> None:
-        """Do `work`, then in the loop `then` with the number of records."""
+        """Do `work`, then call `then` in the loop with the number of processed records."""
         with self._budget.step() as step:
             step.records = work() or 0
         then(step.records)
 
     def when_back(self, action: Callable[[], None]) -> None:
-        """Call `action` in the loop: at once, or after the pending work and earlier actions."""
+        """Call `action` in the loop: at once, or after pending work and earlier actions."""
         action()
 
     def settle(self) -> bool:
-        """Take up work that has come to its end; False when none has. Raises what the work raised."""
+        """Process work that has ended in another thread; False if none has. Raises the work's error."""
         return False
 
     def call(self, work: Callable[[], T]) -> T:
-        """Do `work` where the operators live, and wait for it; not while :attr:`away`."""
+        """Do `work` in the operators' thread and return its result; not allowed while :attr:`away`."""
         return work()
 
     def end(self, close: Callable[[], None]) -> None:
-        """End after `close`, which raises what it raises unless it has to come later."""
+        """End the runner after calling `close`; its error is raised, unless pending work delays the call."""
         close()
 
     def called_from_loop(self, operators: Sequence[Operator]) -> Sequence[Operator]:
-        """Return the operators as the loop may ask them for snapshots: one thread makes all calls of an
-        operator.
-        """
+        """Return the operators as the loop may call them: an operator's calls are all made by one thread."""
         return operators
 
 
 class CollectedOutput:
-    """What a chain emits on a thread of its own, over all its outputs, in order."""
+    """Collects what a chain emits in a thread of its own, over all its outputs, in order."""
 
     def __init__(self) -> None:
         self._calls: list[Callable[[], None]] = []
 
     def before(self, receiver: Receiver) -> Receiver:
-        """Return a receiver that keeps for `receiver` what it gets."""
+        """Return a receiver that collects batches and events for `receiver`."""
         return _Collecting(self._calls, receiver)
 
     def hand_on(self) -> None:
-        """Give the receivers what was kept; in the loop."""
+        """Pass everything collected on to the receivers; called in the loop."""
         calls = self._calls.copy()
         self._calls.clear()
         for call in calls:
@@ -154,19 +152,19 @@ class _Collecting:
 
 
 class OnThread(ChainRunner):
-    """Calls the chain on a thread of the subtask's own, slice by slice, at first with one record each.
+    """Calls the chain in a thread of the subtask's own, slice by slice, at first with one record each.
 
     User code that hangs is left behind when the runner ends: nothing is closed while a call uses it.
     """
 
-    longest_ms = 0.0  # the work itself does not hold the loop up
+    longest_ms = 0.0  # the work itself does not block the loop
 
     def __init__(
         self,
-        make_thread: Callable[[], SubtaskThread],  # makes it, when it is first needed
-        post: Post,  # hands a callback to the loop, from any thread, and wakes it
-        collected: CollectedOutput,  # keeps what the chain emits
-        clock: Clock,  # measures
+        make_thread: Callable[[], SubtaskThread],  # creates the thread, when it is first needed
+        post: Post,  # has the loop call a callback, from any thread, and wakes it
+        collected: CollectedOutput,  # collects the chain's output
+        clock: Clock,  # measures durations
         budget: StepBudget,
     ) -> None:
         super().__init__(budget)
@@ -178,20 +176,20 @@ class OnThread(ChainRunner):
         budget.records = 1
 
     def run(self, work: Work, then: Callable[[int], None]) -> None:
-        """Submit `work`; `then` follows when the loop settles it."""
-        self._budget.step()  # the time of being blocked ends here
+        """Submit `work` to the thread; `then` is called when :meth:`settle` processes its end."""
+        self._budget.step()  # the time with blocked output ends here
         self.away, self._then = True, then
         self._thread().submit(lambda: self._measured(work), self._done)
 
     def when_back(self, action: Callable[[], None]) -> None:
-        """Call `action` after the pending work and earlier actions."""
+        """Call `action` after pending work and earlier actions, or at once."""
         if self.away:
             self._later.append(action)
         else:
             action()
 
     def settle(self) -> bool:
-        """Account for work that has ended, hand on what it emitted, and do what waited for it."""
+        """Process ended work: pass its output on, then do what waited for it. False if none has ended."""
         if self._outcome is None:
             return False
         began = self._clock.precise_ms()
@@ -210,7 +208,7 @@ class OnThread(ChainRunner):
         return True
 
     def call(self, work: Callable[[], T]) -> T:
-        """Do `work` on the thread, wait for it, and hand on what it emitted."""
+        """Do `work` in the thread, wait for it, pass its output on, and return its result."""
         assert not self.away
         began = self._clock.precise_ms()
         given = self._thread().call(work)
@@ -219,7 +217,7 @@ class OnThread(ChainRunner):
         return given
 
     def end(self, close: Callable[[], None]) -> None:
-        """Close at once, or when the pending call has returned."""
+        """Call `close` in the thread: at once, or when the pending call has returned."""
         thread = self._thread()
         if not self.away or self._outcome is not None:
             try:
@@ -233,7 +231,7 @@ class OnThread(ChainRunner):
         thread.leave()
 
     def called_from_loop(self, operators: Sequence[Operator]) -> Sequence[Operator]:
-        """Return the operators that take their snapshots on the thread."""
+        """Return the operators wrapped so that they take their snapshots in the thread."""
         return [_SnapshotOnThread(operator, self) for operator in operators]
 
     def _thread(self) -> SubtaskThread:
@@ -251,11 +249,11 @@ class OnThread(ChainRunner):
         return records, self._clock.precise_ms() - began
 
     def _done(self, result: tuple[int, float] | None, error: BaseException | None) -> None:
-        """On the thread."""
+        """Have the loop store the outcome of ended work; called in the thread."""
         self._post(lambda: self._arrived(result, error))
 
     def _arrived(self, result: tuple[int, float] | None, error: BaseException | None) -> None:
-        # Taken up by the subtask's next step, so that an error is attributed to the subtask. A subtask that
+        # Processed by the subtask's next step, so that an error is attributed to the subtask. A subtask that
         # was ended meanwhile takes no next step.
         self._outcome = (result, error)
 
@@ -272,7 +270,7 @@ class OnThread(ChainRunner):
 
 
 class _SnapshotOnThread(Operator):
-    """Asks an operator for its snapshot on the thread where it lives."""
+    """An operator whose snapshot is taken in the thread where the chain runs."""
 
     def __init__(self, operator: Operator, runner: OnThread) -> None:
         super().__init__(operator.context)

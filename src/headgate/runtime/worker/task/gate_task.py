@@ -1,7 +1,7 @@
-"""A subtask fed by other subtasks: input gate, barriers, event time over several channels.
+"""A subtask fed by other subtasks: input gate, barriers, and event time over several channels.
 
-A barrier that arrives goes through the gate to its handler (`core.alignment`), whose effects `_perform`
-carries out.
+A barrier that arrives goes through the gate to its barrier handler (`core.alignment`), whose effects
+`_perform` carries out.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _BATCHES = (RowBatch, ArrowBatch)
 
 
 class InputChannel:
-    """The receiving end of one channel: counts credit and gives it back."""
+    """The receiving end of one channel: counts received frames, and returns credit to the sender."""
 
     __slots__ = ("_return_credit", "credit", "ends", "sender", "side")
 
@@ -38,9 +38,9 @@ class InputChannel:
         self,
         credit_initial: int,
         return_credit: Callable[[int], None],
-        ends: EdgeEnds,  # names the exchange in a checkpoint
+        ends: EdgeEnds,  # identity of the exchange in a checkpoint
         sender: int,  # the sending subtask
-        side: Side = Side.MAIN,  # which input of the operator its records are for
+        side: Side = Side.MAIN,  # the operator's input that its records are for
         *,
         withheld: bool = False,
     ) -> None:
@@ -49,11 +49,11 @@ class InputChannel:
         self.ends, self.sender, self.side = ends, sender, side
 
     def consumed(self) -> None:
-        """Account for a frame that was processed."""
+        """Count a frame as processed, and return credit if enough are."""
         self._give(self.credit.consumed())
 
     def admit(self) -> None:
-        """Let the sender begin."""
+        """Return the withheld initial credit, so that the sender may begin."""
         self._give(self.credit.release())
 
     def _give(self, frames: int) -> None:
@@ -62,7 +62,7 @@ class InputChannel:
 
 
 class GateTask(Task):
-    """A subtask that reads from channels."""
+    """A subtask that reads from channels, through an input gate that handles barriers."""
 
     def __init__(self, parts: TaskParts, channels: Sequence[InputChannel], handler: BarrierHandler) -> None:
         super().__init__(parts)
@@ -77,7 +77,7 @@ class GateTask(Task):
         self._draining = False
 
     def open(self) -> None:
-        """Open the operators; senders may begin, unless restored records come first."""
+        """Open the operators; senders may begin, unless restored in-flight records come first."""
         super().open()
         if self._recovered is None:
             self._admit()
@@ -87,17 +87,17 @@ class GateTask(Task):
             channel.admit()
 
     def deliver(self, channel: int, element: Batch | Event) -> None:
-        """Take in an element that arrived on a channel."""
+        """Put a batch or event that arrived on a channel into the gate."""
         if isinstance(element, _BATCHES):
             self.channels[channel].credit.received()
         self._gate.put(channel, element)
 
     def _poll_barriers(self) -> bool:
-        """Barriers do not wait for credit, nor for timers that are still to fire."""
+        """Process barriers, which wait neither for credit nor for due timers."""
         worked = super()._poll_barriers()
         self._pass_captured()
         due = self._gate.next_timeout()
-        # All are announced before any is read: what is captured belongs to one checkpoint at a time.
+        # All are announced before any is read: captured records belong to one checkpoint at a time.
         while self._gate.urgent or (due is not None and self.clock.precise_ms() > due):
             self._perform(self._gate.announce(self._clocks()))
             self._pass_captured()
@@ -134,7 +134,7 @@ class GateTask(Task):
                 self.snapshots.decline(effect.checkpoint, effect.reason)
 
     def _snapshot_when_drained(self, effect: TriggerSnapshot) -> None:
-        """Barriers pass between the slices of firing timers; one that drains comes after all of them."""
+        """Take a snapshot now, or, for a savepoint that drains, once all due timers have fired."""
 
         def drained() -> None:
             self._draining = False
@@ -161,13 +161,13 @@ class GateTask(Task):
             metrics.slowest_channel = f"{channel.ends.sender}[{channel.sender}]"
 
     def aborted(self, checkpoint: int) -> None:
-        """Drop the snapshot for `checkpoint`, and wait for no barrier of it."""
+        """Drop the snapshot for `checkpoint`, and stop waiting for its barriers."""
         self._gate.abort(checkpoint)
         super().aborted(checkpoint)
 
     def _take_inputs(self, capture: InFlightCapture) -> None:
-        """Process everything that has arrived and is not processed, channel by channel, in order."""
-        # Where restored records are still to come, the live ones have a level above theirs.
+        """Capture all records that have arrived and are not processed, channel by channel, in order."""
+        # If restored in-flight records are still to come, live records have the level above theirs.
         self._level = 0 if self._recovered is None else self._recovered.levels()
         self._take_recovered(capture)
         for index in range(len(self.channels)):
@@ -233,7 +233,7 @@ class GateTask(Task):
             super()._batch_done(reading)
             return
         if reading.watermark is not None:
-            # The records carried time with them; the event that reports it to the operators follows.
+            # The records carried event time with them; the event that reports it to the operators follows.
             self._valve.advance(reading.channel, reading.watermark)
         self.channels[reading.channel].consumed()
 

@@ -1,9 +1,9 @@
-"""A subtask that begins with a reader: it gets splits, reads records, and emits barriers on order.
+"""A source subtask: it gets splits, reads records, and emits a barrier when the job master triggers one.
 
-After the barrier of a savepoint that stops the job it emits nothing: no records, no event time, no end. It
-lives on, so that its worker answers, until the job ends or another attempt begins.
+After the barrier of a savepoint that stops the job it emits nothing more, but stays, so that its worker
+answers, until the job ends or another attempt begins.
 
-Its operators are always called in the loop: nothing that is marked as blocking is chained to a source.
+Its operators are always called in the loop: no function marked as blocking is chained to a source.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NOTHING_RETRY_MS = 2
 
 
 class SourceTask(Task):
-    """See the module; one that had `finished` before the restored checkpoint makes no reader."""
+    """A subtask whose chain begins with a source; `finished`: it had read everything before the restore."""
 
     head: SourceOperator
 
@@ -33,12 +33,12 @@ class SourceTask(Task):
         self._asked = False
         self._resume_at = 0
         self._answered = False
-        # barriers that wait, and until when at most (monotonic ms)
+        # deferred barriers, and until when at most (monotonic ms)
         self._deferred: list[tuple[Barrier, int | None]] = []
         self._stopped = False
 
     def open(self) -> None:
-        """Open the operators; a reader with restored splits knows what it has to read."""
+        """Open the operators; a reader with restored splits already has input."""
         super().open()
         self._answered = self._finished or not self.head.needs_split
 
@@ -82,24 +82,24 @@ class SourceTask(Task):
         self._trigger_deferred()
 
     def end(self) -> None:
-        """After the last record: let event time run out; barriers that waited pass before that."""
+        """End the input after the last record: deferred barriers pass, then event time ends."""
         super().end()
         self._learned_its_input()
 
     def next_wakeup(self) -> int | None:
-        """Return when the subtask wants to step without being fed, in monotonic ms."""
+        """Return when the subtask needs a step although nothing arrives (monotonic ms), or None."""
         due = super().next_wakeup()
         if self.ended or self._stopped or not self.outputs.available:
             return due
         return earliest(due, self._resume_at)
 
     def next_processing_time(self) -> int | None:
-        """Return the earliest wall-clock ms that an operator waits for; none when the reader has stopped."""
+        """Return when the first processing-time timer is due (wall clock, ms); None after a stop."""
         return None if self._stopped else super().next_processing_time()
 
     def splits_assigned(self, splits: list[Split] | None) -> None:
-        """Take the enumerator's answer: splits, none for now, or None when no more will come."""
-        # Before the splits are taken over: in a deferred checkpoint the enumerator still holds them.
+        """Process the enumerator's answer: splits, [] for none now, or None for no more ever."""
+        # Before the splits are added: in a deferred checkpoint the enumerator still holds them.
         self._learned_its_input()
         if splits is None:
             # `_asked` stays: the enumerator has nothing more.
@@ -115,11 +115,11 @@ class SourceTask(Task):
             self.outputs.note_step(self.clock.monotonic_ms())
 
     def trigger(self, barrier: Barrier) -> None:
-        """Take a snapshot for the coordinator's checkpoint: this is position S_n.
+        """Emit the barrier of a checkpoint that was triggered, and take the snapshot, now or deferred.
 
-        A reader that does not know yet whether it will read anything learns that first, so that the barrier
-        is never the first element of its channels. Restored records come before a barrier that does not
-        overtake them. A waiting barrier gives way to a newer one, but for a savepoint's.
+        A reader that does not know yet whether it will read anything waits for that, so that a barrier is
+        never the first element of its channels. Restored records come before a barrier that does not overtake
+        them. A deferred barrier is replaced by a newer one, unless it is a savepoint's.
         """
         if self._stopped:
             return
@@ -135,12 +135,12 @@ class SourceTask(Task):
         self._deferred.append((barrier, until))
 
     def aborted(self, checkpoint: int) -> None:
-        """Drop the snapshot for `checkpoint`, and its barrier if that still waits."""
+        """Drop the snapshot for `checkpoint`, and its barrier if that is deferred."""
         super().aborted(checkpoint)
         self._deferred = [each for each in self._deferred if each[0].checkpoint != checkpoint]
 
     def _learned_its_input(self) -> None:
-        """Take the snapshots that waited until it is known whether this reader has something to read."""
+        """Take deferred snapshots, because it is known now whether this reader has something to read."""
         self._answered = True
         self._trigger_deferred()
 
@@ -154,7 +154,7 @@ class SourceTask(Task):
             self._invoke(lambda: self.head.watermark(WATERMARK_MAX))
         delay = max(0.0, float(self.clock.now_ms() - barrier.trigger_ms))
         metrics = BarrierMetrics(delay, 0.0, barrier.overtakes)
-        # A restored end stays one, although this attempt may not have taken the steps to it yet.
+        # A restored end of input counts, although this attempt may not have taken the steps to it yet.
         finished = self.ended or self._finished
         take_inputs = self._take_recovered if barrier.overtakes and self._recovered is not None else None
         self.snapshots.take(barrier, metrics, self.counters(), finished, take_inputs)

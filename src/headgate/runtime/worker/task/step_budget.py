@@ -1,8 +1,8 @@
-"""How many records make a step of the wanted length, judged by their recent cost.
+"""Chooses how many records make a step of the desired duration, from the cost of recent steps.
 
-A step costs something by itself and something per record. Where the first alone is about the wanted
-length (a sink that asks a server once per batch), shorter batches would make everything slower and no
-step shorter: then a step has as many records as cost once more what it costs by itself.
+A step has a fixed cost and a cost per record. If the fixed cost alone is about the desired duration (a sink
+that calls a server once per batch), smaller batches would slow everything down and shorten no step: then a
+step gets so many records that they cost as much again as the fixed part.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ RECORDS_MAX = 32_768
 RECORDS_FIRST = 256
 _SMOOTHING = 0.3
 _TELLING = 1.4
-"""Two steps whose sizes differ by this factor show the cost of a step apart from that of its records."""
+"""Ratio of the sizes of two steps from which the fixed cost of a step can be estimated."""
 
 
 class StepBudget:
-    """Measures steps and chooses their length."""
+    """Measures steps and chooses the number of records for the next one."""
 
     __slots__ = (
         "_blocked", "_cost", "_fixed", "_last", "_target", "backpressured_ms", "busy_ms", "clock",
@@ -37,19 +37,19 @@ class StepBudget:
         self._blocked: float | None = None
 
     def step(self) -> Step:
-        """Measure the block under `with`; it sets `records` to what it processed."""
+        """Return a context manager that measures a step; its block sets `records` to what it processed."""
         if self._blocked is not None:
             self.backpressured_ms += self.clock.precise_ms() - self._blocked
             self._blocked = None
         return Step(self)
 
     def blocked(self) -> None:
-        """Note that the subtask wanted to work but its output is blocked."""
+        """Note that the subtask has work but its output is blocked (backpressure)."""
         if self._blocked is None:
             self._blocked = self.clock.precise_ms()
 
     def took(self, records: int, elapsed_ms: float) -> None:
-        """Account for a step that has ended, and choose the length of the next one."""
+        """Account for a step that has ended, and choose the number of records for the next one."""
         self.busy_ms += elapsed_ms
         self.longest_ms = max(self.longest_ms, elapsed_ms)
         if records:
@@ -62,7 +62,7 @@ class StepBudget:
             self.records = most if self._cost * most <= budget else max(1, int(budget / self._cost))
 
     def _learn_fixed(self, records: int, elapsed_ms: float) -> None:
-        """Learn what a step costs by itself, from two steps of different size."""
+        """Estimate the fixed cost of a step, from two steps of different size."""
         if self._last is not None:
             before, took = self._last
             if max(records, before) >= _TELLING * min(records, before):
@@ -75,7 +75,7 @@ class StepBudget:
 
 
 class Step:
-    """One measured step."""
+    """Measures one step, as a context manager."""
 
     __slots__ = ("_began", "_budget", "records")
 

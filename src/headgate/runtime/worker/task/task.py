@@ -1,12 +1,12 @@
-"""One subtask: its chain, what it reads next, and its part in checkpoints.
+"""The base of all subtasks: runs a chain, chooses what it reads next, and takes part in checkpoints.
 
-Everything here runs in the worker's one loop thread, a step at a time. A step is about as long as
-`execution.step-target`, so a barrier never waits for a long batch. What cannot wait comes first in
-a turn: barriers that overtake, then timers that are due, then records of a restored checkpoint, and
-only then new input.
+Everything here runs in the worker's one loop thread, a step at a time. A step takes about
+`execution.step-target`, so a barrier never waits for a long batch. Urgent work comes first in a turn:
+barriers that overtake, then due timers, then in-flight records of a restored checkpoint, and only then new
+input.
 
-The operators are called by a `ChainRunner`, in the loop or on a thread of their own. While a call is pending
-on that thread the subtask takes no step; every call comes with what is to follow it.
+The operators are called by a `ChainRunner`, in the loop or in a thread of their own. While a call is pending
+in that thread the subtask takes no step; so every call comes with the action that is to follow it.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class Reading:
     """A batch that is being processed, slice by slice."""
 
     batch: Batch
-    operator: int  # which operator of the chain takes it in
-    channel: int | None  # the input channel it came from; None when it is of a restored checkpoint
-    watermark: int | None  # in force after the batch; None when event time does not move
-    # which input of the operator it is for: the main one for records of a restored checkpoint, since none are
+    operator: int  # place of the operator in the chain that receives it
+    channel: int | None  # the input channel it came from; None if it is of a restored checkpoint
+    watermark: int | None  # the watermark after the batch; None if event time does not move
+    # the operator's input that it is for: the main one for records of a restored checkpoint, since none are
     # in flight on a broadcast input, where barriers never overtake
     side: Side = Side.MAIN
     cursor: int = 0  # the first record that is not processed yet
@@ -61,19 +61,19 @@ class Reading:
 
 
 class TaskParts(NamedTuple):
-    """What a subtask is made of, wherever its input comes from."""
+    """The components that a subtask is created from, wherever its input comes from."""
 
     subtask: SubtaskId
     operators: Sequence[Operator]  # the chain, head first
-    outputs: Outputs  # its end
+    outputs: Outputs  # the chain's outputs
     services: AttemptServices
     step_target_ms: int
-    recovered: RecoveredInput | None = None  # the records in flight of the restored checkpoint
+    recovered: RecoveredInput | None = None  # in-flight records of the restored checkpoint
     runner: Callable[[StepBudget], ChainRunner] = ChainRunner
 
 
 class Task(ABC):
-    """What all subtasks share."""
+    """Base class of all subtasks, whether they read a source or channels."""
 
     def __init__(self, parts: TaskParts) -> None:
         self.id, operators, self.outputs, services, step_target_ms, self._recovered, runner = parts
@@ -83,11 +83,11 @@ class Task(ABC):
         self._runner = runner(self.budget)
         called = self._runner.called_from_loop(operators)
         self.snapshots = SnapshotTaker(self.id, called, self.outputs, services)
-        self.log_context = TaskContext()  # what log lines say while it runs
+        self.log_context = TaskContext()  # job and operator that log lines show while it runs
         names = ", ".join(operator.context.label for operator in operators)
-        # for a note of whose turn it was
+        # recorded in the black box while it runs
         self.label = f"subtask {self.id.subtask} of {names}".encode()
-        self.ended = False  # whether all input is processed; the subtask lives on for barriers
+        self.ended = False  # whether all input is processed; the subtask stays for barriers
         self.records_in = 0
         self.watermark = WATERMARK_MIN
         self._reading: Reading | None = None
@@ -108,19 +108,19 @@ class Task(ABC):
         self._runner.call(open_all)
 
     def step(self) -> bool:
-        """Do up to one step of work; False when there was nothing to do."""
+        """Do up to one step of work; return False if there was nothing to do."""
         worked = self._runner.settle()
         if worked:
             self.outputs.note_step(self.clock.monotonic_ms())
         if self._runner.away:
-            return worked  # no barrier waits in the outputs then: the work began with none of them full
+            return worked  # no barrier waits in the outputs then: none was full when the work began
         worked |= self._poll_barriers()
         if not self._has_work():
             return self._do_spare_work() or worked
         if not self.outputs.available:
             self.budget.blocked()
             return worked
-        # Due timers and input take turns, so that neither waits until there is none of the other any more.
+        # Due timers and input take turns, so that neither starves the other.
         self._timers_fired = not self._timers_fired and self.run_timers()
         if self._timers_fired:
             worked = True
@@ -132,14 +132,14 @@ class Task(ABC):
         return worked
 
     def _do_spare_work(self) -> bool:
-        """Do a slice of what may wait until there is no input; its time is attributed to no records."""
+        """Do a slice of work that can wait for times without input; its time is attributed to no records."""
         waiting = [operator for operator in self.operators if operator.has_spare_work]
         for operator in waiting:
             self._runner.call(operator.do_spare_work)
         return bool(waiting)
 
     def _poll_barriers(self) -> bool:
-        """Let barriers overtake, which wait neither for records nor for credit."""
+        """Let timed-out barriers overtake; they wait neither for records nor for credit."""
         return self.snapshots.poll_held_barrier(self.clock.monotonic_ms())
 
     def _has_work(self) -> bool:
@@ -173,13 +173,13 @@ class Task(ABC):
 
     @abstractmethod
     def _take_input(self) -> bool:
-        """Take in a batch or an event; False when there was none after all."""
+        """Process the next batch or event of the input; return False if there was none after all."""
 
     def _invoke(self, work: Work, then: Callable[[], None] | None = None) -> None:
         self._runner.run(work, lambda _: None if then is None else then())
 
     def _when_no_timer_is_due(self, action: Callable[[], None]) -> None:
-        """Call `action` when all due timers have fired: the head takes nothing before that."""
+        """Call `action` once all due timers have fired: the head accepts no input before that."""
         if self.head.busy or self._waiting:
             self._waiting.append(action)
         else:
@@ -206,7 +206,7 @@ class Task(ABC):
             self._when_no_timer_is_due(lambda: self._advance(watermark))
 
     def _recover(self, recovered: RecoveredInput) -> None:
-        """Process records in flight of the restored checkpoint, which come before all others."""
+        """Process in-flight records of the restored checkpoint, which come before all others."""
         polled = recovered.poll()
         if polled is None:
             self._recovered = None
@@ -222,10 +222,10 @@ class Task(ABC):
 
     @abstractmethod
     def _recovery_done(self, recovered: RecoveredInput) -> None:
-        """Prepare for new input, which is read from now on."""
+        """Prepare for new input, because all restored in-flight records are processed."""
 
     def _take_recovered(self, capture: InFlightCapture) -> None:
-        """Take along, for the next checkpoint, what the restored one had in flight and is in flight still."""
+        """Capture, for the current checkpoint, in-flight records of the restored one not yet processed."""
         recovered, reading = self._recovered, self._reading
         if recovered is None:
             return
@@ -243,15 +243,15 @@ class Task(ABC):
             self._invoke(lambda: self.head.watermark(watermark))
 
     def next_wakeup(self) -> int | None:
-        """Return when the subtask wants to step without being fed, in monotonic ms."""
+        """Return when the subtask needs a step although nothing arrives (monotonic ms), or None."""
         return earliest(self.outputs.next_flush, self._barrier_timeout())
 
     def _barrier_timeout(self) -> int | None:
-        """Return when a barrier that waits will have waited too long (monotonic ms)."""
+        """Return when a waiting barrier reaches its timeout (monotonic ms), or None."""
         return self.snapshots.next_timeout()
 
     def next_processing_time(self) -> int | None:
-        """Return the earliest wall-clock ms that an operator waits for; after the last record none does."""
+        """Return when the first processing-time timer is due (wall clock, ms); None after the last record."""
         if self._runner.away or self.ended or self.head.busy:
             return None
         due: int | None = None
@@ -263,7 +263,7 @@ class Task(ABC):
         return due if due is not None and self.outputs.available else None
 
     def run_timers(self) -> bool:
-        """Fire timers of processing time and flush what waited long enough; False when nothing was due."""
+        """Fire due processing-time timers and flush outputs that are due; False if nothing was due."""
         flushed = self._flush_due()
         due = self.next_processing_time()
         if due is None:
@@ -280,7 +280,7 @@ class Task(ABC):
         return True
 
     def _flush_due(self) -> bool:
-        """Return whether something was flushed: it may be input of a subtask that had its turn already."""
+        """Flush outputs if due; return whether so, as a subtask that had its turn may have got input."""
         due = self.outputs.next_flush
         if due is None or (now := self.clock.monotonic_ms()) < due:
             return False
@@ -288,11 +288,11 @@ class Task(ABC):
         return True
 
     def aborted(self, checkpoint: int) -> None:
-        """Drop the snapshot for `checkpoint`, which the job master gave up."""
+        """Drop the snapshot for `checkpoint`, which the job master aborted."""
         self.snapshots.aborted(checkpoint)
 
     def checkpoint_complete(self, checkpoint: int) -> None:
-        """Notify the operators that `checkpoint` is in the log and committed."""
+        """Notify the operators that `checkpoint` is complete and committed."""
 
         def notify() -> None:
             for operator in self.operators:
@@ -303,14 +303,14 @@ class Task(ABC):
         self.between_steps(notify, lambda _: None)
 
     def between_steps(self, work: Callable[[], T], then: Callable[[T], None]) -> None:
-        """Do `work` where the operators live, then in the loop `then` with what it gave.
+        """Do `work` in the operators' thread, then call `then` in the loop with its result.
 
-        Where a call of user code is pending on another thread, that is when it has returned.
+        If a call of user code is pending in another thread, this waits until it has returned.
         """
         self._runner.when_back(lambda: then(self._runner.call(work)))
 
     def end(self) -> None:
-        """After the last record: let event time run out, then send the end of data downstream."""
+        """End the input after the last record: event time ends, then the end of data is sent downstream."""
         self._ending = True
         self._invoke(lambda: self.head.watermark(WATERMARK_MAX), self._end_if_through)
 
@@ -327,18 +327,18 @@ class Task(ABC):
 
     @property
     def calling(self) -> tuple[int, float] | None:
-        """Ident of the thread other than the loop's that is in a call, and since when (ms)."""
+        """Id of the thread other than the loop's that is in a call, and since when (ms); else None."""
         return self._runner.calling
 
     @property
     def left_behind(self) -> bool:
-        """Whether its user code still runs after :meth:`close`."""
+        """Whether user code of this subtask still runs after :meth:`close`."""
         return self._runner.left_behind
 
     def close(self) -> None:
         """Close all operators that began to open, then raise the first error.
 
-        Where user code still runs on another thread they are closed when it returns, if ever: until then the
+        If user code still runs in another thread they are closed when it returns, if ever: until then the
         subtask is :attr:`left_behind`.
         """
         if self._opened:
@@ -357,7 +357,7 @@ class Task(ABC):
             raise first
 
     def counters(self) -> Counters:
-        """Return running totals."""
+        """Return the subtask's running totals."""
         skipped = self.head.skipped if isinstance(self.head, SourceOperator) else 0
         watermark = None if self.watermark == WATERMARK_MIN else self.watermark
         busy_ms, backpressured_ms = round(self.budget.busy_ms), round(self.budget.backpressured_ms)
@@ -366,10 +366,10 @@ class Task(ABC):
 
 
 def earliest(*times: int | None) -> int | None:
-    """Return the least of some times, of which None stands for never."""
+    """Return the lowest of some times; None stands for never."""
     return min((time for time in times if time is not None), default=None)
 
 
 def own(batch: Batch) -> Batch:
-    """Return a batch whose rows the receiver may change."""
+    """Return a batch whose rows the receiver may change: a copy if they are Python objects."""
     return detached(batch) if isinstance(batch, RowBatch) else batch
