@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class ArrowBatch:
-    """Records as a ``pyarrow.RecordBatch``."""
+    """A batch of records as columns of a ``pyarrow.RecordBatch``, with event time and watermark of each."""
 
     __slots__ = ("_views", "columns", "timestamps", "watermarks")
 
@@ -43,7 +43,7 @@ class ArrowBatch:
         return f"ArrowBatch({self.columns.num_rows} records of {self.columns.schema.names})"
 
     def slice(self, start: int, stop: int) -> ArrowBatch:
-        """See :class:`headgate.records.batch.Batch`."""
+        """Return records `start` (included) to `stop` (excluded) as a batch that shares the columns' memory."""
         if start == 0 and stop >= self.columns.num_rows:
             return self
         return ArrowBatch(
@@ -53,28 +53,28 @@ class ArrowBatch:
         )
 
     def take(self, indices: NDArray[np.int64]) -> ArrowBatch:
-        """See :class:`headgate.records.batch.Batch`."""
+        """Return a batch with copies of the records at `indices`, in that order."""
         picked = self.columns.take(pa.array(indices))
         return ArrowBatch(picked, take_times(self.timestamps, indices), take_times(self.watermarks, indices))
 
     def with_times(self, timestamps: Int64s, watermarks: Int64s) -> ArrowBatch:
-        """See :class:`headgate.records.batch.Batch`."""
+        """Return a batch of the same columns with these timestamps and watermarks, in ms, of its records."""
         batch = ArrowBatch(self.columns, timestamps, watermarks)
         batch._views = self._views
         return batch
 
     def row_class(self) -> type[Row]:
-        """Return the class of this batch's row views."""
+        """Return the subclass of :class:`Row` that has the names of this batch's columns as properties."""
         return row_type(tuple(self.columns.schema.names))
 
     def views(self) -> Columns:
-        """Return the columns that all row views of this batch share."""
+        """Return the columns that all row views of this batch share; each becomes a list when first read."""
         if self._views is None:
             self._views = columns_of(self.columns)
         return self._views
 
     def rows(self) -> Objects:
-        """Return a view of its own for every record."""
+        """Return a :class:`Row` view for each record; columns are converted when a view reads them."""
         cls, shared, rows = self.row_class(), self.views(), []
         for index in range(self.columns.num_rows):
             row = cls()
@@ -83,7 +83,7 @@ class ArrowBatch:
         return rows
 
     def keys(self, selector: KeySelector) -> Objects:
-        """See :class:`headgate.records.batch.Batch`."""
+        """Return every record's key: a column's value, a tuple of several, or a function's result."""
         if isinstance(selector, str):
             return self.views().column(self.field(selector))
         if isinstance(selector, tuple):
@@ -91,7 +91,7 @@ class ArrowBatch:
         return each_of(selector, self.rows())
 
     def key_groups(self, selector: KeySelector, max_parallelism: int) -> NDArray[np.int32]:
-        """See :class:`headgate.records.batch.Batch`."""
+        """Return the key group of every record; a UsageError refuses None and types that cannot be routed."""
         if callable(selector):
             hashes = vectorised.hashes_of_keys(self.keys(selector))
         elif isinstance(selector, str):
@@ -102,7 +102,7 @@ class ArrowBatch:
         return vectorised.groups_of_hashes(hashes, max_parallelism)
 
     def field(self, name: str) -> int:
-        """Return the index of a column; a UsageError says that there is none."""
+        """Return the index of a column; raise a UsageError that lists the columns if there is none."""
         index = self.columns.schema.get_field_index(name)
         if index < 0:
             names = ", ".join(self.columns.schema.names)
@@ -110,7 +110,7 @@ class ArrowBatch:
         return int(index)
 
     def nbytes(self) -> int:
-        """Return the bytes of the columns that belong to these rows."""
+        """Return how many bytes of the columns belong to these records."""
         return int(self.columns.nbytes)
 
 

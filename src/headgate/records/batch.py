@@ -1,4 +1,4 @@
-"""The batches of records that travel between operators, in one of two shapes.
+"""The protocol of the batches in which records travel between operators: as Python rows or Arrow columns.
 
 A batch carries, besides its records, their event timestamps and the watermark *before* each of
 them. With the watermark inside, event time is exact for every record, whatever the size of the
@@ -51,17 +51,17 @@ class Batch(Protocol):
 
 
 def take_times(times: Int64s | None, indices: NDArray[np.int64]) -> Int64s | None:
-    """Return `times[indices]`, if there are times."""
+    """Return the timestamps or watermarks at `indices`; None if the batch has no event time."""
     return None if times is None else times[indices]
 
 
 def slice_times(times: Int64s | None, start: int, stop: int) -> Int64s | None:
-    """Return `times[start:stop]`, if there are times."""
+    """Return the timestamps or watermarks from `start` to `stop`; None if the batch has no event time."""
     return None if times is None else times[start:stop]
 
 
 def join_times(parts: Sequence[Int64s | None]) -> Int64s | None:
-    """Return the times of all parts in a row; None unless all parts have times."""
+    """Return the timestamps or watermarks of several batches in one array; None unless all have them."""
     import numpy as np
 
     present = [part for part in parts if part is not None]

@@ -1,4 +1,4 @@
-"""Copies of rows, so that no receiver can change what another one reads.
+"""Copies of rows, so that no subtask changes a record that another subtask of its process reads.
 
 Between processes records travel as bytes, so each receiver has its own. Within a process they would be the
 same objects, and a result would depend on which subtasks share a process. So a mutable record is copied when
@@ -21,7 +21,7 @@ _CODEC: Final = DynamicSerializer()
 
 
 def detached(batch: RowBatch) -> RowBatch:
-    """Return a batch of equal records that share nothing changeable; the batch itself if nothing can change.
+    """Return a batch of copied records, for another subtask; the batch itself if no record can be changed.
 
     Example:
         >>> shared = RowBatch([("a", 1)])

@@ -40,7 +40,7 @@ class Row:
 
     @staticmethod
     def of(**fields: Any) -> Row:
-        """Return a row that is not a view of any batch."""
+        """Return a row with these fields that holds its values itself, so it is no view of a batch."""
         return make_row(tuple(fields), tuple(fields.values()))
 
     def __getitem__(self, field: str | int) -> Any:
@@ -74,7 +74,7 @@ class Row:
         return dict(zip(self._names, self.values(), strict=True))
 
     def guessed_size(self) -> int:
-        """Return about how many bytes the row takes; converts nothing."""
+        """Return about how many bytes the row takes on the wire, without converting any column."""
         if isinstance(self._c, Columns):
             batch = self._c._batch
             average: int = batch.nbytes // max(1, batch.num_rows)
@@ -123,7 +123,7 @@ class Columns:
 
 
 class _Single:
-    """The columns of a row of its own."""
+    """The values of a row that is no view of a batch, with the methods of :class:`Columns`."""
 
     __slots__ = ("_values",)
 
@@ -139,7 +139,7 @@ class _Single:
 
 @lru_cache(maxsize=1024)
 def row_type(names: tuple[str, ...]) -> type[Row]:
-    """Return the row class for these fields, with a direct property for each plain name."""
+    """Return the subclass of :class:`Row` for these field names, with a property for each plain name."""
     body: dict[str, Any] = {"__slots__": (), "_names": names, "_index": {n: i for i, n in enumerate(names)}}
     for index, name in enumerate(names):
         # A property named like `__bool__` would change what Python does with the row.
@@ -162,14 +162,14 @@ def _columns_type(count: int) -> type[Columns]:
 
 
 def columns_of(batch: pa.RecordBatch) -> Columns:
-    """Return the lazily converted columns of a record batch."""
+    """Return the columns of a record batch as Python lists, each converted when it is first read."""
     columns = _columns_type(batch.num_columns)()
     columns._batch = batch
     return columns
 
 
 def make_row(names: tuple[str, ...], values: Sequence[T]) -> Row:
-    """Return a row that is not a view of any batch."""
+    """Return a row with these field names and values that is no view of a batch."""
     row = row_type(tuple(names))()
     row._c, row._i = _Single(tuple(values)), 0
     return row

@@ -27,7 +27,7 @@ _SAMPLED = 8
 
 
 class RowBatch:
-    """Records as a list of Python objects. The list is never changed once it is in a batch."""
+    """A batch of records as a list of Python objects. The list is never changed once it is in a batch."""
 
     __slots__ = ("records", "timestamps", "watermarks")
 
@@ -43,7 +43,7 @@ class RowBatch:
         return f"RowBatch({len(self.records)} records)"
 
     def slice(self, start: int, stop: int) -> RowBatch:
-        """See :class:`headgate.records.batch.Batch`."""
+        """Return records `start` (included) to `stop` (excluded) as a batch of the same objects."""
         if start == 0 and stop >= len(self.records):
             return self
         return RowBatch(
@@ -53,32 +53,32 @@ class RowBatch:
         )
 
     def take(self, indices: NDArray[np.int64]) -> RowBatch:
-        """See :class:`headgate.records.batch.Batch`."""
+        """Return a batch of the records at `indices`, in that order; the objects are shared, not copied."""
         picked = list(map(self.records.__getitem__, indices.tolist()))
         return RowBatch(picked, take_times(self.timestamps, indices), take_times(self.watermarks, indices))
 
     def with_times(self, timestamps: Int64s, watermarks: Int64s) -> RowBatch:
-        """See :class:`headgate.records.batch.Batch`."""
+        """Return a batch of the same list of records with these timestamps and watermarks, in ms."""
         return RowBatch(self.records, timestamps, watermarks)
 
     def rows(self) -> Objects:
-        """See :class:`headgate.records.batch.Batch`."""
+        """Return the list of records itself, not to be changed."""
         return self.records
 
     def keys(self, selector: KeySelector) -> Objects:
-        """See :class:`headgate.records.batch.Batch`."""
+        """Return every record's key: a field, a tuple of fields, or a function's result."""
         if not self.records:
             return []
         return each_of(field_getter(selector, self.records[0]), self.records)
 
     def key_groups(self, selector: KeySelector, max_parallelism: int) -> NDArray[np.int32]:
-        """See :class:`headgate.records.batch.Batch`."""
+        """Return the key group of every record; a UsageError refuses None and types that cannot be routed."""
         from headgate.common.keys.keygroups_vectorised import groups_of_hashes, hashes_of_keys
 
         return groups_of_hashes(hashes_of_keys(self.keys(selector)), max_parallelism)
 
     def nbytes(self) -> int:
-        """Guess from a few records: Python objects do not say how large they are."""
+        """Return about how many bytes the records take on the wire, guessed from a few of them."""
         count = len(self.records)
         sample = self.records[:: max(1, count // _SAMPLED)]
         return count * sum(map(guessed_size, sample)) // max(1, len(sample))
@@ -94,7 +94,7 @@ def concat_rows(batches: Sequence[RowBatch]) -> RowBatch:
 
 
 def each_of(function: Callable[[T], R], records: Sequence[T]) -> list[R]:
-    """Return the results of a function for each record, also where it raises StopIteration.
+    """Return the results of `function` for all records; a StopIteration that it raises reaches the caller.
 
     Example:
         >>> each_of(lambda record: next(iter(record)), [[1], []])
@@ -136,7 +136,7 @@ def _size_of_some(values: list[T], depth: int) -> int:
 
 
 def field_getter(selector: KeySelector, sample: T) -> Callable[[T], Any]:
-    """Return a function that reads fields of records like `sample`; a UsageError names those they lack."""
+    """Return a function that reads a record's key or event time; UsageError: `sample` lacks a named field."""
     if callable(selector):
         return selector
     names = (selector,) if isinstance(selector, str) else tuple(selector)

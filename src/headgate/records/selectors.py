@@ -1,4 +1,4 @@
-"""How a program names the key or the time of a record. A type only."""
+"""The type of what `key_by()` gets: how a program names the key of a record, and likewise its event time."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What is decided when a job begins from a snapshot. No state is read or converted here, and no job runs."""
+"""Plans a restore: where a job continues, and which subtask gets which stored state. It reads no state."""

@@ -1,8 +1,8 @@
-"""Which state of a completed checkpoint each subtask of today starts from.
+"""Assigns the state of a completed checkpoint to the subtasks of a restored job, also at another parallelism.
 
 Keyed state goes by key-group range, operator state by `core.operator_state_shares`. Lists of splits are
 shared out round-robin when the parallelism changed, and event time becomes the least of the old subtasks'.
-State is matched by uid and never dropped silently: only if the user allows it, and then the log says what.
+State is matched by uid and never dropped silently: only if the user allows it, and then the log names it.
 Records in flight are assigned in `in_flight_shares.py`.
 """
 
@@ -33,7 +33,7 @@ from headgate.state.state_names import unclaimed
 _LOG: Final = logging.getLogger(__name__)
 
 SPLITS, WRITER = "splits", "writer"
-"""The lists of plain values that sources and sinks keep."""
+"""Names of lists of plain values in a snapshot: a source reader's splits, a sink writer's state."""
 
 Restored = list[tuple[int, int, list[OperatorSubtaskState]]]
 
@@ -41,7 +41,7 @@ Restored = list[tuple[int, int, list[OperatorSubtaskState]]]
 def assign_state(
     plan: PhysicalPlan, checkpoint: CheckpointMetadata, *, ignore_unclaimed: bool = False
 ) -> Restored:
-    """Return (vertex, subtask, states) for every subtask that has any."""
+    """Return (vertex id, subtask, its states in `checkpoint`) for each subtask that restores any state."""
     check_compatible(plan, checkpoint, ignore_unclaimed=ignore_unclaimed)
     _report(plan, checkpoint)
     restored: Restored = []
@@ -61,7 +61,7 @@ def assign_state(
 def check_compatible(
     plan: PhysicalPlan, checkpoint: CheckpointMetadata, *, ignore_unclaimed: bool = False
 ) -> None:
-    """Refuse what cannot be restored without losing or misreading state."""
+    """Raise a UsageError if a restore of `checkpoint` into `plan` would lose or misread state or records."""
     if plan.max_parallelism != checkpoint.max_parallelism:
         raise UsageError(
             f"{called(checkpoint)} has "
@@ -80,14 +80,14 @@ def check_compatible(
 
 
 def called(checkpoint: CheckpointMetadata) -> str:
-    """Return the name of a checkpoint in messages."""
+    """Return how messages call a checkpoint, such as "savepoint 3 of job 'visits'" without the quotes."""
     return f"{checkpoint.kind} {checkpoint.checkpoint} of job {checkpoint.job_name!r}"
 
 
 def unclaimed_state(plan: PhysicalPlan, checkpoint: CheckpointMetadata) -> list[str]:
-    """Say in a sentence each what a restore would lose, and what keeps it.
+    """Return a clause for each stored state that no operator of `plan` would restore, with how to keep it.
 
-    The workers find keyed states within a blob or in native files, which metadata does not name.
+    Only state that the metadata names is found. Workers check keyed states within a blob or RocksDB's files.
     """
     nodes = {node.uid or f"node-{node.id}": node for vertex in plan.vertices for node in vertex.chain}
     stateful = [uid for uid, states in checkpoint.operators.items() if any(map(_has_state, states))]
@@ -105,9 +105,9 @@ def unclaimed_state(plan: PhysicalPlan, checkpoint: CheckpointMetadata) -> list[
 
 
 def _has_state(state: OperatorSubtaskState) -> bool:
-    """Return whether something would be lost without it.
+    """Return whether one subtask stored keyed, operator or listed state, which a restore could lose.
 
-    A clock alone starts anew, ends have their own messages.
+    Splits and writers' state are not counted (:func:`_unclaimed_ends` reports them), nor is event time.
     """
     filled = any(held.count for held in state.operator_state)
     return _has_keyed(state) or filled or any(state.list_state.keys() - {SPLITS, WRITER, MARKS})
@@ -118,7 +118,7 @@ def _names(uids: Iterable[str]) -> str:
 
 
 def _unclaimed_ends(nodes: Mapping[str, Node], checkpoint: CheckpointMetadata) -> list[str]:
-    """Return the unread rest of removed sources and the unpublished output of removed sinks, in words."""
+    """Return messages on splits of removed sources, and on writers' state and output of removed sinks."""
     read = sources_in(checkpoint) - {uid for uid, node in nodes.items() if isinstance(node, SourceNode)}
     sinks = {uid: node for uid, node in nodes.items() if isinstance(node, SinkNode)}
     writers = _with_list(checkpoint, WRITER) - sinks.keys()
@@ -143,20 +143,20 @@ def _unclaimed_ends(nodes: Mapping[str, Node], checkpoint: CheckpointMetadata) -
 
 
 def sources_in(checkpoint: CheckpointMetadata) -> set[str]:
-    """Return the uids of the sources whose splits it holds, in readers or enumerators; all may be read."""
+    """Return the uids of the sources whose readers or enumerators stored splits, fully read or not."""
     # What an enumerator's state means only its source knows; None is what it begins from anyway.
     enumerated = {uid for uid, state in checkpoint.enumerators.items() if state is not None}
     return enumerated | _with_list(checkpoint, SPLITS)
 
 
 def prepared_in(checkpoint: CheckpointMetadata) -> set[str]:
-    """Return the uids of the sinks whose output it holds, which may not be published yet."""
+    """Return the uids of the sinks whose prepared output the checkpoint holds; it may be uncommitted yet."""
     operators = checkpoint.operators.items()
     return {uid for uid, states in operators if any(state.committables for state in states)}
 
 
 def publishes(sink: Sink) -> bool:
-    """Return whether a sink publishes what a checkpoint holds as prepared output."""
+    """Return whether a sink has a committer, so that it can publish a checkpoint's prepared output."""
     return type(sink).create_committer is not Sink.create_committer
 
 
@@ -170,7 +170,7 @@ def _has_keyed(state: OperatorSubtaskState) -> bool:
 
 
 def _unclaimed_of(node: Node, states: Sequence[OperatorSubtaskState]) -> list[str]:
-    """Return, in words, the stored state of an operator that it does not declare any more."""
+    """Return a message for each kind of stored state that `node`, the operator of its uid, does not declare."""
     lost, function = [], getattr(node, "function", None)
     if not isinstance(node, KeyedProcessNode) and any(map(_has_keyed, states)):
         lost.append(
@@ -195,7 +195,7 @@ def _not_declared(what: str, names: Sequence[str], node: Node) -> str:
 
 
 def _report(plan: PhysicalPlan, checkpoint: CheckpointMetadata) -> None:
-    """Log what is skipped, and which operators begin without state."""
+    """Log which stored state the restore skips, and which operators begin without state."""
     for what in unclaimed_state(plan, checkpoint):
         _LOG.warning("%s holds %s: it is skipped", called(checkpoint), what.partition("; ")[0])
     for node in (node for vertex in plan.vertices for node in vertex.chain):
@@ -212,10 +212,11 @@ def _keeps_state(node: Node) -> bool:
 def share_operator(
     old: Sequence[OperatorSubtaskState], parallelism: int, max_parallelism: int, makes_time: bool = False
 ) -> list[list[OperatorSubtaskState]]:
-    """Return the states of one operator for each of `parallelism` subtasks, from those of the `old` subtasks.
+    """Return, for each of `parallelism` new subtasks of an operator, the stored states that it starts from.
 
-    With `makes_time` each subtask makes event time of what it has read itself, and one that has read nothing
-    does not count. Else time comes from upstream, and a subtask that it has not reached yet holds it back.
+    `old`: the stored state of each old subtask. With `makes_time` the operator makes watermarks of what it
+    reads itself, so an old subtask without one had read nothing and does not count. Else watermarks come from
+    upstream, and an old subtask that none had reached holds back the restored one.
     """
     held = _share_operator_state(old, parallelism)
     if len(old) == parallelism:
@@ -244,7 +245,7 @@ def _least(marks: Iterable[int | None]) -> int | None:
 
 
 def _firing_to(old: Sequence[OperatorSubtaskState], mark: int | None) -> int | None:
-    """Return how far timers may fire at once: to where every old subtask has been, or was about to go."""
+    """Return the event time up to which all old subtasks had fired timers, or were about to; None: `mark`."""
     least = _least(s.watermark if s.firing_to is None else s.firing_to for s in old)
     if least is None or (mark is not None and least <= mark):
         return None
@@ -269,11 +270,11 @@ def _share_lists(old: Sequence[OperatorSubtaskState], parallelism: int, index: i
 
 
 def assign_finished(plan: PhysicalPlan, checkpoint: CheckpointMetadata) -> set[tuple[int, int]]:
-    """Return (vertex, subtask) of those that had processed all their input and do not run again.
+    """Return (vertex id, subtask) of the subtasks that had processed all their input and do not run again.
 
-    A chain is finished where all its operators are. When all copies of an operator were finished, so
-    are all of today, whatever their number. When only some were and the parallelism changed, the others' work
-    is shared out anew, and none counts as finished.
+    A chain is finished where all its operators are. When all old subtasks of an operator were finished, so
+    are all new ones, whatever their number. When only some were and the parallelism changed, the work of the
+    unfinished ones is shared out anew, and none counts as finished.
     """
     before = old_parallelism(checkpoint)
     finished: set[tuple[int, int]] = set()
@@ -299,5 +300,5 @@ def _finished_copies(
 
 
 def without_committables(states: Sequence[OperatorSubtaskState]) -> list[OperatorSubtaskState]:
-    """Return the states without committables, for workers: the job master commits what was prepared."""
+    """Return the states without committables, as workers get them: the job master commits prepared output."""
     return [msgspec.structs.replace(state, committables=[]) for state in states]

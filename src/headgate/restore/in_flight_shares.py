@@ -1,8 +1,8 @@
-"""Which records in flight each subtask of a restored job takes over. Pure planning, for the job master.
+"""Assigns records in flight of an unaligned checkpoint to the subtasks of the restored job. It reads none.
 
-A keyed stream goes where its key groups went. Another stays where it was while its receiver's parallelism
-does; else it follows a forward exchange as one piece, or its batches are dealt out. Empty streams carry event
-time along: no subtask may take the time to be later than the slowest channel has it.
+Keyed records go to the subtasks that get their key groups. Other streams stay with their subtask while
+their receiver's parallelism does; else they follow a forward exchange as one piece, or their batches are
+dealt out. Empty streams carry watermarks: no subtask may be ahead of the slowest channel's event time.
 """
 
 from __future__ import annotations
@@ -22,16 +22,20 @@ from headgate.graph.physical import PhysicalPlan
 from headgate.state.snapshots import CheckpointMetadata, InFlightShare, InFlightStream
 
 SEVERAL, SEVERAL_CONTINUED = -1, -2
-"""The sending subtask of a stream that stands for several; of those that go on where lower levels end."""
+"""In place of a sender's subtask, for a stream that stands for several senders: their watermark is known; or
+it begins where the streams of lower levels end.
+"""
 
 Taken = list[list[InFlightShare]]
-"""New subtask -> its shares."""
+"""For each new subtask of a receiver, by its index: the shares of streams in flight that it takes over."""
 
 
 def assign_in_flight(
     plan: PhysicalPlan, checkpoint: CheckpointMetadata
 ) -> list[tuple[VertexId, int, list[InFlightShare]]]:
-    """Return (vertex, subtask, shares) for every subtask that takes a stream over, even an empty one."""
+    """Return (vertex id, subtask, shares of streams in flight) for every subtask that takes over any stream,
+    also an empty one, which only carries a watermark.
+    """
     check_receivers(plan, checkpoint)
     nodes = _places(plan)
     planner = _Planner(plan, nodes, old_parallelism(checkpoint))
@@ -52,7 +56,7 @@ def assign_in_flight(
 
 
 def check_receivers(plan: PhysicalPlan, checkpoint: CheckpointMetadata) -> None:
-    """Refuse a plan that has no operator for some records in flight."""
+    """Raise a UsageError if `plan` has no operator with a uid to which records in flight were sent."""
     known = {node.uid for vertex in plan.vertices for node in vertex.chain}
     orphans: dict[str, int] = {}
     for stream in checkpoint.in_flight:
@@ -68,9 +72,9 @@ def check_receivers(plan: PhysicalPlan, checkpoint: CheckpointMetadata) -> None:
 
 
 def old_parallelism(checkpoint: CheckpointMetadata) -> dict[str, int]:
-    """Return operator uid -> number of subtasks in the checkpoint, of those that it names.
+    """Return operator uid -> number of subtasks at the checkpoint, for the operators that it names.
 
-    Operators without state may be known only as an end of streams, which exist for every channel.
+    Operators without state may be known only as sender or receiver of streams, which exist for every channel.
     """
     found: dict[str, int] = {}
     for stream in checkpoint.in_flight:
@@ -81,12 +85,12 @@ def old_parallelism(checkpoint: CheckpointMetadata) -> dict[str, int]:
 
 
 def records_of(stream: InFlightStream) -> int:
-    """Return how many records a stream holds."""
+    """Return how many records in flight a stream holds."""
     return sum(part.records for part in stream.parts)
 
 
 class _Place(NamedTuple):
-    """An operator of the plan."""
+    """Where an operator runs in the new plan: its vertex, its position in the chain, its parallelism."""
 
     vertex: VertexId
     position: int  # in the chain of the vertex
@@ -103,7 +107,7 @@ def _places(plan: PhysicalPlan) -> dict[str | None, _Place]:
 
 
 def _links(streams: Sequence[InFlightStream]) -> Iterator[list[InFlightStream]]:
-    """Yield the streams of each (receiver, sender, tag), their levels aligned."""
+    """Yield the streams of each link (receiver, sender, side output), with the levels of :func:`_aligned`."""
     links: dict[tuple[str, str, str], list[InFlightStream]] = {}
     for stream in _aligned(streams):
         # A tag is never empty, so the main output can stand as "".
@@ -120,9 +124,9 @@ def _order(stream: InFlightStream) -> tuple[int, int, int, int, bool, bool]:
 def _aligned(streams: Sequence[InFlightStream]) -> list[InFlightStream]:
     """Return the streams with levels that mean the same for all subtasks of a receiver.
 
-    Each subtask counts its levels from its own oldest records. What is live is the top level of each,
-    so levels are aligned there. A sender does not know how many levels the receiver has: what it
-    held back was live. A first level has no level below whose end could say where it begins.
+    Each subtask counts its levels from its own oldest records. The newest records are in the top level of
+    each, so levels are aligned there. A sender does not know how many levels the receiver has: what it held
+    back belongs to the top level. The lowest has no level below whose end could be its first watermark.
     """
     bottoms: dict[tuple[str, int], int] = {}
     tops: dict[tuple[str, int], int] = {}
@@ -147,7 +151,7 @@ def _aligned(streams: Sequence[InFlightStream]) -> list[InFlightStream]:
 
 
 class _Planner:
-    """Shares out one link after the other."""
+    """Shares out the streams in flight among the subtasks of their receivers, one link after another."""
 
     def __init__(
         self, plan: PhysicalPlan, places: Mapping[str | None, _Place], before: Mapping[str, int]
@@ -156,7 +160,7 @@ class _Planner:
         self._dealt = 0
 
     def share(self, place: _Place, link: Sequence[InFlightStream]) -> Taken:
-        """Return the streams between two operators, for every subtask of the receiver."""
+        """Return, for every subtask of the receiver at `place`, its shares of the streams from one sender."""
         first = link[0]
         partitioner = self._partitioner(place, first.sender, first.tag)
         _check_link(place.node, partitioner, link)
@@ -177,7 +181,7 @@ class _Planner:
         return taken
 
     def _partitioner(self, place: _Place, sender: str, tag: str | None) -> Partitioner | None:
-        """Return how records come from the sender now; None when they do not."""
+        """Return the partitioner from a sender to the operator at `place` in the new plan; None: no link."""
         vertex = self._plan.vertices[place.vertex]
         if place.position:
             chained = tag is None and vertex.chain[place.position - 1].uid == sender
@@ -192,7 +196,7 @@ class _Planner:
         return found[0] if found else None
 
     def _marked_former(self, link: Sequence[InFlightStream]) -> list[InFlightStream]:
-        """Return the streams, marked `former` if the sender's subtasks are not the ones that run now."""
+        """Return the streams, marked `former` if the sender was removed or has another parallelism now."""
         place = self._places.get(link[0].sender)
         if place is not None and self._before.get(link[0].sender) == place.parallelism:
             return list(link)
@@ -218,7 +222,9 @@ class _Planner:
 
 
 def _check_link(node: Node, partitioner: Partitioner | None, link: Sequence[InFlightStream]) -> None:
-    """Refuse records that were on their way by another rule than the receiver's of today."""
+    """Raise a UsageError if records in flight were keyed and their receiver is not now, or the reverse, or if
+    each record would go to all subtasks now.
+    """
     keyed = isinstance(node, KeyedProcessNode)
     for stream in link:
         count = records_of(stream)
@@ -236,9 +242,9 @@ def _check_link(node: Node, partitioner: Partitioner | None, link: Sequence[InFl
 
 
 def _hold_back(taken: Taken, streams: Sequence[InFlightStream]) -> None:
-    """Give each subtask the event time of the senders that it has no stream of.
+    """Add empty streams to the shares, so that no subtask's watermark passes a sender it has no stream of.
 
-    The exchange may connect it to them now, or their state went to a sender that it is connected to.
+    The exchange may connect a subtask to such a sender now, or to another one that took over its state.
     """
     levels: dict[int, list[InFlightStream]] = {}
     for stream in streams:
@@ -261,7 +267,7 @@ def _sender(stream: InFlightStream) -> tuple[int, bool]:
 
 
 def _stand_in(streams: Sequence[InFlightStream], sender_subtask: int) -> InFlightStream:
-    """Return an empty stream that is as far as the slowest of these where they begin."""
+    """Return an empty stream that stands for several: it begins with the least of their first watermarks."""
     # An idle channel with records in it is about to wake up.
     awake = [stream for stream in streams if not stream.idle or records_of(stream)]
     marks = [s.watermark for s in awake or streams if s.watermark is not None]

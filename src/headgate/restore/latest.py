@@ -1,4 +1,4 @@
-"""Where a job continues that has completed checkpoints of its own, and the error when that is damaged."""
+"""Finds the newest completed checkpoint, for a restart, and makes the error when its files are damaged."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def latest_point(
     fell_back: Callable[[str], None] | None = None,
     gone_back: Collection[int] = (),
 ) -> RestorePoint | None:
-    """Return the newest checkpoint of a job's log, read afresh; None when there is none.
+    """Return the newest completed checkpoint of a job's log, read afresh, to restore; None: the log is empty.
 
-    `fell_back` allows to take an older one when that is damaged; see `opening.open_logged`. `gone_back` are
-    checkpoints that the job has skipped before: it does not continue from them any more, even if they are
-    complete again, because their output was written anew.
+    With `fell_back` an older one is taken when the newest is damaged; it gets a sentence about each of them.
+    `gone_back` are checkpoints that the job has skipped before: it does not continue from them any more, even
+    if they are complete again, because their output was written anew.
     """
     try:
         logged = service.completed()
@@ -47,7 +47,7 @@ def latest_point(
 def offered(
     error: DamagedFileError, point: RestorePoint, service: CheckpointService | None, disks: Disks
 ) -> HeadgateError:
-    """Return the error for a restore point that subtasks found to be damaged, with another one to take."""
+    """Return the error for a restore point whose files subtasks found damaged; it advises what to restore."""
     checkpoint, root = point.checkpoint, point.storage
     foreign = service is None or checkpoint.job != service.job
     if root is not None and foreign and _is_deleted(disks(root), checkpoint):
@@ -73,7 +73,10 @@ def _is_deleted(disk: Disk, checkpoint: CheckpointMetadata) -> bool:
 
 
 def still_logged(jobs: Sequence[str], disks: Iterable[Disk]) -> list[CheckpointMetadata]:
-    """Return the completed checkpoints of jobs, as far as their logs and metadata can be read."""
+    """Return the completed checkpoints that the logs of `jobs` list on any of `disks`, without savepoints.
+
+    Logs and metadata that cannot be read are skipped.
+    """
     found = []
     for disk in disks if jobs else ():
         for job in jobs:

@@ -1,4 +1,4 @@
-"""Where an attempt begins."""
+"""The restore point of an attempt: the checkpoint from which the subtasks of one deployment start."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from headgate.state.snapshots import CheckpointMetadata
 
 @dataclass(frozen=True, slots=True)
 class RestorePoint:
-    """The checkpoint that an attempt restores."""
+    """The checkpoint that an attempt (one deployment of the job) restores, and where its files are."""
 
     checkpoint: CheckpointMetadata
     storage: str | None  # the root that its files are named from
     claimed: bool = False  # it is another job's, or a savepoint, and this job owns it
     passed_over: tuple[int, ...] = ()
-    """Newer ones of this job that are damaged; the user chooses what becomes of output committed since."""
+    """Newer checkpoints of this job that are damaged; the user chooses what becomes of output committed since."""

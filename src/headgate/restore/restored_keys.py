@@ -1,4 +1,4 @@
-"""Whether a program can find the state of a checkpoint under the keys that it asks for, by their types."""
+"""Compares the types of a checkpoint's stored keys with those that the program declares, before a restore."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from headgate.state.snapshots import CheckpointMetadata, KeyedStateHandle
 
 
 def check_keys(plan: PhysicalPlan, checkpoint: CheckpointMetadata, called: str) -> None:
-    """Refuse state under keys of another type than the program declares.
+    """Raise a UsageError if state is stored under keys of another type than `plan` declares for its operator.
 
-    Where the metadata does not have the types of the keys, the workers look at the restored keys themselves.
+    Where the metadata does not list the types of stored keys, the workers check the restored keys themselves.
     """
     for node in (node for vertex in plan.vertices for node in vertex.chain):
         if isinstance(node, KeyedProcessNode) and node.keys is not None and node.uid is not None:
@@ -31,7 +31,7 @@ def check_keys(plan: PhysicalPlan, checkpoint: CheckpointMetadata, called: str) 
 
 
 def stored_shapes(keyed: KeyedStateHandle) -> frozenset[Shape] | None:
-    """Return the types of a subtask's keys by its metadata; None where that does not have them."""
+    """Return the types of a subtask's stored keys, as the metadata lists them; None where it does not."""
     return frozenset() if keyed.tables == [] else shapes_of_stored(keyed.key_types)
 
 

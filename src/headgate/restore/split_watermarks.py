@@ -1,8 +1,7 @@
-"""Event time of splits that a reader was restored with and that several readers had read before.
+"""Keeps a watermark per split after a restore, so that reading one split makes no other one's records late.
 
-In one reader's life a later split is read after an earlier one, so one time is enough for all. After a change
-of the parallelism a reader may get the rests of splits that several have read concurrently, and read them in
-any order: what it has read of one must not make the records of another late.
+A reader reads one split after another, so one watermark is enough for it. After a change of the parallelism
+it may get the rests of splits that several readers had read concurrently, and read them in any order.
 """
 
 from __future__ import annotations
@@ -14,11 +13,11 @@ from typing import Final
 from headgate.api.source import Split
 
 MARKS: Final = "split-marks"
-"""Their list in a snapshot of the operator that assigns timestamps, in the order of the reader's splits."""
+"""Name of the list of (split id, greatest timestamp) in the snapshot of what assigns timestamps."""
 
 
 class RestoredSplits:
-    """Which of the splits that a reader was restored with are unread, and which one it reads.
+    """Tracks which of a reader's restored splits are unread, and which of them its last batch came from.
 
     A reader does not say which split a batch is of; it is the one whose position has moved. `reading` are the
     splits of the last batch, `unread` those that are not read to their ends.
@@ -36,16 +35,16 @@ class RestoredSplits:
 
     @property
     def several(self) -> bool:
-        """Whether it matters which one is read."""
+        """Whether more than one restored split is unread, so that the split of each batch matters."""
         return len(self.unread) > 1
 
     @property
     def others(self) -> set[str]:
-        """The unread splits that the last batch was not of."""
+        """Ids of the unread splits from which the last batch did not come."""
         return self.unread - self.reading
 
     def moved(self, now: Sequence[Split], before: Sequence[Split]) -> None:
-        """Note that a batch was read, by the splits before and after it."""
+        """Find out from which splits a batch came: their position differs from `before`, or they ended."""
         left = {split.id: split.position for split in now}
         self.reading = frozenset(
             split.id
@@ -55,19 +54,19 @@ class RestoredSplits:
         self.unread &= left.keys()
 
     def only(self) -> None:
-        """Note that a batch was read while at most one of the splits is unread."""
+        """Take the unread split, of which there is at most one, as the split of the batch just read."""
         self.reading = frozenset(self.unread)
 
 
 def picture(splits: Iterable[Split]) -> list[Split]:
-    """Return splits with positions that no code changes."""
+    """Return copies of splits, to be compared with the reader's splits after its next batch."""
     return [Split(split.id, copy.deepcopy(split.position)) for split in splits]
 
 
 class SplitMarks:
-    """The greatest timestamp of each restored split, as a snapshot has it.
+    """The watermark of each restored split: the greatest timestamp read from it, first as in the snapshot.
 
-    A split without new records is waited for during `idleness_ms`; with None as long as it takes.
+    An unread split without new records holds the operator's watermark back for `idleness_ms`; None: for ever.
 
     Example:
         >>> marks = SplitMarks({"a": 100, "b": 40}, None, 0)
@@ -83,13 +82,13 @@ class SplitMarks:
         self._read_ms = dict.fromkeys(marks, now_ms)
 
     def of(self, split: str, default: int) -> int:
-        """Return how far a split is; `default` for one that came later."""
+        """Return the greatest timestamp read from a split; `default` for a split that was not restored."""
         return self._marks.get(split, default)
 
     def around(
         self, reading: Collection[str], others: Iterable[str], default: int, now_ms: int
     ) -> tuple[int, int | None]:
-        """Return where the time of a batch begins, and what it cannot pass because of unread splits, if any.
+        """Return the timestamp at which a batch begins, and the bound of unread splits on it (None: none).
 
         The batch is of the splits `reading`; where there are several, it is unknown which record is of which.
         `others` wait to be read. The time begins at `default` when nothing is known of the batch's split.
@@ -101,7 +100,7 @@ class SplitMarks:
         return start, min(held, default=None)
 
     def note(self, reading: Collection[str], greatest: int, now_ms: int) -> None:
-        """Note that a batch of these splits was read."""
+        """Record that a batch with the timestamp `greatest` was read from some splits at `now_ms`."""
         for split in reading:
             if split in self._marks:
                 self._read_ms[split] = now_ms
@@ -115,5 +114,5 @@ class SplitMarks:
 
 
 def marks_of(entries: Iterable[Sequence[str | int]]) -> dict[str, int]:
-    """Return the split watermarks in a snapshot."""
+    """Return split id -> greatest timestamp, from the entries of a snapshot's list `MARKS`."""
     return {str(split): int(mark) for split, mark in entries}
