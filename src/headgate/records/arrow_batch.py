@@ -43,7 +43,7 @@ class ArrowBatch:
         return f"ArrowBatch({self.columns.num_rows} records of {self.columns.schema.names})"
 
     def slice(self, start: int, stop: int) -> ArrowBatch:
-        """Return records `start` (included) to `stop` (excluded) as a batch that shares the columns' memory."""
+        """Return records `start` (included) to `stop` (excluded) as a batch that shares their memory."""
         if start == 0 and stop >= self.columns.num_rows:
             return self
         return ArrowBatch(

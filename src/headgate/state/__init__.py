@@ -1,4 +1,4 @@
-"""Keyed and operator state: contracts, live backends, and what they store.
+"""Keyed and operator state: the contracts, the live backends of running subtasks, and the stored forms.
 
-Files and storages are handed in.
+Storages and their files are handed in by the caller.
 """

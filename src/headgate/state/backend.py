@@ -1,4 +1,4 @@
-"""What a backend of keyed state offers to the operator that owns it, and what stored state is written with.
+"""The contract of keyed state backends, each owned by one operator subtask, and of writers of stored state.
 
 One backend serves one operator subtask: its declared states and its timers, for a range of key groups. The
 operator's loop calls all methods, except those of a pending snapshot.
@@ -23,33 +23,33 @@ if TYPE_CHECKING:
 Part = bytes | memoryview
 
 Columns = tuple[list[Hashable], list[Any]]
-"""Some keys of one state, and a value for each."""
+"""Some keys of one state, and the value of each, in the same order."""
 
 Items = Iterator[tuple[Hashable, Any]]
 """A walk over keys and their values."""
 
 
 class StateHandle(Protocol):
-    """A live state, bound to one key at a time; what the user's attribute holds."""
+    """A live state as the user function has it, such as `self.count`; it is bound to one key at a time."""
 
     @property
     def immutable(self) -> bool:
-        """Whether the handle keeps its key's value outside the table between `bind` and `store`, as values
-        of its type cannot be changed in place.
+        """Whether values of the state's type cannot be changed in place; then the handle holds its key's
+        value outside the table from `bind` to `store`.
         """
 
     def bind(self, key: Hashable) -> None:
-        """Make `key` the current key."""
+        """Make `key` the current key, whose value the user function reads and writes from now on."""
 
     def store(self) -> None:
-        """Put what was changed since :meth:`bind` into the table."""
+        """Put the current key's value into the table, if it was changed since :meth:`bind`."""
 
 
 # -- files
 
 
 class BlobReader(Protocol):
-    """The bytes of one stored blob, readable in parts."""
+    """The bytes of one stored blob (a file, or a part of one), which a restore reads piece by piece."""
 
     size: int
 
@@ -58,59 +58,59 @@ class BlobReader(Protocol):
 
 
 class StateFiles(Protocol):
-    """Where the asynchronous part of a snapshot puts its bytes. The storage may raise StorageError."""
+    """The storage of a checkpoint, to which a background thread writes a snapshot; may raise StorageError."""
 
     def write(self, uid: str, parts: Iterable[Part]) -> StoredHandle:
-        """Store bytes durably; `parts` are taken once and in order."""
+        """Store the bytes of operator `uid` durably; `parts` are taken once and in order."""
 
     def write_sections(
         self, uid: str, sections: Sequence[Iterable[Part]], *, inline: bool
     ) -> list[StoredHandle]:
-        """Store several things durably in one file, each with a handle of its own.
+        """Store several pieces of bytes durably in one file, and return a handle for each.
 
-        `sections`: the bytes of each, in parts; taken once and in order.
+        `sections`: the bytes of each piece, in parts; taken once and in order.
         `inline`: whether all of it may be kept in the metadata when it is little.
         """
 
     def share(self, handle: StoredHandle, root: str | None) -> bool:
-        """Refer to what an earlier checkpoint stored; False when that may be removed while this one stays.
+        """Refer to bytes that an earlier checkpoint stored; False if they may be deleted before this one.
 
-        `root`: the storage that it was restored from; None: this attempt wrote it.
+        `root`: the storage that they were restored from; None: this attempt wrote them.
         """
 
 
 class StoredFiles(Protocol):
-    """The files that stored state is in."""
+    """The files of a stored snapshot, from which a restore or an offline command reads state."""
 
     def read(self, handle: StoredHandle) -> bytes:
-        """Return all bytes of a handle, verified."""
+        """Return all bytes that a handle stands for, once they match their checksum."""
 
     def verify(self, handle: StoredHandle) -> None:
-        """Compare the bytes with their checksum."""
+        """Compare the bytes of a handle with their checksum; a mismatch is a StorageError."""
 
     def verified(self, handle: StoredHandle) -> BlobReader:
-        """Verify all bytes, then give them in parts."""
+        """Compare all bytes of a handle with their checksum, and return a reader of them."""
 
     def ranges(self, handle: StoredHandle) -> BlobReader:
-        """Return a reader that fetches bytes when asked for them and does not verify them: for what has
-        checksums of its own.
+        """Return a reader that fetches bytes when asked for them and does not verify them: for files that
+        have checksums of their own inside.
         """
 
     def native(self, keyed: KeyedStateHandle) -> NativeState:
-        """Return the native files, and the blob next to them."""
+        """Return the backend's own files (RocksDB's) of one subtask, and the blob stored with them."""
 
     def where(self, handle: StoredHandle) -> str:
-        """Return the file's name for errors."""
+        """Return how errors name the file of a handle."""
 
 
 class NativeState(BlobReader, Protocol):
-    """What one earlier subtask stored as its backend's own files, next to the blob that this is."""
+    """The backend's own files (RocksDB's) that one earlier subtask stored, and the bytes of the blob."""
 
     native: NativeFiles
     root: str
 
     def fetch(self, name: str, target: Path) -> None:
-        """Copy a native file to the local disk.
+        """Copy the native file `name` to `target` on the local disk.
 
         Raises:
             StorageError: it is missing or damaged, or the local disk does not take it.
@@ -121,7 +121,7 @@ class NativeState(BlobReader, Protocol):
 
 
 class Entries(NamedTuple):
-    """Keys of one state in one key group, and a value for each.
+    """A batch of entries of one state in one key group: keys, and the value of each.
 
     `size` is about how many bytes they take, or took, where they are stored; 0: not known.
     """
@@ -133,7 +133,7 @@ class Entries(NamedTuple):
 
 
 class NewSection(NamedTuple):
-    """One state, or one kind of timers, to be written; `encode` makes a batch of some of its values."""
+    """A section to be written: one state, or one kind of timers; `encode` encodes a batch of its values."""
 
     name: str
     schema: Description
@@ -141,54 +141,58 @@ class NewSection(NamedTuple):
 
 
 class StateWriter(Protocol):
-    """Writes the keyed state of one subtask in one stored form: its sections, one after the other, then the
-    end.
+    """Writes the keyed state of one subtask in one stored form (such as a blob), section by section.
 
     Either :meth:`finish` or :meth:`abandon` ends it. Only one thread uses it. Errors of values are
     UsageErrors that name the state, those of disks StorageErrors.
     """
 
     def add(self, section: NewSection, entries: Iterable[Entries]) -> None:
-        """Write a section. Its entries ascend by key group and are consumed before this returns."""
+        """Write a section: one state, or one kind of timers.
+
+        Its entries ascend by key group and are consumed before this returns.
+        """
 
     def finish(self) -> KeyedStateHandle:
-        """Make everything durable."""
+        """Store all added sections durably, and return the handle for the checkpoint's metadata."""
 
     def abandon(self) -> None:
-        """Give up what was written so far, and the space that it takes; safe at any time."""
+        """Drop the sections added so far, and free the space that they take; safe at any time."""
 
 
 NewWriter = Callable[[tuple[int, int], int], StateWriter]
-"""Makes a writer for a range of key groups, and the number of all key groups."""
+"""Makes a writer, given the first and last key group of the subtask and the number of all key groups."""
 
 
 EntryFilter = Callable[[str, list[Hashable], list[Any]], Columns]
-"""Returns the entries to be written out of some entries of the named state, of which it changes none in
-place. Batches of entries come state by state, in the order of the declarations."""
+"""Chooses the entries to be written out of a batch of the named state, so that expired ones are left out. It
+changes none in place. Batches come state by state, in the order of the declarations.
+"""
 
 
 class PendingSnapshot(Protocol):
-    """State as it was at the snapshot point, not yet bytes. One background thread uses it.
+    """A subtask's keyed state as it was at the snapshot point (the barrier), to be stored in the background.
 
-    A value that is not of its state's declared type is a UsageError; what a disk refuses a StorageError.
+    One background thread uses it. A value that is not of its state's declared type is a UsageError; what a
+    disk refuses a StorageError.
     """
 
     keep: EntryFilter | None
-    """Decides which entries are written, unless the state is stored as the backend's own files; None: all."""
+    """Chooses the entries to be written; None: all. It has no effect on a backend's own files."""
 
     def store(self, uid: str, files: StateFiles) -> KeyedStateHandle:
-        """Store the state as this backend does; then the snapshot is released."""
+        """Store the state of operator `uid` in this backend's own form, then release the snapshot."""
 
     def store_with(self, new_writer: NewWriter) -> KeyedStateHandle:
-        """Store the complete state in the form of the writer; then the snapshot is released."""
+        """Store the complete state with another writer, as for a canonical savepoint; then release it."""
 
     def release(self) -> None:
-        """Release the state; safe at any time, more than once, and instead of storing it."""
+        """Release memory and local files of the snapshot; safe at any time, more than once, and unstored."""
 
 
 @dataclass(frozen=True)
 class EarlierState:
-    """What one earlier subtask stored, for a restore.
+    """The keyed state that one subtask stored in a checkpoint, from which a backend restores.
 
     `root` is the storage that it is in; None: all of it is in the metadata. `claims` decides which states are
     restored; None: all.
@@ -201,21 +205,21 @@ class EarlierState:
 
 
 Stored = EarlierState | BlobReader | bytes
-"""What a backend restores from; a blob may be given as it is."""
+"""An input of a restore: the stored state of one earlier subtask, or a blob of state as it is."""
 
 
 # -- a backend
 
 
 class StoredValue(NamedTuple):
-    """What a state holds under one key, as bytes of its own: a batch of one, described by `schema`."""
+    """The encoded value of a state under one key, as a query of live state gets it; `schema` describes it."""
 
     schema: Description
     data: bytes
 
 
 class MigrationProgress(NamedTuple):
-    """How far the rewriting of a state's values to its declared type is.
+    """Progress of rewriting a state's restored values, in the background, to the type that is declared now.
 
     `done` entries of `about` (an estimate, at least `done`) were looked at, `per_second` since the restore;
     `rewritten` of them were of an older type.
@@ -229,48 +233,49 @@ class MigrationProgress(NamedTuple):
 
 
 class KeyedBackend(Protocol):
-    """Keyed state and timers of one operator subtask."""
+    """The live keyed state and timers of one operator subtask: in memory, in RocksDB, or with a changelog."""
 
     event_timers: TimerQueue[Hashable]
     processing_timers: TimerQueue[Hashable]
 
     @property
     def groups(self) -> tuple[int, int]:
-        """First and last key group (inclusive)."""
+        """First and last key group (inclusive) that the subtask is responsible for."""
 
     @property
     def handles(self) -> Mapping[str, Any]:
-        """One live handle for each declared state, by name."""
+        """One live handle for each declared state, by name; the user function's attributes."""
 
     @property
     def targets(self) -> Mapping[str, Target]:
-        """Description and serializer, by state and kind of timers; a restore may reconfigure them."""
+        """Description and serializer of each state and kind of timers; a restore may reconfigure them."""
 
     def bind(self, key: Hashable) -> None:
-        """Make `key` the current key of every handle."""
+        """Make `key` the current key of every handle, before a record or timer of that key is processed."""
 
     def store(self) -> None:
-        """Store what was changed for the current key."""
+        """Store the changes made under the current key; to be called after its record or timer."""
 
     def prefetch(self, keys: Iterable[Hashable]) -> None:
-        """Read what the next records need with one access; `keys` are theirs, also more than once."""
+        """Read the state of the next records' `keys` with one access; a key may be among them repeatedly."""
 
     def keys(self, name: str) -> Iterable[Hashable]:
-        """Return the keys that have an entry in a state now, in no particular order; it may change meanwhile.
+        """Return the keys that have an entry in the state `name`, in no particular order.
 
-        Call it between records, with everything stored.
+        Call it between records, with everything stored; the state may change while the keys are read.
         """
 
     def scan(self, name: str) -> Items:
-        """Return a walk over the keys and values of one state, continued at will between records.
+        """Return an iterator over keys and values of the state `name`; records may be processed meanwhile.
 
-        What changes meanwhile may be seen or not, and values are not to be changed.
+        Entries that change meanwhile may be seen or not, and values are not to be changed.
         """
 
     def peek(self, name: str, key: Hashable) -> StoredValue | None:
-        """Return the value of one state under a key now, without the effects of a read; None: nothing.
+        """Return the encoded value of the state `name` under `key`, for a query; None: there is none.
 
-        Call it between records, with everything stored; bind a key anew before its use.
+        It has no effect of a read (such as a longer time to live). Call it between records, with everything
+        stored; bind a key anew before its use.
 
         Raises:
             UsageError: the value is not of its state's declared type.
@@ -281,7 +286,7 @@ class KeyedBackend(Protocol):
         """Return a dict: state name -> kind and description of its serializers, for the metadata."""
 
     def snapshot_sync(self, checkpoint: int = 0, completed: int | None = 0) -> PendingSnapshot:
-        """Fix the state at this moment; changes made afterwards do not reach the snapshot.
+        """Fix the state at this moment, the barrier of `checkpoint`; later changes do not reach the snapshot.
 
         `completed`: newest complete checkpoint, whose files the snapshot may refer to; 0: the snapshot must
         be complete by itself; None: it is a savepoint's, complete by itself, and no later snapshot may refer
@@ -289,33 +294,33 @@ class KeyedBackend(Protocol):
         """
 
     def settle(self) -> None:
-        """Do a part of what released snapshots, or a restore, left to be done: about a millisecond of work.
+        """Do about a millisecond of the work that released snapshots, or a restore, left to be done.
 
-        Call it often, between records; where nothing is left it costs next to nothing.
+        Call it often, between records; where no work is left it costs next to nothing.
         """
 
     def migration_progress(self) -> list[MigrationProgress]:
-        """Return the states of which :meth:`settle` still rewrites values that an earlier program stored."""
+        """Return the progress for each state of which :meth:`settle` rewrites values of an older type."""
 
     def restore(self, stored: Iterable[Stored]) -> None:
-        """Fill the empty backend with its own key groups out of what any number of subtasks stored.
+        """Fill the empty backend with the entries of its key groups that any number of subtasks stored.
 
-        Every stored form of any backend may be among it.
+        Every stored form of any backend may be among `stored`.
         """
 
     def close(self) -> None:
-        """Release what the backend holds outside Python; more than once does no harm."""
+        """Release files and memory that the backend holds outside Python; more than once does no harm."""
 
 
 class StateTable(Protocol):
-    """Where a backend keeps one state: key -> value, in Python or in an object that looks like it."""
+    """The table in which a backend keeps one state: key -> value, in a dict or an object like one."""
 
     @property
     def entries(self) -> Any:
-        """Has of a dict `get`, `pop` and item assignment; may be another object after a batch."""
+        """A mapping with a dict's `get`, `pop` and item assignment; may be another object after a batch."""
 
     def own(self, key: Hashable) -> Any:
-        """Return the value of `key` for changing in place, or MISSING."""
+        """Return the value of `key`, which the caller may change in place, or MISSING if there is none."""
 
     def put(self, key: Hashable, value: Any) -> None:
         """Set the value of `key`."""
@@ -324,11 +329,11 @@ class StateTable(Protocol):
         """Remove the entry of `key`, if there is one."""
 
     def load(self, keys: Sequence[Hashable], values: Sequence[Any]) -> None:
-        """Put restored entries, before there was any snapshot."""
+        """Put the entries of a restore, before there was any snapshot."""
 
 
 class TableBackend(KeyedBackend, Protocol):
-    """A backend that keeps the states itself, so that another one can be built around it.
+    """A backend with tables of its own, around which another one (with a changelog) can be built.
 
     Its timer queues may be replaced by others for as long as they are empty.
     """
@@ -337,4 +342,4 @@ class TableBackend(KeyedBackend, Protocol):
 
     @property
     def tables(self) -> Mapping[str, StateTable]:
-        """The table of each declared state."""
+        """The table of each declared state, by the state's name."""

@@ -1,4 +1,4 @@
-"""A backend around another one, to which it leaves all that a subclass does not do itself."""
+"""Base classes of keyed backends: live handles bound to one key, and forwarding to a backend inside."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ B = TypeVar("B", bound=KeyedBackend)
 
 
 class BoundHandles:
-    """The live handles of a backend, by state, all bound to one key at a time, and its timers."""
+    """The live handles of a backend, by state, all bound to one key at a time; and its two timer queues."""
 
     event_timers: TimerQueue[Hashable]
     processing_timers: TimerQueue[Hashable]
@@ -23,18 +23,18 @@ class BoundHandles:
         self.handles, self._handles = handles, tuple(handles.values())
 
     def bind(self, key: Hashable) -> None:
-        """Make `key` the current key of every handle."""
+        """Make `key` the current key of every handle, before a record or timer of that key."""
         for handle in self._handles:
             handle.bind(key)
 
     def store(self) -> None:
-        """Store what was changed for the current key."""
+        """Store the changes made under the current key through any handle."""
         for handle in self._handles:
             handle.store()
 
 
 class BackendWrapper(BoundHandles, Generic[B]):
-    """See :class:`~headgate.state.backend.KeyedBackend` for what each method does."""
+    """A keyed backend around another one: it forwards every call that a subclass does not replace."""
 
     def __init__(self, backend: B, handles: dict[str, Any]) -> None:
         self._backend = backend
@@ -42,40 +42,40 @@ class BackendWrapper(BoundHandles, Generic[B]):
 
     @property
     def groups(self) -> tuple[int, int]:
-        """The first and the last key group of the backend inside."""
+        """The first and the last key group of the subtask, as the backend inside has them."""
         return self._backend.groups
 
     @property
     def targets(self) -> Mapping[str, Target]:
-        """The targets of the backend inside."""
+        """Stored description and serializer of each state of the backend inside, by name."""
         return self._backend.targets
 
     def prefetch(self, keys: Iterable[Hashable]) -> None:
-        """Prefetch in the backend inside."""
+        """Have the backend inside read the state of the next records' `keys` with one access."""
         self._backend.prefetch(keys)
 
     def keys(self, name: str) -> Iterable[Hashable]:
-        """Return the keys in the backend inside."""
+        """Return the keys that have an entry in the state `name` of the backend inside."""
         return self._backend.keys(name)
 
     def scan(self, name: str) -> Items:
-        """Walk over the backend inside."""
+        """Return an iterator over the keys and values of the state `name` of the backend inside."""
         return self._backend.scan(name)
 
     def peek(self, name: str, key: Hashable) -> StoredValue | None:
-        """Return the value in the backend inside, without the effects of a read."""
+        """Return the encoded value of the state `name` under `key`, without effects of a read; or None."""
         return self._backend.peek(name, key)
 
     def state_types(self) -> dict[str, Description]:
-        """Return the inner backend's types."""
+        """Return state name -> kind and description of its serializers, for the checkpoint's metadata."""
         return self._backend.state_types()
 
     def settle(self) -> None:
-        """Settle the backend inside."""
+        """Have the backend inside do about a millisecond of work that a snapshot or restore left."""
         self._backend.settle()
 
     def migration_progress(self) -> list[MigrationProgress]:
-        """Return the migration progress of the backend inside."""
+        """Return the progress for each state whose older values the backend inside still rewrites."""
         return self._backend.migration_progress()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Where the keyed state of a worker's subtasks is: in Python dicts, or in RocksDB on the local disk."""
+"""Makes the keyed state backends of a worker's subtasks, as configured: in Python dicts or in RocksDB."""
 
 from __future__ import annotations
 
@@ -29,31 +29,31 @@ _FOLDER = re.compile(r"headgate-state-(?P<host>.+)-(?P<pid>\d+)-[^-]+")
 
 
 class StateBackends(Protocol):
-    """Makes the backend of one operator subtask."""
+    """The configured kind of state backend: makes one backend for each operator subtask of a worker."""
 
     def open(
         self, descriptors: Mapping[str, StateDescriptor], groups: tuple[int, int], max_parallelism: int
     ) -> KeyedBackend:
-        """Return an empty backend."""
+        """Return an empty backend for the declared states of one subtask and its first and last key group."""
 
 
 class HeapBackends:
-    """State as Python objects: fast, and bounded by memory."""
+    """Makes backends that keep state as Python objects: fast, and bounded by memory."""
 
     def open(
         self, descriptors: Mapping[str, StateDescriptor], groups: tuple[int, int], max_parallelism: int
     ) -> TableBackend:
-        """See :class:`StateBackends`."""
+        """Return an empty backend in memory for one operator subtask with these key groups."""
         return HeapKeyedBackend(descriptors, *groups, max_parallelism)
 
     def to_build_on(self) -> HeapBackends:
-        """Return the backends for a backend that is built around the tables."""
+        """Return the factory of the backends inside those with a changelog: here the same one."""
         return self
 
 
 @dataclass
 class RocksBackends:
-    """State in RocksDB on the local disk; one bound for what it holds in memory for all states of the worker.
+    """Makes backends that keep state in RocksDB on the local disk; one memory bound for all of the worker.
 
     Not counted are live values of the keys in use, and the next timers.
     """
@@ -69,7 +69,7 @@ class RocksBackends:
     def open(
         self, descriptors: Mapping[str, StateDescriptor], groups: tuple[int, int], max_parallelism: int
     ) -> TableBackend:
-        """See :class:`StateBackends`."""
+        """Return an empty backend with a new RocksDB database for one operator subtask."""
         # Optional packages are loaded when they are used.
         from headgate.state.rocksdb.backend import RocksKeyedBackend
         from headgate.state.rocksdb.rocksdb_memory import RocksMemory
@@ -92,14 +92,14 @@ class RocksBackends:
         )
 
     def to_build_on(self) -> RocksBackends:
-        """Return the backends for a backend that is built around the tables: maps in one entry, timers in
-        memory.
+        """Return the factory of backends inside those with a changelog, which tracks whole maps, and timers
+        in memory: so maps are stored as one entry each, and timers are not on disk.
         """
         return replace(self, timers_on_disk=False, map_entries=False)
 
 
 class ChangelogBackends:
-    """Backends with a log of changes, for short checkpoints.
+    """Makes backends that store only changes at most checkpoints, around RocksDB or Python dicts.
 
     `materialize_ms`: how often a snapshot is complete by itself.
     `restored`: the checkpoint that the attempt begins with, 0 for none.
@@ -114,7 +114,7 @@ class ChangelogBackends:
     def open(
         self, descriptors: Mapping[str, StateDescriptor], groups: tuple[int, int], max_parallelism: int
     ) -> KeyedBackend:
-        """See :class:`StateBackends`."""
+        """Return an empty backend with a changelog for one operator subtask."""
         backend = self._backends.open(descriptors, groups, max_parallelism)
         now_ms = self._clock.monotonic_ms
         return ChangelogBackend(backend, descriptors, self._materialize_ms, now_ms, self._restored)
@@ -129,7 +129,7 @@ def backends_for(
     timers_on_disk: bool = False,
     eager_migration: bool = False,
 ) -> HeapBackends | RocksBackends:
-    """Return the backends that a job asked for, by the name in its configuration."""
+    """Return the factory of the state backend `kind`, "hashmap" or "rocksdb"; a ConfigError for another."""
     if kind == HASHMAP:
         return HeapBackends()
     if kind != ROCKSDB:
@@ -143,7 +143,7 @@ def backends_for(
 
 
 def remove_abandoned(folder: Path) -> list[Path]:
-    """Remove the folders that killed workers of this machine left, and return them."""
+    """Remove the local state folders that killed workers of this machine left, and return their paths."""
     found: list[Path] = []
     for path in folder.glob("headgate-state-*"):
         match = _FOLDER.fullmatch(path.name)

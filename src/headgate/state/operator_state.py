@@ -1,4 +1,4 @@
-"""Operator state of one subtask: its live lists and broadcast maps, their snapshots, and their way back.
+"""Operator state of one subtask: live lists and broadcast maps, their snapshots, and their restore.
 
 It is held in memory and is meant to be small. At the snapshot point a list of values that cannot be changed
 in place is copied; others are encoded right there, which costs less than copying each of them.
@@ -37,7 +37,7 @@ _LENGTH: Final = struct.Struct("<Q")
 
 
 class LiveListState(Generic[V]):
-    """An `api.operator_state.OperatorListState`."""
+    """The live `OperatorListState` that a user function works with: its elements in a Python list."""
 
     __slots__ = ("_elements",)
 
@@ -53,7 +53,7 @@ class LiveListState(Generic[V]):
         self._elements.extend(values)
 
     def get(self) -> list[V]:
-        """Return the elements, in a list of its own."""
+        """Return a new list of the elements; changes to the list do not reach the state."""
         return self._elements.copy()
 
     def update(self, values: Iterable[V]) -> None:
@@ -61,23 +61,23 @@ class LiveListState(Generic[V]):
         self._elements = list(values)
 
     def clear(self) -> None:
-        """Forget all elements."""
+        """Remove all elements."""
         self._elements = []
 
     def __len__(self) -> int:
         return len(self._elements)
 
     def columns(self) -> tuple[list[V]]:
-        """Return the columns that a snapshot encodes."""
+        """Return the elements, as the one column that a snapshot encodes."""
         return (self._elements,)
 
     def refill(self, elements: list[V]) -> None:
-        """Add the elements of one old subtask."""
+        """Add the elements that one old subtask stored, at a restore."""
         self._elements.extend(elements)
 
 
 class LiveBroadcastState(Subscripts[K, V]):
-    """An `api.operator_state.BroadcastState`."""
+    """The live `BroadcastState` that a user function works with: its entries in a dict."""
 
     __slots__ = ("_entries",)
 
@@ -110,15 +110,15 @@ class LiveBroadcastState(Subscripts[K, V]):
         return list(self._entries.items())
 
     def clear(self) -> None:
-        """Forget all entries."""
+        """Remove all entries."""
         self._entries = {}
 
     def columns(self) -> tuple[list[K], list[V]]:
-        """Return the columns that a snapshot encodes."""
+        """Return the keys and the values, as the two columns that a snapshot encodes."""
         return list(self._entries), list(self._entries.values())
 
     def refill(self, keys: list[K], values: list[V]) -> None:
-        """Take over the entries of one old subtask."""
+        """Take over the entries that one old subtask stored; a UsageError if stored keys became equal."""
         self._entries = dict(zip(keys, values, strict=True))
         if len(self._entries) != len(keys):
             raise UsageError(
@@ -128,7 +128,7 @@ class LiveBroadcastState(Subscripts[K, V]):
 
 
 class _Column(Generic[V]):
-    """Some values at the snapshot point: a copy of their list, or their bytes."""
+    """A state's elements, keys or values at the snapshot point: a copy of their list, or their bytes."""
 
     def __init__(self, serializer: TypeSerializer[V], values: list[V]) -> None:
         self._serializer, self._count = serializer, len(values)
@@ -158,7 +158,7 @@ def _encoded(serializer: TypeSerializer[V], values: list[V]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class _StateCopy:
-    """One state at the snapshot point."""
+    """One operator state as it was at the snapshot point, to be encoded in the background."""
 
     name: str
     mode: str
@@ -178,25 +178,25 @@ def _not_storable(name: str, why: UsageError) -> UsageError:
 
 
 class PendingOperatorState:
-    """Operator state as it was at the snapshot point, not yet bytes; one background thread uses it."""
+    """A subtask's operator state as it was at the snapshot point, to be stored by one background thread."""
 
     def __init__(self, states: list[_StateCopy]) -> None:
         self._states = states
 
     def store(self, write: Callable[[list[bytes]], StateHandle]) -> list[OperatorStateHandle]:
-        """Encode and store each state; a list without elements leaves nothing behind."""
+        """Encode each state, store it with `write`, and return their handles; empty lists have none."""
         return [
             OperatorStateHandle(one.name, one.mode, one.schema, write(one.parts()), one.count)
             for one in self._states
         ]
 
     def release(self) -> None:
-        """Release the copy; safe at any time and more than once."""
+        """Release the copies of the states; safe at any time and more than once."""
         self._states = []
 
 
 class _Target:
-    """A declared state: its live handle, and how its columns are encoded."""
+    """One declared operator state: its live handle, and the serializers of its columns."""
 
     def __init__(self, descriptor: OperatorStateDescriptor) -> None:
         self.name, self.mode = descriptor.name, descriptor.mode
@@ -213,9 +213,9 @@ class _Target:
         return {"kind": self.mode, "of": [serializer.describe() for serializer in current]}
 
     def at_snapshot(self) -> _StateCopy | None:
-        """Return a copy that later changes do not reach; None where an empty list would be stored.
+        """Return a copy that later changes do not reach; None for an empty list, which is not stored.
 
-        A broadcast map is stored also when it is empty: that it was reported counts at the restore.
+        An empty broadcast map is stored: a restore has to know that the subtask reported it.
         """
         columns = self.handle.columns()
         if not columns[0] and self.mode != BROADCAST:
@@ -248,7 +248,7 @@ class _Target:
             raise self._unreadable(error) from None
 
     def verdict(self, stored: OperatorStateHandle) -> Compatibility:
-        """Return the verdict on the elements of a stored state that :meth:`readers` found to fit."""
+        """Return the verdict on a stored state's elements, which :meth:`readers` did not refuse."""
         current = [s.current if isinstance(s, DeclaredSerializer) else s for s in self.serializers]
         return combined([judge(old, s) for old, s in zip(stored.schema["of"], current)])
 
@@ -274,17 +274,17 @@ class _Target:
 
 
 class OperatorStateBackend:
-    """The operator states of one subtask."""
+    """The live operator states of one subtask, with their snapshot and restore; `handles` are by name."""
 
     def __init__(self, descriptors: Mapping[str, OperatorStateDescriptor]) -> None:
         self._targets = {name: _Target(descriptor) for name, descriptor in descriptors.items()}
         self.handles: dict[str, Any] = {name: target.handle for name, target in self._targets.items()}
 
     def restore(self, parts: Iterable[tuple[OperatorStateHandle, bytes]]) -> None:
-        """Fill the empty states with what was assigned to this subtask.
+        """Fill the empty states with the stored elements and entries that were assigned to this subtask.
 
         Args:
-            parts: of each assigned share its description and the whole blob, ordered by old subtask.
+            parts: of each assigned share its description and the complete blob, ordered by old subtask.
         """
         maps: set[str] = set()
         for stored, blob in parts:
@@ -298,7 +298,7 @@ class OperatorStateBackend:
             self._target(stored.name).restore(stored, blob)
 
     def verdict(self, stored: OperatorStateHandle) -> Compatibility:
-        """Return the verdict of a restore on the elements of a stored state."""
+        """Return whether, and with which changes, a restore could read the elements of a stored state."""
         target = self._target(stored.name)
         target.readers(stored)
         return target.verdict(stored)
@@ -327,13 +327,13 @@ class OperatorStateBackend:
 
 
 def blob_parts(columns: Sequence[bytes]) -> list[bytes]:
-    """Return the blob of encoded batches, in parts to be laid end to end."""
+    """Return the stored form of one state, from its encoded columns, in parts to be laid end to end."""
     body = [part for column in columns for part in (_LENGTH.pack(len(column)), column)]
     return _ENVELOPE.seal(VERSION, body)
 
 
 def read_columns(blob: bytes, count: int) -> list[memoryview]:
-    """Return the `count` encoded batches of a blob, verified."""
+    """Return the `count` encoded columns of a stored state; a StorageError if the blob is damaged."""
     _, body = _ENVELOPE.open(blob, "it", (VERSION,))
     columns: list[memoryview] = []
     while len(body) >= _LENGTH.size:

@@ -1,4 +1,4 @@
-"""The serializers of one state across a restore: the one that wrote it, the one that goes on, the verdict.
+"""Keeps the serializers of one state across a restore: the stored one, the program's one, and their verdict.
 
 A provider begins with one of the two and gets the other one once::
 
@@ -13,7 +13,7 @@ A provider begins with one of the two and gets the other one once::
     REFUSED  refused, with reason                        the restored one
 
 The previous serializer is made when it is asked for, not before: a snapshot that cannot make it does no
-harm where nothing has to be read with it.
+harm where no value has to be read with it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class _Phase(enum.Enum):
 
 
 class StateSerializerProvider(Generic[T]):
-    """Which serializer reads a state, and which one writes it."""
+    """Decides which serializer reads a restored state, and which one writes it from now on."""
 
     def __init__(
         self, state: str, previous: TypeSerializerSnapshot[T] | None, registered: TypeSerializer[T] | None
@@ -52,16 +52,16 @@ class StateSerializerProvider(Generic[T]):
 
     @classmethod
     def lazily_registered(cls, state: str, previous: TypeSerializerSnapshot[T]) -> StateSerializerProvider[T]:
-        """Begin with what was stored; the program's serializer is registered when the state is accessed."""
+        """Make a provider with a stored snapshot; the program's serializer is registered at first access."""
         return cls(state, previous, None)
 
     @classmethod
     def eagerly_registered(cls, state: str, registered: TypeSerializer[T]) -> StateSerializerProvider[T]:
-        """Begin with the program's serializer; what was stored is set when something is restored."""
+        """Make a provider with the program's serializer; a restore adds the stored snapshot later."""
         return cls(state, None, registered)
 
     def register_new_serializer(self, new: TypeSerializer[T]) -> TypeSerializerSchemaCompatibility[T]:
-        """Judge the stored snapshot by the program's serializer."""
+        """Judge whether the program's serializer `new` can read what the stored one wrote."""
         if self._registered is not None or self._previous is None:
             raise InternalError(f"{self._state} has a registered serializer already; please report this")
         self._registered = new
@@ -70,9 +70,9 @@ class StateSerializerProvider(Generic[T]):
     def set_previous_serializer_snapshot(
         self, previous: TypeSerializerSnapshot[T], writer: str = UNNAMED
     ) -> TypeSerializerSchemaCompatibility[T]:
-        """Judge a stored snapshot by the program's serializer.
+        """Judge whether the program's serializer can read what a stored serializer, of a restore, wrote.
 
-        `writer`: what the serializer that wrote the values is called, for messages.
+        `writer`: how messages call the stored serializer.
         """
         if self._previous is not None or self._registered is None:
             raise InternalError(f"{self._state} has a restored snapshot already; please report this")
@@ -86,7 +86,7 @@ class StateSerializerProvider(Generic[T]):
         return self.previous_serializer() if self._registered is None else self._registered
 
     def previous_serializer(self) -> TypeSerializer[T]:
-        """Return a serializer of the stored bytes, for the new serializer's values if there is one."""
+        """Return a serializer that reads the stored bytes, as the new serializer's type if there is one."""
         if self._previous is None:
             raise InternalError(f"nothing was restored into {self._state}; please report this")
         if self._restored is None:

@@ -1,8 +1,7 @@
-"""What a snapshot is made of: handles to bytes, per operator and subtask, as plain data.
+"""The data structures of a snapshot: handles to stored bytes, per operator and subtask.
 
-These structures travel in acknowledgements and are stored in checkpoint metadata, so they hold no
-code and encode with msgspec. How state becomes bytes is the backend's business; how they reach a
-disk is the checkpoint package's.
+They travel in acknowledgements and are stored in checkpoint metadata, so they hold no code and encode with
+msgspec. How state becomes bytes is the backend's business; how they reach a disk is the checkpoint package's.
 """
 
 from __future__ import annotations
@@ -13,13 +12,13 @@ import msgspec
 
 
 class Inline(msgspec.Struct, frozen=True, tag="inline"):
-    """Bytes small enough to live in the metadata itself."""
+    """Stored bytes small enough to be kept in the checkpoint's metadata itself."""
 
     data: bytes
 
 
 class FileRange(msgspec.Struct, frozen=True, tag="file"):
-    """Bytes in a checkpoint's data file."""
+    """The place of stored bytes in a checkpoint's data file, with their checksum."""
 
     file: str  # name relative to the storage root
     offset: int
@@ -31,19 +30,19 @@ StateHandle = Inline | FileRange
 
 
 def size_of(handle: StateHandle) -> int:
-    """Return how many bytes it stands for."""
+    """Return how many stored bytes a handle refers to."""
     return len(handle.data) if isinstance(handle, Inline) else handle.length
 
 
 def place_of(handle: StateHandle) -> str:
-    """Return the place of a handle's bytes for errors: by file and offset."""
+    """Return how errors name the place of a handle's bytes: file and offset, or the metadata."""
     if isinstance(handle, Inline):
         return f"{len(handle.data)} bytes in the metadata"
     return f"bytes {handle.offset} to {handle.offset + handle.length} of {handle.file}"
 
 
 class NativeFiles(msgspec.Struct, frozen=True):
-    """Keyed state in the files of its backend, as they are; some may be those of an earlier checkpoint."""
+    """A subtask's keyed state as its backend's own files (RocksDB's); some may be an earlier checkpoint's."""
 
     backend: str  # name of the backend in the configuration
     files: dict[str, StateHandle]  # by name in the backend's own folder
@@ -59,12 +58,12 @@ class StateTable(msgspec.Struct, frozen=True):
     crc32: int  # verified before anything decodes the bytes
 
     def range(self) -> FileRange:
-        """Return the complete file, as other bytes in files are referred to."""
+        """Return the complete file as a range of bytes, to be read and verified like other stored bytes."""
         return FileRange(self.file, 0, self.length, self.crc32)
 
 
 class KeyedStateHandle(msgspec.Struct, frozen=True):
-    """All keyed state and timers of one operator subtask.
+    """The places of all keyed state and timers that one operator subtask stored in a checkpoint.
 
     It is what the blob and the native files next to it hold; then what the log changed, in order. In a
     savepoint of the canonical format it is what the tables hold, and nothing else.
@@ -77,12 +76,12 @@ class KeyedStateHandle(msgspec.Struct, frozen=True):
     native: NativeFiles | None = None  # the states that are kept in the backend's own files, not in the blob
     log: list[StateHandle] = []  # changes since the blob, oldest first; some may be of earlier checkpoints
     tables: list[StateTable] | None = None  # of the canonical format, in place of the blob, which is empty
-    # The types of all keys that were seen, as `common.key_types.stored_shapes` gives them; empty where the
+    # The types of all keys that were seen, made plain by `common.keys.key_types.stored_shapes`; empty if the
     # operator has neither state nor timers; None: not known, the stored keys themselves have to be read.
     key_types: list[Any] | None = None
 
     def handles(self) -> list[StateHandle]:
-        """Return the handles that the keyed state refers to."""
+        """Return the handles of all stored bytes that the subtask's keyed state consists of."""
         if self.tables is not None:
             return [table.range() for table in self.tables]
         native = [] if self.native is None else list(self.native.files.values())
@@ -90,7 +89,7 @@ class KeyedStateHandle(msgspec.Struct, frozen=True):
 
 
 class OperatorStateHandle(msgspec.Struct, frozen=True):
-    """One operator state of one subtask: a list of elements, or of a broadcast state's entries."""
+    """The place of one operator state that a subtask stored: a list's elements, a broadcast map's entries."""
 
     name: str
     mode: str  # how it is redistributed when the parallelism changes: "split", "union" or "broadcast"
@@ -102,7 +101,7 @@ class OperatorStateHandle(msgspec.Struct, frozen=True):
 
 
 class OperatorSubtaskState(msgspec.Struct, frozen=True):
-    """What one subtask of one operator contributes to a checkpoint."""
+    """The state that one subtask of one operator contributes to a checkpoint."""
 
     uid: str
     keyed: KeyedStateHandle | None = None  # its keyed state and timers
@@ -117,18 +116,18 @@ class OperatorSubtaskState(msgspec.Struct, frozen=True):
     operator_state: list[OperatorStateHandle] = []  # the states of the subtask that belong to no key
 
     def handles(self) -> list[StateHandle]:
-        """Return the handles that the subtask's state refers to."""
+        """Return the handles of all stored bytes of the subtask's keyed and operator state."""
         keyed = [] if self.keyed is None else self.keyed.handles()
         return [*keyed, *(state.handle for state in self.operator_state)]
 
     def size(self) -> int:
-        """Return bytes that its state takes, those of earlier checkpoints' files included."""
+        """Return how many bytes the subtask's state takes, in files of earlier checkpoints too."""
         keyed = 0 if self.keyed is None else self.keyed.size
         return keyed + sum(size_of(state.handle) for state in self.operator_state)
 
 
 class InFlightPart(msgspec.Struct, frozen=True):
-    """Some elements of a stream, in order, as one blob; `records` does not count watermarks."""
+    """A blob of consecutive records and watermarks of one stream in flight; `records` counts records only."""
 
     handle: StateHandle
     size: int
@@ -136,10 +135,10 @@ class InFlightPart(msgspec.Struct, frozen=True):
 
 
 class InFlightStream(msgspec.Struct, frozen=True):
-    """What was in flight on one channel when an unaligned checkpoint was taken.
+    """The records in flight on one channel between two subtasks when an unaligned checkpoint was taken.
 
-    The records between two subtasks are identified by their ends and kept as records, so that another
-    parallelism or another number of exchanges only means another way for them.
+    They are identified by sender and receiver and kept as records, so that after a change of the parallelism
+    or of the exchanges they only take another way.
 
     Streams of a lower `level` come first: records that were in flight in the restored checkpoint already, and
     still are, precede what was emitted since. A stream `from_output` was found on the sender's side and
@@ -169,7 +168,7 @@ class InFlightStream(msgspec.Struct, frozen=True):
 
 
 class InFlightShare(msgspec.Struct, frozen=True):
-    """The part of a stream that one subtask of the restored job takes over."""
+    """The part of a stream in flight that a subtask of the restored job takes over: key groups or batches."""
 
     stream: InFlightStream
     first_group: int | None = None
@@ -179,7 +178,7 @@ class InFlightShare(msgspec.Struct, frozen=True):
 
 
 class SubtaskSnapshot(msgspec.Struct, frozen=True):
-    """The acknowledgement of one subtask: its chained operators and how long the snapshot took.
+    """The acknowledgement of a checkpoint by one subtask: state of its chained operators, durations, counts.
 
     Records are counted from the begin of the attempt to the snapshot point.
     """
@@ -207,7 +206,7 @@ class SubtaskSnapshot(msgspec.Struct, frozen=True):
 
 
 class SnapshotFork(msgspec.Struct, frozen=True):
-    """A snapshot that a job began from; see `api.sink.Fork`."""
+    """A snapshot from which a job was started, as sinks see it; `api.sink.Fork` explains the fields."""
 
     job: str
     generation: int
@@ -216,7 +215,7 @@ class SnapshotFork(msgspec.Struct, frozen=True):
 
 
 class CheckpointMetadata(msgspec.Struct, frozen=True):
-    """A completed checkpoint: all that `_metadata` holds.
+    """The metadata of a completed checkpoint or savepoint: everything that its file `_metadata` holds.
 
     Its `kind` is "checkpoint", whose file names are relative to the storage root, or "savepoint", whose file
     names are relative to the folder of its `_metadata`; a savepoint has a `format`, "canonical" or "native".

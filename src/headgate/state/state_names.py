@@ -1,4 +1,4 @@
-"""Names of stored sections, and which of them a program claims."""
+"""Names of stored sections of keyed state, and the choice of those that a program declares and restores."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from collections.abc import Collection, Iterable
 from typing import Final
 
 STAMPS: Final = "#ttl"
-"""Begins the suffix of a state with the last-access times of another; no attribute can be named so."""
+"""Begins the suffix of the hidden state that holds another one's last-access times; no attribute has it."""
 
 _REMOVED: Final = "-"
-"""Begins the name of a section of removed entries; no attribute can be named so."""
+"""Begins the name of a changelog's section of removed entries; no attribute can be named so."""
 
 
 def is_stamps(name: str) -> bool:
-    """Return whether a stored state holds stamps. Without a declaration they are skipped: nothing is lost."""
+    """Return whether a stored state holds last-access times; a program without a time to live skips it."""
     return STAMPS in name
 
 
 def removed(name: str) -> str:
-    """Return the section of a state's removed entries."""
+    """Return the name of the changelog's section that lists the removed entries of a state."""
     return _REMOVED + name
 
 
 def changed_name(section: str) -> str | None:
-    """Return the state whose removed entries a section holds; None: it holds those that are there."""
+    """Return the state whose removed entries a section lists; None: it is no section of removed entries."""
     return section.removeprefix(_REMOVED) if section.startswith(_REMOVED) else None
 
 
@@ -31,14 +31,14 @@ TIMERS = frozenset({"timers:event", "timers:processing", "timers:all"})
 
 
 class Claims:
-    """The states that a program declares; `skipped`: names of the stored states that were left out so far."""
+    """The states that a program declares and a restore reads; `skipped`: other stored states found so far."""
 
     def __init__(self, declared: Collection[str]) -> None:
         self._declared = {*declared, *TIMERS}
         self.skipped: set[str] = set()
 
     def claims(self, name: str) -> bool:
-        """Return whether a stored state is to be restored; notes it where it is not."""
+        """Return whether the program declares a stored state or timers; add other states to `skipped`."""
         state = changed_name(name) or name
         if state in self._declared:
             return True

@@ -1,4 +1,4 @@
-"""Square brackets for maps: what a live map does by name, said the way a dict says it."""
+"""Square brackets for live map states: `map[key]` in place of `map.get(key)`, as in a dict."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _ABSENT: Final = object()
 
 
 class Subscripts(Generic[MK, MV]):
-    """`map[key]`, `map[key] = value` and `del map[key]`, for a class with `get`, `put`, `remove` and `in`.
+    """A mixin for `map[key]`, `map[key] = value`, `del map[key]`, over `get`, `put`, `remove` and `in`.
 
     Example:
         >>> class Map(Subscripts, dict):

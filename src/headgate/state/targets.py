@@ -1,4 +1,4 @@
-"""What a backend makes of a declared state: its stored description, and the serializer of its values."""
+"""Turns a declared state into its stored description and the serializer of its values, for every backend."""
 
 from __future__ import annotations
 
@@ -25,11 +25,10 @@ V = TypeVar("V")
 
 
 class Target(NamedTuple):
-    """What the program declares under a section's name: kind and descriptions of the serializers, and the
-    serializer of what the state holds under one key of the stream.
+    """The stored description (kind, serializers) of a declared state, and the serializer of its values.
 
-    `schema` is always the same dict: where a restore reconfigures a declared serializer, before anything is
-    written, its content changes.
+    A value is all that the state holds under one key of the stream, such as a list. `schema` is always the
+    same dict: where a restore reconfigures a declared serializer, before any write, its content changes.
     """
 
     schema: Description
@@ -37,7 +36,7 @@ class Target(NamedTuple):
 
 
 class DeclaredSerializer(TypeSerializer[V]):
-    """A serializer that the program declares, and at a restore the reconfigured one in its place.
+    """A stand-in for a serializer that the program gave: a restore may reconfigure the serializer behind it.
 
     Backends hold it from their first moment, before anything of a checkpoint is known. `current` writes the
     state from now on.
@@ -82,9 +81,9 @@ class DeclaredSerializer(TypeSerializer[V]):
         return self.current.snapshot()
 
     def reader_of(self, stored: Description) -> Reader:
-        """Return a reader of batches of a stored description; its verdict may reconfigure the serializer.
+        """Return a function that reads batches written by a stored serializer; it may reconfigure this one.
 
-        Incompatible ones are a UsageError that names both serializers and the reason.
+        An incompatible one is a UsageError that names both serializers and the reason.
         """
         for known, reader in self._readers:
             if known == stored:
@@ -104,10 +103,7 @@ class DeclaredSerializer(TypeSerializer[V]):
 
 
 def target_of(descriptor: StateDescriptor) -> Target:
-    """Return a declared state's description in a checkpoint and the serializer of its values.
-
-    For every backend.
-    """
+    """Return a declared state's description in a checkpoint, and the serializer of its value per key."""
     what = f"state {descriptor.name!r}"
     if descriptor.kind not in _HINTS:
         raise UsageError(f"{what} has kind {descriptor.kind!r}; expected one of {', '.join(_HINTS)}")
@@ -127,20 +123,20 @@ def target_of(descriptor: StateDescriptor) -> Target:
 
 
 def timers_target() -> Target:
-    """Return the target of timers of either kind: they are stored as their timestamps, by key."""
+    """Return description and serializer of timers: each is stored as its timestamp, under its key."""
     timestamps = serializer_for(int)
     return Target({"kind": "timers", "of": [timestamps.describe()]}, timestamps)
 
 
 def stored_reader(stored: Description, serializer: TypeSerializer[Any]) -> Reader:
-    """Return a function that reads batches of a stored description as a state's serializer's values."""
+    """Return a function that reads batches of the `stored` description as values of `serializer`."""
     if isinstance(serializer, DeclaredSerializer):
         return serializer.reader_of(stored)
     return reader_for(stored, serializer)
 
 
 def map_key_serializer(serializer: TypeSerializer[Any]) -> TypeSerializer[Any] | None:
-    """Return the serializer of a map state's own keys, if one is declared for keys or values."""
+    """Return the serializer of a map state's own keys, if one is declared for keys or values; else None."""
     declared = serializer.current if isinstance(serializer, DeclaredSerializer) else None
     return declared.key if isinstance(declared, MapSerializer) else None
 
@@ -152,9 +148,7 @@ def _over(kind: str, parts: Sequence[TypeSerializer[Any]]) -> TypeSerializer[Any
 
 
 def _built_in(kind: str, parts: Sequence[TypeSerializer[Any]]) -> TypeSerializer[Any]:
-    """Return the serializer that an annotation of the same types would give: the description is the same for
-    both.
-    """
+    """Return the serializer that an annotation of the same types would give: both have one description."""
     forms = [form_of(part) for part in parts]
     if kind == StateKind.LIST:
         return FormSerializer(sequence_form(list, forms[0]))
@@ -176,4 +170,4 @@ _HINTS: Final[dict[str, Callable[[tuple[Any, ...]], Any]]] = {
     StateKind.REDUCING: lambda types: types[0],
     StateKind.AGGREGATING: lambda types: types[0],
 }
-"""Kind of state -> the type of what it holds under one key of the stream."""
+"""Kind of state -> the type of its value under one key of the stream."""

@@ -1,4 +1,1 @@
-"""Canonical tables: keyed state as typed Parquet tables that other tools open.
-
-Which snapshots hold them is decided elsewhere.
-"""
+"""The canonical format: keyed state as typed Parquet tables that other tools open. It knows no snapshot."""

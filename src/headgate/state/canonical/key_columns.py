@@ -1,4 +1,4 @@
-"""Keys of a stream as columns: typed where they are of the first key's type, else bytes.
+"""The key columns of a canonical table: typed for keys of the first key's type, bytes for all others.
 
 Keys have no declared type, so the type is taken from the first key of a table. The column of bytes is
 always there: another subtask, or the next row, may have a key of another type.
@@ -29,7 +29,7 @@ KEY: Final = "key"
 _DYNAMIC: Final = DynamicSerializer()
 _ANY: Final = ArrowColumn(KEY, _DYNAMIC.describe())
 _ANOTHER: Final = Beyond(None)
-"""In place of a key of another type: what no typed column holds."""
+"""In place of a key of another type, which becomes null in the typed column."""
 _TYPES: Final = frozenset({int, str, bytes, bool, float, dt.datetime, dt.date, UUID})
 
 
@@ -64,14 +64,14 @@ def key_description(key: Hashable) -> Description | None:
 
 
 class KeyColumns:
-    """The columns `key` and `key_raw`, or only the second."""
+    """Converts keys to the columns `key` (typed, unless `stored` is None) and `key_raw` (bytes), and back."""
 
     def __init__(self, stored: Description | None) -> None:
         self._typed = None if stored is None else _TypedKeys(stored)
         self.fields = [*([] if self._typed is None else self._typed.fields), pa.field(KEY + RAW, pa.binary())]
 
     def arrays(self, keys: Sequence[Hashable]) -> list[pa.Array]:
-        """Return keys as one array for each field."""
+        """Return the keys as one Arrow array for each of `fields`."""
         typed = None if self._typed is None else self._typed.array(keys)
         left = [True] * len(keys) if typed is None else typed.is_null().to_pylist()
         tagged = _ANY.arrays([to_tagged(key) for key in compress(keys, left)])[0]
@@ -80,7 +80,7 @@ class KeyColumns:
         return [raw] if typed is None else [typed, raw]
 
     def keys(self, columns: Mapping[str, pa.Array]) -> list[Hashable]:
-        """Return the keys of arrays by name."""
+        """Return the keys of a table's rows out of its columns, given by name."""
         raw = columns[KEY + RAW]
         typed = None if self._typed is None else columns[KEY]
         present = [False] * len(raw) if typed is None else typed.is_valid().to_pylist()
@@ -98,7 +98,7 @@ class KeyColumns:
 
 
 class _TypedKeys:
-    """The typed column: of keys of one shape."""
+    """Converts keys of one type to the typed column, and back."""
 
     def __init__(self, stored: Description) -> None:
         form = _form_of(stored)
@@ -108,7 +108,7 @@ class _TypedKeys:
         self.fields = self._column.fields[:1]
 
     def array(self, keys: Sequence[Hashable]) -> pa.Array:
-        """Return the keys, null where one is of another type or does not fit."""
+        """Return the keys as an array, null where a key is of another type or does not fit."""
         alike = [shape_of(key) == self._shape for key in keys]
         same = list(compress(keys, alike))
         plain = iter(open_batch(self._column.stored, self._serializer.encode_many(same), len(same)))

@@ -1,4 +1,4 @@
-"""Reads one table, some row groups at a time, as entries or as columns."""
+"""Reads one canonical table (a Parquet file), row group by row group, as entries or as columns."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from headgate.state.canonical.value_columns import TableRows
 
 
 class OpenTable:
-    """One file, whose checksum the caller has compared, unless it reads no row."""
+    """An open canonical table; the caller has compared the file's checksum, unless it reads no row."""
 
     def __init__(self, blob: BlobReader) -> None:
         try:
@@ -35,7 +35,7 @@ class OpenTable:
         self._check()
 
     def _check(self) -> None:
-        """Columns, number of rows, and the order of the row groups."""
+        """Raise a StorageError if columns, number of rows or the order of row groups are not as described."""
         schema = self._file.schema_arrow
         if schema.names != self._rows.schema.names or schema.types != self._rows.schema.types:
             raise self._error(f" has the columns {_shown(schema)}; expected {_shown(self._rows.schema)}")
@@ -48,7 +48,7 @@ class OpenTable:
             raise self._error()
 
     def check_groups(self, first: int, last: int) -> None:
-        """Refuse a table of another subtask than the one with these key groups."""
+        """Raise a StorageError if the table is of other key groups, so of another subtask."""
         info = self.info
         if (info.first_group, info.last_group) != (first, last):
             raise self._error(
@@ -71,23 +71,23 @@ class OpenTable:
     def record_batches(
         self, groups: Container[int], columns: Sequence[str], row_groups: Iterable[int]
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the columns of all row groups that hold rows of some key groups, as they are stored."""
+        """Yield the named columns of the row groups that may hold rows of some key groups, as stored."""
         for number in row_groups:
             if self.holds(groups, [number]):
                 yield from self._table(number, columns).to_batches()
 
     def holds(self, groups: Container[int], row_groups: Iterable[int]) -> bool:
-        """Return whether rows of some key groups may be in some row groups."""
+        """Return whether any of some row groups may hold rows of some key groups."""
         borders = (self._borders[number] for number in row_groups)
         return any(group in groups for low, high in borders for group in range(low, high + 1))
 
     @property
     def row_groups(self) -> int:
-        """How many there are."""
+        """Number of row groups in the file."""
         return len(self._borders)
 
     def entries(self, groups: tuple[int, int]) -> Iterator[tuple[list[int], list[Any], list[Any]]]:
-        """Yield the key groups, keys and plain values of the wanted rows, a row group at a time."""
+        """Yield key groups, keys and plain values of rows of some key groups, a row group at a time."""
         for number, (low, high) in enumerate(self._borders):
             batch = self._read(number, groups) if low <= groups[1] and high >= groups[0] else None
             if batch is None or not len(batch):
@@ -127,7 +127,7 @@ def _start(column: pq.ColumnChunkMetaData) -> int:
 
 
 def _check_groups(groups: list[int], keys: list[Hashable], max_parallelism: int) -> None:
-    """Refuse a key in another group than its own, where no restore would find it."""
+    """Raise a StorageError for a key in another key group than its own, where no restore would find it."""
     own = key_groups_of_keys(keys, max_parallelism).tolist() if keys else []
     for group, right, key in zip(groups, own, keys, strict=True):
         if group != right:
@@ -139,7 +139,7 @@ def _shown(schema: pa.Description) -> str:
 
 
 class _BlobFile(io.RawIOBase):
-    """A blob as a file, for Arrow."""
+    """A file object over a blob's reader, through which Arrow reads a table."""
 
     def __init__(self, blob: BlobReader) -> None:
         self._blob, self._at = blob, 0

@@ -1,4 +1,4 @@
-"""What a table of the canonical format looks like: its columns, and how its file describes itself.
+"""The layout of a canonical table: what its rows are, and the description in its file's metadata.
 
 A table is one state of one subtask, or all its timers, as a Parquet file. Rows are in the order of key
 groups. All entries of a key stand together, in their order; row groups begin and end between keys.
@@ -23,11 +23,11 @@ from headgate.state.stored.blob_format import KEY_SERIALIZER
 
 VERSION: Final = 1
 METADATA_KEY: Final = "headgate.state"
-"""Under which the file's key-value metadata has the text of :class:`TableInfo`."""
+"""Key of the text of :class:`TableInfo` in the Parquet file's key-value metadata."""
 TIMERS: Final = "timers:all"
 """Name of the table of all timers; no state can have it."""
 TIMER_SECTIONS: Final[dict[str, str]] = {"timers:event": "event", "timers:processing": "processing"}
-"""Section of a stored blob -> what the column `time_domain` holds."""
+"""Section of a stored blob -> the value of the column `time_domain` for its timers."""
 
 VALUE: Final = "value"
 BYTES: Final = "bytes"
@@ -37,7 +37,7 @@ TIMER: Final = "timer"
 
 
 class TableInfo(msgspec.Struct, frozen=True):
-    """How a file describes itself.
+    """The description of a canonical table, which its Parquet file carries in its metadata.
 
     A row is the "value" of a key; an "element" of its list; an "entry" of its map; a "timer"; or, where a
     serializer of the user's own wrote it, the "bytes" of what a key has.
@@ -63,7 +63,7 @@ class TableInfo(msgspec.Struct, frozen=True):
 def new_table_info(
     name: str, schema: Description, key: Description | None, max_parallelism: int, groups: tuple[int, int]
 ) -> TableInfo:
-    """Describe a new table of one state, or of all timers, for some key groups.
+    """Return the description of a new table of one state, or of all timers, for a range of key groups.
 
     `key` describes the keys in the typed column; None: there is no such column.
     """
@@ -93,7 +93,7 @@ def _bytes_from_json(value: dict[str, Plain]) -> Plain:
 
 
 def table_info(metadata: Mapping[bytes, bytes] | None) -> TableInfo:
-    """Return the description in a Parquet file's key-value metadata."""
+    """Return the description in a Parquet file's metadata; a StorageError if it is no canonical table."""
     text = (metadata or {}).get(METADATA_KEY.encode())
     if text is None:
         raise StorageError(
@@ -120,12 +120,12 @@ def table_info(metadata: Mapping[bytes, bytes] | None) -> TableInfo:
 
 
 def section_names(info: TableInfo) -> list[str]:
-    """Return the names of the table's entries in a stored blob."""
+    """Return the names that the table's content has as sections of a blob: its state, or kinds of timers."""
     return list(TIMER_SECTIONS) if info.rows_are == TIMER else [info.name]
 
 
 def row_of(schema: Description) -> str:
-    """Return the shape of a state's rows, by the kind and the description of its serializers."""
+    """Return what a row of a state's table is, such as "element", by its kind and serializers."""
     kind = text_in(schema, "kind")
     if kind == "timers":
         return TIMER
@@ -135,7 +135,7 @@ def row_of(schema: Description) -> str:
 
 
 def stored_type(schema: Description) -> Description:
-    """Return the description of what a state holds under one key of the stream."""
+    """Return the description of the complete value that a state has under one key of the stream."""
     of = mappings_in(schema, "of")
     if schema["kind"] == StateKind.LIST:
         return describe("list", of=of[0])

@@ -1,4 +1,4 @@
-"""Entries of a table as columns and record batches, for each way in which values are laid out.
+"""Converts entries of canonical tables to columns and record batches, and back, for each layout of values.
 
 A list is one row for each element, a map one for each entry, with its place in the order; one that is empty
 is a row without a place. Values are plain ones, or marked as beyond what msgpack holds; see
@@ -36,29 +36,29 @@ VALUE: Final = "value"
 
 
 class ValueColumns(ABC, Generic[V]):
-    """One layout: `fields` are its columns. Here each value takes one row."""
+    """Base of the layouts, each converting values to its columns `fields` and back; here one row for each."""
 
     fields: Sequence[pa.Field]
 
     def sizes(self, values: Sequence[V]) -> list[int] | None:
-        """Return how many rows each value takes; None: one."""
+        """Return how many rows each value takes; None: one row each."""
         return None
 
     @abstractmethod
     def arrays(self, values: Sequence[V]) -> list[pa.Array]:
-        """Return values as one array for each field."""
+        """Return the values as one Arrow array for each of `fields`."""
 
     def starts(self, columns: Columns) -> list[int] | None:
-        """Return the rows in which a value begins; None: each."""
+        """Return the numbers of the rows in which values begin; None: in each row."""
         return None
 
     @abstractmethod
     def values(self, columns: Columns) -> list[V]:
-        """Return the values of arrays by name."""
+        """Return the values of a table's rows out of its columns, given by name."""
 
 
 def values_of(rows_are: str, schema: Description) -> ValueColumns[Any]:
-    """Return the layout of a table."""
+    """Return the layout of a table's values, by what its rows are (such as "element") and its schema."""
     if rows_are == TIMER:
         return _Timers()
     if rows_are == BYTES:
@@ -70,7 +70,7 @@ def values_of(rows_are: str, schema: Description) -> ValueColumns[Any]:
 
 
 class _Single(ValueColumns[V]):
-    """A value in typed column and bytes."""
+    """Layout of single values: a typed column, and one of bytes for values that do not fit it."""
 
     def __init__(self, stored: Description) -> None:
         self._column = ArrowColumn(VALUE, stored)
@@ -84,7 +84,7 @@ class _Single(ValueColumns[V]):
 
 
 class _Cells(ValueColumns[bytes]):
-    """A value as the bytes of its batch of one."""
+    """Layout of values of a program's own serializer: the bytes of each value's batch of one."""
 
     fields = (pa.field(VALUE + RAW, pa.binary()),)
 
@@ -99,7 +99,7 @@ class _Cells(ValueColumns[bytes]):
 
 
 class _Timers(ValueColumns[tuple[str, int]]):
-    """A timer: its time domain and its timestamp in ms."""
+    """Layout of timers: time domain and timestamp in ms."""
 
     fields = (
         pa.field(TIME_DOMAIN, pa.string(), nullable=False),
@@ -115,7 +115,7 @@ class _Timers(ValueColumns[tuple[str, int]]):
 
 
 class _Spread(ValueColumns[V]):
-    """A value is as many rows as it has parts, and one if it has none."""
+    """Base of the layouts in which a value takes a row for each of its parts, and one if it is empty."""
 
     def __init__(self, columns: list[ArrowColumn]) -> None:
         self._columns = columns
@@ -140,7 +140,7 @@ class _Spread(ValueColumns[V]):
         return [pa.array(positions, pa.int64()), *arrays]
 
     def starts(self, columns: Columns) -> list[int]:
-        """Return the rows of place 0, and those of what is empty."""
+        """Return the rows in which values begin: at position 0, or without one if a value is empty."""
         positions = columns[POSITION]
         places = positions.fill_null(0).to_numpy()
         starts = np.flatnonzero(places == 0)
@@ -152,7 +152,7 @@ class _Spread(ValueColumns[V]):
         return starts.tolist()
 
     def _parts(self, columns: Columns) -> tuple[list[list[Any]], list[tuple[int, int]]]:
-        """Return the plain values of each column, and from where to where each value's parts are."""
+        """Return the plain parts of all values, by column, and the range of each value's parts."""
         there = columns[POSITION].is_valid()
         parts = [
             column.values({name: a.filter(there) for name, a in columns.items()}) for column in self._columns
@@ -163,7 +163,7 @@ class _Spread(ValueColumns[V]):
 
 
 class _Elements(_Spread[list[V] | Beyond]):
-    """A list."""
+    """Layout of lists: a row for each element."""
 
     def __init__(self, element: Description) -> None:
         super().__init__([ArrowColumn(VALUE, element)])
@@ -184,11 +184,11 @@ class _Elements(_Spread[list[V] | Beyond]):
 
 
 _Pairs = dict[K, V] | list[tuple[K, V]] | Beyond
-"""A list of pairs where msgpack cannot hold the keys of a dict."""
+"""A plain map: a dict, or a list of pairs where msgpack cannot hold the keys of a dict."""
 
 
 class _MapEntries(_Spread[_Pairs[K, V]]):
-    """A map in the order of its entries."""
+    """Layout of maps: a row for each entry, in the order of the entries."""
 
     def __init__(self, key: Description, value: Description) -> None:
         super().__init__([ArrowColumn(MAP_KEY, key), ArrowColumn(VALUE, value)])
@@ -227,7 +227,7 @@ def _settled(parts: list[V], settle: Convert | None) -> list[V]:
 
 
 class TableRows:
-    """The rows of one table."""
+    """Converts entries to the rows of one canonical table, keys and values together, and back."""
 
     def __init__(self, info: TableInfo) -> None:
         self._keys, self._values = KeyColumns(info.key), values_of(info.rows_are, info.schema)
@@ -242,12 +242,12 @@ class TableRows:
         )
 
     def count(self, values: Sequence[Any]) -> int:
-        """Return how many rows values take."""
+        """Return how many rows some values take."""
         sizes = self._values.sizes(values)
         return len(values) if sizes is None else sum(sizes)
 
     def pieces(self, values: Sequence[Any], rows: int) -> Iterator[slice]:
-        """Cuts between entries, such that each piece has about so many rows."""
+        """Yield slices of `values`, cut between entries, each of about `rows` rows."""
         sizes = self._values.sizes(values)
         if sizes is None:
             yield from (slice(start, start + rows) for start in range(0, len(values), rows))

@@ -1,4 +1,4 @@
-"""Writing the tables of one subtask: a Parquet file for each state, and one for all timers."""
+"""Writes the canonical tables of one subtask: a Parquet file for each state, and one for all timers."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
 ROWS: Final = 65_536
 """Rows after which a row group ends at the next boundary of a key group."""
 BYTES_OF_GROUP: Final = 16 << 20
-"""Bytes of columns after which it ends there."""
+"""Bytes of columns after which a row group ends at the next boundary of a key group."""
 _TIMES_OVER: Final = 4
-"""How many times as many there may be before a row group ends within a key group."""
+"""How many times over those limits a row group may grow before it ends within a key group."""
 
 
 class WrittenTable(NamedTuple):
-    """One complete file."""
+    """A complete table: its description, and the length and checksum of its file."""
 
     info: TableInfo
     length: int
@@ -51,7 +51,7 @@ class WrittenTable(NamedTuple):
 
 
 class TablesWriter:
-    """Writes all tables of one subtask; a `StateWriter`. A section that holds nothing gets no file.
+    """The `StateWriter` of the canonical format for one subtask. A section without entries gets no file.
 
     Each table waits in `folder` on the local disk until it is complete. Then `store` takes the name of the
     state, or `table_layout.TIMERS`, and the bytes, makes them durable and returns the name of the file. Of
@@ -81,7 +81,7 @@ class TablesWriter:
         self._timers.add(section, entries)
 
     def finish(self) -> KeyedStateHandle:
-        """Write the table of the timers; the others are durable already."""
+        """Write the table of all timers, and return the handle of all tables."""
         if self._timers is not None:
             self._write_timers(StoredBlob(self._timers.parts()))
         self.abandon()
@@ -89,7 +89,7 @@ class TablesWriter:
         return KeyedStateHandle(*self._groups, Inline(b""), size, tables=self._tables)
 
     def abandon(self) -> None:
-        """Give the local disk its space back; whoever stores the tables removes them."""
+        """Free the space on the local disk; stored tables are removed by whoever stored them."""
         if self._timers is not None:
             self._timers.abandon()
 
@@ -129,7 +129,7 @@ class TablesWriter:
 
 
 def _as_in_tables(section: NewSection, entries: Iterable[Entries]) -> Iterator[Entries]:
-    """Yield plain values, or of a serializer of the program's own the bytes of each."""
+    """Yield entries with plain values, or with each value's bytes if its serializer is the program's own."""
     cells = table_layout.row_of(section.schema) == BYTES
     stored = None if cells else table_layout.stored_type(section.schema)
     for group, keys, values, _ in entries:
@@ -144,7 +144,7 @@ def _as_in_tables(section: NewSection, entries: Iterable[Entries]) -> Iterator[E
 
 
 class TableWriter:
-    """Writes one file; `info` describes it, but for the number of rows, which is counted here."""
+    """Writes one canonical table to a stream; `info` describes it, but for its number of rows."""
 
     def __init__(self, info: TableInfo, stream: SupportsWrite[memoryview], rows: int = ROWS) -> None:
         self._info, self._rows, self._limit = info, TableRows(info), rows
@@ -156,7 +156,7 @@ class TableWriter:
         self._last_group: int | None = None
 
     def add(self, part: Entries) -> None:
-        """Take a key group, or some of its timers."""
+        """Write the entries of a key group, or some of its timers, after those added before."""
         # Large values are taken fewer at a time, as far as their mean is known.
         fewer = 1 + part.size // BYTES_OF_GROUP
         rows = max(1, min(self._limit, self._rows.count(part.values) // fewer))
@@ -166,7 +166,7 @@ class TableWriter:
         self._flush_over(1)
 
     def add_rows(self, batch: pa.RecordBatch) -> None:
-        """Take rows that are columns already, in the order of key groups; those of a key are in one batch."""
+        """Write rows that are columns already, in the order of key groups; a key's are in one batch."""
         groups = batch.column(0).to_numpy()
         borders = [0, *(np.flatnonzero(np.diff(groups)) + 1).tolist(), len(groups)]
         for start, stop in pairwise(borders):
@@ -194,7 +194,7 @@ class TableWriter:
             self._waiting, self._waiting_rows, self._waiting_bytes = [], 0, 0
 
     def finish(self) -> WrittenTable:
-        """Write the waiting rows, and the end of the file."""
+        """Write the waiting rows and the end of the file, and return its length and checksum."""
         self._flush()
         info = msgspec.structs.replace(self._info, rows=self._total)
         self._file.add_key_value_metadata({table_layout.METADATA_KEY: info.text()})
@@ -210,7 +210,7 @@ class TableWriter:
 
 
 class _Counted(io.RawIOBase):
-    """Passes bytes on until it is dropped, and keeps their number and checksum."""
+    """A file object that passes bytes on until it is dropped, and keeps their number and checksum."""
 
     def __init__(self, stream: SupportsWrite[memoryview]) -> None:
         self._stream: SupportsWrite[memoryview] | None = stream

@@ -1,4 +1,1 @@
-"""State as a base and a log of changes after it, over either backend.
-
-The merge of base and log for readers stands in `state/stored`.
-"""
+"""Keyed state stored as a base and a log of changes after it. Readers merge the two in `state/stored`."""

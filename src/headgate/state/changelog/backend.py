@@ -1,4 +1,4 @@
-"""A backend whose checkpoints hold what changed since the last complete one: around any that keeps tables."""
+"""A keyed backend that stores only changes since the last complete checkpoint, around one with tables."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from headgate.state.changelog.segment_chain import Chain, Epochs, Stored, Waste
 from headgate.state.heap.backend import EVENT_TIMERS, PROCESSING_TIMERS, SETTLED_PER_CALL
 
 CHANGES_MAX: Final = 100_000
-"""More entries than this are not copied in the pause: the backend's own snapshot is shorter then."""
+"""Above this number changed entries are not copied in the pause: the backend's own snapshot is shorter."""
 SEGMENTS_MAX: Final = 1_000
 """After so many segments a snapshot is complete: every checkpoint and every restore goes through them."""
 LOG_BYTES_MIN: Final = 1 << 20
@@ -30,10 +30,10 @@ LOG_BYTES_MIN: Final = 1 << 20
 
 
 class ChangelogBackend(BackendWrapper[TableBackend]):
-    """Keyed state of one operator subtask with a log of its changes.
+    """The keyed state of one operator subtask, with a log of its changes for short checkpoints.
 
-    A snapshot holds what was changed since the newest complete checkpoint, and refers to what that one
-    stored. Now and then it is complete by itself: then the log begins anew. How the backend inside writes a
+    A snapshot holds what was changed since the newest complete checkpoint, and refers to the files of that
+    one. Now and then it is complete by itself: then the log begins anew. How the backend inside writes a
     complete snapshot is its own affair.
 
     `materialize_ms`: after so long the next snapshot is complete.
@@ -72,7 +72,7 @@ class ChangelogBackend(BackendWrapper[TableBackend]):
         self._restored = restored
 
     def snapshot_sync(self, checkpoint: int = 0, completed: int | None = 0) -> PendingSnapshot:
-        """Fix at this moment what was changed, or everything. Call it between records, with all stored.
+        """Fix the changes, or all state, at this moment. Call it between records, with all stored.
 
         `completed`: newest complete checkpoint, which the snapshot may follow; 0: it must be complete by
         itself; None: it is a savepoint's, which the log leaves out of account.
@@ -92,7 +92,7 @@ class ChangelogBackend(BackendWrapper[TableBackend]):
         return self._segment(checkpoint, follows, changes)
 
     def _due(self, follows: Stored) -> bool:
-        """Return whether the log is old or long enough to begin anew."""
+        """Return whether the log is so old, long or large that a complete snapshot is due."""
         log = follows.log_bytes
         return (
             self._now_ms() >= self._due_ms
@@ -129,7 +129,7 @@ class ChangelogBackend(BackendWrapper[TableBackend]):
         return PendingBase(self._backend.snapshot_sync(checkpoint, base), checkpoint, self._chain.stored)
 
     def restore(self, stored: Iterable[EarlierStates]) -> None:
-        """See :class:`~headgate.state.backend.KeyedBackend`; the log of the same key groups goes on."""
+        """Fill the empty backend with stored state; a log of the same key groups is continued."""
         earlier = list(stored)
         self._backend.restore(earlier)
         self._waste.add(take_all(self._trackers))
@@ -144,6 +144,6 @@ class ChangelogBackend(BackendWrapper[TableBackend]):
         self._chain.restored(self._restored, Stored(handle, self._restored, base, root=only.root or ""))
 
     def settle(self) -> None:
-        """See :class:`~headgate.state.backend.KeyedBackend`."""
+        """Do about a millisecond of work left by snapshots or a restore, and free unneeded changes."""
         self._backend.settle()
         self._waste.settle(SETTLED_PER_CALL)

@@ -1,4 +1,4 @@
-"""Keeps track of what the program changes while it works on a backend's own tables and timers.
+"""Tracks which entries of a backend's tables and timers the program changes, for the next segment.
 
 Of values that cannot be changed in place the new one is kept, so that a segment costs nothing per entry; of
 others, and of timers, the key alone, and they are looked up and copied when a segment is taken. What a
@@ -23,20 +23,20 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 Changed = set[Hashable] | dict[Hashable, Any]
-"""Keys, or (timestamp, key); or key -> new value, which is the handle's default where the entry is gone."""
+"""Changed entries of a state: keys, or (timestamp, key); or key -> new value, the default if removed."""
 Changes = dict[str, Changed]
-"""By state and kind of timers."""
+"""Changed entries by name of the state or kind of timers."""
 
 
 class Tracker(Protocol):
-    """Keeps what was changed in one state, or in one kind of timers."""
+    """Remembers which entries of one state, or which timers of one kind, were changed."""
 
     def take(self) -> Changed:
-        """Return the changes since the last call; the caller owns them."""
+        """Return the entries changed since the last call; the caller owns the collection."""
 
 
 class TrackedTable:
-    """A state's table for handles that work in it; see `heap.handles.HeapTable`."""
+    """A state's table that remembers the keys changed through it, for handles that work in the table."""
 
     __slots__ = ("_changed", "_table")
 
@@ -50,31 +50,31 @@ class TrackedTable:
         return self._table.entries
 
     def own(self, key: Hashable) -> Any:
-        """Return the value of `key` for changing in place, or MISSING."""
+        """Return the value of `key`, which counts as changed from now on, or MISSING."""
         value = self._table.own(key)
         if value is not MISSING:
             self._changed.add(key)
         return value
 
     def put(self, key: Hashable, value: Any) -> None:
-        """Set the value of `key`."""
+        """Set the value of `key`, and remember the key as changed."""
         self._changed.add(key)
         self._table.put(key, value)
 
     def remove(self, key: Hashable) -> None:
-        """Remove the entry of `key`, if there is one."""
+        """Remove the entry of `key`, if there is one, and remember the key as changed."""
         if self._table.entries.get(key, MISSING) is not MISSING:
             self._changed.add(key)
             self._table.remove(key)
 
     def take(self) -> set[Hashable]:
-        """See :class:`Tracker`."""
+        """Return the keys changed since the last call; the caller owns the set."""
         taken, self._changed = self._changed, set()
         return taken
 
 
 class TrackedStore:
-    """What handles whose values cannot be changed in place do besides. Their table is the backend's own.
+    """Adds change tracking to handles of values that cannot be changed in place; the table is the backend's.
 
     `changed` has the new value of each key, the default where the entry is removed. Generated loops, which
     write into the table themselves, write here too, and take the dict anew for each run.
@@ -89,36 +89,36 @@ class TrackedStore:
     changed: dict[Hashable, Any]
 
     def store(self) -> None:
-        """Put `value` into the table, if it is another one."""
+        """Put `value` into the table and into `changed`, if the table has another one."""
         if self.table.get(self.key, self.default) is not self.value:
             self.changed[self.key] = self.value
             super().store()  # type: ignore[misc]
 
     def take(self) -> dict[Hashable, Any]:
-        """See :class:`Tracker`."""
+        """Return key -> new value of the entries changed since the last call; the caller owns the dict."""
         taken = self.changed
         self.begin()
         return taken
 
     def begin(self) -> None:
-        """Track changes from now on."""
+        """Start tracking, with no changes."""
         self.changed = {}  # type: ignore[misc]  # a slot of the classes below
 
 
 class TrackedValueState(TrackedStore, handles.ImmutableValueState[V]):
-    """See :class:`ImmutableValueState`."""
+    """The live handle of a value state, of values that cannot change in place, with tracked changes."""
 
     __slots__ = ("changed",)
 
 
 class TrackedReducingState(TrackedStore, handles.ImmutableReducingState[V]):
-    """See :class:`ImmutableReducingState`."""
+    """The live handle of a reducing state, of values that cannot change in place, with tracked changes."""
 
     __slots__ = ("changed",)
 
 
 class TrackedAggregatingState(TrackedStore, handles.ImmutableAggregatingState[IN, ACC, OUT]):
-    """See :class:`ImmutableAggregatingState`."""
+    """The live handle of an aggregating state, of immutable accumulators, with tracked changes."""
 
     __slots__ = ("changed",)
 
@@ -148,7 +148,7 @@ def tracked_handle(
 
 
 class TrackedTimerQueue(TimerQueue[K]):
-    """A timer queue that keeps timestamp and key of what was registered, deleted or fired."""
+    """A timer queue that remembers (timestamp, key) of timers that were registered, deleted or fired."""
 
     __slots__ = ("_changed",)
 
@@ -157,32 +157,32 @@ class TrackedTimerQueue(TimerQueue[K]):
         self._changed: set[Hashable] = set()
 
     def register(self, timestamp: int, key: K) -> bool:
-        """See :class:`TimerQueue`."""
+        """Register a timer and remember it as changed; return False if it was there already."""
         added = super().register(timestamp, key)
         if added:
             self._changed.add((timestamp, key))
         return added
 
     def delete(self, timestamp: int, key: K) -> bool:
-        """See :class:`TimerQueue`."""
+        """Delete a timer and remember it as changed; return False if there was none."""
         removed = super().delete(timestamp, key)
         if removed:
             self._changed.add((timestamp, key))
         return removed
 
     def pop_due(self, up_to: int) -> Iterator[tuple[int, K]]:
-        """See :class:`TimerQueue`."""
+        """Remove and yield the timers up to `up_to`, in firing order, and remember them as changed."""
         for timer in super().pop_due(up_to):
             self._changed.add(timer)
             yield timer
 
     def take(self) -> set[Hashable]:
-        """See :class:`Tracker`."""
+        """Return (timestamp, key) of the timers changed since the last call; the caller owns the set."""
         taken, self._changed = self._changed, set()
         return taken
 
 
 def take_all(trackers: Mapping[str, Tracker]) -> Changes:
-    """Return the changes since the last call, without states that were not changed."""
+    """Return the entries changed since the last call, by name, without states that were not changed."""
     taken = {name: each.take() for name, each in trackers.items()}
     return {name: changed for name, changed in taken.items() if changed}

@@ -1,7 +1,7 @@
-"""Snapshots of a backend with a changelog: of what changed, as one segment, or of everything.
+"""Pending snapshots of a backend with a changelog: a segment of changes, or all state as a new base.
 
-A segment is a blob: a section for each state and kind of timers with the entries that are there at the
-snapshot point, and next to it one, marked as removed, with the keys of those that are not any more.
+A segment is a blob: a section for each state and kind of timers with the changed entries that exist at the
+snapshot point, and next to it a section, marked as removed, with the keys of those that do not.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from headgate.state.targets import Target
 
 _FLAGS: Final = serializer_for(bool)
 REMOVED_STATE: Final = Target({"kind": "removed", "of": [_FLAGS.describe()]}, _FLAGS)
-"""Describes sections of removed entries of a state: only keys count."""
+"""Describes the sections of a state's removed entries, in which only keys count."""
 
 
 @dataclass(slots=True)
 class EntriesView(StateView):
-    """Some entries of a state, or some timers, at the snapshot point."""
+    """A section of a segment: changed entries of a state, or changed timers, at the snapshot point."""
 
     keys: list[Hashable] = field(default_factory=list)
     values: list[Any] = field(default_factory=list)
 
     def slices(self) -> Iterator[Columns]:
-        """Yield keys and values."""
+        """Yield the keys and values, in slices of `SLICE_ENTRIES`."""
         for start in range(0, len(self.keys), SLICE_ENTRIES):
             stop = start + SLICE_ENTRIES
             yield self.keys[start:stop], self.values[start:stop]
@@ -48,7 +48,7 @@ class EntriesView(StateView):
 
 @dataclass(slots=True)
 class DeltaView(StateView):
-    """The new values of a state that are there, or the keys of those that are removed.
+    """A section of a segment, out of tracked values: the changed entries, or the keys of removed ones.
 
     `delta` has the new value of each changed key, `default` where the entry is removed; it is changed no
     more.
@@ -59,7 +59,7 @@ class DeltaView(StateView):
     removed: bool = False  # whether the keys without an entry are meant
 
     def slices(self) -> Iterator[Columns]:
-        """Yield keys and values; of removed ones True."""
+        """Yield the keys and values, in slices; the values of removed entries are True."""
         items = iter(self.delta.items())
         while part := list(islice(items, SLICE_ENTRIES)):
             mine = [item for item in part if (item[1] is self.default) is self.removed]
@@ -73,7 +73,7 @@ class DeltaView(StateView):
 
 @dataclass(frozen=True, slots=True)
 class ChangedSections:
-    """Makes the sections of segments; `defaults` are of the states whose changes come with their values."""
+    """Makes the sections of a segment out of tracked changes; `defaults`: of states tracked by value."""
 
     tables: Mapping[str, StateTable]
     defaults: Mapping[str, Any]
@@ -81,7 +81,7 @@ class ChangedSections:
     targets: Mapping[str, Target]
 
     def of(self, changes: Changes) -> list[StateView]:
-        """Return the sections with the values of this moment; what can be changed in place as copies."""
+        """Return sections of the changed entries as they are now, copied if they can be changed in place."""
         sections: list[StateView] = []
         for name, changed in changes.items():
             if name in self.timers:
@@ -118,10 +118,10 @@ class ChangedSections:
 
 @dataclass(slots=True)
 class PendingBase:
-    """A snapshot of everything by the backend itself: a new base, without segments.
+    """A snapshot of all state, which the backend inside writes: a new base, without segments.
 
-    Nothing is left out of it, whatever `keep` decides: a later segment may have one half of what was left
-    out, a value or the time at which it was written, and they belong together.
+    No entry is left out of it, whatever `keep` decides: a later segment may hold only one half of an entry,
+    the value or its last-access time, and they belong together.
     """
 
     pending: PendingSnapshot
@@ -130,25 +130,25 @@ class PendingBase:
     keep: EntryFilter | None = None
 
     def store(self, uid: str, files: StateFiles) -> KeyedStateHandle:
-        """See :class:`~headgate.state.backend.PendingSnapshot`."""
+        """Store all state as the backend inside does, and report it to the log as its base."""
         handle = self.pending.store(uid, files)
         self.stored(self.checkpoint, Stored(handle, self.checkpoint, self.checkpoint))
         return handle
 
     def store_with(self, new_writer: NewWriter) -> KeyedStateHandle:
-        """See :class:`~headgate.state.backend.PendingSnapshot`."""
+        """Store all state with another writer, as for a canonical savepoint."""
         return self.pending.store_with(new_writer)
 
     def release(self) -> None:
-        """See :class:`~headgate.state.backend.PendingSnapshot`."""
+        """Release the snapshot of the backend inside."""
         self.pending.release()
 
 
 @dataclass(slots=True)
 class PendingSegment:
-    """A snapshot of what changed since the stored state that it follows.
+    """A snapshot of the entries changed since the stored state that it follows, to be stored as a segment.
 
-    Nothing is left out of it, whatever `keep` decides: it would come back from the base, as it was there.
+    No entry is left out of it, whatever `keep` decides: it would come back from the base, as it was there.
     """
 
     sections: Sequence[StateView]
@@ -161,14 +161,14 @@ class PendingSegment:
     keep: EntryFilter | None = None
 
     def store_with(self, new_writer: NewWriter) -> KeyedStateHandle:
-        """Refused: it is not complete."""
+        """Raise an InternalError: a segment holds changes only, and the writer wants all state."""
         raise InternalError(
             f"the snapshot for checkpoint {self.checkpoint} holds changes only and was asked for all state; "
             "store it, or take one with no checkpoint to follow; please report this"
         )
 
     def store(self, uid: str, files: StateFiles) -> KeyedStateHandle:
-        """See :class:`~headgate.state.backend.PendingSnapshot`."""
+        """Store the changes as a segment, or all state where the files of earlier ones may be deleted."""
         try:
             follows = self.follows
             if not all(files.share(handle, follows.root) for handle in follows.handle.handles()):
@@ -193,7 +193,7 @@ class PendingSegment:
         return self.instead.store(uid, files)
 
     def release(self) -> None:
-        """See :class:`~headgate.state.backend.PendingSnapshot`."""
+        """Release the changed entries, and the snapshot of all state if there is one."""
         for section in self.sections:
             section.release()
         self.sections = []

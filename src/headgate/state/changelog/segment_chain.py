@@ -1,5 +1,4 @@
-"""What a segment may follow, and what it holds: the stored state that stays for as long as a snapshot that
-refers to it, and what was changed since.
+"""Decides which stored state of an earlier checkpoint a segment of changes may follow, and what it holds.
 
 A checkpoint is removed when a later one completes, and with it every file that the later one does not refer
 to. So a segment of checkpoint C follows what K stored, the newest complete one, only if every snapshot that
@@ -7,14 +6,14 @@ was taken between K and C, and may complete before C does, refers to all of it t
 
 | event | `_stored` | `_refers` |
 | --- | --- | --- |
-| snapshot of changes taken for C | | C: what it follows |
-| complete snapshot taken for C | | C: nothing |
-| either is durable | C: what it is | C: all that it consists of |
+| snapshot of changes taken for C | | C: the files that it follows |
+| complete snapshot taken for C | | C: no files |
+| either is durable | C: its stored state | C: all its files |
 | either fails or is aborted | nothing: no snapshot refers to it, and K decides what follows | |
 | K is complete | K and later stay | later than K stay |
 
-So a snapshot of everything that is pending, or was aborted, makes the next one a snapshot of everything too;
-as does one that is pending and does not refer to K's last segment.
+So a complete snapshot that is pending, or was aborted, makes the next one complete too; as does a pending
+one that does not refer to K's last segment.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from headgate.state.snapshots import Inline, KeyedStateHandle, StateHandle, size
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What a checkpoint stored of one subtask."""
+    """The stored state of one subtask at one checkpoint: a base, and the segments of changes after it."""
 
     handle: KeyedStateHandle  # the base, and the segments after it
     reaches: int  # the checkpoint up to which changes are in it
@@ -39,10 +38,10 @@ class Stored:
 
     @property
     def followed(self) -> Stored:
-        """What the next segment follows.
+        """The stored state that the next segment extends: this one, without a last segment that is inline.
 
-        A segment that is small enough to travel in the metadata would do so in every later checkpoint. So
-        the next one takes its place, and holds its changes too.
+        A segment in the metadata would be in that of every later checkpoint. So the next one takes its
+        place, and holds its changes too.
         """
         if self.before is not None and isinstance(self.handle.log[-1], Inline):
             return self.before
@@ -50,7 +49,7 @@ class Stored:
 
     @property
     def log_bytes(self) -> int:
-        """What the segments take."""
+        """Bytes that the segments after the base take."""
         return sum(map(size_of, self.handle.log))
 
     def with_segment(self, segment: StateHandle, checkpoint: int) -> Stored:
@@ -61,14 +60,14 @@ class Stored:
         return Stored(longer, checkpoint, self.base, replace(self, before=None, root=None))
 
     def unchanged(self, checkpoint: int) -> Stored:
-        """Return the stored state for a checkpoint before which nothing else was changed."""
+        """Return this stored state for a later `checkpoint`, if no entry was changed since."""
         return replace(self, reaches=checkpoint, before=None, root=None)
 
 
 class Chain:
-    """The stored states of one subtask that may still matter.
+    """The stored states of one subtask that its next segment of changes may have to follow.
 
-    The operator's thread asks; the one that writes snapshots reports what is durable.
+    The operator's thread asks; the thread that writes snapshots reports what is durable.
     """
 
     def __init__(self) -> None:
@@ -76,20 +75,20 @@ class Chain:
         self._refers: dict[int, frozenset[StateHandle]] = {}
 
     def restored(self, checkpoint: int, stored: Stored) -> None:
-        """Note the stored state with which the subtask began."""
+        """Record the stored state from which the subtask was restored."""
         self._stored[checkpoint] = stored
 
     def taken(self, checkpoint: int, follows: Stored | None) -> None:
-        """A snapshot is pending; None: it is of everything, or may have to be."""
+        """Record a pending snapshot and the stored state it follows; None: it is, or may become, complete."""
         self._refers[checkpoint] = _files_of(follows)
 
     def stored(self, checkpoint: int, stored: Stored) -> None:
-        """It is durable; whether its checkpoint completes is not known yet."""
+        """Record that the snapshot of `checkpoint` is durable; whether that completes is not known yet."""
         self._refers[checkpoint] = _files_of(stored)
         self._stored[checkpoint] = stored
 
     def completed(self, checkpoint: int) -> Stored | None:
-        """Return the stored state of the newest complete checkpoint, if known; older ones are forgotten."""
+        """Return the stored state of the newest complete checkpoint, if known, and forget older ones."""
         # In place and one by one: the other thread adds to both meanwhile.
         for number in [number for number in list(self._stored) if number < checkpoint]:
             del self._stored[number]
@@ -98,7 +97,7 @@ class Chain:
         return self._stored.get(checkpoint)
 
     def may_follow(self, stored: Stored) -> bool:
-        """Return whether it stays until a snapshot that is taken now is complete.
+        """Return whether all files of `stored` stay until a snapshot taken now is complete.
 
         Ask after :meth:`completed`.
         """
@@ -111,7 +110,7 @@ def _files_of(stored: Stored | None) -> frozenset[StateHandle]:
 
 
 class Epochs:
-    """What was changed, by the checkpoint that was the first one to see it.
+    """Changes of one subtask's state, grouped by the first checkpoint that was taken after them.
 
     Example:
         >>> epochs = Epochs()
@@ -129,12 +128,12 @@ class Epochs:
         self._epochs: list[tuple[int, Changes]] = []
 
     def close(self, checkpoint: int, changes: Changes) -> None:
-        """A snapshot is taken: what follows belongs to the next one."""
+        """Add the changes before the snapshot of `checkpoint`; later ones belong to the next snapshot."""
         if changes:
             self._epochs.append((checkpoint, changes))
 
     def since(self, checkpoint: int) -> Changes:
-        """Return the changes after one checkpoint and before the last one closed."""
+        """Return the changes after `checkpoint` and before the last checkpoint closed, newer over older."""
         found: Changes = {}
         for number, changes in self._epochs:
             if number > checkpoint:
@@ -143,7 +142,7 @@ class Epochs:
         return found
 
     def forget(self, checkpoint: int) -> None:
-        """Drop what a checkpoint and those before it saw: no segment needs it any more."""
+        """Drop the changes up to `checkpoint`: no segment needs them any more."""
         self._epochs = [(number, changes) for number, changes in self._epochs if number > checkpoint]
 
 
@@ -168,7 +167,7 @@ class Waste:
         self._left: list[Changed] = []
 
     def add(self, changes: Changes) -> None:
-        """Take over changes that only the caller holds."""
+        """Take over changes, of which the caller keeps no reference, to free them."""
         self._left += changes.values()
 
     def settle(self, budget: int) -> bool:

@@ -1,4 +1,1 @@
-"""The backend that keeps state in Python dicts.
-
-Other readers of its stored form use `state/stored`.
-"""
+"""The keyed state backend in Python dicts. Others that read its stored form use `state/stored`."""

@@ -28,11 +28,11 @@ PROCESSING_TIMERS: Final = "timers:processing"
 TIMER_KINDS: Final = (EVENT_TIMERS, PROCESSING_TIMERS)
 
 SETTLED_PER_CALL: Final = 1_024
-"""Changes that one call of `settle` merges back in each table: about half a millisecond."""
+"""Changes that one call of `settle` merges back into each table: about half a millisecond."""
 
 
 class OwnTables(BoundHandles, Generic[T]):
-    """What backends that keep the states of a subtask themselves have in common."""
+    """Base class of the backends that keep a subtask's state in tables of their own: in dicts or RocksDB."""
 
     def __init__(
         self, descriptors: Mapping[str, StateDescriptor], groups: tuple[int, int], max_parallelism: int
@@ -48,12 +48,12 @@ class OwnTables(BoundHandles, Generic[T]):
 
     @property
     def tables(self) -> Mapping[str, T]:
-        """See :class:`~headgate.state.backend.TableBackend`."""
+        """The table of each declared state, by the state's name."""
         return self._tables
 
     @property
     def targets(self) -> Mapping[str, Target]:
-        """See :class:`~headgate.state.backend.KeyedBackend`."""
+        """Stored description and serializer of each state and kind of timers, by name."""
         return self._targets
 
     @property
@@ -61,11 +61,11 @@ class OwnTables(BoundHandles, Generic[T]):
         return {EVENT_TIMERS: self.event_timers, PROCESSING_TIMERS: self.processing_timers}
 
     def peek(self, name: str, key: Hashable) -> StoredValue | None:
-        """See :class:`~headgate.state.backend.KeyedBackend`."""
+        """Return the encoded value of the state `name` under `key`, for a query; None: there is none."""
         return stored_value(name, self._targets[name], self._tables[name].entries.get(key, MISSING))
 
     def state_types(self) -> dict[str, Description]:
-        """See :class:`~headgate.state.backend.KeyedBackend`."""
+        """Return state name -> kind and description of its serializers, for the checkpoint's metadata."""
         return {name: self._targets[name].schema for name in self._tables}
 
     def _check_empty(self, tables_empty: bool) -> None:
@@ -76,7 +76,7 @@ class OwnTables(BoundHandles, Generic[T]):
 
 
 class HeapKeyedBackend(OwnTables[HeapTable]):
-    """Keyed state and timers of one operator subtask, in memory.
+    """The keyed state and timers of one operator subtask, in Python dicts in memory.
 
     The pause of a snapshot does not depend on how much there is: tables and timers are taken as they are, and
     later changes lie in layers above them until :meth:`settle` has merged them; then it is `settled`.
@@ -107,11 +107,11 @@ class HeapKeyedBackend(OwnTables[HeapTable]):
         """Do nothing: everything is in memory."""
 
     def keys(self, name: str) -> list[Hashable]:
-        """See :class:`~headgate.state.backend.KeyedBackend`."""
+        """Return the keys that have an entry in the state `name` now."""
         return list(self._tables[name].entries)
 
     def scan(self, name: str) -> Items:
-        """See :class:`~headgate.state.backend.KeyedBackend`."""
+        """Yield the keys and values of the state `name`; entries that are removed meanwhile are skipped."""
         table = self._tables[name]
         for key in self.keys(name):
             value = table.entries.get(key, MISSING)
@@ -119,7 +119,7 @@ class HeapKeyedBackend(OwnTables[HeapTable]):
                 yield key, value
 
     def snapshot_sync(self, checkpoint: int = 0, completed: int | None = 0) -> PendingHeapSnapshot:
-        """Fix the state at this moment. Call it between records, with everything stored."""
+        """Fix the complete state at this moment, whatever the arguments; call it between records."""
         views: list[StateView | TimersView] = []
         for name, table in self._tables.items():
             layers, ticket = table.freeze()
@@ -130,28 +130,28 @@ class HeapKeyedBackend(OwnTables[HeapTable]):
         return PendingHeapSnapshot(views, self.groups, self.max_parallelism)
 
     def settle(self) -> None:
-        """See :class:`~headgate.state.backend.KeyedBackend`."""
+        """Merge up to 1,024 changes per table that were made over a snapshot since released."""
         if not self.settled:
             tables = [table.settle(SETTLED_PER_CALL) for table in self._tables.values()]
             timers = [queue.settle(SETTLED_PER_CALL) for queue in self._timers.values()]
             self.settled = all(tables) and all(timers)
 
     def migration_progress(self) -> list[MigrationProgress]:
-        """See :class:`~headgate.state.backend.KeyedBackend`; here a restore converts everything."""
+        """Return no progress: a restore converts all values of older types at once."""
         return []
 
     def close(self) -> None:
         """Do nothing: everything is in memory."""
 
     def restore(self, stored: Iterable[Stored]) -> None:
-        """See :class:`~headgate.state.backend.KeyedBackend`."""
+        """Fill the empty tables and timers with the stored entries of this subtask's key groups."""
         self._check_empty(not any(table.entries for table in self._tables.values()))
         with open_restore(stored, self._targets, self.groups, self.max_parallelism) as restore:
             restore.fill(self._tables, self._timers)
 
 
 def handle_of(descriptor: StateDescriptor, serializer: TypeSerializer[V], table: HeapTable) -> StateHandle:
-    """Return the live handle of a declared state over its table; for every backend."""
+    """Return the live handle, for the user function, of a declared state over its table in any backend."""
     if descriptor.kind == StateKind.LIST:
         return handles.HeapListState(table)
     if descriptor.kind == StateKind.MAP:

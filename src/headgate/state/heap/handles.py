@@ -1,4 +1,4 @@
-"""The tables of the heap backend, and the live handles over them, one class per kind of state."""
+"""The tables of the heap backend, and a live handle over them for each kind of state of a user function."""
 
 from __future__ import annotations
 
@@ -15,19 +15,18 @@ _ATOMS: Final = frozenset({type(None), bool, int, float, str, bytes})
 
 
 class HeapTable(LayeredTable):
-    """The entries of one state."""
+    """The entries of one state in memory: a dict, with layers above it while a snapshot reads it."""
 
     __slots__ = ()
 
     def load(self, keys: Sequence[Hashable], values: Sequence[Any]) -> None:
-        """Put restored entries, while there is no snapshot."""
+        """Put the entries of a restore, while there is no snapshot."""
         self.entries.update(zip(keys, values, strict=True))
 
     def follow(self, handle: Any) -> None:
-        """Keep the attribute `table` of a handle at `entries`, for as long as the table lives.
+        """Keep the attribute `table` of a handle equal to `entries`, for as long as the table lives.
 
-        Generated loops take it from there once per run, and nothing takes the place of `entries`
-        during one.
+        Generated loops read the attribute once per run, and `entries` is not replaced during one.
         """
 
         def use(entries: Any) -> None:
@@ -62,7 +61,7 @@ class ImmutableValueState(Generic[V]):
     bind = load
 
     def store(self) -> None:
-        """Put `value` into the table."""
+        """Put `value` into the table, or remove the entry if `value` is the default."""
         if self.value is self.default:
             self.table.pop(self.key, None)
         else:
@@ -74,7 +73,7 @@ class ImmutableValueState(Generic[V]):
 
 
 class _TableState:
-    """A handle that works in the table itself."""
+    """Base class of the handles that read and change the current key's value in the table itself."""
 
     __slots__ = ("key", "table")
 
@@ -94,7 +93,7 @@ class _TableState:
         """Do nothing: changes were made in the table."""
 
     def clear(self) -> None:
-        """Remove what is stored for the current key."""
+        """Remove the entry of the current key."""
         self.table.remove(self.key)
 
 
@@ -139,14 +138,14 @@ class ImmutableReducingState(ImmutableValueState[V]):
         self.reduce = reduce
 
     def add(self, value: V) -> None:
-        """Reduce `value` into what is there."""
+        """Combine `value` with the current key's reduced value by the user's function."""
         reduced = value if self.value is MISSING else self.reduce(self.value, value)
         if reduced is None:
             raise _nothing_to_keep(self.reduce)
         self.value = reduced
 
     def get(self) -> V | None:
-        """Return the reduced value; None when nothing was added."""
+        """Return the current key's reduced value; None when no value was added."""
         return None if self.value is MISSING else self.value
 
 
@@ -163,7 +162,7 @@ class ImmutableAggregatingState(ImmutableValueState[ACC], Generic[IN, ACC, OUT])
         self.function = function
 
     def add(self, value: IN) -> None:
-        """Add `value` to the accumulator."""
+        """Add `value` to the current key's accumulator by the user's function."""
         accumulator = self.function.create_accumulator() if self.value is MISSING else self.value
         accumulator = self.function.add(value, accumulator)
         if accumulator is None:
@@ -171,7 +170,7 @@ class ImmutableAggregatingState(ImmutableValueState[ACC], Generic[IN, ACC, OUT])
         self.value = accumulator
 
     def get(self) -> OUT | None:
-        """Return the result of what was added so far; None when nothing was."""
+        """Return the result of the values added for the current key; None when there are none."""
         return None if self.value is MISSING else self.function.get_result(self.value)
 
 
@@ -185,7 +184,7 @@ class MutableReducingState(_TableState, Generic[V]):
         self.reduce = reduce
 
     def add(self, value: V) -> None:
-        """Reduce `value` into what is there."""
+        """Combine `value` with the current key's reduced value by the user's function."""
         before = self.table.own(self.key)
         reduced = value if before is MISSING else self.reduce(before, value)
         if reduced is None:
@@ -193,7 +192,7 @@ class MutableReducingState(_TableState, Generic[V]):
         self.table.put(self.key, reduced)
 
     def get(self) -> V | None:
-        """Return the reduced value; None when nothing was added."""
+        """Return the current key's reduced value; None when no value was added."""
         # Owned even for reading: the program may change what it gets.
         value = self.table.own(self.key)
         return None if value is MISSING else value
@@ -209,7 +208,7 @@ class MutableAggregatingState(_TableState, Generic[IN, ACC, OUT]):
         self.function = function
 
     def add(self, value: IN) -> None:
-        """Add `value` to the accumulator."""
+        """Add `value` to the current key's accumulator by the user's function."""
         accumulator = self.table.own(self.key)
         if accumulator is MISSING:
             accumulator = self.function.create_accumulator()
@@ -219,7 +218,7 @@ class MutableAggregatingState(_TableState, Generic[IN, ACC, OUT]):
         self.table.put(self.key, accumulator)
 
     def get(self) -> OUT | None:
-        """Return the result of what was added so far; None when nothing was."""
+        """Return the result of the values added for the current key; None when there are none."""
         # Owned even for reading: the result may be a part of the accumulator.
         accumulator = self.table.own(self.key)
         return None if accumulator is MISSING else self.function.get_result(accumulator)
@@ -235,7 +234,7 @@ def _nothing_to_keep(function: Callable[..., V]) -> TypeError:
 
 
 class HeapListState(_TableState, Generic[V]):
-    """List state; an empty list has no entry."""
+    """List state of the current key, in memory; an empty list has no entry in the table."""
 
     __slots__ = ()
 
@@ -275,16 +274,16 @@ class HeapListState(_TableState, Generic[V]):
 
 
 class HeapMapState(Subscripts[MK, MV], _TableState):
-    """Map state; an empty map has no entry."""
+    """Map state of the current key, in memory; an empty map has no entry in the table."""
 
     __slots__ = ()
 
     def get(self, key: MK, default: MV | None = None) -> MV | None:
-        """Return the entry's value, or `default`."""
+        """Return the value under the map's own key `key`, or `default`."""
         return self._entries().get(key, default)
 
     def put(self, key: MK, value: MV) -> None:
-        """Set an entry."""
+        """Set the value under the map's own key `key`."""
         entries = self.table.own(self.key)
         if entries is MISSING:
             self.table.put(self.key, {key: value})
@@ -292,7 +291,7 @@ class HeapMapState(Subscripts[MK, MV], _TableState):
             entries[key] = value
 
     def remove(self, key: MK) -> None:
-        """Remove an entry; an absent one is no error."""
+        """Remove the entry of the map's own key `key`; an absent one is no error."""
         entries = self.table.own(self.key)
         if entries is not MISSING:
             entries.pop(key, None)

@@ -1,4 +1,4 @@
-"""A heap snapshot between the snapshot point and its bytes: tables in layers, encoded in the background.
+"""A snapshot of in-memory state: layered tables fixed at the snapshot point and encoded in the background.
 
 The writing thread competes with the loop for the interpreter, so nothing here is done for a complete
 table by one call: entries are taken in slices, and encoded key group by key group.
@@ -34,8 +34,9 @@ from headgate.state.stored.blob import BlobWriter
 from headgate.state.stored.contract import written
 
 SLICE_ENTRIES: Final = 32_768
-"""Entries in hand between two chances for the loop: one or two milliseconds. After each the writer waits for
-its turn, so smaller slices make writing take longer."""
+"""Entries that the writing thread takes at once: one or two milliseconds. After each slice it waits for its
+turn, so smaller slices make writing take longer.
+"""
 
 
 def _nothing() -> None:
@@ -44,8 +45,8 @@ def _nothing() -> None:
 
 @dataclass(slots=True)
 class StateView:
-    """One state at the snapshot point, for the thread that writes it; `thaw` lets the table change the
-    layers.
+    """One state's entries at the snapshot point, for the thread that writes them; `thaw` gives the table its
+    layers back.
     """
 
     name: str
@@ -55,16 +56,16 @@ class StateView:
     thaw: Callable[[], None] = _nothing
 
     def slices(self) -> Iterator[Columns]:
-        """Return keys and values."""
+        """Return the keys and values, in slices of `SLICE_ENTRIES`."""
         return slices_of(self.layers, SLICE_ENTRIES)
 
     def taken(self) -> None:
-        """All slices are taken: if values cannot be changed in place, the table may have its layers back."""
+        """Give the table its layers back once all slices were read, if values cannot be changed in place."""
         if self.serializer.immutable:
             self.release()
 
     def ordered(self, keys: list[Hashable], values: list[Any]) -> Columns:
-        """Return the entries of a key group, in the order in which they are stored."""
+        """Return the entries of a key group in the order in which they are stored: as they are."""
         return keys, values
 
     def release(self) -> None:
@@ -75,7 +76,7 @@ class StateView:
 
 @dataclass(slots=True)
 class TimersView:
-    """One kind of timers at the snapshot point; the values are their timestamps."""
+    """One kind of timers at the snapshot point, for the thread that writes them; values are timestamps."""
 
     name: str
     schema: Description
@@ -83,12 +84,12 @@ class TimersView:
     timers: TimersAtCut[Hashable]
 
     def slices(self) -> Iterator[Columns]:
-        """Yield keys and timestamps."""
+        """Yield the timers' keys and timestamps, in slices of `SLICE_ENTRIES`."""
         for timestamps, keys in self.timers.slices(SLICE_ENTRIES):
             yield keys, timestamps
 
     def taken(self) -> None:
-        """All slices are taken: the queue may have its layers back."""
+        """Give the timer queue its layers back once all slices were read."""
         self.release()
 
     def ordered(self, keys: list[Hashable], values: list[Any]) -> Columns:
@@ -102,10 +103,10 @@ class TimersView:
 
 
 class PendingHeapSnapshot:
-    """The state of one operator subtask at the snapshot point; a `PendingSnapshot`.
+    """A subtask's in-memory state at the snapshot point, to be encoded and stored in another thread.
 
-    It is stored in another thread while the loop goes on. Until a view is encoded or released, its table
-    stays in layers. `views` are in the order of the sections to be written.
+    The loop goes on meanwhile. Until a view is encoded or released, its table stays in layers. `views` are in
+    the order of the sections to be written.
     """
 
     def __init__(
@@ -116,25 +117,25 @@ class PendingHeapSnapshot:
         self.keep: EntryFilter | None = None
 
     def store(self, uid: str, files: StateFiles) -> KeyedStateHandle:
-        """Store the state as one blob."""
+        """Store all states and timers as one blob, then release the snapshot."""
         write = partial(files.write, uid)
         return self.store_with(lambda groups, max_parallelism: BlobWriter(groups, max_parallelism, write))
 
     def store_with(self, new_writer: NewWriter) -> KeyedStateHandle:
-        """See :class:`~headgate.state.backend.PendingSnapshot`."""
+        """Store all states and timers with a writer of `new_writer`, then release the snapshot."""
         try:
             return written(new_writer(self._groups, self._max_parallelism), self.write_to)
         finally:
             self.release()
 
     def release(self) -> None:
-        """See :class:`~headgate.state.backend.PendingSnapshot`."""
+        """Give the tables and timer queues their layers back; safe at any time and more than once."""
         for view in self._views:
             view.release()
         self._views = []
 
     def write_to(self, writer: StateWriter) -> None:
-        """Add the sections to what a writer has."""
+        """Add each state and each kind of timers to `writer` as a section."""
         for view in self._views:
             encode = _encoder(view.name, view.serializer)
             writer.add(
@@ -143,7 +144,7 @@ class PendingHeapSnapshot:
             view.release()  # the table has its layers back before the bytes go to the storage
 
     def _by_group(self, view: StateView | TimersView) -> Iterator[Entries]:
-        """Yield keys and values of each key group that has any, ascending; in given order within a group."""
+        """Yield the entries of each key group that has any, ascending by key group."""
         held: dict[int, Columns] = {}
         for keys, values in view.slices():
             self._spread(view.name, keys, values, held)
@@ -172,7 +173,7 @@ class PendingHeapSnapshot:
 
 
 def kept(keep: EntryFilter | None, name: str, entries: Iterable[Entries]) -> Iterable[Entries]:
-    """Return the entries that a filter leaves; None: all."""
+    """Return the batches of entries of the state `name` that the filter `keep` leaves; None leaves all."""
     if keep is None:
         return entries
     return (Entries(each.group, *keep(name, each.keys, each.values)) for each in entries)

@@ -1,4 +1,1 @@
-"""Time to live: when an entry of state is over, and when it is removed.
-
-Declared in `api/declared`; backends know nothing of it.
-"""
+"""Time to live of keyed state: when an entry expires and is removed. Backends know nothing of it."""

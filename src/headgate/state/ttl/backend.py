@@ -1,4 +1,4 @@
-"""A backend whose states may expire: around any backend that keeps the states of `declared.with_stamps`."""
+"""A keyed backend with time to live, around one that keeps values and last-access times as plain states."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PLAIN_HANDLES: Final[dict[str, type[TtlHandle]]] = {
 
 @dataclass(slots=True)
 class _State:
-    """One state that has a time to live."""
+    """One declared state with a time to live: its handle, its sweep, and its part of the last snapshot."""
 
     descriptor: StateDescriptor
     handle: TtlHandle
@@ -59,10 +59,10 @@ class _State:
 
 
 class TtlKeyedBackend(BackendWrapper[KeyedBackend]):
-    """Keyed state of one operator subtask, of which some states have a time to live.
+    """The keyed state of one operator subtask, in which the entries of some states expire.
 
     `descriptors` are the declared states by name, as the program wrote them. Each has one live handle; the
-    last-access times are not among them.
+    hidden states of last-access times have none.
     """
 
     def __init__(
@@ -86,13 +86,13 @@ class TtlKeyedBackend(BackendWrapper[KeyedBackend]):
         self.event_timers, self.processing_timers = backend.event_timers, backend.processing_timers
 
     def keys(self, name: str) -> Iterable[Hashable]:
-        """Return the keys that have an entry that is not expired. Bind a key anew before its use."""
+        """Return the keys under which a read of the state `name` finds an entry; bind one before its use."""
         state = self._states.get(name)
         keys = self._backend.keys(name)
         return keys if state is None else filter(state.handle.holds, keys)
 
     def peek(self, name: str, key: Hashable) -> StoredValue | None:
-        """Return the value under a key if it has not expired, whatever reads of the program may see."""
+        """Return the encoded value under `key`, for a query; None: none, or expired, even if reads see it."""
         state = self._states.get(name)
         if state is None:
             return self._backend.peek(name, key)
@@ -100,7 +100,7 @@ class TtlKeyedBackend(BackendWrapper[KeyedBackend]):
         return None if living is ABSENT else stored_value(name, state.target, living)
 
     def snapshot_sync(self, checkpoint: int = 0, completed: int | None = 0) -> PendingSnapshot:
-        """Take a snapshot; a complete one leaves out the entries that have expired by now."""
+        """Fix the state at this moment; if complete, the snapshot is stored without expired entries."""
         pending = self._backend.snapshot_sync(checkpoint, completed)
         states = [state.at_snapshot() for state in self._states.values() if state.ttl.cleanup.full_snapshot]
         if states:
@@ -108,7 +108,7 @@ class TtlKeyedBackend(BackendWrapper[KeyedBackend]):
         return pending
 
     def restore(self, stored: Iterable[Stored]) -> None:
-        """Restore the backend inside. Entries without a time count as written at the end of the restore."""
+        """Restore values and last-access times; entries without one count as written when it ends."""
         self._backend.restore(stored)
         for state in self._states.values():
             state.handle.expiry.begin()
@@ -116,7 +116,7 @@ class TtlKeyedBackend(BackendWrapper[KeyedBackend]):
                 state.sweep.date_values()
 
     def statistics(self) -> dict[str, TtlStatistics]:
-        """Return statistics on expired entries, for each state that has a time to live."""
+        """Return counts of expired entries for each state that has a time to live, by its name."""
         return {name: state.statistics() for name, state in self._states.items()}
 
 

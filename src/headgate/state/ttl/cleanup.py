@@ -11,11 +11,10 @@ from headgate.state.ttl.handle import Expiry
 
 
 class SnapshotCleanup:
-    """Called with the entries of each section of a snapshot, in batches of any size; returns those to write.
+    """The `EntryFilter` that leaves expired entries out of a snapshot; called with each batch of entries.
 
-    The last-access times of a state come before its values. Between the two it keeps the keys of which
-    something is expired, so it takes memory for these. Values are never changed: the live state may share
-    them.
+    The last-access times of a state come before its values. Between the two it keeps the keys that have
+    expired entries, so it takes memory for these. Values are never changed: the live state may share them.
     """
 
     def __init__(self, states: Iterable[ExpiringState]) -> None:
@@ -24,13 +23,13 @@ class SnapshotCleanup:
             self._filters |= {state.stamps_name: state.of_stamps, state.name: state.of_values}
 
     def __call__(self, name: str, keys: list[Hashable], values: list[Any]) -> Columns:
-        """Return the entries of section `name` that are to be written."""
+        """Return the entries to be written of section `name`: a state, or the last-access times of one."""
         keep = self._filters.get(name)
         return (keys, values) if keep is None else keep(keys, values)
 
 
 class ExpiringState:
-    """One state at the snapshot point.
+    """One state with a time to live at the snapshot point; it finds and counts expired entries.
 
     The clock of `expiry` stands still; `size` tells how many bytes a stored value takes. Of `seen` entries so
     far `expired` were left out, whose values would have taken `expired_bytes`.
@@ -46,7 +45,7 @@ class ExpiringState:
         self.seen = self.expired = self.expired_bytes = 0
 
     def of_stamps(self, keys: list[Hashable], stamps: list[Any]) -> Columns:
-        """Return the last-access times of entries that are not expired."""
+        """Return the last-access times that are not expired; keys with others are kept for the values."""
         kept: Columns = ([], [])
         for key, stored in zip(keys, stamps, strict=True):
             count, alive = self._split(stored, self._over)
@@ -59,7 +58,7 @@ class ExpiringState:
         return kept
 
     def of_values(self, keys: list[Hashable], values: list[Any]) -> Columns:
-        """Return the values that are not expired."""
+        """Return the values that are not expired, by the times that :meth:`of_stamps` kept before."""
         if not self._stamps:
             return keys, values
         kept: Columns = ([], [])
@@ -121,5 +120,6 @@ _PARTS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     StateKind.LIST: (_list_stamps, _list_values),
     StateKind.MAP: (_map_stamps, _map_values),
 }
-"""For a kind: number of entries and what is left of stored times; of a value the number of expired entries,
-what is left and what is removed."""
+"""Kind of state -> a function of a key's stored times (number of entries, times not expired), and one of its
+value (number of expired entries, what is left, what is removed).
+"""

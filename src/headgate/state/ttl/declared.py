@@ -1,7 +1,7 @@
-"""What a backend is asked to keep for states whose entries end: the values, and beside them their stamps.
+"""Splits each state with a time to live into two states that a backend keeps: values, and their stamps.
 
-A stamp is the time of the last write in ms. Stamps are a state of their own, of the same shape as the
-values: an int for a value, a list of ints for a list, a map from the same keys for a map. So the values
+A stamp is the time of the last write, or of a read that renews it, in ms. Stamps have the same shape as
+the values: an int for a value, a list of ints for a list, a map from the same keys for a map. So the values
 are stored as without a time to live, and switching it on or off changes nothing about them.
 """
 
@@ -16,23 +16,23 @@ from headgate.api.declared.keyed_states import AggregateFunction, StateDescripto
 from headgate.state.state_names import STAMPS
 
 ABSENT: Final = bytes(bytearray(b"no entry"))
-"""What values read as where there are none; told by identity. A plain value, so that no handle stores it."""
+"""In place of a value where a key has no entry; compared by identity. Plain, so that no handle stores it."""
 
 _SUFFIXES: Final = {"processing": STAMPS, "event": f"{STAMPS}-event"}
-"""Stamps of one clock mean nothing by the other, so each has a name of its own."""
+"""Suffix of the stamps' state per clock, as stamps of one clock mean nothing by the other."""
 
 
 def stamps_name(descriptor: StateDescriptor) -> str:
-    """Return the name of the state that holds the stamps of another."""
+    """Return the name of the hidden state that holds the stamps (last-access times) of a declared state."""
     ttl: StateTtl = descriptor.ttl
     return descriptor.name + _SUFFIXES[ttl.time]
 
 
 def with_stamps(descriptors: Mapping[str, StateDescriptor]) -> dict[str, StateDescriptor]:
-    """Return the states that the backend keeps for declared ones, stamps included.
+    """Return the states that a backend keeps for the declared ones; one with a time to live becomes two.
 
-    The stamps of a state come before its values: a snapshot is written in this order, and what the
-    stamps say decides which values are left out.
+    The stamps of a state come before its values: a snapshot is written in this order, and the stamps
+    decide which values are left out.
     """
     kept: dict[str, StateDescriptor] = {}
     for name, descriptor in descriptors.items():
@@ -73,7 +73,7 @@ def _absent() -> bytes:
 
 
 class Accumulators(Generic[IN, ACC, OUT]):
-    """An aggregating function whose result is the accumulator, so that `get` tells None only without one.
+    """A user's aggregate function that returns the accumulator as its result, so that None means: no entry.
 
     Its other methods are the user's own, so that errors name them.
     """

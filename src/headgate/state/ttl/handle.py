@@ -1,4 +1,4 @@
-"""When entries of one state are expired, and what the handles of such states have in common."""
+"""Decides when entries of a state with a time to live expire; the base class of such states' handles."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ V = TypeVar("V")
 
 
 class Expiry:
-    """The rules of one state, and the clock that it goes by, in ms.
+    """The time-to-live rules of one state, and its clock, which tell the entries expired now; times in ms.
 
     An entry without a last-access time, or with one from before event time was known, counts as written at
     `origin`: the end of the restore, or the first watermark after it. `now` is the time in force, as the last
@@ -35,12 +35,12 @@ class Expiry:
         self.begin()
 
     def begin(self) -> None:
-        """Take this moment for the origin: how long a restore takes shortens no time to live."""
+        """Set the origin to now, at the end of a restore: how long it took shortens no time to live."""
         self.origin = WATERMARK_MIN
         self.tick()
 
     def tick(self) -> int:
-        """Read the clock and return `now`. The first time that is known is the origin."""
+        """Read the clock, set `now` and `limit`, and return `now`. The first known time is the origin."""
         now = self.now = self._read_clock()
         self.limit = now - self.duration_ms
         if self.origin == WATERMARK_MIN:
@@ -48,30 +48,29 @@ class Expiry:
         return now
 
     def since(self, stamp: int | None) -> int:
-        """Return when an entry with this last-access time counts as written."""
+        """Return the time at which an entry with the last-access time `stamp` counts as written, in ms."""
         return self.origin if stamp is None or stamp == WATERMARK_MIN else stamp
 
     def over(self, stamp: int | None) -> bool:
-        """Return whether an entry with this last-access time is expired."""
+        """Return whether an entry with the last-access time `stamp` is expired."""
         return self.since(stamp) <= self.limit
 
     def renewed(self, stamp: int | None) -> int:
-        """Return the last-access time of an entry that is used now: clocks may go back, and that shortens no
-        time to live.
+        """Return the new last-access time of an entry that is used now: `now`, or `stamp` if that is later.
 
-        Event time does so where a subtask took over from one with a lower watermark.
+        A clock may go back, as event time where a subtask took over from one with a lower watermark.
         """
         return self.now if stamp is None or stamp < self.now else stamp
 
     def at_snapshot(self) -> Expiry:
-        """Return the rules with the clock standing still, for a snapshot written in the background."""
+        """Return a copy of the rules whose clock stands still, for a snapshot written in the background."""
         self.tick()
         return copy(self)
 
 
 @dataclass(slots=True)
 class Counts:
-    """What is known of one state so far; see :class:`TtlStatistics`."""
+    """Running counts of one state's expired entries; :class:`TtlStatistics` explains them."""
 
     seen: int = 0
     expired_stored: int = 0
@@ -80,8 +79,8 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class TtlStatistics:
-    """Expired entries of one state, as far as they were looked at. Elements of lists and entries of maps
-    count one by one.
+    """Counts of one state's expired entries, as far as the sweep, accesses and snapshots have found them.
+    Elements of lists and entries of maps count one by one.
     """
 
     seen: int  # entries that the sweep has looked at
@@ -95,7 +94,7 @@ class TtlStatistics:
 
 
 class TtlHandle(ABC):
-    """A handle over two of the backend's: one of the values, one of their last-access times.
+    """Base of live handles with a time to live, each over two handles: of values and of last-access times.
 
     Changes go to both at once, so the generated loop only binds it to the key. Before it takes a key, it
     calls `sweep`, which looks for expired entries and may use both handles for keys of its own.
@@ -111,7 +110,7 @@ class TtlHandle(ABC):
         self.sweep: Callable[[], int | None] = expiry.tick
 
     def bind(self, key: Hashable) -> None:
-        """Make `key` the current key."""
+        """Make `key` the current key, after a step of the sweep for expired entries."""
         self.sweep()
         self.values.bind(key)
         self.stamps.bind(key)
@@ -122,7 +121,7 @@ class TtlHandle(ABC):
         """Do nothing: changes were made at once."""
 
     def clear(self) -> None:
-        """Remove what is stored for the current key."""
+        """Remove the value and the last-access time of the current key."""
         for handle in (self.values, self.stamps):
             handle.clear()
             handle.store()
@@ -133,18 +132,15 @@ class TtlHandle(ABC):
         return self._empty() if shown is ABSENT else self._result(shown)
 
     def holds(self, key: Hashable) -> bool:
-        """Return whether a read of `key` would find anything, without its effects. The key stays bound."""
+        """Return whether a read of `key` would find an entry, without its effects. The key stays bound."""
         return self._shown_for(key, self.expiry.show_expired) is not ABSENT
 
     def living(self, key: Hashable) -> Any:
-        """Return the value stored under `key` if it has not expired, else ABSENT.
-
-        Without effects. The key stays bound.
-        """
+        """Return the value under `key` if not expired, else ABSENT; no effects. The key stays bound."""
         return self._shown_for(key, False)
 
     def tidy(self, key: Hashable) -> None:
-        """Remove what is expired of `key`, and give times to what has none. The key stays bound."""
+        """Remove expired entries of `key`, and date those without a time. The key stays bound."""
         self.values.bind(key)
         self.stamps.bind(key)
         over = self._tidy()
@@ -158,16 +154,16 @@ class TtlHandle(ABC):
         return self._shown(expired)
 
     def _result(self, shown: V) -> V:
-        """Return the program's view of a stored value."""
+        """Return a stored value as the program reads it."""
         return shown
 
     @abstractmethod
     def judge(self, stamps: Any) -> tuple[int, bool, int]:
-        """Of stored times: how many entries, whether to tidy, and when the oldest entry was written."""
+        """Return of a key's stored times: number of entries, whether to :meth:`tidy`, the oldest time."""
 
     @abstractmethod
     def _tidy(self) -> int:
-        """:meth:`tidy` for the bound key; returns how many entries were expired."""
+        """Do what :meth:`tidy` does for the bound key, and return how many entries were expired."""
 
     @abstractmethod
     def _shown(self, expired: bool) -> Any:
@@ -175,4 +171,4 @@ class TtlHandle(ABC):
 
     @abstractmethod
     def _empty(self) -> Any:
-        """Return the result of reading a key without entries."""
+        """Return what the program reads under a key without entries."""

@@ -1,4 +1,4 @@
-"""Lists and maps whose elements and entries expire one by one."""
+"""Live handles of list and map states whose elements and entries expire one by one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headgate.state.ttl.handle import TtlHandle
 
 
 class TtlListState(TtlHandle, Generic[V]):
-    """List state. The times are in the order of the elements; elements without a time come first."""
+    """List state with a time to live per element. Times are in the elements' order; the first may lack one."""
 
     __slots__ = ()
 
@@ -50,13 +50,13 @@ class TtlListState(TtlHandle, Generic[V]):
         self.stamps.update([self.expiry.now] * len(elements))
 
     def judge(self, stamps: list[int]) -> tuple[int, bool, int]:
-        """See :class:`TtlHandle`."""
+        """Return of the stored times: number of elements, whether to :meth:`tidy`, the oldest time."""
         oldest = min(map(self.expiry.since, stamps), default=self.expiry.now)
         untidy = WATERMARK_MIN in stamps or oldest <= self.expiry.limit
         return len(stamps), untidy, oldest
 
     def _state(self) -> tuple[list[V], list[int], list[bool]]:
-        """Return the elements, times of writing, and which are not expired."""
+        """Return the elements, when each counts as written, and whether each is not expired."""
         elements: list[V] = self.values.get()
         stored = self.stamps.get() if elements else []
         expiry = self.expiry
@@ -80,20 +80,20 @@ class TtlListState(TtlHandle, Generic[V]):
 
 
 class TtlMapState(Subscripts[MK, MV], TtlHandle):
-    """Map state. The times are a map from the same keys.
+    """Map state with a time to live per entry. The times are a map from the same keys.
 
-    `in`, iteration and `items` are reads of what they touch; `len` is not.
+    `in`, iteration and `items` are reads of the entries that they touch; `len` is not.
     """
 
     __slots__ = ()
 
     def get(self, key: MK, default: MV | None = None) -> MV | None:
-        """Return the entry's value, or `default`."""
+        """Return the value under the map's own key `key`, or `default`."""
         value = self._read(key)
         return default if value is ABSENT else value
 
     def put(self, key: MK, value: MV) -> None:
-        """Set an entry."""
+        """Set the value under the map's own key `key`, with a new last-access time."""
         stamp = self.stamps.get(key)
         if self.expiry.over(stamp) and key in self.values:
             self._drop(key)  # what is expired has lost its place in the order, too
@@ -101,7 +101,7 @@ class TtlMapState(Subscripts[MK, MV], TtlHandle):
         self.stamps.put(key, self.expiry.renewed(stamp))
 
     def remove(self, key: MK) -> None:
-        """Remove an entry; an absent one is no error."""
+        """Remove the entry of the map's own key `key`; an absent one is no error."""
         self.values.remove(key)
         self.stamps.remove(key)
 
@@ -128,13 +128,13 @@ class TtlMapState(Subscripts[MK, MV], TtlHandle):
         return [item for item in entries.items() if expiry.show_expired or item[0] not in over]
 
     def judge(self, stamps: dict[Hashable, int]) -> tuple[int, bool, int]:
-        """See :class:`TtlHandle`."""
+        """Return of the stored times: number of entries, whether to :meth:`tidy`, the oldest time."""
         oldest = min(map(self.expiry.since, stamps.values()), default=self.expiry.now)
         untidy = WATERMARK_MIN in stamps.values() or oldest <= self.expiry.limit
         return len(stamps), untidy, oldest
 
     def _read(self, key: MK) -> Any:
-        """Return the result of reading an entry, or ABSENT, with all effects of the read."""
+        """Return an entry's value, or ABSENT, with all effects of a read: a new time, or its removal."""
         value = self.values.get(key, ABSENT)
         if value is ABSENT:
             return ABSENT
@@ -152,7 +152,7 @@ class TtlMapState(Subscripts[MK, MV], TtlHandle):
         self.remove(key)
 
     def _state(self) -> tuple[dict[MK, MV], set[MK]]:
-        """Return the entries, and the keys of the expired ones."""
+        """Return the entries, and the keys of those that are expired."""
         entries, stamps = dict(self.values.items()), dict(self.stamps.items())
         return entries, {key for key in entries if self.expiry.over(stamps.get(key))}
 

@@ -1,4 +1,4 @@
-"""Values, reduced values and accumulators that expire: one entry per key of the stream."""
+"""Live handles of value, reducing and aggregating states, of which the one entry of a key expires."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _PLAIN: Final = frozenset({type(None), bool, int, float, str, bytes})
 
 
 class TtlSingleState(TtlHandle):
-    """One entry per key."""
+    """Base of the handles of states with one entry, and one last-access time, per key."""
 
     __slots__ = ()
 
     def judge(self, stamps: int) -> tuple[int, bool, int]:
-        """See :class:`TtlHandle`."""
+        """Return of the stored time: 1 (entry), whether to :meth:`tidy`, and the time itself."""
         return 1, stamps <= self.expiry.limit or stamps == WATERMARK_MIN, stamps
 
     def _tidy(self) -> int:
@@ -39,7 +39,7 @@ class TtlSingleState(TtlHandle):
         """Return the value stored for the bound key, expired or not; or ABSENT."""
 
     def _read(self) -> Any:
-        """Return the result of reading the bound key, or ABSENT, with all effects of the read."""
+        """Return the bound key's value, or ABSENT, with all effects of a read: removal, or a new time."""
         held = self._held()
         if held is ABSENT:
             return ABSENT
@@ -81,7 +81,7 @@ class TtlValueState(TtlSingleState, Generic[V]):
 
     @property
     def value(self) -> V:
-        """The current key's value."""
+        """The current key's value; the default where there is none, or an expired one is not shown."""
         expiry, stamp = self.expiry, self.stamps.value
         if stamp is not None and stamp > expiry.limit and not expiry.refresh:  # as most reads are
             value: V = self.values.value
@@ -117,12 +117,12 @@ class TtlValueState(TtlSingleState, Generic[V]):
 
 
 class TtlReducingState(TtlSingleState, Generic[V]):
-    """Reducing state; what is expired counts as empty."""
+    """Reducing state with a time to live; an expired value counts as none."""
 
     __slots__ = ()
 
     def add(self, value: V) -> None:
-        """Reduce `value` into what is there."""
+        """Combine `value` with the current key's reduced value by the user's function."""
         if self._held() is not ABSENT and self.expiry.over(self.stamps.value):
             self._drop()
         self.values.add(value)
@@ -130,7 +130,7 @@ class TtlReducingState(TtlSingleState, Generic[V]):
         self._stamp(self.expiry.renewed(self.stamps.value))
 
     def get(self) -> Any:
-        """Return the reduced value; None when nothing was added."""
+        """Return the current key's reduced value; None when there is none."""
         held = self._read()
         return None if held is ABSENT else self._result(held)
 
@@ -143,7 +143,7 @@ class TtlReducingState(TtlSingleState, Generic[V]):
 
 
 class TtlAggregatingState(TtlReducingState[V], Generic[V, ACC, OUT]):
-    """Aggregating state; an expired accumulator counts as empty. `values.get` returns the accumulator."""
+    """Aggregating state with a time to live; an expired accumulator (as `values` gives it) counts as none."""
 
     __slots__ = ("_function",)
 

@@ -1,4 +1,4 @@
-"""The search for expired entries that no access meets: a few keys per record, in endless passes."""
+"""Removes expired entries that no access meets: looks at a few keys per record, in endless passes."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ from headgate.state.ttl.handle import TtlHandle
 
 REST_SHARE: Final = 8
 """A pass begins no sooner than this part of the duration after the last one began, so that a state in which
-something is always expired is not walked through without end."""
+some entry is always expired is not walked through without end.
+"""
 
 
 class Sweep:
-    """The sweep of one state. Passes go over the last-access times, which are all that counts and are small.
+    """The search of one state for expired entries: endless passes over the small last-access times.
 
     After a restore the first pass goes over the values and gives times to those that have none. From then on
-    every value has one. Between two passes it rests: nothing is expired before the oldest time that the last
+    every value has one. Between two passes it rests: no entry expires before the oldest time that the last
     pass saw, or the beginning of that pass, plus the duration. One step looks at `per_record` keys.
 
     | state | `_entries` | at a record |
     | --- | --- | --- |
     | resting | None | nothing, unless the time to rest has passed or the clock was set back: begin a pass |
     | dating | values | the next keys get their times; at the end: begin a pass over the times |
-    | sweeping | times | the next keys are judged, what is expired is removed; at the end: rest |
+    | sweeping | times | the next keys are judged, expired entries are removed; at the end: rest |
     """
 
     def __init__(
@@ -40,7 +41,7 @@ class Sweep:
         self._began = self._rest_until = self._oldest = WATERMARK_MIN
 
     def date_values(self) -> None:
-        """Begin with the values after a restore, as some may have no times."""
+        """Begin a pass that gives times to values without one; call it after a restore."""
         self._dating, self._entries = True, self._values()
 
     def step(self) -> None:
