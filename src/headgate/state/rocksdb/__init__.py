@@ -1,4 +1,1 @@
-"""The backend that keeps state in RocksDB on the local disk; the only place that knows RocksDB.
-
-Other readers of its files use `state/stored`.
-"""
+"""The keyed state backend in RocksDB, which only this folder calls. Other readers use `state/stored`."""

@@ -1,4 +1,4 @@
-"""Keyed state in RocksDB on the local disk, and only what is in use in memory."""
+"""The keyed backend that keeps state in RocksDB on the local disk, and values in use in memory."""
 
 from __future__ import annotations
 
@@ -113,18 +113,17 @@ class RocksKeyedBackend(OwnTables[RocksTable | RocksMapTable]):
         return {kind: queue for kind, queue in timers.items() if isinstance(queue, RocksTimerQueue)}
 
     def keys(self, name: str) -> Iterator[Hashable]:
-        """See :class:`~headgate.state.backend.KeyedBackend`; in order of key groups."""
+        """Yield the keys that have an entry in the state `name` now, in order of key groups."""
         return self._tables[name].keys()
 
     def scan(self, name: str) -> Items:
-        """See :class:`~headgate.state.backend.KeyedBackend`; in order of key groups."""
+        """Yield keys and values of the state `name`, in order of key groups; records may come meanwhile."""
         return self._tables[name].scan()
 
     def prefetch(self, keys: Iterable[Hashable]) -> None:
-        """Read what a batch is about to use, with one call per state; call it between records.
+        """Read the state of a batch's `keys` with one call per state; call it between records.
 
-        States that can only be replaced are loaded for every record, the others where the program
-        touches them.
+        States of immutable values are read always, others if records used them in earlier batches.
         """
         wanted = set(keys)
         for name, table in self._tables.items():
@@ -133,8 +132,8 @@ class RocksKeyedBackend(OwnTables[RocksTable | RocksMapTable]):
     def snapshot_sync(self, checkpoint: int = 0, completed: int | None = 0) -> PendingSnapshot:
         """Fix the state at this moment. Call it between records, with everything stored.
 
-        What the local disk refuses is an error of the snapshot, when that is written. Later snapshots do not
-        refer to the files of a savepoint.
+        If the local disk fails, the snapshot raises that when it is stored. Later snapshots do not refer to
+        the files of a savepoint.
         """
         on_disk = self._timers_on_disk
         for queue in on_disk.values():
@@ -168,18 +167,18 @@ class RocksKeyedBackend(OwnTables[RocksTable | RocksMapTable]):
         return PendingNativeSnapshot(point, checkpoint=checkpoint, completed=completed or 0, uploads=uploads)
 
     def settle(self) -> None:
-        """See :class:`~headgate.state.backend.KeyedBackend`; it concerns timers and values of older types."""
+        """Do about a millisecond of work: merge timers after a snapshot, rewrite older types' values."""
         for timers in self._timers.values():
             timers.settle(SETTLED_PER_CALL)
         if self._migrations and self._migrations[0].step():
             self._migrations.popleft()
 
     def migration_progress(self) -> list[MigrationProgress]:
-        """See :class:`~headgate.state.backend.KeyedBackend`."""
+        """Return the progress for each state that may still have values of an older type."""
         return [migration.progress() for migration in self._migrations]
 
     def restore(self, stored: Iterable[Stored]) -> None:
-        """See :class:`~headgate.state.backend.KeyedBackend`; native files become the database as they are."""
+        """Fill the empty backend with stored state; RocksDB's files become the database as they are."""
         self._check_empty(all(table.empty() for table in self._tables.values()))
         with open_restore(
             stored, self.targets, self.groups, self.max_parallelism, takes_native=True
@@ -213,7 +212,7 @@ class RocksKeyedBackend(OwnTables[RocksTable | RocksMapTable]):
         self._migrate()
 
     def _attach_timers(self) -> None:
-        """Timers lie in column families now, if they did before; they stay there or go into memory."""
+        """Attach the timer queues to restored column families, or move the timers there into memory."""
         on_disk = self._timers_on_disk
         for kind, queue in self._timers.items():
             store = self._database.stores[kind]

@@ -22,7 +22,7 @@ BEYOND_ALL_KEYS: Final = b"\xff\xff\xff"
 
 
 class Access(Enum):
-    """What a database is opened for."""
+    """How a database is opened: empty, to go on from a checkpoint's files, or only for reading."""
 
     NEW = "new"  # nothing may be there yet
     CONTINUE = "continue"  # it has the files of a checkpoint, and goes on from there
@@ -30,7 +30,7 @@ class Access(Enum):
 
 
 class ColumnStore:
-    """The column family of one state: bytes to bytes."""
+    """The column family of one state in a RocksDB database: entries of bytes, by bytes."""
 
     def __init__(self, database: rocksdict.Rdict, family: str, where: str) -> None:
         self._store: rocksdict.Rdict = database.get_column_family(family)
@@ -124,16 +124,16 @@ class ColumnStore:
         self._store.flush(True)
 
     def empty(self) -> bool:
-        """Return whether there are no entries at all: late timers come after all stored keys."""
+        """Return whether the column family has no entries at all, late timers included."""
         return not self.portion(None, 1)
 
     def close(self) -> None:
-        """Release the database."""
+        """Drop the references to the database, which stays open as long as there are any."""
         self._store = self._handle = self._database = None  # type: ignore[assignment]
 
 
 class Database:
-    """An open database of the named states; files that it has may hold others, which are opened as well."""
+    """An open RocksDB database with a `ColumnStore` for each named state, and each that its files hold."""
 
     def __init__(
         self, directory: Path, names: Iterable[str], memory: RocksMemory, access: Access = Access.NEW
@@ -171,7 +171,7 @@ class Database:
         _tried("make a checkpoint of", str(self.directory), lambda: self._checkpoint(directory))
 
     def drop(self, name: str) -> None:
-        """Drop a state with all its entries."""
+        """Drop the column family of a state with all its entries."""
         self.stores.pop(name).close()
         _tried("write", str(self.directory), lambda: self._database.drop_column_family(_family(name)))
 
@@ -211,7 +211,7 @@ def remove_tree(directory: Path) -> None:
 
 
 def storage_error(doing: str, where: str, error: Exception) -> StorageError:
-    """Return an error of RocksDB as one of ours."""
+    """Return an error of RocksDB as a StorageError that says what failed where, and what to check."""
     return StorageError(
         f"RocksDB could not {doing} {where}: {error}; check the local disk (space, rights, health), "
         "the state itself is restored from the last checkpoint"

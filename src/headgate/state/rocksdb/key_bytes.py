@@ -50,7 +50,7 @@ def storage_keys(keys: Sequence[Hashable], max_parallelism: int) -> list[bytes]:
 
 
 def groups_range(first: int, last: int) -> tuple[bytes, bytes]:
-    """Return the least bytes of a key in key groups `first` to `last`, and bytes behind the last one's.
+    """Return the bytes at which the stored keys of some key groups begin, and those at which they end.
 
     Example:
         >>> [edge.hex() for edge in groups_range(64, 127)]
@@ -60,12 +60,12 @@ def groups_range(first: int, last: int) -> tuple[bytes, bytes]:
 
 
 def group_of(stored: bytes) -> int:
-    """Return the key group that stored bytes begin with."""
+    """Return the key group with which the bytes of a stored key begin."""
     return int.from_bytes(stored[:2], "big")
 
 
 def prefix_length(stored: bytes) -> int:
-    """Return how many of the bytes are those of :func:`storage_key`; a namespace may follow."""
+    """Return how many bytes of a stored key are those of :func:`storage_key`; a namespace may follow."""
     length = _HEAD.size + int.from_bytes(stored[2:6], "big")
     if len(stored) < length:
         raise StorageError(
@@ -75,7 +75,7 @@ def prefix_length(stored: bytes) -> int:
 
 
 def key_of(stored: bytes) -> Hashable:
-    """Return the key of :func:`storage_key`."""
+    """Return the key that :func:`storage_key` encoded; a StorageError if the bytes are damaged."""
     try:
         _, length = _HEAD.unpack_from(stored)
         if len(stored) != _HEAD.size + length:
@@ -87,7 +87,7 @@ def key_of(stored: bytes) -> Hashable:
 
 
 def one_form(key: Hashable) -> Hashable:
-    """Return the one among all equal keys that is stored."""
+    """Return the key that is stored for `key`: the same one for all keys that are equal."""
     change = _CHANGES.get(type(key))
     return key if change is None else change(key)
 

@@ -1,4 +1,4 @@
-"""What is in use of the map of one key, in memory: all of a small one, entries of a large one."""
+"""The cached map of one key, in memory: all entries of a small map, the used ones of a large map."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headgate.state.rocksdb.map_layout import SMALL_MAX, StoredMap
 
 
 class LiveEntry:
-    """An entry of a map that is in use, its place in the order of insertion, and its key as it was put."""
+    """A cached entry of a large map: its place in order of insertion, its key as it was put, its value."""
 
     __slots__ = ("key", "place", "value")
 
@@ -19,7 +19,7 @@ class LiveEntry:
 
 
 class LiveMap:
-    """What is in use of the map of one key of the stream: all of a small map, entries of a large one."""
+    """The cached map of one key of the stream: all entries of a small map, the used ones of a large map."""
 
     __slots__ = ("changed", "cleared", "count", "entries", "kept", "next_place", "small", "stored", "whole")
 
@@ -38,28 +38,28 @@ class LiveMap:
         self.changed: set[Hashable] = set()
 
     def grow(self) -> None:
-        """It is too large to lie whole: each of its entries is to be put."""
+        """Make a small map that became too large a large one, with all its entries to be written."""
         small, self.small, self.whole = self.small or {}, None, True
         self.entries = {key: LiveEntry(place, key, small[key]) for place, key in enumerate(small)}
         self.count = self.next_place = len(small)
         self.changed = set(small)
 
     def lend(self, entries: dict[Hashable, Any]) -> dict[Hashable, Any]:
-        """Return the map as a dict that may be changed; entries that lay apart are written anew."""
+        """Return the map as a dict that the program may change; large maps are written anew from it."""
         if self.small is None:
             self.small, self.cleared = entries, self.kept > 0
             self.entries, self.changed, self.whole = {}, set(), False
         return self.small
 
     def take_back(self) -> None:
-        """Look what became of a dict that was lent."""
+        """Count the entries of a dict that was lent and may have changed, and `grow` if there are many."""
         if self.small is not None:
             self.count = len(self.small)
             if self.count > SMALL_MAX:
                 self.grow()
 
     def put(self, key: Hashable, value: Any, before: Any) -> None:
-        """Set an entry of a large map; `before` is what there is."""
+        """Set an entry of a large map; `before` is its entry so far, or MISSING."""
         if before is MISSING:
             self.entries.pop(key, None)  # a dict would keep the old one among equal keys
             self.entries[key] = LiveEntry(self.next_place, key, value)
@@ -70,7 +70,7 @@ class LiveMap:
         self.changed.add(key)
 
     def remove(self, key: Hashable) -> None:
-        """Remove an entry of a large map that has it."""
+        """Remove an entry that a large map has."""
         self.count -= 1
         if not self.count:
             self.clear()
@@ -79,23 +79,23 @@ class LiveMap:
         self.changed.add(key)
 
     def clear(self) -> None:
-        """Remove all entries; what comes then is a small map."""
+        """Remove all entries; the map is a small one afterwards."""
         self.small, self.cleared = {}, self.kept > 0
         self.count = self.next_place = 0
         self.entries, self.changed, self.whole = {}, set(), False
 
     def written(self) -> None:
-        """The column family has everything."""
+        """Note that all changes are written to RocksDB."""
         self.kept, self.cleared = self.count if self.small is None else 0, False
         self.changed.clear()
 
     def in_use(self) -> list[LiveEntry]:
-        """Return the entries in use of a large map."""
+        """Return the cached entries of a large map, without those known to be absent."""
         return [each for each in self.entries.values() if each is not MISSING]
 
 
 def parts_of(live: LiveMap) -> list[dict[Hashable, Any]]:
-    """Return the dicts to be encoded of a map: all of it, or each changed entry for itself."""
+    """Return the dicts to be encoded when a map is written: all of it, or one for each changed entry."""
     live.take_back()
     if live.small is not None:
         return [live.small] if live.count else []

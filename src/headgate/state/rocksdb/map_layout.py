@@ -1,9 +1,9 @@
-"""The layouts of values by their numbers in checkpoints, and that of a map state: small maps are stored in
-one entry, large ones entry by entry.
+"""The layout of map states in RocksDB, and the table of all layouts by their numbers in checkpoints.
 
-Under the bytes of the stream's key is the map itself, or a head: how many entries there are, and the place of
-the next one. Each entry follows under the same bytes and those of the map's own key: its place in the order
-of insertion, and a map of it alone, so that what reads older types of a map reads those of its entries.
+Small maps are stored in one entry, large ones entry by entry. Under the bytes of the stream's key is the map
+itself, or a head: how many entries there are, and the place of the next one. Each entry follows under the
+same bytes and those of the map's own key: its place in the order of insertion, and a map of it alone, so that
+what reads older types of a map reads those of its entries.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ _HEAD: Final = struct.Struct(">QQ")
 _PLACE: Final = struct.Struct(">Q")
 _ENTRY: Final = 1 + _PLACE.size
 _APART, _WHOLE = b"\0", b"\1"
-"""After the number of the type, under the stream's key."""
+"""Second byte of what is stored under the stream's key: a head, or the map itself."""
 _SKIPPED_MIN: Final = 16
-"""To pass over so many entries costs more than to seek what follows them."""
+"""Reading over so many entries costs more than a seek to the key after them."""
 
 _AS_THEY_ARE: Final = frozenset(
     {type(None), bool, int, float, str, bytes, dt.date, dt.datetime, dt.timedelta, UUID}
@@ -61,7 +61,7 @@ _OF_KEYS: Final = frozenset({"tuple", "tuple_of", "union", "literal"})
 
 
 class StoredMap(NamedTuple):
-    """What is stored under a key of the stream."""
+    """A map as it is stored under a key of the stream: all of it if it is small, else its head."""
 
     size: int
     next_place: int  # of the next new entry
@@ -69,21 +69,21 @@ class StoredMap(NamedTuple):
 
 
 Found = tuple[int, Hashable, Any]
-"""Place, key and value of an entry."""
+"""An entry of a map: its place in the order of insertion, its key and its value."""
 
 
 class MapEntries(VersionedValues):
-    """Format 3: see the module. The number of the type stands first in everything."""
+    """The layout of map states (format 3; see the module). Stored values begin with their type's number."""
 
     format = MAP_ENTRIES
 
     def rows(self, store: ColumnStore, groups: tuple[int, int]) -> Iterator[Row]:
-        """See :class:`~headgate.state.rocksdb.value_layout.VersionedValues`."""
+        """Yield the keys of some key groups with their maps, in order of the keys' bytes."""
         low, high = groups_range(*groups)
         yield from self.maps(store, low, high)
 
     def maps(self, store: ColumnStore, start: bytes, stop: bytes, *, ahead: bool = True) -> Iterator[Row]:
-        """Yield the maps of a range of keys' bytes."""
+        """Yield the keys whose bytes are from `start` to before `stop`, each with its map."""
         head, names, data = b"", list[bytes](), list[bytes]()
         found = StoredMap(0, 0, {})
         for stored, each in store.items(start, stop, ahead=ahead):
@@ -99,7 +99,7 @@ class MapEntries(VersionedValues):
             yield self._row(head, found, names, data)
 
     def heads(self, store: ColumnStore) -> Iterator[bytes]:
-        """Yield the bytes of the stream's keys that have a map; large maps are not gone through."""
+        """Yield the bytes of the stream's keys that have a map, without reading through large maps."""
         start = b""
         while True:
             for stored, data in store.items(start, ahead=False):
@@ -112,7 +112,7 @@ class MapEntries(VersionedValues):
                 return
 
     def entries(self, stored: bytes, value: Any) -> Stored:
-        """See :class:`~headgate.state.rocksdb.value_layout.VersionedValues`."""
+        """Yield the bytes to put for a map, whose key had none: one entry, or a head and its entries."""
         if len(value) <= SMALL_MAX:
             yield stored, whole(self.versions.encode([value])[0])
             return
@@ -122,7 +122,7 @@ class MapEntries(VersionedValues):
             yield stored + suffix(key), entry(place, data)
 
     def migrated(self, stored: bytes, data: bytes) -> bytes:
-        """See :class:`~headgate.state.rocksdb.value_layout.VersionedValues`."""
+        """Return stored bytes of an older type (a map, a head or an entry) in the declared type."""
         encode = self.versions.encode
         if len(stored) != prefix_length(stored):
             ((place, key, value),) = self.read_entries([stored], [data])
@@ -139,7 +139,7 @@ class MapEntries(VersionedValues):
         return self.versions.prefix + _APART + _HEAD.pack(count, next_place)
 
     def read_map(self, stored: bytes, data: bytes) -> StoredMap:
-        """Return the map, or its head, that is stored under a stream's key."""
+        """Return the map, or its head, out of the bytes stored under a key of the stream."""
         kind = data[1:2]
         if kind == _WHOLE:
             value = decoded(self.versions, where(stored), data[:1] + data[2:])
@@ -181,14 +181,12 @@ class MapEntries(VersionedValues):
 
 
 def entry(place: int, encoded: bytes) -> bytes:
-    """Return what is stored under a map's key: `encoded` is its map of one, after the number of its type."""
+    """Return the bytes of a map's entry; `encoded`: the number of its type, then a map of it alone."""
     return encoded[:1] + _PLACE.pack(place) + encoded[1:]
 
 
 def whole(encoded: bytes) -> bytes:
-    """Return the bytes stored under a stream's key for a whole map: `encoded` begins with the number of its
-    type.
-    """
+    """Return the bytes of a small map, all in one; `encoded`: the number of its type, then the map."""
     return encoded[:1] + _WHOLE + encoded[1:]
 
 
@@ -226,7 +224,7 @@ def _plain(key: Hashable) -> Hashable:
 
 
 def behind(stored: bytes) -> bytes:
-    """Return the least bytes after all that begin with those of a stream's key.
+    """Return the least bytes after all stored keys that begin with those of a stream's key.
 
     Example:
         >>> behind(bytes([1, 2])).hex(), behind(bytes([1, 255])).hex()
@@ -237,7 +235,7 @@ def behind(stored: bytes) -> bytes:
 
 
 def has_entries_apart(target: Target) -> bool:
-    """Return whether a state is a map whose keys have one form each, so that bytes tell entries apart."""
+    """Return whether a state is a map whose equal keys have equal bytes, so that bytes find an entry."""
     schema = target.schema
     return schema["kind"] == StateKind.MAP and _one_form_each(mappings_in(schema, "of")[0])
 
@@ -263,11 +261,11 @@ LAYOUTS: Final[dict[int, Callable[[Versions], VersionedValues]]] = {
     VERSIONED_VALUES: VersionedValues,
     MAP_ENTRIES: MapEntries,
 }
-"""Format -> what reads it; all formats that this Headgate reads."""
+"""Number of a format in checkpoints -> the layout that reads it; all formats that this Headgate reads."""
 
 
 def layout_of(name: str, target: Target, *, map_entries: bool = True) -> VersionedValues:
-    """Return how values of a declared state are kept from now on, where there are none yet."""
+    """Return the layout of a declared state's values in an empty column family."""
     apart = map_entries and has_entries_apart(target)
     return (MapEntries if apart else VersionedValues)(Versions(name, target))
 
@@ -275,7 +273,7 @@ def layout_of(name: str, target: Target, *, map_entries: bool = True) -> Version
 def transferred(
     theirs: VersionedValues, store: ColumnStore, mine: VersionedValues, groups: tuple[int, int]
 ) -> Stored:
-    """Yield a column family's entries of some key groups, for another family that lacks these keys."""
+    """Yield the entries of some key groups as another column family, which lacks their keys, stores them."""
     if (theirs.format == MAP_ENTRIES) != (mine.format == MAP_ENTRIES):
         for row in theirs.rows(store, groups):
             yield from mine.entries(row.stored, row.value)

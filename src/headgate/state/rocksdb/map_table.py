@@ -1,4 +1,4 @@
-"""A map state in RocksDB with a cache of live entries: of a map only what is used is read."""
+"""The table and the live handle of a map state in RocksDB, which read and cache only the entries used."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Change = tuple[bytes, bytes | None]
 
 
 class RocksMapTable:
-    """The maps of one state; for complete maps it has what a `RocksTable` has for values.
+    """The table of a map state in RocksDB: its handle uses entries; others use maps, as of a `RocksTable`.
 
     Room is made when a map is asked for: until the next time, what the program gets may be changed in place.
     Of small maps, and entries of large ones, `cache_entries` are kept, besides what one key uses.
@@ -60,7 +60,7 @@ class RocksMapTable:
         self.immutable = values_immutable(layout.versions.target.serializer)
 
     def attach(self, store: ColumnStore, layout: MapEntries) -> None:
-        """Switch from an empty column family to a restored one."""
+        """Use a restored column family in place of the empty one."""
         self._store, self.layout = store, layout
         self.immutable = values_immutable(layout.versions.target.serializer)
         self._maps, self._older = {}, {}
@@ -68,7 +68,7 @@ class RocksMapTable:
     # -- what handles use
 
     def live(self, key: Hashable) -> LiveMap:
-        """Return the map of a key of the stream, until one is asked for again."""
+        """Return the cached map of a key of the stream, to be used until the next call of this."""
         self._make_room_if_full()
         found = self._maps.get(key)
         if found is None:
@@ -80,7 +80,7 @@ class RocksMapTable:
         return found
 
     def get_entry(self, live: LiveMap, key: Hashable, default: Any) -> Any:
-        """Return the value of an entry, which the program may change in place, or `default`."""
+        """Return the value of a map's entry, which the program may change in place, or `default`."""
         if live.small is not None:
             value = live.small.get(key, MISSING)
         else:
@@ -93,13 +93,13 @@ class RocksMapTable:
         return value
 
     def has_entry(self, live: LiveMap, key: Hashable) -> bool:
-        """Return whether there is an entry."""
+        """Return whether a map has an entry under its own key `key`."""
         if live.small is not None:
             return key in live.small
         return self._entry(live, key) is not MISSING
 
     def put_entry(self, live: LiveMap, key: Hashable, value: Any) -> None:
-        """Set an entry."""
+        """Set the entry of a map's own key `key`."""
         small = live.small
         if small is None:
             live.put(key, value, self._entry(live, key))
@@ -112,7 +112,7 @@ class RocksMapTable:
         self._dirty[live.stored] = live
 
     def remove_entry(self, live: LiveMap, key: Hashable) -> None:
-        """Remove an entry, if there is one."""
+        """Remove the entry of a map's own key `key`, if there is one."""
         if not self.has_entry(live, key):
             return
         if live.small is None:
@@ -150,11 +150,11 @@ class RocksMapTable:
 
     @property
     def entries(self) -> RocksMapTable:
-        """The table itself: it has the part of a dict that is used of a table."""
+        """The table itself, with the methods of a dict that users of a table call."""
         return self
 
     def get(self, key: Hashable, default: Any = None) -> Any:
-        """Return a dict of the entries of `key`, not to be changed, or `default`."""
+        """Return the map of `key` as a dict, not to be changed, or `default`."""
         live = self._maps.get(key) or self._older.get(key)
         if live is None:
             stored = storage_key(key, self._max_parallelism)
@@ -163,10 +163,7 @@ class RocksMapTable:
         return self._dict_of(live) or default
 
     def own(self, key: Hashable) -> Any:
-        """Return a dict of the entries of `key` for changing in place, or MISSING.
-
-        All of it is written back.
-        """
+        """Return the map of `key` as a dict to be changed in place and written back, or MISSING."""
         live = self._maps.get(key) or self.live(key)
         entries = live.lend(self._dict_of(live))
         if not entries:
@@ -188,7 +185,7 @@ class RocksMapTable:
         self.clear(self.live(key))
 
     def prefetch(self, keys: Iterable[Hashable], *, certain: bool = False) -> None:
-        """Read how many entries the maps of these keys have; see :meth:`RocksTable.prefetch`."""
+        """Read small maps of `keys`, and heads of large ones; see :meth:`RocksTable.prefetch`."""
         missing = set(keys).difference(self._maps, self._older)
         if not missing or not (certain or self._ahead.wanted(len(missing))):
             return
@@ -200,7 +197,7 @@ class RocksMapTable:
         self._held += len(wanted)
 
     def flush(self) -> None:
-        """Write back what was changed; see :meth:`RocksTable.flush`."""
+        """Write changed maps and entries to RocksDB. Those to be changed in place later must be got anew."""
         if not self._dirty:
             return
         dirty = list(self._dirty.values())
@@ -236,12 +233,12 @@ class RocksMapTable:
             raise UsageError(f"state {self.layout.versions.name!r} cannot be stored: {error}") from None
 
     def load(self, keys: Sequence[Hashable], values: Sequence[Mapping[Hashable, Any]]) -> None:
-        """Put restored maps without the cache."""
+        """Put the maps of a restore into RocksDB, past the cache."""
         for stored, value in zip(storage_keys(keys, self._max_parallelism), values, strict=True):
             self._store.write(self.layout.entries(stored, value))
 
     def keys(self) -> Iterator[Hashable]:
-        """Return the keys that have a map; what changes meanwhile may be seen or not."""
+        """Return the keys that have a map; changes made meanwhile may be seen or not."""
         self.flush()
         return map(key_of, self.layout.heads(self._store))
 
@@ -262,7 +259,7 @@ class RocksMapTable:
                 return
 
     def empty(self) -> bool:
-        """Return whether there are no entries."""
+        """Return whether the state has no maps."""
         self.flush()
         return self._store.empty()
 
@@ -318,10 +315,7 @@ class RocksMapTable:
         return found
 
     def _equal_entry(self, live: LiveMap, key: Hashable) -> Any:
-        """Return the entry of a key of another class, which a dict may take for one that is there.
-
-        Or MISSING.
-        """
+        """Return the entry whose key equals `key`, which is of another class, as in a dict; or MISSING."""
         found: Any = {each.key: each for each in self._all(live)}.get(key, MISSING)
         if found is not MISSING:
             live.entries[found.key] = found
@@ -344,7 +338,7 @@ class RocksMapTable:
         return found
 
     def _unused(self, live: LiveMap) -> list[LiveEntry]:
-        """Return the entries that lie apart and are not in use; what had to be migrated is then."""
+        """Return the stored entries of a large map that are not cached; migrated ones are cached now."""
         stored = list(islice(self._store.items(live.stored, behind(live.stored), ahead=False), 1, None))
         data = [each for _, each in stored]
         read = self.layout.read_entries([name for name, _ in stored], data)
@@ -357,7 +351,7 @@ class RocksMapTable:
         return [LiveEntry(*found) for found in read if found[1] not in live.entries]
 
     def _removed(self, live: LiveMap) -> list[Change]:
-        """Return the deletion of all that the column family has of a map but its head."""
+        """Return the deletions of a map's stored entries, its head excepted; or delete them as a range."""
         if live.kept >= RANGE_MIN:
             self._store.delete_range(live.stored + b"\0", behind(live.stored))
             return []
@@ -366,7 +360,7 @@ class RocksMapTable:
 
 
 class RocksMapState(Subscripts[MK, MV]):
-    """Map state; an empty map has no entry. What it gives and does is what `HeapMapState` does."""
+    """The live handle of a map state in RocksDB; it behaves as `HeapMapState`. An empty map has no entry."""
 
     __slots__ = ("_live", "key", "table")
 
@@ -387,20 +381,20 @@ class RocksMapState(Subscripts[MK, MV]):
         """Do nothing: changes were made in the table."""
 
     def clear(self) -> None:
-        """Forget what is stored for the current key."""
+        """Remove all entries of the current key's map."""
         self.table.clear(self._map())
 
     def get(self, key: MK, default: MV | None = None) -> MV | None:
-        """Return the entry's value, or `default`."""
+        """Return the value under the map's own key `key`, or `default`."""
         value: MV | None = self.table.get_entry(self._map(), key, default)
         return value
 
     def put(self, key: MK, value: MV) -> None:
-        """Set an entry."""
+        """Set the value under the map's own key `key`."""
         self.table.put_entry(self._map(), key, value)
 
     def remove(self, key: MK) -> None:
-        """Remove an entry; an absent one is no error."""
+        """Remove the entry of the map's own key `key`; an absent one is no error."""
         self.table.remove_entry(self._map(), key)
 
     def __contains__(self, key: MK) -> bool:

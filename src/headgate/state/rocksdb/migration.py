@@ -1,4 +1,4 @@
-"""Rewriting values of older types during processing, slice by slice."""
+"""Rewrites restored values of older types to the declared type, slice by slice between records."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class Migration:
-    """One walk over a column family after a restore; at its end the layout has no older versions.
+    """Rewrites the older values of one state, in one walk over its column family after a restore.
 
-    What is written meanwhile is of the declared type. So one walk finds all that are not.
+    Values that are written meanwhile are of the declared type, so one walk finds all others. At its end the
+    layout has no older types any more.
     """
 
     def __init__(
@@ -38,7 +39,7 @@ class Migration:
         self._next = b""
 
     def step(self, seconds: float | None = None) -> bool:
-        """Rewrite for about so long, None: a slice; True when nothing of an older type is left."""
+        """Rewrite values for about so long, None: a slice; return True when none of an older type is left."""
         until = self._now() + (SLICE_S if seconds is None else seconds)
         while not (ended := self._portion(until)) and self._now() < until:
             pass
@@ -48,7 +49,7 @@ class Migration:
         return ended
 
     def progress(self) -> MigrationProgress:
-        """Return how far the walk is."""
+        """Return how many entries the walk has looked at and rewritten, and how fast."""
         done, took = self._done, max(self._now() - self._began, 1e-9)
         about = max(self._about, done)
         return MigrationProgress(self._layout.versions.name, done, about, self._rewritten, done / took)

@@ -1,4 +1,4 @@
-"""RocksDB's own files in a checkpoint: which count, in which format, and which snapshot may refer to them."""
+"""Stores RocksDB's own files in checkpoints: new ones as they are, others as references to earlier ones."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ALWAYS_NEW: Final = re.compile(r"CURRENT|MANIFEST-[0-9]{6,20}")
 
 
 class Details(msgspec.Struct, frozen=True):
-    """Plain data stored with the files."""
+    """What a checkpoint stores about RocksDB's files: the formats and types of their column families."""
 
     checkpoint: int  # the one that they were first listed in
     formats: dict[str, int]  # column family -> its format; see `map_layout`
@@ -46,7 +46,7 @@ def native_files(
     timers: Iterable[str],
     files: dict[str, StateHandle],
 ) -> NativeFiles:
-    """Return the files of one snapshot, for its handle."""
+    """Return the description of one snapshot's files, for its handle in the metadata."""
     details = Details(
         checkpoint,
         {name: layout.format for name, layout in layouts.items()} | dict.fromkeys(timers, TIMERS),
@@ -57,7 +57,7 @@ def native_files(
 
 
 def details_of(native: NativeFiles) -> Details:
-    """Return the data stored with the files, once it is certain that this Headgate reads them."""
+    """Return the details stored with RocksDB's files; a StorageError if this Headgate cannot read them."""
     if native.backend != ROCKSDB:
         raise StorageError(f"the checkpoint holds files of backend {native.backend!r}; expected {ROCKSDB!r}")
     strange = [name for name in native.files if not (_TABLE.fullmatch(name) or _ALWAYS_NEW.fullmatch(name))]
@@ -94,12 +94,7 @@ def tables_and_small(directory: Path) -> tuple[list[Path], list[Path]]:
 
 
 class Uploads:
-    """Which tables of the live database are in which checkpoint's files.
-
-    Used by the thread that writes snapshots, one after the other, and before that by the restore. A name
-    means the same bytes for as long as the database is open: RocksDB numbers its files and never
-    changes a table.
-    """
+    """Remembers which tables of the live database each checkpoint stored, for later ones to refer to them."""
 
     def __init__(self) -> None:
         self._files: dict[int, dict[str, StateHandle]] = {}
@@ -107,16 +102,16 @@ class Uploads:
         self._restored: tuple[int, dict[str, StateHandle], str] | None = None
 
     def restored(self, checkpoint: int, files: Mapping[str, StateHandle], root: str) -> None:
-        """The database was made of these files, which are in storage `root`."""
+        """Record that the database was made of a restored checkpoint's files, in storage `root`."""
         self._restored = checkpoint, dict(files), root
 
     def stored(self, checkpoint: int, files: Mapping[str, StateHandle]) -> None:
-        """All files of a snapshot are durable; whether it completes is not known yet."""
+        """Record that a snapshot's files are durable; whether its checkpoint completes is not known yet."""
         self._files[checkpoint] = dict(files)
 
     def base(self, completed: int) -> tuple[dict[str, StateHandle], str | None]:
         """Return the files that a snapshot may refer to once `completed` is complete, and the root they were
-        restored from.
+        restored from (None: they were not).
 
         A snapshot between the two that has the same table elsewhere may complete first; then `completed` may
         be removed with its files. So only what all later snapshots refer to counts.
@@ -139,7 +134,7 @@ SMALL_BYTES: Final = 1 << 20
 
 
 class PendingNativeSnapshot(PendingRocksSnapshot):
-    """See :class:`PendingRocksSnapshot`; here the tables are stored as they are.
+    """A pending snapshot that stores RocksDB's own files as they are, only new ones if it can.
 
     `completed`: the checkpoint whose files it may refer to; 0: to none.
     """
@@ -149,7 +144,7 @@ class PendingNativeSnapshot(PendingRocksSnapshot):
         self._checkpoint, self._completed, self._uploads = checkpoint, completed, uploads
 
     def store(self, uid: str, files: StateFiles) -> KeyedStateHandle:
-        """Store what no completed checkpoint has; then the snapshot is released."""
+        """Store the files that no completed checkpoint has, then release the snapshot."""
         writer = FamilyWriter(self._point, self._checkpoint, self._completed, self._uploads, uid, files)
         try:
             return written(writer, self._describe_to)
@@ -167,9 +162,7 @@ class PendingNativeSnapshot(PendingRocksSnapshot):
 
 
 class FamilyWriter(BlobWriter):
-    """Stores the column families of a snapshot as RocksDB's own files, next to a blob with all other
-    sections.
-    """
+    """The `StateWriter` of RocksDB's own files, with a blob for the sections that they do not hold."""
 
     def __init__(
         self,
@@ -185,7 +178,7 @@ class FamilyWriter(BlobWriter):
         self._uploads, self._uid, self._files = uploads, uid, files
 
     def finish(self) -> KeyedStateHandle:
-        """Store the new files, then those that are small in one file with the blob."""
+        """Store the new files, small ones in one file with the blob, and return the handle of all files."""
         tables, small = tables_and_small(self._point.directory)
         stored = self._shared(tables)
         new = [table for table in tables if table.name not in stored]

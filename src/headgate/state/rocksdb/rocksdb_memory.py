@@ -1,4 +1,4 @@
-"""One bound on the memory of all RocksDB states of a worker, and the options that keep to it."""
+"""One memory bound for all RocksDB states of a worker, and the database options that keep to it."""
 
 from __future__ import annotations
 

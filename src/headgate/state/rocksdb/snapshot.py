@@ -24,7 +24,7 @@ from headgate.state.targets import Target
 
 @dataclass(frozen=True)
 class SnapshotPoint:
-    """Everything at one moment."""
+    """The state of one RocksDB backend at the snapshot point: a local checkpoint, and timers in memory."""
 
     directory: Path  # a local checkpoint of the database; removed when the snapshot is released
     layouts: Mapping[str, VersionedValues]  # of the states, in the order of the sections
@@ -36,7 +36,7 @@ class SnapshotPoint:
 
 
 class PendingRocksSnapshot:
-    """A local checkpoint of the database, and the timers in memory; a `PendingSnapshot`."""
+    """A pending snapshot of RocksDB state and timers, to be stored as one blob in the background."""
 
     def __init__(self, point: SnapshotPoint) -> None:
         self._point = point
@@ -44,19 +44,19 @@ class PendingRocksSnapshot:
         self.keep: EntryFilter | None = None
 
     def store(self, uid: str, files: StateFiles) -> KeyedStateHandle:
-        """Store the state as one blob, which passes over the local disk."""
+        """Store the state as one blob, which is built on the local disk, then release the snapshot."""
         folder, write = self._point.directory.parent, partial(files.write, uid)
         return self.store_with(lambda groups, number: SpooledBlob(groups, number, folder, write))
 
     def store_with(self, new_writer: NewWriter) -> KeyedStateHandle:
-        """See :class:`~headgate.state.backend.PendingSnapshot`."""
+        """Store all states and timers with a writer of `new_writer`, then release the snapshot."""
         try:
             return written(new_writer(self._point.groups, self._point.max_parallelism), self._write_to)
         finally:
             self.release()
 
     def release(self) -> None:
-        """Release the checkpoint and the timers."""
+        """Delete the local checkpoint and release the timers; more than once does no harm."""
         self._timers.release()
         _discard(self._point.directory)
 
@@ -87,11 +87,11 @@ class FailedSnapshot:
         self.keep: EntryFilter | None = None
 
     def store(self, uid: str, files: StateFiles) -> NoReturn:
-        """Raise the reason why there is none."""
+        """Raise the error of the local disk, for which there is no snapshot."""
         raise self._error
 
     def store_with(self, new_writer: NewWriter) -> NoReturn:
-        """Raise the reason why there is none."""
+        """Raise the error of the local disk, for which there is no snapshot."""
         raise self._error
 
     def release(self) -> None:
@@ -111,7 +111,7 @@ def _discard(directory: Path) -> None:
 
 
 def check_nothing_outside(name: str, store: ColumnStore, groups: tuple[int, int]) -> None:
-    """Refuse a key of other key groups, which would be lost at the next rescaling."""
+    """Raise an InternalError if a state has a key of other key groups, which a rescaling would lose."""
     low, high = groups_range(*groups)
     for outside in (next(store.items(stop=low), None), next(store.items(high), None)):
         if outside is not None:

@@ -1,4 +1,4 @@
-"""One state in RocksDB with a cache of live values, used like the heap backend's table.
+"""The table of one state in RocksDB with a cache of live values, used like the heap backend's table.
 
 A key's value is read once and then lives as a Python object until the cache is full; what was
 changed, or may have been changed in place, is written back in one batch. So a batch of records
@@ -30,7 +30,7 @@ PROBED_EVERY: Final = 32
 
 
 class ReadAhead:
-    """Decides for one state that a record need not use: lists, maps and what can be changed in place.
+    """Decides whether the keys of a batch are read ahead, for a state that a record need not use.
 
     Reading ahead costs a look into files per key, which is lost on a state that few records use. Keys that
     are read one by one are counted in `reads`.
@@ -43,7 +43,7 @@ class ReadAhead:
         self._used = False
 
     def wanted(self, keys: int) -> bool:
-        """Return whether to read so many keys ahead."""
+        """Return whether to read ahead the state of so many keys of a batch."""
         if self._shown:
             self._used = 2 * self.reads >= self._shown
             self._shown = 0
@@ -55,7 +55,7 @@ class ReadAhead:
 
 
 class RocksTable(Generic[V]):
-    """The entries of one state, of which at most `cache_entries` keys are kept as live values."""
+    """The table of one state in RocksDB; at most `cache_entries` keys are kept as live values."""
 
     __slots__ = (
         "_ahead",
@@ -87,13 +87,13 @@ class RocksTable(Generic[V]):
         self._ahead = ReadAhead()
 
     def attach(self, store: ColumnStore, layout: VersionedValues) -> None:
-        """Switch from an empty column family to a restored one."""
+        """Use a restored column family in place of the empty one."""
         self.layout, self._store, self._versions = layout, store, layout.versions
         self._cache, self._older, self._bytes = {}, {}, {}
 
     @property
     def entries(self) -> Self:
-        """The table itself: it has the part of a dict that handles and generated loops use."""
+        """The table itself, with the methods of a dict that handles and generated loops use."""
         return self
 
     def get(self, key: Hashable, default: V | None = None) -> V | None:
@@ -119,7 +119,7 @@ class RocksTable(Generic[V]):
     remove = pop
 
     def own(self, key: Hashable) -> V:
-        """Return the value of `key` for changing in place, or MISSING."""
+        """Return the value of `key`, which the caller may change in place, or MISSING if there is none."""
         value: V = self._cache.get(key, _UNKNOWN)
         if value is _UNKNOWN:
             value = self._load(key)
@@ -128,7 +128,7 @@ class RocksTable(Generic[V]):
         return value
 
     def prefetch(self, keys: Iterable[Hashable], *, certain: bool = False) -> None:
-        """Read what a batch of records is about to need, with one call.
+        """Read the values of `keys`, which a batch of records is about to need, with one call.
 
         Keys beyond what the cache holds are read one by one, when they are used.
 
@@ -153,7 +153,7 @@ class RocksTable(Generic[V]):
             )
 
     def flush(self) -> None:
-        """Write back what was changed. Values that are changed in place later must be owned again."""
+        """Write changed values to RocksDB. A value to be changed in place later must be owned again."""
         if not self._changed:
             return
         keys = self._in_order(list(self._changed))
@@ -162,7 +162,7 @@ class RocksTable(Generic[V]):
         self._changed.clear()
 
     def load(self, keys: Sequence[Hashable], values: Sequence[V]) -> None:
-        """Put restored entries without the cache."""
+        """Put the entries of a restore into RocksDB, past the cache."""
         self._store.write(
             zip(storage_keys(keys, self._max_parallelism), self._versions.encode(values), strict=True)
         )
@@ -186,7 +186,7 @@ class RocksTable(Generic[V]):
             part = self._store.portion(part[-1][0], _PORTION_ENTRIES)
 
     def empty(self) -> bool:
-        """Return whether there are no entries."""
+        """Return whether the state has no entries."""
         self.flush()
         return self._store.empty()
 

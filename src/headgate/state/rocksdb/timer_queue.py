@@ -34,7 +34,7 @@ BEYOND_ALL_TIMERS: Final = b"\xff" * 9
 """After every stored timer: no key group begins so."""
 
 TIMERS: Final = 4
-"""Format of a column family of timers: `timer_queue.stored_timer`."""
+"""Number of the format of a column family of timers in checkpoints: see `stored_timer`."""
 
 PASS_TIMERS: Final = 1_000_000
 """Timers that are held while they are brought into the order of key groups; about 100 bytes each."""
@@ -50,9 +50,10 @@ _UNKNOWN: Final = object()
 
 
 def stored_timer(timestamp: int, key: Hashable, max_parallelism: int) -> tuple[bytes, bytes]:
-    """Return a timer's entry. Its key: eight bytes in the order of timestamps, two of the key group, the key.
+    """Return a timer's RocksDB entry: a key that sorts by timestamp, and a value that is empty for most.
 
-    The value holds the key itself where another one, which is equal to it, stands for it.
+    The key: eight bytes in the order of timestamps, two of the key group, then the timer's key. The value
+    holds that key itself where another one, which is equal to it, stands for it.
 
     Example:
         >>> stored_timer(1000, True, 128)[0].hex()
@@ -66,7 +67,7 @@ def stored_timer(timestamp: int, key: Hashable, max_parallelism: int) -> tuple[b
 
 
 def timer_of(stored: bytes, data: bytes) -> tuple[int, Hashable]:
-    """Return the timestamp and key of an entry."""
+    """Return the timestamp and the key of a timer's RocksDB entry."""
     try:
         return time_of(stored), decode_tagged(data or stored[_HEAD.size :])
     except UNDECODABLE as error:
@@ -74,20 +75,20 @@ def timer_of(stored: bytes, data: bytes) -> tuple[int, Hashable]:
 
 
 def time_of(stored: bytes) -> int:
-    """Return the timestamp of an entry's key."""
+    """Return the timestamp in the bytes of a timer's RocksDB key."""
     return int.from_bytes(stored[:8], "big") - _ORIGIN
 
 
 def group_of_timer(stored: bytes) -> int:
-    """Return the key group of an entry's key."""
+    """Return the key group in the bytes of a timer's RocksDB key."""
     return int.from_bytes(stored[8:10], "big")
 
 
 class RocksTimerQueue:
-    """See the module.
+    """The timer queue of one time domain, with all timers in RocksDB and the next ones in memory too.
 
-    The head holds every timer before the horizon, so what fires next is found in memory. When it is used up,
-    the next `head_entries` timers are read from the horizon on; what was fired is before it and is not read
+    The head holds every timer before the horizon, so the next timer is found in memory. When it is used up,
+    the next `head_entries` timers are read from the horizon on; fired ones are before it and are not read
     again.
     """
 
@@ -125,7 +126,7 @@ class RocksTimerQueue:
         self._count: int | None = 0
 
     def attach(self, store: ColumnStore) -> None:
-        """Switch from an empty column family to a restored one."""
+        """Use a restored column family in place of the empty one."""
         self._store, self._count = store, None
         self._read_anew()
 
@@ -133,13 +134,13 @@ class RocksTimerQueue:
         self._live, self._head, self._horizon = {}, [], b""
 
     def __len__(self) -> int:
-        """After a restore this reads all of them, once."""
+        """Return the number of timers; the first call after a restore reads all of them."""
         if self._count is None:
             self._count = sum(1 for _ in self.entries())
         return self._count
 
     def register(self, timestamp: int, key: Hashable) -> bool:
-        """See :class:`headgate.core.timers.TimerQueue`."""
+        """Add a timer; False when the key already has one at that timestamp."""
         check_timestamp(timestamp)
         stored, data = stored_timer(timestamp, key, self._max_parallelism)
         if self._horizon is None or stored < self._horizon:
@@ -161,7 +162,7 @@ class RocksTimerQueue:
         return True
 
     def delete(self, timestamp: int, key: Hashable) -> bool:
-        """See :class:`headgate.core.timers.TimerQueue`."""
+        """Remove a timer; False when there is none."""
         time = whole_number(timestamp)  # as a dict would find it
         if time is None or not WATERMARK_MIN <= time <= WATERMARK_MAX:
             return False
@@ -178,17 +179,17 @@ class RocksTimerQueue:
 
     @property
     def next_time(self) -> int | None:
-        """See :class:`headgate.core.timers.TimerQueue`."""
+        """The earliest timestamp that has a timer; None without timers."""
         first = self._first()
         return None if first is None else time_of(first)
 
     def has_due(self, up_to: int) -> bool:
-        """See :class:`headgate.core.timers.TimerQueue`."""
+        """Return whether a timer at or before `up_to` is left."""
         first = self._first()
         return first is not None and time_of(first) <= up_to
 
     def pop_due(self, up_to: int) -> Iterator[tuple[int, Hashable]]:
-        """See :class:`headgate.core.timers.TimerQueue`."""
+        """Take the timers at or before `up_to` one by one, as (timestamp, key), in firing order."""
         behind = BEYOND_ALL_TIMERS if up_to >= WATERMARK_MAX else (up_to + 1 + _ORIGIN).to_bytes(8, "big")
         while (first := self._first()) is not None and first < behind:
             heappop(self._head)
@@ -197,16 +198,16 @@ class RocksTimerQueue:
             yield time_of(first), key
 
     def settle(self, budget: int) -> bool:
-        """See :class:`headgate.core.timers.TimerQueue`; a snapshot leaves no work."""
+        """Return True: a snapshot leaves no work to do here."""
         return True
 
     def frozen(self) -> tuple[list[int], list[Hashable]]:
-        """See :class:`headgate.core.timers.TimerQueue`; all of them in memory."""
+        """Return all timers, read into memory: their timestamps and their keys, in two lists."""
         timers = self.snapshot()
         return [timestamp for timestamp, _ in timers], [key for _, key in timers]
 
     def snapshot(self) -> list[tuple[int, Hashable]]:
-        """See :class:`headgate.core.timers.TimerQueue`."""
+        """Return all timers as (timestamp, key), in firing order."""
         return [timer_of(stored, data) for stored, data in self.entries()]
 
     def restore(self, timers: Iterable[tuple[int, Hashable]]) -> None:
@@ -219,18 +220,18 @@ class RocksTimerQueue:
         self._read_anew()
 
     def entries(self) -> Iterator[tuple[bytes, bytes]]:
-        """Yield the timers as they are stored, in order; as they are when the first one is asked for."""
+        """Yield the timers' RocksDB entries in firing order, as they are when the first is asked for."""
         self.flush()
         yield from self._store.items(stop=BEYOND_ALL_TIMERS)
 
     def flush(self) -> None:
-        """Write the waiting changes."""
+        """Write the waiting changes to RocksDB."""
         if self._pending:
             self._store.write(self._pending.items())
             self._pending.clear()
 
     def _first(self) -> bytes | None:
-        """Return the next timer, at the top of the heap; None without any."""
+        """Return the RocksDB key of the next timer, at the top of the heap; None without timers."""
         if not self._live and self._horizon is not None:
             self._refill(self._horizon)
         while self._head:
@@ -280,9 +281,9 @@ class RocksTimerQueue:
 
 
 def timer_chunks(name: str, store: ColumnStore, groups: tuple[int, int]) -> Iterator[Entries]:
-    """Yield keys and timestamps, ascending by key group, each group in firing order.
+    """Yield keys and timestamps of stored timers, ascending by key group, each group in firing order.
 
-    They lie in the order of time. So many are read several times, each time for some key groups.
+    They are stored in the order of time. So many are read several times, each time for some key groups.
 
     `groups`: first and last key group, of which all timers are.
     """
@@ -309,7 +310,7 @@ def _chunks(group: int, entries: list[Entry]) -> Iterator[Entries]:
 
 
 def timers_of(store: ColumnStore, groups: tuple[int, int]) -> Iterator[Entry]:
-    """Yield the entries of some key groups, in order of time."""
+    """Yield the RocksDB entries of some key groups' timers, in order of time."""
     first, last = groups
     for stored, data in store.items(stop=BEYOND_ALL_TIMERS):
         if first <= group_of_timer(stored) <= last:
@@ -317,7 +318,7 @@ def timers_of(store: ColumnStore, groups: tuple[int, int]) -> Iterator[Entry]:
 
 
 def keep_only(store: ColumnStore, groups: tuple[int, int]) -> None:
-    """Delete the timers of other key groups; they are in no range of their own."""
+    """Delete the timers of other key groups, one by one: they form no range of their own."""
     first, last = groups
     others = (
         (stored, None)

@@ -1,4 +1,4 @@
-"""How the value of a key is stored in a column family: as one entry, today after its type's number."""
+"""The layouts of a key's value in a RocksDB column family: as one entry, today after its type's number."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headgate.state.rocksdb.key_bytes import group_of, groups_range, key_of
 from headgate.state.rocksdb.value_versions import Versions, decoded
 
 Stored = Iterator[tuple[bytes, bytes]]
-"""What is put into a column family."""
+"""RocksDB entries, to be put into a column family: key and value."""
 
 CHUNK_ENTRIES: Final = 10_000
 """A key group with more entries of one state takes several chunks."""
@@ -22,7 +22,7 @@ VERSIONED_VALUES: Final = 2
 
 
 class Row(NamedTuple):
-    """What one state holds under one key, of the declared type."""
+    """A key of the stream and its value in one state, decoded to the declared type."""
 
     stored: bytes  # the key's bytes; see `key_bytes.storage_key`
     value: Any
@@ -30,7 +30,7 @@ class Row(NamedTuple):
 
 
 def entries_of(rows: Iterable[Row]) -> Iterator[Entries]:
-    """Yield the entries of rows that are in order of the keys' bytes."""
+    """Yield batches of entries, each of one key group, out of rows in order of the keys' bytes."""
     for group, of_group in groupby(rows, lambda row: group_of(row.stored)):
         found, weight = Entries(group, [], []), 0
         for row in of_group:
@@ -45,9 +45,9 @@ def entries_of(rows: Iterable[Row]) -> Iterator[Entries]:
 
 
 class VersionedValues:
-    """How a state's values are written to and read from its column family.
+    """Writes a state's values to its column family, and reads them.
 
-    Format 2, the one of today for what is no map: the number of the type, then the batch of one.
+    Format 2, the one of today for all states but maps: the number of the type, then the batch of one.
     """
 
     format = VERSIONED_VALUES
@@ -62,19 +62,19 @@ class VersionedValues:
             yield Row(stored, decoded(self.versions, where(stored), self.numbered(data)))
 
     def entries(self, stored: bytes, value: Any) -> Stored:
-        """Yield the keys and values to put for a key that had nothing."""
+        """Yield the RocksDB entries to put for a key's value, where the key had none."""
         yield stored, self.versions.encode((value,))[0]
 
     def numbered(self, data: bytes) -> bytes:
-        """Return an entry, beginning with the number of its type."""
+        """Return the bytes of a stored value, beginning with the number of its type."""
         return data
 
     def migrated(self, stored: bytes, data: bytes) -> bytes:
-        """Return an entry of an older type as one of the declared type."""
+        """Return the bytes of a stored value of an older type, in the declared type."""
         return self.versions.encode((decoded(self.versions, where(stored), data),))[0]
 
     def at_snapshot(self) -> Self:
-        """Return the layout as it is now, for a snapshot."""
+        """Return a copy of the layout as it is now, for a snapshot in the background."""
         return type(self)(self.versions.at_snapshot())
 
 
@@ -84,10 +84,10 @@ class PlainValues(VersionedValues):
     format = PLAIN_VALUES
 
     def numbered(self, data: bytes) -> bytes:
-        """See :class:`VersionedValues`."""
+        """Return the bytes of a stored value after the number 0, as this format stores none."""
         return b"\0" + data
 
 
 def where(stored: bytes) -> str:
-    """Return the place of an entry, for messages; the key itself may be what is damaged."""
+    """Return the place of an entry for messages: its key group, as the key itself may be damaged."""
     return f"key group {group_of(stored)}"

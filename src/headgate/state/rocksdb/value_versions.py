@@ -25,7 +25,7 @@ NUMBERS: Final = 256
 
 
 class Older(msgspec.Struct, frozen=True):
-    """A type of an earlier program that values may be left of."""
+    """A type that an earlier program declared, and of which values may be left."""
 
     number: int  # first byte of the values
     schema: Description
@@ -46,7 +46,7 @@ class _Known(NamedTuple):
 
 
 class Versions:
-    """How the values of one column family are written and read."""
+    """Encodes and decodes the values of one column family, which may be of several types."""
 
     def __init__(self, name: str, target: Target) -> None:
         self.name, self.target = name, target
@@ -60,7 +60,7 @@ class Versions:
 
     @classmethod
     def restored(cls, name: str, target: Target, schema: Description, stored: StoredVersions) -> Versions:
-        """Return the versions of a column family with entries.
+        """Return the types of a restored column family with entries; a UsageError if one does not fit.
 
         `schema` is the newest type of the checkpoint.
         """
@@ -94,7 +94,7 @@ class Versions:
         return [prefix + data for data in self._singles.encode(values)]
 
     def encode_checked(self, values: Sequence[Any]) -> list[bytes]:
-        """Encode values once it is certain that they are of the declared type."""
+        """Encode values, each as a batch of one; a UsageError if one is not of the declared type."""
         try:
             self.target.serializer.encode_checked(values)
             return self.encode(values)
@@ -108,7 +108,7 @@ class Versions:
         return self._singles.decode([data[1:] for data in stored])
 
     def decode_one(self, data: bytes) -> Any:
-        """Return the value in stored bytes; see :meth:`decode`."""
+        """Return the value in stored bytes of any of the types, as the declared type."""
         prefix = data[:1]
         if prefix == self.prefix:
             return self._singles.decode((data[1:],))[0]
@@ -118,7 +118,7 @@ class Versions:
         return known.read(memoryview(data)[1:], 1)[0]
 
     def unknown(self, prefix: bytes) -> StorageError:
-        """Return the error for a first byte that is the number of no type."""
+        """Return the error for a stored value whose first byte is the number of no type."""
         known = ", ".join(map(str, sorted([self.current, *self._older])))
         return StorageError(
             f"a stored value begins with byte {prefix[0] if prefix else None}, and the types of its state "
@@ -126,9 +126,7 @@ class Versions:
         )
 
     def renumbered(self, others: Versions) -> dict[bytes, bytes]:
-        """Return a dict: first byte of another family's values -> their first byte here, where all types
-        become known.
-        """
+        """Add another column family's types, and return: first byte of its values -> first byte here."""
         numbers = {others.prefix: self.prefix}
         for number, known in others._older.items():
             numbers[bytes((number,))] = bytes((self._add(known),))
@@ -143,21 +141,21 @@ class Versions:
         return number
 
     def forget_older(self) -> None:
-        """Drop all other types, of which no value is left."""
+        """Drop the older types, once all their values were rewritten."""
         self._older = {}
 
     def at_snapshot(self) -> Versions:
-        """Return the versions as they are now."""
+        """Return a copy of the types as they are now, for a snapshot in the background."""
         return copy.copy(self)
 
     def stored(self) -> StoredVersions:
-        """Return the versions for a checkpoint's details."""
+        """Return the types as a checkpoint stores them."""
         older = (Older(n, dict(known.schema), known.changes) for n, known in self._older.items())
         return StoredVersions(self.current, tuple(older))
 
 
 def decoded(versions: Versions, where: str, data: bytes) -> Any:
-    """:meth:`Versions.decode_one`, with an error that names the state and the key."""
+    """Return the value in stored bytes; an error names the state, and the place `where`."""
     try:
         return versions.decode_one(data)
     except StorageError as error:
@@ -187,10 +185,10 @@ def _of_fields(changes: Iterable[str]) -> set[str]:
 
 
 def _check_way(name: str, older: Older, newest: Compatibility, direct: Compatibility) -> None:
-    """Refuse what would not come to be what it had become by way of the type in between.
+    """Raise a UsageError if older values, read directly, would differ from those rewritten in between.
 
     A field that was renamed twice and keeps its last alias only, or that was removed and came back,
-    would read as an added or a kept one. So what happens to fields has to be what did in both steps.
+    would read as an added or a kept one. So the changes of fields have to be those of both steps.
     """
     steps, at_once = _of_fields({*older.changes, *_changes(newest)}), _of_fields(_changes(direct))
     if isinstance(direct, AfterMigration) and at_once != steps:

@@ -23,7 +23,7 @@ _SPAN_BYTES: Final = 4 << 20
 
 
 class StoredBlob:
-    """Reads one blob; a `StoredForm`."""
+    """The `StoredForm` of a blob or a changelog's segment; each chunk is verified when it is read."""
 
     def __init__(self, reader: BlobReader) -> None:
         self._reader = reader
@@ -89,19 +89,16 @@ def _spans(chunks: Sequence[Chunk]) -> Iterator[list[Chunk]]:
 
 
 Store = Callable[[Iterable[Part]], StateHandle]
-"""Makes the parts of a complete blob durable."""
+"""Stores the parts of a complete blob durably, and returns its handle."""
 
 
 def in_metadata(parts: Iterable[Part]) -> Inline:
-    """Keep bytes in memory, for the metadata."""
+    """Return a handle that keeps the bytes in the checkpoint's metadata."""
     return Inline(b"".join(parts))
 
 
 class BlobWriter:
-    """Writes a blob, of which the header comes first and is known last; a `StateWriter`.
-
-    Its chunks wait in memory.
-    """
+    """The `StateWriter` of a blob; its chunks wait in memory, as the header before them is known last."""
 
     def __init__(self, groups: tuple[int, int], max_parallelism: int, store: Store = in_metadata) -> None:
         self._groups, self._max_parallelism, self._store = groups, max_parallelism, store
@@ -134,17 +131,17 @@ class BlobWriter:
         )
 
     def finish(self) -> KeyedStateHandle:
-        """Store the blob."""
+        """Store the blob, and return its handle."""
         handle = self._store(self.parts())
         return KeyedStateHandle(*self._groups, handle, size_of(handle))
 
     def abandon(self) -> None:
-        """Forget the chunks."""
+        """Drop the chunks from memory."""
         self._body = []
 
 
 class SpooledBlob(BlobWriter):
-    """A `BlobWriter` whose chunks wait on the local disk."""
+    """A `BlobWriter` whose chunks wait in a file on the local disk."""
 
     def __init__(
         self, groups: tuple[int, int], max_parallelism: int, folder: Path, store: Store = in_metadata
@@ -156,17 +153,17 @@ class SpooledBlob(BlobWriter):
         self._spool.write(data)
 
     def parts(self) -> Spool:
-        """Return the complete blob, also for reading."""
+        """Return the complete blob, which can also be read at any offset."""
         self._spool.finish(self._head())
         return self._spool
 
     def finish(self) -> KeyedStateHandle:
-        """Store the blob, and give the local disk its space back."""
+        """Store the blob, delete the local file, and return the blob's handle."""
         try:
             return super().finish()
         finally:
             self._spool.close()
 
     def abandon(self) -> None:
-        """Give the local disk its space back."""
+        """Delete the local file with the chunks."""
         self._spool.close()

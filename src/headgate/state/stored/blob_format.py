@@ -34,7 +34,7 @@ _Size = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Chunk(msgspec.Struct, frozen=True, array_like=True):
-    """One section's entries of one key group; `offset` counts from the end of the header."""
+    """Place and checksum of one section's entries of one key group; `offset` counts from the header's end."""
 
     group: int
     offset: _Size
@@ -44,7 +44,7 @@ class Chunk(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Section(msgspec.Struct, frozen=True):
-    """One state or one kind of timers.
+    """One state or one kind of timers in a blob's header: name, description and chunks.
 
     Chunks ascend by key group; groups without entries are left out, large ones may take several.
     """
@@ -69,7 +69,7 @@ _headers: Final = msgpack_decoder(Header)
 
 
 class BytesBlob:
-    """A blob in memory."""
+    """A `BlobReader` of a blob in memory."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -91,12 +91,12 @@ def _source_of(blob: BlobReader) -> tuple[str, int]:
 
 
 def preamble_and_header(header: Header) -> bytes:
-    """Return the bytes before the first chunk."""
+    """Return the bytes of a blob before its first chunk: magic, version and header."""
     return b"".join(_ENVELOPE.seal(VERSION, [msgspec.msgpack.encode(header)]))
 
 
 def chunk_bytes(keys: bytes, values: bytes) -> bytes:
-    """Return a chunk from its encoded batches."""
+    """Return the bytes of a chunk, out of its keys and values, each encoded as a batch."""
     return _KEYS_LENGTH.pack(len(keys)) + keys + values
 
 
@@ -110,7 +110,7 @@ def split_chunk(chunk: memoryview) -> tuple[memoryview, memoryview]:
 
 
 def read_header(blob: BlobReader) -> tuple[Header, int]:
-    """Return the verified header of a blob, and where its chunks begin."""
+    """Return the verified header of a blob, and the offset at which its chunks begin."""
     where, begins = _source_of(blob)
     head = _ENVELOPE.head(blob.read(0, _ENVELOPE.size), where, (VERSION,), begins)
     body = _ENVELOPE.size + head.length
@@ -132,7 +132,7 @@ def read_header(blob: BlobReader) -> tuple[Header, int]:
 
 
 def read_chunks(blob: BlobReader, body: int, section: Section, chunks: list[Chunk]) -> list[memoryview]:
-    """Read adjacent chunks with one access, verified."""
+    """Read adjacent chunks of a section with one access, and return the bytes of each, verified."""
     if not chunks:
         return []
     start = chunks[0].offset

@@ -1,4 +1,4 @@
-"""What the engine works on: chunks of entries, how values pass, and the forms that state is stored in."""
+"""Contracts of reading stored keyed state: batches of entries, codecs of values, and the stored forms."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headgate.state.targets import Target, timers_target
 
 
 class SectionCodec(NamedTuple):
-    """How the values of one state pass."""
+    """How the values of one state are decoded from a snapshot, and the target that encodes them again."""
 
     read: Reader
     target: Target
@@ -24,26 +24,22 @@ class SectionCodec(NamedTuple):
 
 
 class ValueCodec(Protocol):
-    """How the values of each state of one operator pass. What cannot pass is a UsageError that names the
-    state.
-    """
+    """Decides how the stored values of each state are decoded; a UsageError names a state that cannot be."""
 
     advice: str
-    """What to do where values cannot pass; ends a sentence."""
+    """Ends the message on values that cannot be decoded: what the user can do."""
     converts: bool
-    """Whether values of older types become those of the newest."""
+    """Whether values of older types are converted to the newest type."""
 
     def codec(self, section: Section) -> SectionCodec | None:
-        """Return how the values of a stored section pass; None: it is left out."""
+        """Return how the values of a stored section are decoded; None: the section is left out."""
 
     def targets(self, stored: Mapping[str, Description]) -> Mapping[str, Target]:
-        """Return targets that read a backend's own files, of which the states and their newest types are
-        given.
-        """
+        """Return the targets by which RocksDB's files are read, of states given with their newest types."""
 
 
 class Chunk(NamedTuple):
-    """Some entries of one state, or some of its keys that were removed.
+    """A batch of stored entries of one state, or of keys that a changelog lists as removed.
 
     A removed timer comes with its timestamp, another removed key without a value and a codec.
     """
@@ -57,7 +53,7 @@ class Chunk(NamedTuple):
 
 
 class OpenSection(NamedTuple):
-    """One section of one form, ready to be read."""
+    """One state, or one kind of timers, in one stored form, ready to be read by key group."""
 
     state: str
     removed: bool  # it holds what was removed
@@ -68,9 +64,9 @@ class OpenSection(NamedTuple):
 
 
 class StoredForm(Protocol):
-    """One form of stored state: everything at some time, or what changed since.
+    """One stored part of a subtask's state: a blob, RocksDB's files, tables, or a segment of changes.
 
-    What is missing or damaged is a StorageError.
+    Missing or damaged bytes are a StorageError.
     """
 
     @property
@@ -78,7 +74,7 @@ class StoredForm(Protocol):
         """The header: the stored form's own description of its content, verified."""
 
     def sections(self, values: ValueCodec, names: Collection[str] | None) -> list[OpenSection]:
-        """Return the sections of the wanted states and kinds of timers; None: all."""
+        """Return the sections of the states and kinds of timers in `names`; None: of all."""
 
 
 _TIMERS: Final = timers_target()
@@ -86,12 +82,12 @@ TIMER_CODEC: Final = SectionCodec(_TIMERS.serializer.decode_many, _TIMERS, plain
 
 
 def described(name: str, schema: Description) -> Section:
-    """Return a section that counts as not empty, to be judged by its description."""
+    """Return a section with this description, for a check of its type; it counts as not empty."""
     return Section(name, schema, [BlobChunk(0, 0, 0, 1, 0)])
 
 
 def written(writer: StateWriter, add_sections: Callable[[StateWriter], None]) -> KeyedStateHandle:
-    """Let the sections be added and end the writer, whatever happens."""
+    """Call `add_sections`, then finish the writer and return its handle; abandon it on any error."""
     try:
         add_sections(writer)
         return writer.finish()

@@ -1,4 +1,4 @@
-"""RocksDB's own files, fetched to the local disk, opened for reading, and read by column family."""
+"""Reads a subtask's state out of RocksDB's own files, fetched to the local disk, by column family."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Families:
-    """The column families of one subtask, and the blob next to them; a `StoredForm`.
+    """The `StoredForm` of RocksDB's own files: the column families of one subtask, and the blob besides.
 
     `max_parallelism`: number of key groups that it must have been stored with; None: any.
     `stack`: closes what is opened, and gives the local disk its space back.
@@ -50,7 +50,7 @@ class Families:
         self._entry_bytes = 0.0
 
     def sections(self, values: ValueCodec, names: Collection[str] | None) -> list[OpenSection]:
-        """Return the column families as sections, then those of the blob."""
+        """Return a section for each column family, then those of the blob, of the states in `names`."""
         from headgate.state.rocksdb.timer_queue import timer_chunks
         from headgate.state.stored.native_restore import readable, readable_timers, sources_of
 
@@ -107,13 +107,13 @@ class Families:
 
 
 def own_prefix() -> str:
-    """Return the beginning of a local folder's name, which names its owner, should this process be killed."""
+    """Return a prefix for local folders: host and process, by which they are found after a kill."""
     return f"headgate-state-{platform.node()}-{os.getpid()}-"
 
 
 @contextmanager
 def opened_database(source: Source, folder: Path) -> Iterator[Database]:
-    """Provide the files of a source, fetched, verified and opened for reading."""
+    """Fetch and verify a source's files into `folder`, and open them as a database for reading."""
     from headgate.state.rocksdb.database import Access, Database
     from headgate.state.rocksdb.rocksdb_memory import LIMIT_MIN, RocksMemory
 

@@ -1,4 +1,4 @@
-"""What is stored of an operator's keyed state, by the heads of its files: hardly anything is read.
+"""Describes an operator's stored keyed state (names, types, keys) by the heads of its files.
 
 The heads of blobs and segments have checksums of their own, so they may be trusted although the rest of a
 file was not looked at. The footer of a Parquet table has none: a damaged one may be reported wrongly here,
@@ -44,11 +44,11 @@ _PORTION: Final = 4_096
 
 
 Keys = Iterator[Sequence[Hashable]]
-"""Keys, some at a time."""
+"""Batches of keys."""
 
 
 class StoredSection(NamedTuple):
-    """One state of one subtask, or one kind of its timers."""
+    """The description of one state of one subtask, or one kind of its timers, as it is stored."""
 
     name: str  # of timers "timers:event" or "timers:processing"
     schema: Description  # kind and description of the serializers
@@ -79,7 +79,7 @@ def sections_of(files: StoredFiles, keyed: KeyedStateHandle) -> list[StoredSecti
 
 
 def filled_natively(files: StoredFiles, keyed: KeyedStateHandle) -> frozenset[str]:
-    """Return the states and timers that have entries in the backend's own files, which are fetched for it."""
+    """Return the states and timers with entries in RocksDB's files, which are fetched to find out."""
     if keyed.native is None:
         return frozenset()
     with _database(files, keyed, keyed.native) as database:
@@ -106,7 +106,7 @@ def too_large(keyed: KeyedStateHandle) -> bool:
 
 
 def key_shapes(files: StoredFiles, stored: Sequence[KeyedStateHandle]) -> frozenset[Shape]:
-    """Return the shapes of all keys under which states are stored; the keys of timers do not count.
+    """Return the types of all keys under which states are stored; the keys of timers do not count.
 
     Keys in native files are left out where these are :func:`too_large`.
     """
@@ -123,10 +123,10 @@ def key_shapes(files: StoredFiles, stored: Sequence[KeyedStateHandle]) -> frozen
 def stored_keys(
     files: StoredFiles, keyed: KeyedStateHandle
 ) -> Iterator[tuple[str, Iterator[Sequence[Hashable]]]]:
-    """Yield each state's keys, and those of the timers, in batches; a name may come more than once.
+    """Yield (name, batches of its keys) of each state and kind of timers; a name may come repeatedly.
 
-    Keys may come more than once, too, and keys that were removed later are among them. What is in native
-    files is left out where these are :func:`too_large`.
+    Keys may come more than once, too, and keys that were removed later are among them. Those in native
+    files are left out where these are :func:`too_large`.
     """
     if keyed.tables is not None:
         for table in keyed.tables:

@@ -15,7 +15,7 @@ _PIECE_BYTES: Final = 1 << 20
 
 
 class FileParts:
-    """The bytes of a file that does not change any more, read as they are asked for."""
+    """The bytes of a finished local file, in pieces, each read when it is asked for, as for an upload."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -30,7 +30,7 @@ class FileParts:
 
 
 class Spool:
-    """A nameless local file after a few bytes in memory; removed when it is closed or forgotten.
+    """A nameless file on the local disk, after a head in memory; removed when it is closed or forgotten.
 
     `size` counts the bytes of head and body.
     """
@@ -47,7 +47,7 @@ class Spool:
         self._closed = when_forgotten(self, hide(self._file).close)
 
     def write(self, data: bytes | memoryview) -> None:
-        """Add to the body."""
+        """Append bytes to the body."""
         rest = memoryview(data)
         try:
             while rest:
@@ -63,7 +63,7 @@ class Spool:
         self.size += len(head)
 
     def read(self, offset: int, length: int) -> bytes:
-        """Return `length` bytes from `offset`; fewer where they end."""
+        """Return `length` bytes of head and body from `offset`; fewer where they end."""
         head = self._head[offset : offset + length]
         start = max(0, offset - len(self._head))
         try:
@@ -76,12 +76,12 @@ class Spool:
             yield self.read(offset, _PIECE_BYTES)
 
     def close(self) -> None:
-        """Give the disk its space back; more than once does no harm."""
+        """Remove the file and free its space; more than once does no harm."""
         self._closed()
 
 
 def local_error(doing: str, path: Path, error: OSError) -> StorageError:
-    """Return an error of the operating system about a local file, as one of ours."""
+    """Return an error of the operating system about a local file as a StorageError with advice."""
     todo = advice(error) or (
         "check the local disk (space, rights, health), or choose another one with "
         "state.backend.rocksdb.localdir"

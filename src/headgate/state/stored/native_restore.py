@@ -1,9 +1,9 @@
-"""A subtask's database out of the native files of earlier subtasks.
+"""Builds a subtask's RocksDB database, at a restore, out of the files that earlier subtasks stored.
 
-All of them are judged first, older types of values too, so what does not fit leaves nothing behind.
+All of them are judged first, older types of values too, so a refusal leaves no database behind.
 
-The files of one of them, the one with most of the wanted key groups, are continued: what is not wanted is
-deleted as a range, without reading it. The wanted entries of the others are copied into it. Values of an
+The files of one of them, the one with most of the wanted key groups, are continued: other key groups are
+deleted as a range, without reading them. The wanted entries of the others are copied into it. Values of an
 older type stay as they are, each with its type's number. All files are copied and verified before RocksDB
 sees them, and no more than a batch of entries is in Python at a time.
 """
@@ -40,23 +40,23 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 NamedStates = tuple[NativeState, Collection[str] | None]
-"""The native state of one earlier subtask, and which of its states are wanted; None: all."""
+"""RocksDB's files of one earlier subtask, and the names of the states wanted of them; None: all."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """The native state of one earlier subtask."""
+    """RocksDB's files of one earlier subtask, with the header of their blob and their details."""
 
     state: NativeState
     header: Header
     details: Details
 
     def wanted(self, groups: tuple[int, int]) -> int:
-        """Return how many of the key groups it has."""
+        """Return how many of some key groups the earlier subtask had; 0 or less: none."""
         return min(groups[1], self.header.last_group) - max(groups[0], self.header.first_group) + 1
 
     def fetch(self, directory: Path) -> None:
-        """Copy all files, verified."""
+        """Copy all files into a new local directory, each verified."""
         try:
             directory.mkdir(parents=True)
         except OSError as error:
@@ -66,7 +66,7 @@ class Source:
 
 
 def sources_of(states: Sequence[NamedStates], groups: tuple[int, int]) -> list[Source]:
-    """Return the states that have wanted key groups, most first, without sections that are not named."""
+    """Return sources for the states that have wanted key groups, most first, with the named states only."""
     found = []
     for state, names in states:
         header, details = read_header(state)[0], details_of(state.native)
@@ -82,7 +82,7 @@ def sources_of(states: Sequence[NamedStates], groups: tuple[int, int]) -> list[S
 def readable(
     source: Source, stored: Database, targets: Mapping[str, Target], max_parallelism: int
 ) -> dict[str, VersionedValues]:
-    """Return a dict: state -> reader of its column family, if it has entries and all was found to fit."""
+    """Return state -> reader of its column family, where it has entries; UsageError: a type does not fit."""
     return _layouts_of(
         source,
         targets,
@@ -92,9 +92,9 @@ def readable(
 
 
 def fits_as_described(source: Source, targets: Mapping[str, Target], max_parallelism: int) -> bool:
-    """Return whether every type fits that values may be left of.
+    """Return whether the program can read every type that stored values may have.
 
-    Else it depends on what there are entries of.
+    If not, the restore depends on which states have entries.
     """
     formats = source.details.formats
     try:
@@ -122,13 +122,13 @@ def _layouts_of(
 
 
 def readable_timers(source: Source, stored: Database) -> list[str]:
-    """Return the kinds of timers that lie in column families."""
+    """Return the kinds of timers that lie in column families, and not in the blob."""
     formats = source.details.formats.items()
     return [name for name, number in formats if number == TIMERS and name in stored.stores]
 
 
 class Restored(NamedTuple):
-    """What was made of native files."""
+    """The database that a restore built out of native files, and how to read its column families."""
 
     database: Database  # open; the caller closes it
     layouts: dict[str, VersionedValues]  # of the column families that have entries
@@ -151,7 +151,7 @@ class NativeRestore:
     )  # of the column families that have entries
 
     def build(self) -> Restored:
-        """Return the database."""
+        """Build and return the database; a UsageError if a stored type does not fit the program's."""
         try:
             self._judge()
             return self._built()
@@ -160,9 +160,9 @@ class NativeRestore:
                 remove_tree(self._folder(number))
 
     def _judge(self) -> None:
-        """Refuse what does not fit before anything is built.
+        """Raise a UsageError if a stored type does not fit, before anything is built.
 
-        Types of states that turn out to be empty do not count. Only where they would, files are looked into.
+        Types of states without entries do not count. Only where that decides, files are looked into.
         """
         for source in self.sources:
             readers_of(source.header, self.targets, self.max_parallelism, lambda _: False)
@@ -205,7 +205,7 @@ class NativeRestore:
         return self.directory / f"restored-{number}"
 
     def _goes_on(self, source: Source) -> bool:
-        """Return whether its column families are as this program's are, but for the types of the values."""
+        """Return whether the source's column families have this program's formats, types aside."""
         formats = source.details.formats.items()
         return all(name not in self.empty or number == self.empty[name].format for name, number in formats)
 
@@ -253,7 +253,7 @@ class NativeRestore:
 
     @contextmanager
     def _opened(self, number: int) -> Iterator[Database]:
-        """Provide the files of a source for reading, which are copied once."""
+        """Fetch the files of a source, unless they are there, and open them for reading."""
         folder = self._folder(number)
         if not folder.exists():
             self.sources[number].fetch(folder)
@@ -265,14 +265,14 @@ class NativeRestore:
 
 
 class Progress:
-    """Logs every few seconds how far a long restore is."""
+    """Logs every few seconds how many entries of one state a long restore has copied."""
 
     def __init__(self, name: str, about: int, now: Callable[[], float] = clock.monotonic) -> None:
         self._name, self._about, self._now = name, about, now
         self._count, self._next = 0, now() + REPORT_EVERY_S
 
     def advance(self, count: int) -> None:
-        """Count more entries."""
+        """Count more copied entries, and log the sum if it is time."""
         self._count += count
         if self._now() >= self._next:
             self._next = self._now() + REPORT_EVERY_S

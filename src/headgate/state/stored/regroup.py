@@ -1,9 +1,9 @@
-"""Entries of one operator brought into the order of other key groups, through a file on the local disk.
+"""Sorts the entries of one operator by other key groups, or new keys, through a file on the local disk.
 
 As they come, entries are put into buckets: a bucket is a range of the new key groups that fits into memory.
-Within a bucket they stay in the order in which they came, so that what a log says of a key follows what was
-there before. They are written by the megabyte: one place in the file for each bucket and state that has
-something then. Only these places are kept in memory.
+Within a bucket they stay in the order in which they came, so that a changelog's entries of a key follow
+earlier ones. They are written by the megabyte: one place in the file for each bucket and state that has
+entries then. Only these places are kept in memory.
 
 How large entries become outside of compressed files is known when they are there. A bucket that is too large
 by then is read several times, each time for some of its key groups.
@@ -45,11 +45,11 @@ Rekey = Callable[[Hashable], Hashable]
 
 
 _HEAD: Final = struct.Struct("<?IIII")
-"""Before the entries of one portion in one bucket: the fields of :class:`_Frame`, as lengths."""
+"""Before each batch of entries in a bucket: the fields of :class:`_Frame`, as lengths."""
 
 
 class _Frame(NamedTuple):
-    """Entries of one state as the scratch file holds them, encoded: `entries` of them.
+    """A batch of one state's entries as the scratch file holds them, encoded.
 
     `old` are the keys before they were changed, and empty where they were not.
     """
@@ -65,7 +65,7 @@ _Groups = tuple[int, int]
 
 
 class Sorter:
-    """The entries of one operator, for each new subtask in the order of key groups.
+    """Takes all entries of one operator, and gives each new subtask its entries in the order of key groups.
 
     `size` is about how many stored bytes all entries have; `rekey` gives a stored key's new one, None: keys
     stay.
@@ -95,7 +95,7 @@ class Sorter:
         self._of_subtask.append(list(range(start, start + count)))
 
     def add(self, chunk: Chunk) -> None:
-        """Put entries into their buckets."""
+        """Add a batch of entries or removals; later ones of a key replace earlier ones."""
         if chunk.codec is not None:
             self.codecs.setdefault(chunk.state, chunk.codec)
         new = chunk.keys if self._rekey is None else [self._rekey(key) for key in chunk.keys]
@@ -127,7 +127,7 @@ class Sorter:
         self._waiting, self._waiting_bytes = {}, 0
 
     def chunks(self, subtask: int, state: str) -> Iterator[Entries]:
-        """Yield the entries of one state for one new subtask, by key group, ascending."""
+        """Yield the entries of one state for one new subtask, ascending by key group."""
         codec = self.codecs[state]
         self._write()
         timers = state in TIMER_SECTIONS
@@ -145,7 +145,7 @@ class Sorter:
                     yield from self._by_group(keys, values, 1 if codec.single else CHUNK_ENTRIES)
 
     def check_apart(self) -> None:
-        """Refuse that two keys have become one: their state would be mixed, or half of it lost."""
+        """Raise a UsageError if two keys became one: their state would be mixed, or half of it lost."""
         if self._rekey is None:
             return
         self._write()
@@ -158,11 +158,11 @@ class Sorter:
                         _demand_apart(part, before)
 
     def close(self) -> None:
-        """Give the disk its space back."""
+        """Delete the file on the local disk."""
         self._file.close()
 
     def _slices(self, bucket: int, states: Sequence[str]) -> list[_Groups]:
-        """Return the key groups of a bucket, in as many parts as it has to be read in."""
+        """Return the ranges of key groups in which to read a bucket: one, or several if it is large."""
         first, last = self._groups_of[bucket]
         size = sum(sum(self._runs.get((bucket, state), array("q"))[1::2]) for state in states)
         wanted = 1 if size <= _TOO_LARGE * BUCKET_BYTES else ceil(size / BUCKET_BYTES)

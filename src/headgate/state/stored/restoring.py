@@ -1,7 +1,7 @@
-"""A restore: what earlier subtasks stored, in whatever form, fills the tables and timers of a live backend.
+"""Fills the tables and timers of a live backend with the state that earlier subtasks stored, in any form.
 
-All stored descriptions, of bases and segments alike, are judged before anything is filled in: what they say
-may reconfigure a serializer, and nothing may have been written by then.
+All stored descriptions, of bases and segments alike, are judged before anything is filled in: they may
+reconfigure a serializer, and nothing may have been written by then.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from headgate.state.targets import Target
 
 
 class Restore(NamedTuple):
-    """The restore of one backend, of which everything is judged.
+    """The opened stored states of one backend's restore, after all their types were found to fit.
 
     `native` has the native files that the backend takes over before :meth:`fill`, each with the names of the
     wanted states; None: all. `logs` has the segments of each earlier subtask, oldest first.
@@ -39,7 +39,7 @@ class Restore(NamedTuple):
     groups: range
 
     def fill(self, tables: Mapping[str, StateTable], timers: Mapping[str, TimerQueue[Hashable]]) -> None:
-        """Put what the bases hold into the empty tables and queues, then change it segment by segment."""
+        """Load the bases into the empty tables and timer queues, then apply the changes of each segment."""
         for base in self.bases:
             for chunk in chunks_of(base, self.groups):
                 if chunk.state in timers:
@@ -61,9 +61,9 @@ def open_restore(
     *,
     takes_native: bool = False,
 ) -> Iterator[Restore]:
-    """Open what all subtasks stored whose key groups overlap, and judge it; further ones do no harm.
+    """Open the stored state of all subtasks with any of `groups`, and check its types (UsageError).
 
-    `takes_native`: whether the backend takes over native files itself.
+    Other subtasks' does no harm. `takes_native`: whether the backend takes over native files itself.
     """
     with ExitStack() as stack:
         opened: list[tuple[StoredState, Claims | None]] = []
@@ -100,7 +100,7 @@ def open_restore(
 def _judged(
     header: Header, claims: Claims | None, targets: Mapping[str, Target], max_parallelism: int
 ) -> tuple[ValueCodec, Collection[str] | None]:
-    """Return how values of one form pass, once all of its descriptions were found to fit."""
+    """Return the codec, and the wanted states (None: all), of one form whose types were found to fit."""
     names = _names(header, claims)
     there = [
         section
@@ -112,7 +112,7 @@ def _judged(
 
 
 class _Judged:
-    """Values as the program declares them; a `ValueCodec`."""
+    """The `ValueCodec` of a restore: values as the program declares them."""
 
     advice, converts = "", True
 
@@ -130,7 +130,7 @@ class _Judged:
 
 
 def _names(header: Header, claims: Claims | None) -> Collection[str] | None:
-    """Return the wanted states of a blob; None: all."""
+    """Return the names of the states that `claims` wants of a blob; None: all."""
     if claims is None:
         return None
     return {changed_name(s.name) or s.name for s in header.sections if claims.claims(s.name)}

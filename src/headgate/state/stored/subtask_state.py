@@ -1,6 +1,6 @@
-"""What one earlier subtask stored, in whatever form: everything at some time, and what changed since.
+"""Opens the keyed state that one subtask stored, in whatever form: a base, and changes after it.
 
-:func:`open_state` is the one place that picks the form. What it opens is read in one of two ways:
+:func:`open_state` is the one place that picks the form. An opened state is read in one of two ways:
 :meth:`StoredState.chunks` gives entries as they lie, later ones of a key after earlier ones;
 :meth:`StoredState.by_group` merges them, one key group at a time.
 """
@@ -31,7 +31,7 @@ def open_state(
     verified: bool = False,
     takes_native: bool = False,
 ) -> Iterator[StoredState]:
-    """Open the keyed state of one earlier subtask, for as long as the block lasts.
+    """Open the keyed state that one earlier subtask stored, for as long as the block lasts.
 
     `max_parallelism`: number of key groups that it must have been stored with; None: any.
     `verified`: whether files are also compared with the checksums of the metadata, for a caller that reads
@@ -72,10 +72,7 @@ class StoredState(NamedTuple):
     def chunks(
         self, values: ValueCodec, names: Collection[str] | None = None, groups: Collection[int] | None = None
     ) -> Iterator[Chunk]:
-        """Yield the entries as they lie, of the wanted states and kinds of timers, and key groups.
-
-        None: all.
-        """
+        """Yield batches of entries in stored order, the base first; None: all states, all key groups."""
         forms = self._sections(values, names)
         for place, sections in enumerate(forms):
             yield from chunks_of(sections, self.groups if groups is None else groups, place, len(forms) - 1)
@@ -88,9 +85,7 @@ class StoredState(NamedTuple):
         return found
 
     def by_group(self, values: ValueCodec, names: Sequence[str], groups: Sequence[int]) -> dict[str, Merged]:
-        """Return states and kinds of timers by name, merged; one that is not stored is empty. `groups`
-        ascend.
-        """
+        """Return each named state or kind of timers, merged; empty if not stored. `groups` ascend."""
         forms = self._sections(values, names)
 
         def entries(form: list[OpenSection], name: str, removed: bool) -> _Grouped:
@@ -110,7 +105,7 @@ class StoredState(NamedTuple):
 def stored_chunks(
     files: StoredFiles, keyed: KeyedStateHandle, values: ValueCodec, max_parallelism: int
 ) -> Iterator[Chunk]:
-    """Yield the entries of a subtask as they lie, every byte verified; see :meth:`StoredState.chunks`."""
+    """Yield all entries of a subtask, every byte verified; see :meth:`StoredState.chunks`."""
     with open_state(files, keyed, max_parallelism, verified=True) as stored:
         yield from stored.chunks(values)
 
@@ -118,7 +113,7 @@ def stored_chunks(
 def chunks_of(
     sections: Iterable[OpenSection], groups: Collection[int], place: int = 0, segments: int = 0
 ) -> Iterator[Chunk]:
-    """Yield the entries of one form in some key groups.
+    """Yield batches of the entries that sections of one stored form have in some key groups.
 
     `place`: the number of the segment, 0 for the base.
     """
@@ -130,7 +125,7 @@ def chunks_of(
 
 @contextmanager
 def located(place: int, segments: int) -> Iterator[None]:
-    """Let errors name the segment of the changelog, where it is none of the base, which has place 0."""
+    """Let a StorageError in the block name the segment of the changelog; `place` 0 is the base."""
     try:
         yield
     except StorageError as error:
@@ -141,8 +136,7 @@ def located(place: int, segments: int) -> Iterator[None]:
 
 
 class Merged:
-    """One state, key group by key group: its base, and of each segment since what was removed and what was
-    put.
+    """The entries of one state or kind of timers, merged out of base and segments by key group.
 
     Of timers a key may have several entries, which differ in their values.
     """
@@ -151,7 +145,7 @@ class Merged:
         self._base, self._log, self._timers = base, log, timers
 
     def take(self, group: int) -> Entries:
-        """Return the entries of a key group; ask in ascending order."""
+        """Return the merged entries of a key group; ask for groups in ascending order."""
         base = self._base.take(group)
         if not self._log:
             return base
@@ -163,7 +157,7 @@ class Merged:
 
 
 class Part(NamedTuple):
-    """Some entries as they lie one after the other, or those that were removed.
+    """A batch of entries that a base or a segment has, or of entries that a segment removes.
 
     Removed timers come with their timestamps as values, other removed entries without values.
     """
@@ -174,7 +168,7 @@ class Part(NamedTuple):
 
 
 def merged(parts: Iterable[Part], timers: bool) -> Columns:
-    """Return the keys and values left of a base and later changes, oldest first; nothing else merges them.
+    """Return the keys and values left when a base and later changes are applied, oldest first.
 
     `timers`: whether a key may have several entries, which differ in their values.
     """
@@ -190,7 +184,7 @@ def merged(parts: Iterable[Part], timers: bool) -> Columns:
 
 
 class _Grouped:
-    """Entries that ascend by key group, taken one key group after the other."""
+    """Gives the entries of an iterator, which ascend by key group, one key group at a time."""
 
     def __init__(self, found: Iterator[Entries]) -> None:
         self._found = found

@@ -1,4 +1,4 @@
-"""The tables of a savepoint: one Parquet file for each state of a subtask, and one for all its timers."""
+"""Reads the canonical tables of a savepoint: a Parquet file for each state of a subtask, one for timers."""
 
 from __future__ import annotations
 
@@ -25,16 +25,14 @@ _Entry = tuple[int, Hashable, Any]
 
 
 class Tables:
-    """The tables of one subtask; a `StoredForm`. `max_parallelism` is used where there is no table to read it
-    from.
-    """
+    """The `StoredForm` of one subtask's canonical tables; without any, `max_parallelism` is in the header."""
 
     def __init__(self, files: StoredFiles, keyed: KeyedStateHandle, max_parallelism: int | None) -> None:
         self._files, self._keyed, self._max_parallelism = files, keyed, max_parallelism
 
     @cached_property
     def header(self) -> Header:
-        """The contents of the tables by their heads; these have no checksum, so all bytes are verified."""
+        """Key groups and sections, by the tables' metadata. It has no checksum, so all bytes are verified."""
         tables = self._keyed.tables or ()
         for table in tables:
             self._files.verify(table.range())
@@ -47,7 +45,7 @@ class Tables:
         return Header(number, self._keyed.first_group, self._keyed.last_group, keys, sections, 0)
 
     def sections(self, values: ValueCodec, names: Collection[str] | None) -> list[OpenSection]:
-        """Return the states, and the kinds of timers, each as a section."""
+        """Return a section for each state and kind of timers in `names`; None: for all."""
         found = []
         for table in self._keyed.tables or ():
             mine = list(TIMER_SECTIONS) if table.name == TIMERS else [table.name]
@@ -100,14 +98,14 @@ def _passed(info: TableInfo, codec: SectionCodec, values: list[Any]) -> tuple[li
 
 
 def open_table(files: StoredFiles, table: StateTable) -> OpenTable:
-    """Open a table, of which all bytes are verified."""
+    """Open a table to read its rows, after all its bytes were verified."""
     file = table.range()
     small = file.length <= _MEMORY_MAX
     return _open(files, table, BytesBlob(files.read(file)) if small else files.verified(file))
 
 
 def head_of_table(files: StoredFiles, table: StateTable) -> OpenTable:
-    """Open a table for its description, or for a look at its keys: its bytes are not verified."""
+    """Open a table for its description, or for a look at its keys, without verifying its bytes."""
     try:
         return _open(files, table, files.ranges(table.range()))
     except StorageError:

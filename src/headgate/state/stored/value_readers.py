@@ -31,10 +31,10 @@ def readers_of(
     max_parallelism: int,
     has_entries: Callable[[Section], bool] = lambda section: bool(section.chunks),
 ) -> dict[str, Reader]:
-    """Return a dict: section name -> what reads its values, once everything was found to fit.
+    """Return section name -> function that reads its values; a UsageError if any type does not fit.
 
     `header`: of a blob; native files next to it are described there as well.
-    `has_entries`: whether anything is stored of a section; else it may be of any type.
+    `has_entries`: whether a section has entries; without any it may be of any type.
     """
     if header.max_parallelism != max_parallelism:
         raise UsageError(
@@ -91,17 +91,17 @@ def value_reader(section: Section, target: Target) -> Reader:
 
 
 def value_verdict(stored: Description, target: Target) -> Compatibility:
-    """Return the verdict on stored values whose kind and description :func:`value_reader` found to fit."""
+    """Return how stored values that :func:`value_reader` accepts are read: as they are, or migrated."""
     serializer = target.serializer
     current = serializer.current if isinstance(serializer, DeclaredSerializer) else serializer
     return judge(stored_type(stored), current)
 
 
 def _follow(section: Section, target: Target | None) -> None:
-    """Reconfigure a declared serializer by what other subtasks may have entries of.
+    """Reconfigure a declared serializer by a section that is empty here, and may not be elsewhere.
 
-    All subtasks write one format, whichever of them has restored something; what nothing is stored of
-    may change in any way.
+    All subtasks write one format, whichever of them has restored entries; a state without entries may
+    change in any way.
     """
     if target is not None and isinstance(target.serializer, DeclaredSerializer):
         with suppress(UsageError):
@@ -120,10 +120,7 @@ def _check_map_keys(stored: Description, current: TypeSerializer[Any]) -> None:
 
 
 def stored_value(name: str, target: Target, value: Any) -> StoredValue | None:
-    """Return the bytes of a live value; None where there is none.
-
-    `value`: what its table holds under a key, or MISSING.
-    """
+    """Return a live value of the state `name`, encoded for a query's answer; None if it is MISSING."""
     if value is MISSING:
         return None
     try:
@@ -133,5 +130,5 @@ def stored_value(name: str, target: Target, value: Any) -> StoredValue | None:
 
 
 def value_of(name: str, stored: StoredValue, target: Target) -> Any:
-    """Return the counterpart of :func:`stored_value`, where the same state is declared."""
+    """Return the value that :func:`stored_value` encoded, as `target` declares the same state."""
     return value_reader(Section(name, stored.schema, []), target)(stored.data, 1)[0]

@@ -1,8 +1,7 @@
-"""How the values of a state pass when it is read: as plain values of their descriptions, or as the program's.
+"""Codecs of stored values: as plain data of their descriptions, or as a program declares them.
 
-Without a program a value stays what its bytes are, and no class is needed. What a serializer of a program's
-own wrote cannot be split then, except where each value has bytes of its own: in a table of the canonical
-form.
+Without a program a value is plain data, and no class is needed. A batch that a serializer of a program's
+own wrote cannot be split then; only in canonical tables each value has bytes of its own.
 """
 
 from __future__ import annotations
@@ -35,11 +34,11 @@ V = TypeVar("V")
 
 GIVE_PROGRAM: Final = "give the program: name it behind the target"
 TAKE_CANONICAL: Final = "take a canonical savepoint of the running job and read that"
-"""What a reader lacks; in one, each value of a program's own serializer has bytes of its own."""
+"""Advice for a reader without a program: in a canonical savepoint each value has bytes of its own."""
 
 
 class PlainValues:
-    """Without a program: every value stays what it is; `advice`: what to do where that cannot be."""
+    """The `ValueCodec` without a program: values as plain data, unconverted; `advice` ends its messages."""
 
     converts = False
 
@@ -48,7 +47,7 @@ class PlainValues:
         self._targets: dict[str, Target] = {}
 
     def codec(self, section: Section) -> SectionCodec | None:
-        """See :class:`state.stored.contract.ValueCodec`."""
+        """Return a codec of plain values; UsageError: opaque values, or values of several types."""
         schema = section.schema
         single = row_of(schema) == BYTES
         if single and any(chunk.count != 1 for chunk in section.chunks):
@@ -70,7 +69,7 @@ class PlainValues:
         )
 
     def targets(self, stored: Mapping[str, Description]) -> dict[str, Target]:
-        """See `state.stored.contract.ValueCodec`; maps come as dicts there, whatever their keys are."""
+        """Return targets of plain values for RocksDB's files; maps are dicts, whatever their keys are."""
         found = {}
         for name, schema in stored.items():
             if row_of(schema) == BYTES:
@@ -83,7 +82,7 @@ class PlainValues:
 
 
 class DeclaredValues:
-    """With a program: values are read as a restore reads them, and written as it declares them.
+    """The `ValueCodec` with a program: values are read as a restore reads them, written as it declares.
 
     `declared`: the program's targets, by name of the state; those of timers among them.
     `drop`: whether states that it does not declare are left out; else they are refused.
@@ -96,7 +95,7 @@ class DeclaredValues:
         self._declared, self._drop = declared, drop
 
     def codec(self, section: Section) -> SectionCodec | None:
-        """See :class:`state.stored.contract.ValueCodec`."""
+        """Return the declared state's codec; None: the state is left out; UsageError: it is refused."""
         target = self._declared.get(section.name)
         if target is not None:
             return SectionCodec(value_reader(section, target), target)
@@ -108,7 +107,7 @@ class DeclaredValues:
         )
 
     def targets(self, stored: Mapping[str, Description]) -> Mapping[str, Target]:
-        """See `state.stored.contract.ValueCodec`; what is left out has to be read past all the same."""
+        """Return the declared targets, and such for skipped states, which have to be read all the same."""
         found = {name: target for name, target in self._declared.items() if name not in TIMER_SECTIONS}
         if self._drop:
             missing = {
@@ -121,17 +120,17 @@ class DeclaredValues:
 
 
 class KeysOnly:
-    """Keys without their values."""
+    """The `ValueCodec` that gives keys only: each batch of values is decoded as empty."""
 
     advice = GIVE_PROGRAM
     converts = True
 
     def codec(self, section: Section) -> SectionCodec | None:
-        """See :class:`state.stored.contract.ValueCodec`."""
+        """Return a codec that drops the values of a section."""
         return SectionCodec(_no_values, Target(section.schema, OpaqueValues()), plain=True)
 
     def targets(self, stored: Mapping[str, Description]) -> Mapping[str, Target]:
-        """See :class:`state.stored.contract.ValueCodec`."""
+        """Return targets of plain values, by which RocksDB's files are read for their keys."""
         return PlainValues().targets(stored)
 
 
@@ -140,7 +139,7 @@ def _no_values(_: Buffer, __: int) -> list[None]:
 
 
 class _AsDescribed(SimpleTypeSerializerSnapshot[V]):
-    """The snapshot of a serializer that was made for the very description that is judged by it."""
+    """The serializer snapshot of a serializer made for one stored description, which it always fits."""
 
     def resolve_schema_compatibility(
         self, old: TypeSerializerSnapshot[V]
@@ -149,7 +148,7 @@ class _AsDescribed(SimpleTypeSerializerSnapshot[V]):
 
 
 class _OfDescription(TypeSerializer[V]):
-    """A serializer that no program declares: it takes values as they are described."""
+    """Base of the serializers made for a stored description, which no program declares."""
 
     def snapshot(self) -> TypeSerializerSnapshot[V]:
         # The judge asks for it; nothing stores it, as the description stays that of the values.
@@ -157,38 +156,38 @@ class _OfDescription(TypeSerializer[V]):
 
 
 class PlainSerializer(_OfDescription[V]):
-    """Plain values of a stored description."""
+    """A serializer that decodes values to plain data by their stored description, and back."""
 
     def __init__(self, stored: Description) -> None:
         self._stored = stored
         self.name = str(stored["kind"])
 
     def encode_many(self, values: Sequence[V]) -> bytes:
-        """Return the batch."""
+        """Return plain values, encoded as one batch."""
         return close_batch(self._stored, values if isinstance(values, list) else list(values))
 
     def decode_many(self, data: Buffer, count: int) -> list[V]:
-        """Return the plain values."""
+        """Return the plain values of a batch."""
         return open_batch(self._stored, bytes(data), count)
 
 
 class OpaqueValues(_OfDescription[bytes]):
-    """Batches of one value each, which stay as they are."""
+    """A serializer whose values are bytes: batches of one value each, passed on unchanged."""
 
     name = "bytes"
 
     def encode_many(self, values: Sequence[bytes]) -> bytes:
-        """Return the value."""
+        """Return the bytes of the only value."""
         (value,) = values
         return bytes(value)
 
     def decode_many(self, data: Buffer, count: int) -> list[bytes]:
-        """Return the value."""
+        """Return the batch's bytes, as its only value."""
         return [bytes(data)]
 
 
 class _Key:
-    """The plain key of a map's entry, which msgpack may have made a list; compared by its bytes."""
+    """A hashable plain key of a map's entry, which msgpack may have made a list; compared by its bytes."""
 
     __slots__ = ("_bytes", "plain")
 
@@ -208,7 +207,7 @@ Maps = dict[_Key, Any]
 
 
 class PlainMaps(_OfDescription[Maps]):
-    """Maps as dicts of plain keys and values, for a backend that stores each entry by itself."""
+    """A serializer of maps as dicts of plain data, for a backend that stores each entry by itself."""
 
     def __init__(self, key: Description, value: Description) -> None:
         self._stored = stored_type({"kind": "map", "of": [key, value]})
@@ -217,11 +216,11 @@ class PlainMaps(_OfDescription[Maps]):
         self.name = "map"
 
     def encode_many(self, values: Sequence[Maps]) -> bytes:
-        """Return the batch."""
+        """Return maps, encoded as one batch."""
         return close_batch(self._stored, [self._plain(entries) for entries in values])
 
     def decode_many(self, data: Buffer, count: int) -> list[Maps]:
-        """Return a dict for each."""
+        """Return a dict of plain keys and values for each map of a batch."""
         return [self._entries(plain) for plain in open_batch(self._stored, bytes(data), count)]
 
     def _entries(self, plain: Any) -> Maps:
@@ -246,12 +245,12 @@ def _settled(part: Any, settle: Convert | None) -> Any:
 
 
 def spilled(codec: SectionCodec, values: Sequence[Any]) -> bytes:
-    """Return values as bytes for the local disk."""
+    """Return values encoded for a scratch file on the local disk."""
     return msgspec.msgpack.encode(values) if codec.single else codec.target.serializer.encode_many(values)
 
 
 def unspilled(codec: SectionCodec, data: Buffer, count: int) -> list[Any]:
-    """Return the counterpart of :func:`spilled`."""
+    """Return the `count` values that :func:`spilled` encoded."""
     if not codec.single:
         return codec.target.serializer.decode_many(data, count)
     found: list[Any] = msgspec.msgpack.decode(data)

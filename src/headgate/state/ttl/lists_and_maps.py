@@ -14,7 +14,10 @@ from headgate.state.ttl.handle import TtlHandle
 
 
 class TtlListState(TtlHandle, Generic[V]):
-    """List state with a time to live per element. Times are in the elements' order; the first may lack one."""
+    """List state with a time to live per element.
+
+    The times are in the order of the elements; elements without a time come first.
+    """
 
     __slots__ = ()
 
