@@ -80,7 +80,7 @@ def checkpoint_number(folder: str) -> CheckpointId | None:
 
 
 def metadata_first(name: str) -> tuple[bool, str]:
-    """Return a key that sorts metadata first, to be deleted first: the rest must not look complete."""
+    """Return a sort key to delete metadata first: a half-deleted checkpoint must not look complete."""
     return name.rpartition("/")[2] != METADATA, name
 
 

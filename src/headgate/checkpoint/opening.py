@@ -207,7 +207,7 @@ def _by_folders(disk: Disk, job: str) -> list[Completed]:
 
 
 def _uri_of(disk: Disk, entry: Completed) -> str:
-    """Return the URI of a checkpoint, as `--from` takes it."""
+    """Return the URI of a checkpoint, as the option `--from` takes it."""
     name = entry.metadata.removesuffix(f"/{METADATA}")
     return name if is_outside(name) else disk.describe(name)
 

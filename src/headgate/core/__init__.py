@@ -1,4 +1,5 @@
-"""Everything that decides: state machines without I/O, threads, clock or randomness.
+"""All decisions of drivers, job masters and subtasks: state machines without I/O, threads, clock or
+randomness.
 
 Callers pass in events and the time; methods return effects, which the code in `runtime` carries out.
 """

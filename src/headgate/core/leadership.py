@@ -1,7 +1,7 @@
 """One driver's right to lead a job: how long it holds, and whether a commit may begin now.
 
-Pure: a shell runs the election, proves the right again and again, and reads the clock. All times are
-milliseconds of that shell's monotonic clock. The table and its reasons: docs/machines/leadership.md.
+No I/O: `ha/leading.py` runs the election, proves the right again and again, and reads the clock. All times
+are milliseconds of its monotonic clock. The table and its reasons: docs/machines/leadership.md.
 """
 
 from __future__ import annotations

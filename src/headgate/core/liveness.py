@@ -1,6 +1,6 @@
 """Liveness of workers: heartbeats as the driver sees them, and the lease as a worker holds it.
 
-Pure: the shell sends, receives and reads the clock. A lapsed worker must be fenced and replaced; a
+No I/O: the caller sends, receives and reads the clock. A lapsed worker must be fenced and replaced; a
 stuck one (it beats, but its loop does not move) is only reported, because user code may be slow.
 
 The lease is shorter than the timeout and counted from when a beat was *sent*, the timeout from when
@@ -110,7 +110,7 @@ class HeartbeatMonitor(Generic[W]):
         return min(times, default=None)
 
     def describe(self, now_ms: int) -> tuple[Hashable, ...]:
-        """Return who is watched and since when, counted from `now_ms`, as plain values."""
+        """Return which workers are watched and since when (relative to `now_ms`), as plain values."""
         return tuple(
             (worker, w.heard_ms - now_ms, w.moved_ms - now_ms, w.progress, w.reported_stuck)
             for worker, w in self._watched.items()

@@ -26,7 +26,7 @@ _STALE_MIN: Final = 64  # deleted timestamps that are swept from the heap, if th
 
 
 class TimerQueue(Generic[K]):
-    """Timers by timestamp and key; register, delete and firing take O(log n), amortised.
+    """A queue of timers by timestamp and key; register, delete and firing take O(log n), amortised.
 
     Keys lie in one ordered bucket per distinct timestamp, and only timestamps are in the heap, so
     many timers of one timestamp cost one heap entry. Deletion leaves an empty bucket behind. The
@@ -146,7 +146,7 @@ class TimerQueue(Generic[K]):
                 yield frames[-1][0], key[0]
 
     def _next_of(self, timestamp: int, keys: Iterator[K]) -> tuple[K] | None:
-        """Remove and return the next of `keys` that still has a timer at `timestamp`."""
+        """Remove from the queue, and return, the next of `keys` that still has a timer at `timestamp`."""
         bucket = self._own(timestamp) or {}
         for key in keys:
             if key in bucket:

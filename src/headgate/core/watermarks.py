@@ -20,7 +20,7 @@ class WatermarkValve:
         self._idle = [False] * channels
 
     def seed(self, channel: int, watermark: int | None, idle: bool) -> None:
-        """Set where a channel stood before its stream was interrupted; `watermark` None: not known."""
+        """Set a channel's watermark (None: unknown) and idleness as before its stream was interrupted."""
         if watermark is not None:
             self._marks[channel] = watermark
         self._idle[channel] = idle
@@ -47,7 +47,7 @@ class WatermarkValve:
         return all(self._idle)
 
     def bound_by_others(self, channel: int) -> int:
-        """Return the least watermark of the other active channels: how far `channel` alone may carry time."""
+        """Make `channel` active; return the least watermark of the other active ones, which bounds it."""
         self._idle[channel] = False
         others = [
             mark for index, mark in enumerate(self._marks) if index != channel and not self._idle[index]

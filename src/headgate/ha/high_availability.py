@@ -158,7 +158,7 @@ class HighAvailability:
 
 
 def _of_the_disk(error: BaseException | None) -> bool:
-    """Return whether the system refused something, as for want of room; what is damaged stays so."""
+    """Return whether the system refused something, as for want of room, so that trying again may help."""
     if isinstance(error, DamagedFileError):
         return False
     while error is not None and not isinstance(error, OSError):
@@ -257,7 +257,7 @@ def zookeeper_root(config: Config) -> str:
 
 
 def job_id(name: str, cluster: str, run: int) -> JobId:
-    """Return the id of a job by its name and by how often it was brought to its end before.
+    """Return the id of a job, made of its name and of how often it was brought to its end before.
 
     Example:
         >>> job_id("clicks per user", "default", 0)

@@ -1,6 +1,6 @@
 """Leading a job: a driver waits for the leadership, proves it again and again, and reports its loss.
 
-The shell around `core.leadership` and an election (`ha.contract`). Two threads: one proves and may
+It runs `core.leadership` with an election (`ha.contract`). Two threads: one proves and may
 wait for a disk or a server, the other watches the time and waits for nothing else.
 """
 

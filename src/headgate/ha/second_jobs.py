@@ -118,7 +118,7 @@ def refuse_running(
 def _leading(
     config: Config, disk: Disk, checkpoint: CheckpointMetadata, clock: Clock, pause: Callable[[float], None]
 ) -> str | None:
-    """Return, in words, the leader of the checkpoint's job if its beat goes on within a lease, or None."""
+    """Return the leader of the checkpoint's job, as text, if its beat goes on within a lease; else None."""
     name, cluster = checkpoint.job_name, config.get(o.HA_CLUSTER_ID)
     lease_ms = config.get(o.HA_LEASE)
     election = FileElection(disk, f"{LEADERS}/{election_key(name, cluster)}", clock, lease_ms)
@@ -135,7 +135,7 @@ def _leading(
 
 
 def running_in(disk: Disk, job: JobId) -> str | None:
-    """Return, in words, the living driver of a job with checkpoints on `disk`; None where none is seen."""
+    """Return the living driver, as text, of a job with checkpoints on `disk`; None where none is seen."""
     if not isinstance(disk, LocalDisk):
         return None
     try:

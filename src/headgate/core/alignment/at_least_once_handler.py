@@ -72,12 +72,12 @@ class CheckpointBarrierTracker:
 
     @property
     def pending(self) -> bool:
-        """Whether barriers of some checkpoint are still awaited."""
+        """Whether some checkpoint still waits for barriers of open channels."""
         return bool(self._pending)
 
     @property
     def pending_ids(self) -> tuple[int, ...]:
-        """The checkpoints whose barriers are still awaited, ascending."""
+        """The ids of the checkpoints that still wait for barriers, ascending."""
         return tuple(self._pending)
 
     @property

@@ -64,7 +64,7 @@ class BarrierHandler(Protocol):
 
     @property
     def blocked(self) -> Set[int]:
-        """Channels that must not be read now."""
+        """The channels that must not be read now: their barrier was read, and others' are still missing."""
         ...
 
     def announce(self, channel: int, barrier: Barrier, age_ms: float, now_ms: float) -> list[Effect]:

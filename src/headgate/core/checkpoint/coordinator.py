@@ -1,9 +1,8 @@
 """The checkpoint coordinator: decides when a checkpoint starts, completes or fails, and leaves I/O to others.
 
-A pure machine. Every method takes what happened, with the monotonic time where time matters, and
-returns the effects for the shell to perform in order. It does not read clocks, send messages or
-touch files. The table of moves, the invariants and the scenarios are in
-``docs/machines/checkpoint-coordinator.md``.
+Every method takes what happened, with the monotonic time where time matters, and returns the effects that
+the job master performs in order. The coordinator does not read clocks, send messages or touch files. The
+table of moves, the invariants and the scenarios are in ``docs/machines/checkpoint-coordinator.md``.
 
 Life of a checkpoint::
 
@@ -150,7 +149,7 @@ class CheckpointCoordinator(Questions[S]):
         return self._then_admit(effects, now_ms)
 
     def cleaning_started(self) -> None:
-        """Count a deletion that the shell begins; while too many run, no checkpoint starts."""
+        """Count a deletion of files that begins; while too many run, no checkpoint starts."""
         self._admission.cleaning_started()
 
     def cleaning_ended(self, now_ms: int) -> list[Effect[S]]:
@@ -218,7 +217,7 @@ class CheckpointCoordinator(Questions[S]):
     def abort(
         self, checkpoint: CheckpointId, reason: CheckpointFailureReason, now_ms: int, detail: str = ""
     ) -> list[Effect[S]]:
-        """Abort a pending checkpoint that the shell could not trigger, or no longer wants.
+        """Abort a pending checkpoint that the job master could not trigger, or no longer wants.
 
         Nothing happens to one that has ended or is being stored. A pre-flight reason means that no task has
         heard of it.

@@ -47,9 +47,9 @@ class RequestKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RunHooks:
-    """Run the named steps that precede the trigger of `checkpoint`, then answer `hooks_done`.
+    """Run the named steps that precede the trigger of `checkpoint`; then call the coordinator's `hooks_done`.
 
-    When one fails, answer `abort(checkpoint, TRIGGER_CHECKPOINT_FAILURE, ...)`. The shell keeps what hooks
+    When one fails, call `abort(checkpoint, TRIGGER_CHECKPOINT_FAILURE, ...)`. The job master keeps what hooks
     return until Finalize or NotifyAbort. Emitted only where the coordinator was given hooks.
     """
 
@@ -62,9 +62,9 @@ class RunHooks:
 
 @dataclass(frozen=True, slots=True)
 class TriggerCheckpoint:
-    """Snapshot the enumerators (unless a hook did), then send triggers to the sources of `attempt`.
+    """Take snapshots of the enumerators (unless a hook did), then send triggers to the sources of `attempt`.
 
-    When either fails, answer `abort(checkpoint, TRIGGER_CHECKPOINT_FAILURE, ...)`.
+    When either fails, call the coordinator's `abort(checkpoint, TRIGGER_CHECKPOINT_FAILURE, ...)`.
     """
 
     checkpoint: CheckpointId
@@ -75,9 +75,9 @@ class TriggerCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class Finalize(Generic[S]):
-    """All tasks acknowledged: write the metadata, then the log entry; answer `stored` or `store_failed`.
+    """Write the metadata of a checkpoint that all tasks acknowledged, then its log entry.
 
-    A SAVEPOINT gets no log entry. Snapshots are ordered by (vertex, subtask).
+    Then call `stored` or `store_failed`. A SAVEPOINT gets no log entry. `snapshots` is in the order of tasks.
     """
 
     checkpoint: CheckpointId
@@ -89,7 +89,7 @@ class Finalize(Generic[S]):
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """The log holds the checkpoint: publish its committables, then answer `committed`."""
+    """Publish the committables of a checkpoint in the log; then call the coordinator's `committed`."""
 
     checkpoint: CheckpointId
 
@@ -138,7 +138,7 @@ class Retire:
 
 @dataclass(frozen=True, slots=True)
 class DiscardCompleted:
-    """The job has ended: delete these completed checkpoints with their log entries, the latest included."""
+    """Delete these completed checkpoints and their log entries, the latest included: the job has ended."""
 
     checkpoints: tuple[CheckpointId, ...]
 
@@ -186,7 +186,7 @@ class RequestFailed:
 
 @dataclass(frozen=True, slots=True)
 class Unexpected:
-    """Log that a task named a checkpoint that is neither pending nor among those that ended last."""
+    """Log a warning: a task named a checkpoint that is neither pending nor among those that ended last."""
 
     checkpoint: CheckpointId
     task: tuple[int, int]

@@ -97,7 +97,7 @@ class SubtaskRecord:
 
 @dataclass(frozen=True, slots=True)
 class StuckLoop:
-    """A worker whose loop did not turn while the checkpoint was in progress."""
+    """A worker whose loop stood still while a checkpoint was in progress, which may explain a delay."""
 
     slot: int  # of the worker, which runs this subtask of every vertex
     still_ms: int  # how long the present step of its loop had taken

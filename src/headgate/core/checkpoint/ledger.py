@@ -20,7 +20,7 @@ REMEMBERED_MAX: Final = 16
 
 
 class RecentCheckpoints:
-    """Ids of the checkpoints that ended last, to tell a normal late message from an unexpected one.
+    """Ids of the checkpoints that ended last, to distinguish normal late messages from unexpected ones.
 
     Example:
         >>> recent = RecentCheckpoints(capacity=2)

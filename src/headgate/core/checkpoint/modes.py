@@ -14,7 +14,7 @@ class Mode(Enum):
 
     SUSPENDED = "suspended"
     RUNNING = "running"
-    FAILING = "failing"  # the shell was asked to end the attempt, and has not done so yet
+    FAILING = "failing"  # the job master was asked to end the attempt, and has not done so yet
     SHUTDOWN = "shut down"
 
 

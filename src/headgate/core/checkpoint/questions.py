@@ -33,7 +33,7 @@ class Questions(Generic[S]):
 
     @property
     def latest(self) -> CheckpointId | None:
-        """The newest completed checkpoint, or savepoint that the job was to stop with."""
+        """The newest completed checkpoint, or savepoint to stop the job with; None if there is none."""
         return self._ledger.retention.latest
 
     @property

@@ -23,9 +23,9 @@ _Task = tuple[int, int]
 class Hop:
     """One subtask on the path of the slowest barrier, with the time that passed there.
 
-    An alignment lasts from the first barrier, or later from the arrival of the barrier on the path, until
-    that of the hop before came. `other_ms` holds the time that a barrier stood in the input between its first
-    sign and its turn.
+    `alignment_ms` counts from the first barrier here, or from when the hop before sent its barrier if that
+    was later, to the last barrier. `other_ms` is the time that a barrier waited in the input queue between
+    its arrival and its turn.
     """
 
     vertex: int

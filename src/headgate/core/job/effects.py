@@ -94,7 +94,7 @@ class LetLeave(Effect):
 
 @dataclass(frozen=True, slots=True)
 class EndAttempt(Effect):
-    """Close the enumerators of an attempt."""
+    """Close the enumerators of an attempt, which has ended."""
 
     attempt: int
 
@@ -233,7 +233,7 @@ class Failing(Fact):
 
 @dataclass(frozen=True, slots=True)
 class Reverting(Fact):
-    """The attempt of an adopted plan failed: the next one runs the old plan at once, which is no restart."""
+    """The attempt with a rescale's plan failed: the next one runs the old plan at once, and is no restart."""
 
     attempt: int
     failure: Failure

@@ -7,7 +7,7 @@
     LEAVE      a usable gang                10 s                       DIE
     DIE        any gang, once               15 s                       it is taken for exited
 
-A gang that was asked to leave or to die is asked for nothing milder any more, and for the same thing once.
+A gang that was asked to leave or to die is asked for nothing milder after that, and for nothing twice.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The state machine of one job: decides when to request workers and when attempts begin, end or restart.
 
-A pure machine: what happened goes in with the monotonic time, effects come out, and the shell performs them
-in order. It reads no clock, sends nothing and touches no file. `table.py` has the legal moves, `gang.py` what
+What happened goes in with the monotonic time, effects come out, and the job master performs them in order.
+The machine reads no clock, sends nothing and touches no file. `table.py` has the legal moves, `gang.py` what
 workers are asked for, `restart.py` what follows from a failure, `rescale.py` another parallelism, and
 `validate.py` the invariants.
 

@@ -59,7 +59,7 @@ def plan_made(job: Job, event: v.PlanMade, _now_ms: int) -> Effects:
 
 
 def slots_counted(job: Job, event: v.SlotsCounted, _now_ms: int) -> Effects:
-    """Go on by taking (or checking) a checkpoint if there are enough slots; else refuse the rescale."""
+    """Go on if there are enough slots, by taking a checkpoint or checking the last one; else refuse."""
     rescale = _at(job, event, Step.COUNTING)
     if rescale is None:
         return []
@@ -73,7 +73,7 @@ def slots_counted(job: Job, event: v.SlotsCounted, _now_ms: int) -> Effects:
 
 
 def saved(job: Job, event: v.Saved, _now_ms: int) -> Effects:
-    """Go on by checking the plan against the checkpoint just taken; refuse the rescale without one."""
+    """Go on by checking the plan against the new checkpoint, or the last one if that will do; else refuse."""
     rescale = _at(job, event, Step.SAVING)
     if rescale is None:
         return []
@@ -106,7 +106,7 @@ def fits(job: Job, event: v.Fits, now_ms: int) -> Effects:
 
 
 def starting(job: Job, now_ms: int) -> None:
-    """Set the deadline of an adopted plan: its workers are requested, or its subtasks deployed."""
+    """Set the deadline by which an adopted plan must run: its workers or subtasks are being started."""
     if job.adopted and job.rescale is not None and job.rescale.due_ms is None:
         job.rescale.due_ms = now_ms + max(1, job.limits.rescale_ms)
 

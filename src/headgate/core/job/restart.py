@@ -42,7 +42,7 @@ Effects = list[e.Effect]
 
 
 def attempt_failed(job: Job, event: v.AttemptFailed, now_ms: int) -> Effects:
-    """Handle a failure of the latest attempt: restart or end the job; after its end only report it."""
+    """Handle a failure of the latest attempt: restart or end the job; a late one may only be reported."""
     attempt = job.attempt
     if attempt is None or event.attempt != attempt.number:
         return []

@@ -1,7 +1,7 @@
 """The data of a job's state machine: job, attempt, gang, rescale, outcome.
 
 What ends with a deployment is in its :class:`Attempt`, what ends with the workers in their :class:`Gang`.
-Plans, restore points, links and errors are known by opaque ids; the shell keeps what they stand for. Fields
+Plans, restore points, links and errors have opaque ids here; the job master keeps the objects. Fields
 that end in `_ms` are monotonic times.
 """
 
@@ -82,7 +82,7 @@ class Loss:
 class Failure:
     """Why an attempt cannot go on, and whether a restart may help."""
 
-    what: Hashable  # an opaque id of the shell's error, or the loss that the machine found out itself
+    what: Hashable  # an opaque id of an error, or the loss that the state machine found out itself
     restart_may_help: bool = True  # whether the same program may get further in another attempt
     fingerprint: Fingerprint | None = None  # distinguishes this failure from others; None: nothing does
 
@@ -91,7 +91,7 @@ class Failure:
 class Plan:
     """The plan that an attempt runs, known by an opaque id, with its number of workers and subtasks."""
 
-    ident: Hashable  # what the shell knows it by
+    ident: Hashable  # its id for the job master
     slots: int
     tasks: int
 
@@ -134,7 +134,7 @@ class Attempt:
 
 @dataclass(slots=True)
 class Gang:
-    """The worker processes of one start; alive until they are reported, or taken, to have exited."""
+    """The worker processes that were started together; alive until reported, or taken, to have exited."""
 
     number: int
     slots: int

@@ -25,7 +25,7 @@ class Candidacy:
 
 
 class LostLeadershipError(StorageError):
-    """This driver certainly does not lead."""
+    """This driver certainly does not lead the job: another one does, or may."""
 
 
 class Election(Protocol):
