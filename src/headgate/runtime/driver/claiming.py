@@ -18,8 +18,8 @@ from headgate.restore.point import RestorePoint
 
 
 def refuse_in_use(config: Config, point: RestorePoint | None, job: JobId, disks: Disks = open_disk) -> None:
-    """Refuse, by UsageError, to start from another job's checkpoint while that job is seen to be running.
-    Savepoints are free; under NO_CLAIM checkpoints are, too, if `execution.allow-second` is set.
+    """Refuse, by UsageError, to start from another job's checkpoint while that job is seen to be running,
+    unless `execution.allow-second` is set and the claim mode is NO_CLAIM. A savepoint is never refused.
     """
     if point is None or point.storage is None or point.checkpoint.kind == SAVEPOINT:
         return

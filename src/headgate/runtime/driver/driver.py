@@ -426,7 +426,7 @@ def job_master(
 
 
 def adopt_key_groups(job: JobSpec, point: RestorePoint | None) -> PhysicalPlan:
-    """Return the plan with the snapshot's number of key groups, unless it has its own; check that it fits."""
+    """Return the plan with the snapshot's key group count (unless set); UsageError if its state misfits."""
     if point is None:
         return job.plan
     plan = with_stored_groups(job.plan, job.config, point.checkpoint)

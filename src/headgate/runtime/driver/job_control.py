@@ -72,7 +72,7 @@ class JobControl:
         self._post(lambda: self._master.cancel(handed_over))
 
     def rescale(self, parallelism: int, then: Then, from_last: bool = False) -> None:
-        """Request another parallelism, from a new checkpoint or the last (`from_last`); then call `then`."""
+        """Request another parallelism (from a new checkpoint, or the last); `then` gets it when all run."""
         self._ask(lambda reply_to: self._master.rescale(parallelism, from_last, reply_to), then)
 
     def close(self) -> None:

@@ -15,10 +15,10 @@ class JobListener:
     """Receives the events of a job, in the job master's thread; this base class ignores all of them."""
 
     def begins(self, live_state: LiveState) -> None:
-        """Report that the job is about to be submitted; any thread can read its state by `live_state`."""
+        """Report that the job is about to be submitted; threads can read its state through `live_state`."""
 
     def controllable(self, control: JobControl) -> None:
-        """Report that the job is about to be submitted; any thread can request savepoints of `control`."""
+        """Report that the job is about to be submitted; threads can request savepoints through `control`."""
 
     def gang_submitted(self, gang: int, slots: int) -> None:
         """Report that a gang of `slots` worker processes was requested from the executor."""
@@ -33,7 +33,7 @@ class JobListener:
         """Report that all subtasks of an attempt run."""
 
     def progress(self, counters: Sequence[Counters]) -> None:
-        """Report the present attempt's running totals, for the subtasks that have new ones."""
+        """Report the present attempt's running totals of all subtasks."""
 
     def checkpoint_completed(self, checkpoint: int, took_ms: int) -> None:
         """Report that a checkpoint is complete and its sinks' output committed."""

@@ -51,7 +51,7 @@ def replanner(
 
 
 def narrowed(nodes: tuple[Node, ...], parallelism: int) -> tuple[Node, ...]:
-    """Return the program's nodes with parallelism at most `parallelism`; a smaller one of a node is kept."""
+    """Return the program's nodes, each declared parallelism limited to at most `parallelism`."""
     return tuple(
         node if node.parallelism is None else replace(node, parallelism=min(node.parallelism, parallelism))
         for node in nodes

@@ -38,7 +38,7 @@ def user_error(context: OperatorContext, error: BaseException, record: object) -
 
 
 def placed(context: OperatorContext, error: HeadgateError, record: object = None) -> HeadgateError:
-    """Return a refusal raised by user code with operator, line and record put before its text.
+    """Return an error of wrong use, raised by user code, with operator, line and record before its text.
 
     Errors of other types, and an error that already names the operator, are returned unchanged.
     """

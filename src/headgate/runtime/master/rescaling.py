@@ -76,7 +76,7 @@ class Rescaling:
                 self._adopt(self._planned_of(plan))
 
     def answer(self, answer: e.Answer, state: JobState) -> None:
-        """Reply to the requester of a rescale."""
+        """Reply to the requester of a rescale: the parallelism, or why the job was not rescaled."""
         why = None if answer.failure is None else self._losses.error(answer.failure)
         refusal = refusal_of(answer, why, state)
         if answer.refusal is e.Refusal.REVERTED:

@@ -193,9 +193,9 @@ def verify_payload(header: FrameHeader, payload: Part) -> Frame:
 class FrameReader:
     """Parses a stream of bytes, received in pieces of any size, into verified frames.
 
-    Bytes can come in two ways, in any mixture: :meth:`feed` takes received bytes; :meth:`space` returns the
-    unfilled rest of a payload, so that a large one is received in place, and :meth:`filled` says how much
-    was. After an error the reader is unusable, because the stream has lost its frame boundaries.
+    Bytes can come in two ways, in any mixture: :meth:`feed` takes received bytes; :meth:`space` returns
+    memory for the rest of a payload, so that a large one is received in place, and :meth:`filled` takes the
+    size received. After an error the reader is unusable, because the stream has lost its frame boundaries.
 
     Example:
         >>> frame = Frame(FrameKind.ROWS, 1, 0, 2, [b"records"])

@@ -66,7 +66,7 @@ def dial(
 
     A broken handshake is retried, because a listener drops slow peers, and on a busy machine every process is
     slow at times. A refusal is final. `attach` gets the connection before the handshake, so that another
-    thread can abort it; it cancels the attempt by raising.
+    thread can abort it; it cancels dialling by raising.
 
     Raises ProtocolError: the peer is not of this job or refused; FencedError: this side was replaced, as the
     peer says; OperatingError: no process could be reached at the address.

@@ -48,8 +48,8 @@ class LinkEvents(Generic[M]):
 
 
 class SocketLink(Generic[M]):
-    """Implements `common.ports.Link` over an authenticated connection; any thread may use it. It receives
-    messages of type `M`.
+    """A control link (`common.ports.Link`) over an authenticated connection, for use by any thread; it
+    receives messages of type `M`.
     """
 
     def __init__(self, connection: Connection, generation: int, name: str, events: LinkEvents[M]) -> None:

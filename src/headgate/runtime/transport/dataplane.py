@@ -53,7 +53,7 @@ class _Incoming:
 
 
 class SocketDataPlane:
-    """Implements `data_plane_contract.DataPlane` over Unix and TCP sockets."""
+    """Implements `data_plane_contract.DataPlane` (frames between workers) over Unix and TCP sockets."""
 
     def __init__(
         self,

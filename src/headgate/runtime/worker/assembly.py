@@ -47,7 +47,7 @@ _CREDIT = struct.Struct("<I")
 
 @dataclass(slots=True)
 class LocalLane:
-    """The lane to a subtask in the same process: batches are not encoded, but mutable values are copied."""
+    """The send queue to a subtask in the same process: no encoding, but mutable values are copied."""
 
     task: GateTask
     channel: int

@@ -31,7 +31,7 @@ class RefusedError(Exception):
 
 
 class Guard:
-    """ASGI middleware that refuses forbidden requests, and passes on allowed ones with complete body."""
+    """ASGI middleware that refuses forbidden requests, and passes allowed ones on with their full body."""
 
     body_wait_s: float = BODY_WAIT_S  # how long a body may take to arrive
 

@@ -45,7 +45,7 @@ class Connections:
         self._all[peer], self._silent[peer] = connection, clock.monotonic() + self._patience_s
 
     def ready(self, peer: Peer) -> None:
-        """Record that a connection is established (TLS included); from now on the HTTP server limits it."""
+        """Record that a connection is established (TLS included); the HTTP server now limits its wait."""
         if peer in self._silent:
             self._silent[peer] = _NEVER
 
@@ -64,7 +64,7 @@ class Connections:
         self._silent.pop(peer, None)
 
     def cut_late(self) -> None:
-        """Close the connections that did not become ready (TLS handshake) within `patience_s`."""
+        """Close the connections that were not established (TLS included) within `patience_s`."""
         now_s = clock.monotonic()
         for peer in [peer for peer, until_s in self._silent.items() if until_s <= now_s]:
             self._cut(peer)

@@ -26,7 +26,7 @@ from headgate.runtime.protocol import messages as m
 
 
 class Attempts:
-    """Deploys and ends the attempts of a job, for the job master's loop; `planned` is the next one's plan."""
+    """Deploys and ends a job's attempts, for the job master's loop; `planned` can change between two."""
 
     def __init__(
         self,
@@ -69,8 +69,8 @@ class Attempts:
     def begin(self, number: int, generation: int) -> Readers | None:
         """Create the enumerators of a new attempt and send its deployment; a failure becomes an event.
 
-        Return the restored checkpoint, if it is the job's own, with the subtasks that read in-flight records
-        of it.
+        Return the restored checkpoint, if the job owns it, with the subtasks that read in-flight records of
+        it.
         """
         self.number, point = number, self.point
         checkpoint = None if point is None else point.checkpoint

@@ -66,7 +66,7 @@ def repeating_failure(same: SameFailure, action: SameFailureAction) -> Repeating
 
 
 def _th(number: int) -> str:
-    """Return an ordinal.
+    """Return a number as an English ordinal.
 
     Example:
         >>> [_th(number) for number in (3, 11, 22)]

@@ -44,7 +44,7 @@ class BackgroundWork:
         done: Callable[[R], None],
         failed: Callable[[Exception], None] | None = None,
     ) -> None:
-        """Run `work` in the background, then `done` in the loop. Errors: `failed`, or the attempt fails."""
+        """Run `work` in background, then `done` in the loop; on error call `failed` or fail the attempt."""
 
         def returned(result: R, error: BaseException | None) -> None:
             if error is None:

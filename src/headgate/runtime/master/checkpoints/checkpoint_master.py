@@ -130,7 +130,7 @@ class CheckpointMaster:
             self.coordinator.hold(CheckpointId(checkpoint) if self._readers else None)
 
     def recovered(self, vertex: int, subtask: int) -> None:
-        """Record that a subtask has read its in-flight records; after the last one the checkpoint may go."""
+        """Record that a subtask has read its in-flight records; the last one frees the checkpoint's files."""
         self._readers.discard((vertex, subtask))
         if not self._readers:
             self.coordinator.hold(None)

@@ -84,7 +84,7 @@ class CheckpointHistory:
             self._note()
 
     def stuck(self, slot: int, still_ms: int) -> None:
-        """Record, for all pending checkpoints, that the loop of a slot's worker stands since `still_ms`."""
+        """Record, for all pending checkpoints, that a slot's worker loop has been stuck for `still_ms`."""
         for entry in self._open.values():
             entry.stuck[slot] = max(still_ms, entry.stuck.get(slot, 0))
             self._note()

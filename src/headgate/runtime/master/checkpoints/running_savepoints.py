@@ -99,7 +99,7 @@ class Savepoints:
         return prepared
 
     def begun(self, checkpoint: int, ticket: int | None) -> SavepointOrder | None:
-        """Return the order that a savepoint's barriers carry, as it is triggered; None for a checkpoint."""
+        """Return the savepoint order for a triggered checkpoint's barriers; None if it is no savepoint."""
         savepoint = None if ticket is None else self._expected.pop(ticket, None)
         if savepoint is None:
             return None

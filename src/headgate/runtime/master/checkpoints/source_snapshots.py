@@ -42,7 +42,7 @@ class SourceSnapshots:
         return self._begun[checkpoint]
 
     def ended(self, checkpoint: int, *, complete: bool) -> Begun | None:
-        """Notify the enumerators that a checkpoint completed or was aborted; return its begin, if taken."""
+        """Notify the enumerators that a checkpoint completed or was aborted; return its `Begun` or None."""
         if self.waiting is not None and self.waiting[0] == checkpoint:
             self.waiting = None
         try:

@@ -27,7 +27,7 @@ class Between:
 
 @dataclass(slots=True)
 class RemoteLane:
-    """The lane to a subtask in another worker: encodes each element as a frame of the data plane."""
+    """The send queue to a subtask in another worker: encodes each element as a frame of the data plane."""
 
     data: DataPlane
     slot: int

@@ -37,7 +37,7 @@ AHEAD_BYTES: Final = 64 * 1024 * 1024
 def prefetched(
     read: Callable[[StateHandle], bytes], shares: Iterable[InFlightShare], ahead_bytes: int = AHEAD_BYTES
 ) -> Callable[[StateHandle], bytes]:
-    """Read stored parts of the shares now, up to `ahead_bytes`; return a reader that knows them.
+    """Read stored parts of the shares now, up to `ahead_bytes`; return `read` with these parts cached.
 
     In-flight records are decoded when they are processed, perhaps much later. Were they also read then, a
     short failure of the storage would stop a job that runs already. Raises StorageError: a part cannot be

@@ -87,7 +87,7 @@ class RecoveredInput:
         return found
 
     def levels(self) -> int:
-        """Return how many levels :meth:`remainder` has, which is the number of the live channels' level."""
+        """Return the number of levels in :meth:`remainder`: the level for the live channels' records."""
         head = self._head()
         return 0 if head is None else head.levels()
 
@@ -138,7 +138,7 @@ class _OperatorInput:
                 return None
 
     def levels(self) -> int:
-        """Return how many levels are unfinished; the last one always is, as live channels continue it."""
+        """Return how many levels are unfinished; the last one always counts, as live channels continue it."""
         return len(self._levels) - max(self._level, 0)
 
     def remainder(self, subtask: int, partly: Batch | None) -> list[Remainder]:

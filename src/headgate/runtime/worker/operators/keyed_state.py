@@ -48,7 +48,7 @@ def filled_backend(
     event_time: Callable[[], int],
     claims: Claims | None,
 ) -> KeyedBackend:
-    """Return the state backend with the restored states that are in `claims`; None restores all of them."""
+    """Return the state backend, restored; `claims` limits that to states which the program declares."""
     backends: StateBackends = context.backends or HeapBackends()
     backend = backends.open(with_stamps(descriptors), groups, context.max_parallelism)
     if any(descriptor.ttl is not None for descriptor in descriptors.values()):

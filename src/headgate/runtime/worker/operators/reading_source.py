@@ -96,7 +96,7 @@ class SourceOperator(Operator):
 
     @property
     def needs_split(self) -> bool:
-        """Whether all assigned splits are read to their end."""
+        """Whether the reader needs a new split: all assigned ones are read to their end."""
         return not self._left()
 
     def _left(self) -> list[Split]:

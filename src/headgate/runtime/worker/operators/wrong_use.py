@@ -97,7 +97,7 @@ def without_key(
 ) -> Iterator[None]:
     """Refuse the use of a function's keyed states in `method` during the block, as there is no key.
 
-    A state (or its method) that the program keeps from then works afterwards. A refusal that the function
+    A state, or its method, that the program stored meanwhile works afterwards. A refusal that the function
     catches, or that ends another thread, is raised at the end.
     """
     gate = _Gate(context, method)
@@ -124,7 +124,7 @@ _WHY: Final = {
 
 
 class _Gate:
-    """Says whether keyed state can be used; closed while there is no key."""
+    """The switch that refuses keyed states while there is no key."""
 
     def __init__(self, context: OperatorContext, method: str) -> None:
         self._label, self._method, self.open = context.label, method, False
@@ -140,7 +140,7 @@ class _Gate:
 
 
 class _KeyedStateToBe:
-    """Takes the place of a live state where there is no key, and forwards to it afterwards."""
+    """Takes the place of a keyed state where there is no key; afterwards it forwards to the state."""
 
     __slots__ = ("_gate", "_live", "_name")
 

@@ -28,7 +28,7 @@ CANONICAL = "canonical"
 
 
 class WrittenFiles(ABC):
-    """Base of `state.backend.StateFiles`: counts the files written and shared for one snapshot."""
+    """Base of implementations of `state.backend.StateFiles`: counts written and shared files."""
 
     def __init__(self) -> None:
         self.names: set[str] = set()
@@ -60,7 +60,7 @@ def remove_files(disk: Disk, names: Iterable[str]) -> None:
 
 
 class SavepointFiles(WrittenFiles):
-    """Implements `state.backend.StateFiles` in a savepoint's folder, `disk`; for the native format.
+    """Writes a subtask's state into a savepoint's folder, `disk`, in the native format (a `StateFiles`).
 
     Sections of up to `inline_size_max` bytes may be kept in the acknowledgement. Nothing is shared.
     """
@@ -91,7 +91,7 @@ class SavepointFiles(WrittenFiles):
 
 
 class CanonicalFiles(SavepointFiles):
-    """Implements `operator_contract.TableFiles` in a savepoint's folder; for the canonical format."""
+    """Writes a subtask's state into a savepoint's folder in canonical format: keyed state as tables."""
 
     def new_tables(self, uid: str) -> NewWriter:
         """Return the writer that stores an operator's keyed state as tables, one file per state."""
