@@ -7,6 +7,7 @@ expired, or its parent process died. Output that was not committed by then never
 from __future__ import annotations
 
 import functools
+import gc
 import os
 import pkgutil
 import platform
@@ -42,6 +43,9 @@ LINGER_S = 2.0
 
 EXIT_FENCED = 75
 """Exit code of a worker process that was replaced or has lost its job master."""
+
+YOUNG_OBJECTS = 10_000
+"""New containers between two collections in a worker process; see decision 0207."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +93,21 @@ def run_worker(
     sys.path.extend(path for path in spec.sys_path if path not in sys.path)
     tempfile.gettempdir()  # fixed now, before user code can change the environment that it depends on
     _Process(spec, gang, slot, abandon or _end_process, code, threads).run()
+
+
+@contextmanager
+def rare_collections() -> Iterator[None]:
+    """Let the garbage collector run less often, for as long as this process is a worker.
+
+    A batch makes thousands of tuples and frees them at its end; Python's own threshold looks at them before.
+    """
+    before = gc.get_threshold()
+    if 0 < before[0] < YOUNG_OBJECTS:  # 0 means that it is off
+        gc.set_threshold(YOUNG_OBJECTS, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 def limit_threads() -> None:
@@ -142,6 +161,7 @@ class _Process:
             post, beside = self._mailbox.post, functools.partial(UserThread, call=call)
             box = opened.enter_context(black_box()) if spec.dies_with_parent else None
             if box is not None:
+                opened.enter_context(rare_collections())
                 self._box = box
                 opened.enter_context(self._threads_watched())
             mine = self._code, self._threads, box
