@@ -32,7 +32,7 @@ T = TypeVar("T")
 K = TypeVar("K")
 
 Packed: TypeAlias = "Plain | msgspec.msgpack.Ext | list[Packed] | dict[str, Packed]"
-"""The packed form of a record, which msgpack holds."""
+"""A record in the form that :class:`RecordPacker` gives it, which msgpack can encode."""
 
 
 class DriverRecords(DriverResults, Generic[T]):

@@ -42,7 +42,7 @@ COLLECT_LIMIT_DEFAULT = 1_000_000
 
 
 def collection_source(records: Iterable[T], splits: int | None = None) -> CollectionSource[T]:
-    """Return a bounded source that reads the given records.
+    """Return a bounded source that reads the records of a collection of the program.
 
     The collection is divided into contiguous splits that do not depend on the parallelism; order is kept
     within a split, so a collection of up to 1024 records keeps its order altogether.

@@ -18,7 +18,7 @@ from headgate.api.sink import SinkWriterContext
 _TICKETS: Final = itertools.count(1)
 
 Ticket: TypeAlias = tuple[int, int, str]
-"""Process id, number in that process, and name of the class of the results."""
+"""Key of a :class:`DriverResults` object: process id, number in that process, name of its class."""
 
 
 def writer_name(context: SinkWriterContext) -> str:

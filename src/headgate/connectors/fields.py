@@ -21,7 +21,7 @@ _LEAVES: Final = frozenset(
     | {datetime.datetime, datetime.date, datetime.time, datetime.timedelta}
 )
 _names: Final[weakref.WeakKeyDictionary[type, tuple[str, ...]]] = weakref.WeakKeyDictionary()
-"""Of classes of records; they may be a program's, and go when it ends."""
+"""Class of records -> names of its fields; weak, because the classes of a program go when it ends."""
 
 
 def fields_of(record: Any) -> dict[str, Any]:

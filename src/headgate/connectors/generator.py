@@ -39,7 +39,7 @@ SPLITS_DEFAULT = 16
 BURST_MS = 1_000
 
 IndexFunction: TypeAlias = Callable[[Any], Any]
-"""Makes the record of an index, or of a range of indices a batch; only the program knows the types."""
+"""User function from an index to a record, or from a range of indices to a batch of records."""
 
 
 class MonotonicClock(Protocol):

@@ -1,4 +1,4 @@
-"""The public test kit: one function by hand, a whole job in one process or several, or in a simulation.
+"""The public test kit: one function run by hand, or a complete job in one process, in several, or simulated.
 
 * :class:`OperatorHarness` drives one function with a :class:`ManualClock`;
 * :class:`MiniCluster` runs a job in this process, :class:`TestSource` tells it where to fail;

@@ -42,7 +42,7 @@ Key = KeySelector | Sequence[str] | None
 """Field name, names or function that gives a record's key."""
 
 Function = KeyedProcessFunction | ProcessFunction | KeyedBroadcastProcessFunction | BroadcastProcessFunction
-"""What a harness can drive."""
+"""The classes of functions that an `OperatorHarness` can run."""
 
 
 class OperatorHarness:
@@ -131,7 +131,7 @@ class OperatorHarness:
         return harness
 
     def process(self, record: T, timestamp: int | None = None) -> None:
-        """Let the function handle one record.
+        """Call the function's `process` with one record.
 
         Args:
             record: what `process` gets.
@@ -143,7 +143,8 @@ class OperatorHarness:
         self.process_batch([record], None if timestamp is None else [timestamp])
 
     def process_batch(self, records: Iterable[T], timestamps: Iterable[int] | None = None) -> None:
-        """Let the function handle records that arrive together; no watermark comes between them.
+        """Call the function's `process` with records that arrive as one batch, with no watermark between
+        them.
 
         Raises:
             UserFunctionError: the function raised.
@@ -152,7 +153,7 @@ class OperatorHarness:
         self._feed(Side.MAIN, list(records), timestamps)
 
     def process_broadcast(self, record: T, timestamp: int | None = None) -> None:
-        """Let the function handle one record of the broadcast side.
+        """Call the function's `process_broadcast` with one record of the broadcast side.
 
         Args:
             record: what `process_broadcast` gets.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class ManualClock:
-    """Wall clock and monotonic clock of an operator under test, in one.
+    """The wall clock and the monotonic clock of an operator under test, in one object.
 
     Args:
         now_ms: wall-clock milliseconds since 1970 at the beginning.
@@ -24,7 +24,7 @@ class ManualClock:
         return self._now_ms
 
     def monotonic_ms(self) -> int:
-        """Return milliseconds since the clock was made."""
+        """Return the monotonic clock: milliseconds of passed time since the clock was made."""
         return self._passed_ms
 
     def precise_ms(self) -> float:

@@ -19,13 +19,13 @@ from headgate.runtime.job.listener import JobListener
 from headgate.runtime.worker.worker_process import run_worker
 
 _OWNER: Final = "_headgate_owner"
-"""Attribute of a thread: the gang whose worker has started it, directly or not."""
+"""Name of the attribute of a thread with the gang whose worker has started it, directly or not."""
 
 _Start = Callable[[threading.Thread], None]
 _lock: Final = threading.Lock()
 _jobs = 0
 _patch: tuple[_Start, _Start] | None = None
-"""`Thread.start` as it was, and as it is while a job runs."""
+"""The original `Thread.start`, and the one that replaces it while a job runs; None while none runs."""
 
 
 class MiniCluster:
@@ -47,7 +47,7 @@ class MiniCluster:
         self._listener, self._slots = listener or JobListener(), slots
 
     def execute(self, job: JobSpec) -> JobResult:
-        """Run a job to its end; see `api.executor.Executor`."""
+        """Run a job to its end with workers as threads of this process, and return its result."""
 
         def gang(context: GangContext) -> _ThreadGang:
             return _ThreadGang(context, self._slots, job.user_code or SAME_INTERPRETER)

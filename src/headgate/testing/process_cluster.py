@@ -57,7 +57,7 @@ class ProcessCluster:
         self._gang: _ProcessGang | None = None
 
     def execute(self, job: JobSpec) -> JobResult:
-        """Run a job to its end; see `api.executor.Executor`.
+        """Run a job to its end with workers as processes of this machine, and return its result.
 
         Raises:
             UsageError: the job needs more workers than the cluster has slots.

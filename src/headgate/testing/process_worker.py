@@ -26,10 +26,10 @@ from headgate.common.settings.config import Config
 from headgate.runtime.worker.worker_process import EXIT_FENCED, WorkerSpec, limit_threads, run_worker
 
 EXIT_RAISED: Final = 70
-"""Exit code of a worker that ended with an exception of ours, which it has reported."""
+"""Exit code of a worker process that ended with an exception and has reported it."""
 
 FINISHED: Final = b"\0"
-"""The report of a worker whose job has released it; user code that calls `os._exit(0)` sends no report."""
+"""Report of a worker that ended in order; user code that calls `os._exit(0)` sends none."""
 
 REASON_SIZE_MAX: Final = 4_000
 """Longest reason that a process gives for its end, in bytes; it fits the socket's buffer."""

@@ -36,7 +36,7 @@ class SimulationError(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class SimulationReport:
-    """What the simulated jobs went through.
+    """Counts over all jobs that :func:`simulate` has run, one job per seed.
 
     Attributes:
         seeds: how many schedules.

@@ -43,10 +43,10 @@ class Marker:
 
 
 CRASH_ONCE: Final = Marker("crash")
-"""The reader raises here, but only the first time that any attempt of the job gets here."""
+"""Marker: the reader raises here, but only the first time that any attempt of the job gets here."""
 
 EOF: Final = Marker("end")
-"""The reader that gets here ends its input; a job restored from its final checkpoint goes on behind it."""
+"""Marker: the input ends here; a job restored from its final checkpoint reads on after this marker."""
 
 
 def PAUSE(ms: int) -> Marker:  # noqa: N802 - reads as a marker beside the others

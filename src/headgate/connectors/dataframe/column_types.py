@@ -20,7 +20,7 @@ SUPPORTED: Final = frozenset(
         *("Date", "Timestamp", "TimestampNTZ", "DayTimeInterval", "Null"),
     )
 )
-"""Classes of `pyspark.sql.types` that go through; arrays, maps and structs of them do, too."""
+"""Classes of `pyspark.sql.types` that a dataflow carries unchanged, also in arrays, maps and structs."""
 
 _TO_TEXT: Final = "cast it to string"
 _ADVICE: Final = {

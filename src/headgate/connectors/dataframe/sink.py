@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 _READ_AS_WRITTEN: Final = {"datetimeRebaseMode": "CORRECTED", "int96RebaseMode": "CORRECTED"}
-"""Dates before 1582 are those of today's calendar, however the session reads files of old Spark."""
+"""Options to read dates before 1582 in today's calendar, however the session reads files of old Spark."""
 
 
 def dataframe_sink(schema: StructType | str | None = None, verb: str = "to_dataframe") -> DataFrameSink:
-    """Return a sink whose committed records are a DataFrame after the job, exactly once. Without a schema the
-    columns are those of the first records. Tuples without names are taken by position; without a schema their
-    columns are ``_1``, ``_2``, ... `verb` is what the program called, for messages.
+    """Return the sink of `to_dataframe()`: its committed records are a DataFrame after the job, exactly once.
+    Without a schema the columns are those of the first records. Tuples without names are taken by position;
+    without a schema their columns are ``_1``, ``_2``, ... `verb` is what the program called, for messages.
     """
     check_schema(schema, verb)
     if schema is not None and not isinstance(schema, str):

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 BYTES_PER_FILE: Final = 16 << 20
-"""A reader verifies a file before it trusts it, and delays a barrier as long: some 20 ms."""
+"""Most bytes of a staged file. A reader verifies a file at once, and a barrier waits for that: some 20 ms."""
 
 _INSTEAD: Final = "start without the checkpoint, or from one whose rows are still there"
 

@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 ROWS_PER_FILE: Final = 500_000
-"""A file is read by one reader, so with this limit one long partition gives work to several."""
+"""Most rows of a staged file. One reader reads a file, so a long partition gives work to several readers."""
 BYTES_PER_FILE: Final = 64 << 20
-"""A reader holds a file in memory, because it must verify the last byte before it trusts the first."""
+"""Most bytes of a staged file, which a reader holds in memory to verify it before the first row."""
 
 STAGING: Final = ".headgate-staging"
-"""Below the root of all staging: what goes into a job and comes out of it."""
+"""Name, below the root of all staging, of the folder for rows that enter or leave jobs."""
 
 TO_SPARK: Final = ".headgate-to-spark"
-"""Next to it: rows that wait for their epoch, and the journals of all jobs that stage there."""
+"""Name of the folder next to `STAGING` for the rows of `to_spark()` and the journals of its epochs."""
 
 _TOKEN: Final = re.compile(r"[^/]+/[^/]+/[0-9a-f]{16}", re.DOTALL)
 _BELOW: Final = re.compile(r".+", re.DOTALL)

@@ -35,7 +35,7 @@ _STATEFUL: Final = {
     "TransformWithStateInPySpark": "transformWithState()",
     "UpdateEventTimeWatermarkColumn": "withWatermark()",
 }
-"""Name of a node of Spark's logical plan -> what the user called."""
+"""Name of a stateful node of Spark's logical plan -> the DataFrame method that made it, for messages."""
 
 _FILE_FORMATS: Final = frozenset({"avro", "csv", "json", "orc", "parquet", "text", "xml"})
 _REPEATABLE: Final = frozenset({"kafka", "rate", "rate-micro-batch"})
@@ -44,7 +44,7 @@ _REASON_MAX: Final = 1000
 _TRACEBACK: Final = re.compile(r"Traceback \(most recent call last\):\n(.*?)(?:\n\n|\n\tat |\Z)", re.DOTALL)
 _JAVA: Final = re.compile(r"\A[^\n]*\n: ([\w.$]+(?:Exception|Error)\b.*)", re.DOTALL)
 _SENTENCE_END: Final = re.compile(r"\n\s*(?:at |\n|===|'|[+:]- |Caused by:)")
-"""After the message come traces, plans and causes."""
+"""End of a Java error's message: traces, plans and causes follow."""
 
 
 def trigger_of(text: str | None) -> Trigger:

@@ -145,7 +145,7 @@ class StreamQuery:
         self._acknowledged = epoch
 
     def stop(self) -> None:
-        """End the query and wait for it; epochs that were not acknowledged count as never planned."""
+        """Stop the query and wait for its end; epochs that were not acknowledged count as never planned."""
         self._stopped.set()
         if self._query is not None:
             with contextlib.suppress(Exception):  # a JVM that has exited runs no query

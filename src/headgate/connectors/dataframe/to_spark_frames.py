@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 POOL: Final = "headgate-writers"
-"""FAIR pool of these jobs, so that the gang's and the program's own do not starve them."""
+"""FAIR scheduler pool of writing Spark jobs, so that a gang's and the program's own do not starve them."""
 
 Columns = list[tuple[str, str]]  # names and types, in order
 

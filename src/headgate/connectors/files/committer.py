@@ -29,7 +29,7 @@ from headgate.connectors.files.owner_log import OwnerLog
 from headgate.connectors.files.part_file import checksum, remove, storage_error
 
 _VISIBLE: Final = re.compile(r"[^/_.][^/]*", re.DOTALL)
-"""A name in the output directory itself that readers do not skip."""
+"""Matches names, directly in the output directory, of files that readers do not skip."""
 
 
 class FilesCommitter(SinkCommitter[Prepared]):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from headgate.connectors.files.parquet_cursor import ParquetPosition
 
 Schema: TypeAlias = "type | Mapping[str, Hint] | pa.Schema"
-"""A class of records, names and types of fields, or the columns of batches."""
+"""Schema of a file source: a class of records, fields' names and types, or the columns of batches."""
 
 
 def json_source(

@@ -10,7 +10,7 @@ from headgate.common.files.durable import crc32, sha256
 from headgate.common.files.stored_paths import inside
 
 PENDING: Final = "_pending"
-"""Below the output directory; readers of directories skip names that begin with ``_``."""
+"""Folder of pending files in the output directory; readers skip names that begin with ``_``."""
 
 TAKEN_BACK: Final = "_taken_back"  # below the output directory: what was published and is not any more
 

@@ -28,7 +28,7 @@ from headgate.connectors.files.file_names import TAKEN_BACK, origin_of, pending_
 from headgate.connectors.files.part_file import storage_error
 
 LOGS: Final = "_headgate"
-"""Below the output directory; readers of directories skip names that begin with ``_``."""
+"""Folder of ownership logs in the output directory; readers skip names that begin with ``_``."""
 
 
 class _Entry(msgspec.Struct):
@@ -87,7 +87,7 @@ class OwnerLog:
 
     @property
     def ancestors(self) -> list[Fork]:
-        """The snapshots of this lineage, not of one that it left, from which the job descends."""
+        """The snapshots that this job descends from, in this lineage; not those of a lineage it has left."""
         lineage = self._context.lineage
         jobs = [fork.job for fork in lineage.forks]
         return list(lineage.forks[jobs.index(lineage.id) :]) if lineage.id in jobs else []

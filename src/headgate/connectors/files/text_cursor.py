@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 OnError = Literal["fail", "skip", "side-output"]
-"""What happens to input that does not decode: fail, skip and count, or the side output."""
+"""Policy for records that do not decode: fail the job, skip and count them, or use the side output."""
 
 BLOCK_BYTES: Final = 256 * 1024
-"""Small enough for the processor's cache: larger blocks decoded a quarter slower."""
+"""Bytes that are decoded at once. They fit the processor's cache: larger blocks decoded a quarter slower."""
 SKIP_BYTES_PER_POLL: Final = 8 * 1024 * 1024
 RECORD_BYTES_MAX: Final = 32 * 1024 * 1024
 _TAIL_BYTES: Final = 64

@@ -11,7 +11,7 @@ EPOCH_MS = 1_700_000_000_000
 """Wall clock at the beginning of every simulation, in ms since 1970."""
 
 Action = Callable[[], str | None]
-"""Something that a process or a message does; returns a word for the trace."""
+"""An action of a process or message that the simulation runs; returns a word for the trace."""
 
 
 class Timeline:

@@ -41,7 +41,7 @@ from headgate.testing.simulation.simulated_workers import GangOwner, SimGang, Wo
 
 ELECTION: Final = ".headgate-leaders/simulated"
 LEADER_LEASE_MS: Final = 120
-"""How long a leader that stands still keeps others from taking over."""
+"""Lease of the simulated leader election (ms): so long a leader that stands still blocks others."""
 
 
 class DriverStarter(Protocol):
@@ -199,7 +199,7 @@ class DriverProcess(GangOwner):
         return self._wake_at if self._wake_at is not None and self._wake_at <= now else None
 
     def act(self) -> str | None:
-        """Run one turn of the driver's main thread."""
+        """Run one turn of the driver's main thread; return words about it for the trace, None for none."""
         with self.scene.acting(self):
             try:
                 return self._next()

@@ -16,9 +16,9 @@ from headgate.testing.simulation.simulated_workers import WorkerProcess
 from headgate.testing.simulation.virtual_disk import Verdict
 
 ARMED_MS: Final = 400
-"""How long an armed fault waits for its place to be reached."""
+"""Time (ms) that a fault waits for a process to reach its named place, until it counts as done."""
 LONGEST_MS: Final = 400
-"""Longest pause or hang; beyond every timeout of a simulated job."""
+"""Longest pause or hang (ms); above every timeout of a simulated job."""
 WORKER_PLACES: Final = ("snapshot.drawn", "ack.before", "ack.after")
 DRIVER_PLACES: Final = (
     "checkpoint.metadata-written", "checkpoint.logged", "sink.publishing", "sink.abandoning",
@@ -29,14 +29,14 @@ LOSABLE: Final = (
     m.Heartbeat, m.HeartbeatSeen, m.Trigger, m.Acknowledge, m.Decline, m.CheckpointComplete,
     m.CheckpointAborted, m.Recovered, m.Stop, m.Idle,
 )  # fmt: skip
-"""Messages that something waits for with a timeout, or that a later one makes up for.
+"""Messages that a fault may lose: a timeout, or a later message, makes up for each of them.
 
 A connection loses nothing without breaking, so a loss stands for a bug at its ends. Any other message is lost
 with its connection only (`cut_control`): its sender has no way to notice, and need not have.
 """
 
 REPEATABLE: Final = (*LOSABLE, m.Deployed, m.DataEnded, m.TaskFailed)
-"""Messages that may come twice, the second time late. Each of the others has an effect whenever it comes."""
+"""Messages that a fault may repeat, late. Any other message would take effect a second time."""
 
 TAMPERED_MS: Final = 150
 """How long messages of one worker are lost or repeated."""
@@ -181,7 +181,7 @@ class StorageFaults(Injecting):
     """Faults of storage: operations fail, hang, find no space or lose their answer; sinks cannot commit."""
 
     full = False
-    """Whether there is no space at present."""
+    """Whether the simulated disk has no space at present."""
 
     def hang_disk(self) -> None:
         """Block a process's disk for a while: checkpoints time out, leaders cannot renew their lease."""

@@ -50,7 +50,7 @@ MIXES: Final[Mapping[str, FaultMix]] = {
     "storage": FaultMix((*STORAGE_KINDS, *DRIVER_KINDS[:3], "kill_while_writing", "kill", "ask_stop"), 12),
     "messages": FaultMix((*MESSAGE_KINDS, "kill", "raise_at_place", "cut_control", "pause"), 12),
 }
-"""By name: everything, mostly what happens to job masters, to storage, to control messages."""
+"""Name -> mix of faults: all kinds, or mostly faults of drivers, of storage, or of control messages."""
 
 SAVEPOINTS: Final = f"{URI}/savepoints"
 WIDTHS: Final = (1, 2, 3, 4)

@@ -14,7 +14,7 @@ S = TypeVar("S", bound=FromWorker | ToWorker)
 
 ControlMessage = FromWorker | ToWorker
 Tamper = Callable[[ControlMessage, bytes], str]
-"""(message, its bytes) -> "lost" or anything else; may have the message repeated."""
+"""Fault function of a wire: (message, its bytes) -> "lost", or another word; may repeat the message."""
 
 
 class Wire(Underway[bytes | str], Generic[M]):

@@ -13,7 +13,7 @@ from headgate.runtime.protocol.frames import Frame, FrameReader, encode_header
 I = TypeVar("I")  # noqa: E741 - of item
 
 Item = tuple[int, bytes | str]
-"""Attempt, and a frame's bytes or why the connection ended."""
+"""An item on its way: the attempt, and a frame's bytes or the reason why the connection ended."""
 
 
 class Surroundings(Protocol):
@@ -117,7 +117,7 @@ class Network:
         return lane
 
     def sweep(self) -> None:
-        """Forget lanes between processes that have both exited."""
+        """Forget the lanes (connections) between processes that have both exited."""
         self.lanes = [lane for lane in self.lanes if lane.source.alive or lane.target.alive]
 
     def cut(self, first: SimDataPlane, second: SimDataPlane, keep: int) -> None:

@@ -28,7 +28,7 @@ SETTINGS: Final[Mapping[str, str | int | float | bool]] = {
     "restart-strategy.exponential-delay.initial-backoff": "10ms",
     "restart-strategy.exponential-delay.max-backoff": "100ms",
 }
-"""Short times, so that a small job lives through many checkpoints, timeouts and restarts."""
+"""Options with short times, so that a small job has many checkpoints, timeouts and restarts."""
 
 
 def job_of(

@@ -21,14 +21,14 @@ from headgate.testing.simulation.virtual_disk import URI, SimDisk, SimFiles, Ver
 T = TypeVar("T")
 
 WORK_MS: Final = (0, 1, 5, 40)
-"""How long user code on a thread of its own may take."""
+"""Durations (ms) that user code on a subtask's own thread may take."""
 PAUSE_LOOK_MS: Final = 5
-"""How often it is looked whether a paused process runs again."""
+"""Interval (ms) at which a thread checks whether its paused process runs again."""
 
 Done = Callable[[T | None, BaseException | None], None]
-"""(result of the work, its error): called when some work has ended."""
+"""Callback (result, error) for background work that has ended; error is None if it succeeded."""
 Report = Callable[[], str]
-"""Passes the result of some work on; returns how the work ended, in a word."""
+"""Function that passes the result of finished work to its callback; returns a word for the trace."""
 
 
 class ProcessKilled(PastAllHandlers):

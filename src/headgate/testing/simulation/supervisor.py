@@ -16,9 +16,9 @@ from headgate.testing.simulation.simulated_jobs import Submission
 from headgate.testing.simulation.virtual_disk import URI, SimDisk
 
 RESTART_MS: Final = (0, 20, 200)
-"""How long it may take until a dead driver is started again."""
+"""Delays (ms) after which a new driver is started when one has died."""
 NOT_STARTED_MS: Final = 30
-"""How long it takes where the driver did not come to start its job."""
+"""Delay (ms) after which a new driver is started when one failed before its job was started."""
 
 
 class Supervisor:

@@ -10,7 +10,7 @@ from typing import Final
 from headgate.runtime.protocol import messages as m
 
 KEPT: Final = 6
-"""Checkpoints whose trace is kept."""
+"""Number of the latest checkpoints whose trace is kept."""
 
 _IN_FOLDER: Final = re.compile(r"(?:^|/)chk-(\d+)/")
 _NAMED: Final = re.compile(r"checkpoint (\d+)")

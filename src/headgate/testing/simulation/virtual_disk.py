@@ -15,12 +15,12 @@ from headgate.common.files.durable_file import TEMPORARY_PREFIX
 
 Verdict = Literal["works", "fails", "full", "unsure"]
 Gate = Callable[[str, str], Verdict]
-"""(operation, file) -> the outcome; may also raise the exception that ends the process."""
+"""Function asked before an operation: (operation, file) -> outcome; may raise to end the process."""
 Done = Callable[[str, str], None]
-"""(operation, file): it has happened; may raise the exception that ends the process."""
+"""Function called after an operation with (operation, file); may raise to end the process."""
 
 URI: Final = "sim://disk"
-"""Root of everything that a simulated job stores."""
+"""URI of the root folder below which a simulated job stores everything."""
 
 _WHY: Final = {
     "fails": "the simulated device has an error",

@@ -27,10 +27,10 @@ from headgate.testing.simulation.virtual_disk import Verdict
 
 JOB_ID = "simulated"
 SLACK_MS = 8
-"""How long, in virtual time, something may wait for its turn."""
+"""Virtual ms for which a possible action may wait before time stops passing."""
 STEPS_MAX = 400_000
 HEALED_STEPS_MAX = 100_000
-"""Events after the last fault until the job must have ended."""
+"""Number of events after the last fault within which the job must end."""
 
 
 @dataclass(slots=True)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # the contract of disks is internal, and no part of what the 
 MEGABYTE = 1024 * 1024
 
 LARGE_MB = 64
-"""Beyond what a storage takes in one piece."""
+"""Size (MB) of a file that storages upload or buffer in several pieces."""
 
 WRITERS = 8
 
@@ -44,13 +44,13 @@ class DiskSuite:
     """
 
     refuses_bad_names: ClassVar[bool] = True
-    """Whether names that lead out of the root are refused here; a simulator's disk has no outside."""
+    """Whether the disk refuses names that lead out of its root; a simulated disk has no outside."""
 
     takes_threads: ClassVar[bool] = True
-    """Whether several threads may use disks at once; a simulator has one."""
+    """Whether several threads may use disks at once; a simulation has only one thread."""
 
     removes_what_it_gave_up: ClassVar[bool] = True
-    """Whether an unfinished file is gone when its writer is told; elsewhere a sweep may have to find it."""
+    """Whether a failed write removes its unfinished file before it raises; else a sweep removes it later."""
 
     def new_disk(self) -> Disk:
         """Return a new disk object; all of them show the same files."""
@@ -203,7 +203,7 @@ class DiskSuite:
         assert list(disk.list(folder)) == names
 
     files_in_a_long_list: ClassVar[int] = 60
-    """How many; more than a page where the storage has pages and is quick."""
+    """Number of files in `test_long_lists`; more than a page if the storage lists in pages and is quick."""
 
     def test_names(self, disk: Disk, folder: str) -> None:
         """Names may have letters of any script, blanks, and characters with a meaning in URIs."""

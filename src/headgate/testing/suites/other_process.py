@@ -71,7 +71,7 @@ class OtherProcess:
 
 @functools.cache
 def other_process() -> OtherProcess:
-    """Return the one second interpreter of this process, started when it is first needed."""
+    """Return this process's second interpreter, which the first call starts."""
     return OtherProcess()
 
 

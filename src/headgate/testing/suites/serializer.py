@@ -42,11 +42,11 @@ T = TypeVar("T", default=Any)
 _THREADS: Final = 4
 _ROUNDS: Final = 25
 _MEMORY_MAX: Final = 16 << 20
-"""Bytes that reading damaged bytes of a test may take; what is read from sound ones takes far less."""
+"""Bytes of memory that decoding damaged data may take; the tests' intact data takes far less."""
 
 
 class SerializerSuite(ABC, Generic[T]):
-    """Tests of one serializer; inherit from it under a name that pytest collects, and give the hooks.
+    """Tests of one serializer; inherit from it under a name that pytest collects, and implement the hooks.
 
     Two hooks are needed, :meth:`serializer` and :meth:`values`; the others have defaults that suit most.
 
@@ -72,7 +72,7 @@ class SerializerSuite(ABC, Generic[T]):
 
     @abstractmethod
     def serializer(self) -> TypeSerializer[T]:
-        """Return a new instance of the serializer, each time."""
+        """Return a new instance of the serializer under test at each call."""
 
     @abstractmethod
     def values(self) -> Sequence[T]:

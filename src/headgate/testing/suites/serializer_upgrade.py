@@ -38,7 +38,7 @@ _VERDICTS: Final[dict[type[Compatibility], Verdict]] = {
     Incompatible: Verdict.INCOMPATIBLE,
 }
 STATE: Final = "state"
-"""What the one state is called; its keys are the numbers of the values."""
+"""Name of the one state of the tests; its keys are the numbers of the stored values."""
 
 MAP_KEY: Final = "entry"
 

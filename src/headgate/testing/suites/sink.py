@@ -25,9 +25,9 @@ from headgate.common.errors import FencedError
 _UID = "out"
 
 Start = Callable[..., "_Job"]
-"""Begins a job that writes to one place: by name, perhaps from a snapshot of another job.
+"""Function that begins a job writing to one place: by name, perhaps from another job's snapshot.
 
-A test is skipped where the committer lacks the attribute that it needs.
+The test is skipped if the committer's attribute named in `needs` is false.
 """
 
 
@@ -159,7 +159,7 @@ class SinkSuite:
         assert job.seen() == [1]
 
     def test_two_jobs_in_one_place_do_not_meet(self, start: Start) -> None:
-        """Abandoning the prepared output of one job leaves the other's alone."""
+        """Two jobs write to one place: abandoning the prepared output of one leaves the other's alone."""
         one, other = start("a"), start("b")
         one.write(1)
         other.write(2)

@@ -18,11 +18,11 @@ from headgate.state.stored.blob import BlobWriter
 T = TypeVar("T")
 
 COUNT_LIE: Final = 4_000_000
-"""A number of values that no batch of a test has; enough to be noticed in memory, too little to do harm."""
+"""A false number of values, more than any test batch has: noticed in memory, but too small to do harm."""
 
 _CHANGED: Final = "changed in place"
 _NO_PARTS: Final = (type, enum.Enum, types.ModuleType, types.FunctionType, str, bytes, int, float, complex)
-"""Instances of these have no parts that a program changes."""
+"""Types whose instances have no parts that a program can change."""
 
 
 def same(left: Any, right: Any) -> bool:

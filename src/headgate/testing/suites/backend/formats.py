@@ -95,7 +95,7 @@ class _Last(declared.AggregateFunction[Value, Value, Value]):
 
 
 KINDS = ["one", "many", "named", "keyed", "most", "last"]
-"""States of :func:`versioned`; the fourth has the serializer for the keys of a map."""
+"""Kinds of states for :func:`versioned`; "keyed" has the serializer for the keys of a map."""
 
 
 def versioned(kind: str, serializer: VersionedSerializer) -> dict[str, declared.StateDescriptor]:

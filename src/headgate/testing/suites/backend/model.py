@@ -25,7 +25,7 @@ from headgate.testing.suites.backend.suite_bench import BackendTests
 K = TypeVar("K")
 Free = dict[str, list[int | tuple[int, str]]]
 Model = dict[str, dict[Any, Any]]
-"""State -> key -> value; of timers (timestamp, key) -> nothing."""
+"""Expected contents: state -> key -> value; for timers, (timestamp, key) -> None."""
 
 
 class ModelTests(BackendTests):
@@ -227,4 +227,4 @@ _CHANGES: Final[dict[str, Callable[..., None]]] = {
     "count": _count, "basket": _basket, "free": _free, "names": _names, "log": _log, "totals": _totals,
     "lists": _lists, "best": _best, "bag": _bag, "mean": _mean, "spread": _spread,
 }  # fmt: skip
-"""State -> the same change of the handle and of the dict."""
+"""State -> function that makes one change both in the state handle and in the model's dict."""

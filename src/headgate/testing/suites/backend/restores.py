@@ -16,7 +16,7 @@ class RestoreTests(BackendTests):
     """Restores at the same and other parallelism, from nothing, and from damaged or misfitting state."""
 
     def test_nothing_is_restored_from_nothing(self, bench: Bench) -> None:
-        """A fresh start and a checkpoint of an empty state restore nothing."""
+        """A restore from no checkpoint, or from the checkpoint of an empty state, gives an empty state."""
         empty = contents([bench.backend()])
         assert contents([bench.backend(stored=[])]) == empty
         assert contents([bench.backend(stored=[bench.store(bench.backend())])]) == empty

@@ -12,10 +12,10 @@ from headgate.api.declared import keyed_states as declared
 from headgate.state.backend import KeyedBackend
 
 GROUPS: Final = 16
-"""Key groups of every program of the suite."""
+"""Number of key groups (max parallelism) of every backend in the suite."""
 
 KEYS: Final = ["a", 1, 1.5, ("b", 2), b"c", 2**70, "d", "e"]
-"""Keys of every sort, some of them in each third of the key groups."""
+"""Keys of various types; each third of the key groups has some of them."""
 
 
 @dataclass
