@@ -259,7 +259,7 @@ class CollectCommitter(SinkCommitter[CollectedBatch], Generic[T]):
 
 
 def rebuilt(record_type: type[T] | None, records: list[T]) -> list[T]:
-    """Convert dicts, as which row views arrive, to records of `record_type`; keep all other records."""
+    """Convert dicts, the form in which row views arrive, to `record_type`; keep all other records."""
     if record_type is None or all(type(record) is not dict for record in records):
         return records
     make = converter(record_type, dec_hook=model_hook)

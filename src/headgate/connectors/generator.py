@@ -46,7 +46,7 @@ class MonotonicClock(Protocol):
     """A monotonic clock, by which a rate limit measures time."""
 
     def monotonic_ms(self) -> int:
-        """Return monotonic milliseconds."""
+        """Return milliseconds of a clock that never goes back."""
         ...
 
 
@@ -54,7 +54,7 @@ class ProcessClock:
     """The monotonic clock of this process, for rate limits without a given clock."""
 
     def monotonic_ms(self) -> int:
-        """Return this process's monotonic milliseconds."""
+        """Return milliseconds of this process's clock that never goes back."""
         return clock.monotonic_ns() // 1_000_000
 
 

@@ -51,7 +51,7 @@ class OperatorHarness:
     The function is copied, as it is for every subtask of a job; `function` is the copy that runs.
 
     Args:
-        function: what is tested.
+        function: the function under test.
         key: field name, names or function that gives a record's key; for a keyed function only.
         max_parallelism: number of key groups.
         clock: processing time; by default one that stands at 0.

@@ -32,8 +32,8 @@ class MiniCluster:
     """An executor whose workers are threads of this process.
 
     Args:
-        listener: is told what happens.
-        slots: how many workers it can have at most.
+        listener: gets the events of each job.
+        slots: most workers that a job can have; None for no limit.
 
     Example:
         >>> import headgate as hg
@@ -103,7 +103,7 @@ class _ThreadGang:
 
 @contextmanager
 def _inherited_owners() -> Iterator[None]:
-    """Give threads that a worker's thread starts the same owner, so that its gang finds them."""
+    """Let each thread started in the block inherit the owning gang of the thread that starts it."""
     global _jobs, _patch
     with _lock:
         _jobs += 1

@@ -41,8 +41,8 @@ class ProcessCluster:
     What user code writes to its standard output or error appears on this process's standard error.
 
     Args:
-        listener: is told what happens.
-        slots: how many workers it can have at most.
+        listener: gets the events of each job.
+        slots: most workers that a job can have; None for no limit.
 
     Example:
         >>> import headgate as hg
@@ -89,7 +89,7 @@ class ProcessCluster:
 
         Args:
             slot: the slot's number, from 0.
-            number: of the signal.
+            number: the signal's number.
 
         Example:
             >>> ProcessCluster().kill(0)

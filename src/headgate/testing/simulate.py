@@ -39,11 +39,11 @@ class SimulationReport:
     """Counts over all jobs that :func:`simulate` has run, one job per seed.
 
     Attributes:
-        seeds: how many schedules.
-        faults: injected altogether.
-        drivers: started altogether; more than `seeds` where drivers were killed or replaced.
-        restarts: of jobs, altogether.
-        checkpoints: completed, altogether.
+        seeds: number of schedules, each from one seed.
+        faults: number of injected faults.
+        drivers: number of started drivers; more than `seeds` where drivers were killed or replaced.
+        restarts: number of restarts of jobs.
+        checkpoints: number of completed checkpoints.
         digests: seed -> digest of its trace; the same wherever it is run again.
     """
 

@@ -189,7 +189,7 @@ def check_values(values: Sequence[T], kind: pa.DataType) -> None:
 
 
 def _plain_kinds(kind: pa.DataType) -> tuple[tuple[type, ...], tuple[type, ...], str]:
-    """Return the Python types that a plain Arrow type takes, subclasses it refuses, and a name of them."""
+    """Return Python types that fit a plain Arrow type, subclasses that do not, and a name for messages."""
     from pyarrow import types as t
 
     table: list[tuple[Callable[[pa.DataType], bool], tuple[type, ...], tuple[type, ...], str]] = [

@@ -27,7 +27,7 @@ S = TypeVar("S")
 
 
 class Phase(enum.Enum):
-    """Whether the newest epoch of a Spark source is being read, is read, or is acknowledged ("between")."""
+    """Phase of a Spark source's newest epoch: acknowledged ("between epochs"), being read, or read."""
 
     BETWEEN = "between epochs"
     READING = "reading"
@@ -35,7 +35,8 @@ class Phase(enum.Enum):
 
 
 class Epochs(Generic[S]):
-    """The epochs of one Spark source in one attempt: which one is being read, and which checkpoints hold it.
+    """State of one Spark source in one attempt: which epoch (batch of the Spark query) is being read, and
+    which checkpoints hold it.
 
     `done` is the newest epoch that is acknowledged, or was restored; -1 before the first.
 
@@ -77,7 +78,9 @@ class Epochs(Generic[S]):
         return len(self._left) + len(self._reading)
 
     def admit(self, epoch: int, shares: Iterable[S]) -> None:
-        """Admit the next epoch, with its shares for readers; InternalError if another epoch is due."""
+        """Start the reading of the next epoch. `shares` are its parts, each to be read by one reader.
+        InternalError if another epoch is due, or the one before is not acknowledged.
+        """
         if self.phase is not Phase.BETWEEN or epoch != self.done + 1:
             raise InternalError(
                 f"epoch {epoch} of a Spark source was offered while epoch {self.done + 1} was "
@@ -88,7 +91,7 @@ class Epochs(Generic[S]):
         self._look_whether_read()
 
     def take(self, reader: int) -> S | None:
-        """Return the next share for a reader that has read its last one; None if there is none now."""
+        """Return the next share (part) of the epoch to a reader that has none left; None if none is left."""
         self._reading.discard(reader)
         if self._left:
             self._reading.add(reader)

@@ -125,7 +125,7 @@ class StreamQuery:
         return Position(self._before, logs.picture(self._folder, -1))
 
     def continues(self, position: Position | None) -> bool:
-        """Return whether the query can serve a source restored at `position`: its next epoch comes next."""
+        """Return whether this query's next epoch is the one after `position`, where a restore continues."""
         if self.failed or self._stopped.is_set():
             return False
         last = None if position is None else position.last
@@ -156,7 +156,7 @@ class StreamQuery:
     # -- in the query's own threads --------------------------------------------------------------
 
     def feed(self, frame: DataFrame, epoch: int) -> None:
-        """Stage an epoch, offer it, and wait until Spark may plan the next one; Spark's `foreachBatch`."""
+        """Stage an epoch, offer it, wait until Spark may plan the next; called by Spark's `foreachBatch`."""
         if epoch <= self._newest:
             return
         if epoch != self._newest + 1:

@@ -140,7 +140,7 @@ class SparkCommitter(SinkCommitter[StagedRows]):
         self._staging.remove(ready.values())
 
     def _not_written(self, context: SinkCommitterContext, origin: j.Origin, names: list[str]) -> list[str]:
-        """Return the files in no written epoch, neither of this lineage nor of lineages it comes from."""
+        """Return those of `names`, staged files, that no written epoch of this job or its ancestors holds."""
         lineages = [context.lineage.id]
         if origin.job != context.job:
             lineages += [fork.job for fork in context.lineage.forks]

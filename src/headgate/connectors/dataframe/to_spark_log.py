@@ -34,7 +34,7 @@ _entries: Final = json_decoder(Entry)
 
 class Log:
     """The journal in one folder, on a disk with hard links that all drivers of the lineage share. After
-    `entries_max` entries one entry replaces all of them. `state` is their sum when last read.
+    `entries_max` entries one entry replaces all of them. `state` sums up the entries read so far.
     """
 
     def __init__(self, folder: Path, entries_max: int = ENTRIES_MAX) -> None:

@@ -27,7 +27,7 @@ class Entry(NamedTuple):
 
 
 class ByteStream(ABC):
-    """Reads the uncompressed bytes of a file forwards; owns the open file until :meth:`close`."""
+    """Reads the uncompressed bytes of a file, from a point on forwards; whoever opens it must close it."""
 
     def __init__(self, file: BinaryIO, path: str) -> None:
         self._file, self._path = file, path
@@ -38,7 +38,9 @@ class ByteStream(ABC):
 
     @abstractmethod
     def locate(self, offset: int) -> Entry:
-        """Return where to enter the file to read from `offset` on, which must not be a forgotten one."""
+        """Return the point at which to enter the file to read from `offset` on. The offset must not be before
+        one that was passed to :meth:`forget_before`.
+        """
 
     @abstractmethod
     def approach(self, skip: int, tail: int) -> int:

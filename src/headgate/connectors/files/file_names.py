@@ -66,7 +66,7 @@ def pending_path(root: str | Path, stored: str) -> Path:
 def part_name(
     job: str, uid: str, subtask: int, generation: int, attempt: int, sequence: int, suffix: str
 ) -> str:
-    """Return the name of a writer's file; no other writer, attempt, driver or job ever uses it.
+    """Return the name of a sink writer's file; no other writer, attempt, driver or job ever uses it.
 
     Example:
         >>> part_name("job", "out", 1, 3, 2, 0, ".jsonl")

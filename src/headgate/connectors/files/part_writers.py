@@ -35,7 +35,7 @@ class PartWriter(ABC):
 
 
 def _other(value: Any) -> Any:
-    """Convert a value unknown to msgspec, such as a model or a row, to a plain one; its `enc_hook`."""
+    """Convert a value unknown to msgspec, such as a model or a row, to a plain one, as its `enc_hook`."""
     if is_model(type(value)):
         return value.model_dump(mode="json")
     as_dict = getattr(type(value), "as_dict", None)

@@ -74,8 +74,8 @@ class FilesSource(Source[T, P, list[str]]):
 
     @abstractmethod
     def open_cursor(self, path: str, position: P | None) -> FileCursor[T, P]:
-        """Open a file at a position; called in a worker. OperatingError if it is not the file, or was
-        changed, in which the position was taken.
+        """Open a file at a position, in a worker; OperatingError if it was changed since the position was
+        taken.
         """
 
     @override

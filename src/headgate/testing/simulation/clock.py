@@ -92,12 +92,12 @@ class SimRandom:
 
 
 class Agenda:
-    """Actions of processes and messages that are possible at the time `now`, and when the next becomes
-    possible.
+    """Actions of processes and messages that are possible at the time `now`, from which the simulation picks
+    one.
 
     `ready` holds the actions in the order of entry, `names` a name for each; None stands for letting time
-    pass. `oldest` is since when the action that has waited longest is possible, `following` the next time, or
-    None.
+    pass. `oldest` is since when the action that has waited longest is possible; `following` is the next time
+    at which another one becomes possible, or None.
 
     Example:
         >>> agenda = Agenda(10)

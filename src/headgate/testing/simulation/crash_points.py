@@ -35,7 +35,7 @@ class CrashPoints:
     _driver: DriverProcess | None = None
 
     def triggered(self, driver: DriverProcess, checkpoint: int) -> None:
-        """Note that a driver triggers a checkpoint: start counting steps at the chosen one, or end."""
+        """Note a triggered checkpoint: the chosen one starts the count of steps, a later one may end it."""
         self.last = max(self.last, checkpoint)
         if checkpoint == self.checkpoint and self._driver is None:
             self._open, self._driver = True, driver

@@ -169,7 +169,7 @@ class DriverProcess(GangOwner):
         return self.background.busy or self._within or self._proving
 
     def actions(self, now: int) -> Iterator[tuple[str, int | None, Action]]:
-        """Yield each thread of the driver: its name, since when it has work (ms) or None, and its turn."""
+        """Yield for each thread of the driver: name, since when (ms) it has work, or None, and its action."""
         if not self.runs:
             return
         if not self._within:
@@ -244,7 +244,7 @@ class DriverProcess(GangOwner):
         self.scene.supervisor.driver_exited(self, how)
 
     def _uninterrupted(self, what: Callable[[], str]) -> str:
-        """Run disk work of the main thread; other processes may act meanwhile, this thread not again."""
+        """Run disk work of the main thread; other processes may act meanwhile, but not this thread."""
         self._within = True
         try:
             return what()

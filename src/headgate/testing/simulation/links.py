@@ -18,7 +18,9 @@ Tamper = Callable[[ControlMessage, bytes], str]
 
 
 class Wire(Underway[bytes | str], Generic[M]):
-    """One direction of a control link; messages wait while the receiver is paused."""
+    """One direction of a control link; messages wait while the receiver is paused, and are dropped if it is
+    deaf.
+    """
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The data plane in memory: frames arrive as bytes, late, in order per pair of workers only."""
+"""The data plane in memory: frames arrive as bytes, late, and in order only between the same two workers."""
 
 from __future__ import annotations
 

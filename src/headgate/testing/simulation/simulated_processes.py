@@ -110,7 +110,7 @@ class Process:
     """A simulated process with a main loop and a background thread; implements `common.ports.Probe`.
 
     It is alive until killed or ended. While it is paused it stands still, as after SIGSTOP; while it is held
-    only its background work does, as on a hanging disk.
+    only its background work stands still, as on a hanging disk.
     """
 
     def __init__(self, scene: Scene, name: str) -> None:
@@ -154,7 +154,7 @@ class Process:
 
     @property
     def mid_operation(self) -> bool:
-        """Whether background work is in the middle of a disk operation, so that others may act."""
+        """Whether background work is running, so that other processes may act at its disk operations."""
         return self.background.busy
 
     def must_live(self) -> None:

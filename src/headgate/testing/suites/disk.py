@@ -183,7 +183,7 @@ class DiskSuite:
         assert list(disk.list(folder)) == []
 
     def test_lists_are_of_folders_and_sorted(self, disk: Disk, folder: str) -> None:
-        """A list has all files below a folder, at any depth, and none of a folder `a0` besides `a`."""
+        """A list has all files below a folder, at any depth; a list of `a` has no files of folder `a0`."""
         names = [f"{folder}/{name}" for name in ("b", "a/z", "a/b/c", "a/y", "a0", "chk-1/x", "chk-10/x")]
         for name in names:
             disk.create(name, [b"x"])

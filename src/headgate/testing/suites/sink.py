@@ -97,7 +97,7 @@ class SinkSuite:
         assert job.seen() == [1, 2]
 
     def test_a_commit_can_be_repeated(self, start: Start) -> None:
-        """A commit may be repeated, in one process, or after a crash by a driver that knows of none."""
+        """A commit may be repeated, in one process, or after a crash by a driver that does not know of it."""
         job = start("a")
         job.write(1)
         snapshot = job.take()
@@ -173,7 +173,7 @@ class SinkSuite:
     # -- snapshots older than the last commit
 
     def test_a_job_that_goes_on_from_the_newest_is_told_of_nothing(self, start: Start) -> None:
-        """A job that begins from the newest snapshot is reported no output after it."""
+        """For a job that begins from the newest snapshot, the committer reports no newer output."""
         job = start("a", needs="tells_commits")
         job.write(1)
         snapshot = job.take()
@@ -181,7 +181,7 @@ class SinkSuite:
         assert start("b", snapshot).newer() is None
 
     def test_later_commits_are_told(self, start: Start) -> None:
-        """Output committed after a snapshot is reported, of the same job and of one that continued it."""
+        """The committer reports output after a snapshot, of its own job and of a job that continued it."""
         job = start("a", needs="tells_commits")
         old = job.checkpoint(1)
         new = job.checkpoint(2)
@@ -192,7 +192,7 @@ class SinkSuite:
         assert start("e", last).newer() is None
 
     def test_a_job_that_goes_back_behind_its_own_checkpoint_is_told(self, start: Start) -> None:
-        """A job that falls back to an older checkpoint of its own is reported the output after it."""
+        """For a job that falls back to an older checkpoint, the committer reports the output after it."""
         job = start("a", needs="tells_commits")
         old, new = job.checkpoint(1), job.checkpoint(2)
         again = start("a", new, generation=2)

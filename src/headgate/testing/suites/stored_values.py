@@ -42,10 +42,10 @@ class StoredValues(msgspec.Struct, frozen=True):
     """A batch of values as a serializer stored it, with the serializer's description.
 
     Attributes:
-        writer: what the serializer that wrote it is called.
-        description: what it stored beside the values, its snapshot included.
+        writer: name of the serializer that wrote the values.
+        description: the serializer's stored description, with its snapshot.
         count: how many values there are.
-        batch: their bytes.
+        batch: the bytes of the values.
 
     Example:
         >>> import tempfile
@@ -68,8 +68,8 @@ class StoredValues(msgspec.Struct, frozen=True):
         """Return the values as `serializer` encodes them, with its description.
 
         Args:
-            serializer: of the version that is to be kept.
-            values: those that later versions are to read; at least one.
+            serializer: the serializer, of the version whose values are to be kept.
+            values: at least one value, for later versions to read.
 
         Raises:
             UsageError: there are none, or one does not fit the serializer.
@@ -99,10 +99,10 @@ class StoredValues(msgspec.Struct, frozen=True):
         """Write the values to a new file, which belongs into version control.
 
         Args:
-            path: of the file; its folder is there.
+            path: path of the file, in a folder that exists.
 
         Raises:
-            UsageError: the file is there already: what an old version stored is made once, by that version.
+            UsageError: the file exists already: what an old version stored is written once, by that version.
         """
         description = msgspec.msgpack.encode(self.description)
         file = _File(

@@ -38,9 +38,9 @@ def jdbc(url: str, table: str, properties: Mapping[str, str] | None = None) -> J
     ``headgate_epochs`` with a row for each epoch, and tables ``headgate_stage_...`` while epochs are written.
 
     Args:
-        url: of JDBC, such as ``jdbc:postgresql://host/database``; the session needs the driver's jar.
-        table: plain name, with its schema in front where it has one.
-        properties: of the connection, such as ``user``, ``password`` and ``driver`` (its class).
+        url: a JDBC URL, such as ``jdbc:postgresql://host/database``; the session needs the driver's jar.
+        table: plain name of the table, with its schema before it if it has one.
+        properties: connection properties, such as ``user``, ``password`` and ``driver`` (its class).
 
     Raises:
         UsageError: the URL is none of JDBC, or the table has no plain name.

@@ -28,7 +28,7 @@ def delta(path: str | None = None, *, table: str | None = None) -> DeltaWriter:
     The session needs Delta's package and its extension; see Delta's own guide.
 
     Args:
-        path: of the table; or
+        path: path of the table; or
         table: its name in the catalog.
 
     Raises:

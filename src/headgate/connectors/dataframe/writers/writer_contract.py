@@ -22,19 +22,19 @@ IDEMPOTENT: Final = "exactly-once (idempotent writes)"
 
 @dataclass(frozen=True, slots=True)
 class SparkEpoch:
-    """Identity of the rows of a write, which the sink got between two checkpoints.
+    """Identity of one write of `to_spark()`: of the rows that the sink got between two checkpoints.
 
     A write is repeated with the same lineage, sink and epoch, and with the same rows, until it was recorded;
     so an idempotent write goes by these three.
 
     Attributes:
-        lineage: of the job's output; jobs that begin from each other's snapshots share it.
+        lineage: id of the job's output lineage; jobs that begin from each other's snapshots share it.
         sink: the sink's uid.
         epoch: grows along a lineage; some numbers are left out.
         job: id of the job that writes.
-        generation: of the job's driver.
+        generation: number of the driver that leads the job, from 1.
         checkpoint: the first snapshot of the job that prepared the rows which they are part of.
-        token: of this try alone, for names of what it makes on its way.
+        token: random text of this try alone, for the names of its unpublished files and tables.
 
     Example:
         >>> SparkEpoch("orders-1", "out", 7, "orders-1", 1, 7, "3f").key
@@ -96,13 +96,14 @@ class EpochWriter(ABC):
         """
 
     def take_back(self, lineage: str, sink: str, epochs: Iterable[int], unfinished: Collection[int]) -> None:
-        """Make epochs invisible for good: a late try to write one must not make it visible again.
+        """Make epochs invisible for good, because a job began from a snapshot before them: a late try to
+        write one of them must not make it visible again.
 
         Args:
-            lineage: of the epochs.
-            sink: uid.
-            epochs: what to take back, in any order; those that were never written are skipped.
-            unfinished: epochs of which it is not known whether they were written.
+            lineage: id of the lineage that the epochs belong to.
+            sink: the sink's uid.
+            epochs: numbers to take back, in any order; epochs that were never written are skipped.
+            unfinished: numbers of epochs of which it is not known whether they were written.
         """
         raise OperatingError(f"{self.describe()} cannot take back what was written")
 
@@ -116,7 +117,9 @@ class EpochWriter(ABC):
 
 
 class FunctionWriter(EpochWriter, Generic[R]):
-    """Passes epochs to the user's function, again if it is not known whether an earlier call succeeded."""
+    """Passes the epochs of `to_spark()` to the user's function; after a failure it passes an epoch again if
+    the last call may not have succeeded.
+    """
 
     guarantee = AT_LEAST_ONCE
 

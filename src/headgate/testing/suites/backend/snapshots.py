@@ -150,7 +150,7 @@ class SnapshotTests(BackendTests):
             assert contents([backend]) == expected
 
     def test_two_at_a_time_need_only_what_was_complete_when_they_were_drawn(self, bench: Bench) -> None:
-        """Of two pending checkpoints the second may complete alone: it needs no file of the first."""
+        """Of two pending checkpoints the second may complete alone: it needs no file of the other one."""
         backend = bench.backend()
         touch(backend, "a", 1)
         first = bench.store(backend, 1)
