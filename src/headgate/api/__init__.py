@@ -1,3 +1,1 @@
-"""What programs use: the environment, streams, functions, state and connectors as they are written in a
-program. It builds a graph and runs nothing.
-"""
+"""The user API: environment, streams, functions, state, connectors. It builds the graph and runs nothing."""

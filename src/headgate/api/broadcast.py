@@ -21,7 +21,7 @@ S = TypeVar("S")
 
 
 class BroadcastContext(Protocol):
-    """What a function without a key sees besides the record, on both sides.
+    """The context that a broadcast function without a key gets with each record, on both of its sides.
 
     Attributes:
         timestamp: event time of the record in ms; None when its stream has none.
@@ -37,7 +37,7 @@ class BroadcastContext(Protocol):
 
 
 class KeyedBroadcastContext(KeyedContext[K], Protocol[K]):
-    """What the broadcast side of a keyed function sees besides the record.
+    """The context of `process_broadcast` in a keyed function: no current key, but a call for all keys.
 
     There is a key only while :meth:`apply_to_all_keys` calls its function; outside of it `key`, keyed state
     and the registering of timers are refused.
@@ -64,7 +64,7 @@ class KeyedBroadcastContext(KeyedContext[K], Protocol[K]):
 
 
 class BroadcastProcessFunction(RichFunction, ABC, Generic[I, B, O]):
-    """Zero, one or many outputs per record of a stream, judged by what another stream has told every subtask.
+    """A function over a stream and a broadcast stream, without keyed state: zero or more outputs per record.
 
     Example:
         >>> import headgate as hg
@@ -92,8 +92,8 @@ class BroadcastProcessFunction(RichFunction, ABC, Generic[I, B, O]):
     def process_broadcast(self, record: B, ctx: BroadcastContext) -> Iterable[O] | None:
         """Handle one record of the broadcast side, which every subtask gets; may change broadcast state.
 
-        What it does to broadcast state must depend on nothing but the record and that state, or the copies
-        of the subtasks would part. What it emits is emitted by every subtask.
+        What it does to broadcast state must depend on nothing but the record and that state, or the copies of
+        the subtasks would differ. What it emits is emitted by every subtask.
         """
 
 
@@ -135,10 +135,11 @@ class KeyedBroadcastProcessFunction(RichFunction, ABC, Generic[K, I, B, O]):
     def process_broadcast(self, record: B, ctx: KeyedBroadcastContext[K]) -> Iterable[O] | None:
         """Handle one record of the broadcast side, which every subtask gets; may change broadcast state.
 
-        What it does to broadcast state must depend on nothing but the record and that state, or the copies
-        of the subtasks would part. What it emits is emitted by every subtask.
+        What it does to broadcast state must depend on nothing but the record and that state, or the copies of
+        the subtasks would differ. What it emits is emitted by every subtask.
         """
 
     def on_timer(self, timestamp: int, ctx: OnTimerContext[K]) -> Iterable[O] | None:
-        """Handle a timer of `ctx.key` that fired."""
+        """Handle the timer of `ctx.key` set for `timestamp` (ms); yield or return outputs (None means none).
+        """
         return None

@@ -1,4 +1,4 @@
-"""The serializers that annotations stand for, for use inside a program's own; loading them loads msgspec."""
+"""Built-in serializers for use inside a program's own serializers; importing this module loads msgspec."""
 
 from __future__ import annotations
 

@@ -155,7 +155,8 @@ class Environment(Readers):
         unaligned: bool | None = None,
         aligned_timeout: str | int | None = None,
     ) -> Environment:
-        """Take checkpoints. What is None stays as the configuration has it.
+        """Turn on periodic checkpoints; an argument that is None leaves its option as the configuration has
+        it.
 
         Args:
             every: time between the starts of two; text such as ``"1s"``, or ms.
@@ -194,7 +195,7 @@ class Environment(Readers):
     # -- looking
 
     def plan(self, name: str = "job") -> PhysicalPlan:
-        """Return the job as it will run, after every check that needs neither a disk nor a worker.
+        """Return the physical plan of the next job, after every check that needs neither a disk nor a worker.
 
         Raises:
             PlanError: the program cannot run as written, or jobs have run all of it.
@@ -274,7 +275,7 @@ class Environment(Readers):
         return handle
 
     def free_uid(self, stem: str) -> str:
-        """Return `stem`, or `stem` with the first number that no operator has as its uid."""
+        """Return a uid that no operator has: `stem`, or `stem` with the lowest free number from 2."""
         taken = {node.uid for node in self.program.nodes()}
         count, uid = 1, stem
         while uid in taken:
@@ -287,16 +288,15 @@ class Environment(Readers):
     def _query(
         self, name: str, nodes: tuple[Node, ...], settings: Callable[[Config], Config]
     ) -> JobSpec | None:
-        """Return a job of nodes outside the program, after every check.
-
-        None where only the plan is captured.
+        """Return a checked job of `nodes`, which are outside the program (as for ``preview()``); None while
+        only the plan is captured (``headgate plan``).
         """
         config = settings(self._settings)
         self._capture(name, nodes, config, ends=False)
         return None if launch.capture_file() is not None else self._spec(name, nodes, config)
 
     def _run(self, job: JobSpec) -> JobResult:
-        """Run a job of :meth:`_query` to its end."""
+        """Run a job made by :meth:`_query` to its end and return its result."""
         result = self._find_executor().execute(job)
         if job.told is None:  # more than a glance
             self.result = result
@@ -305,7 +305,8 @@ class Environment(Readers):
     # -- inside
 
     def _pending(self, name: str) -> tuple[Node, ...]:
-        """Return the nodes that an execution runs; refused if jobs have run all sinks, or there is none."""
+        """Return the nodes that the next job runs; PlanError if earlier jobs ran all sinks, or there is none.
+        """
         nodes = self.program.pending()
         if nodes or not self.program.nodes():
             return nodes
@@ -324,7 +325,9 @@ class Environment(Readers):
         return replace(job, restore_from=restore_from or launch.restore_from())
 
     def _capture(self, name: str, nodes: tuple[Node, ...], config: Config, *, ends: bool) -> None:
-        """Write the plan where only that is wanted, which ends the program or not."""
+        """Write the plan to the capture file if this process was started for that; `ends`: end the program
+        then.
+        """
         if (file := launch.capture_file()) is None:
             return
         # The types of state are not checked: a captured plan shows which are refused.

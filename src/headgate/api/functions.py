@@ -1,5 +1,6 @@
-"""The contracts of user functions, and what the framework hands to them. All methods of one function instance
-are called by one thread; an instance belongs to one subtask. :func:`blocking` gives it a thread of its own.
+"""The contracts of user functions, and of the contexts and timers that they are given. All methods of one
+function instance are called by one thread; an instance belongs to one subtask. :func:`blocking` gives it a
+thread of its own.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _BLOCKING = "__headgate_blocking__"
 
 
 class OutputTag(Generic[O]):
-    """Names a side output.
+    """Names a side output: functions emit to the tag, and the program gets the side output's stream by it.
 
     Example:
         >>> import headgate as hg
@@ -43,7 +44,7 @@ class OutputTag(Generic[O]):
 
 
 class RuntimeContext(Protocol):
-    """Where a function runs.
+    """Where a function runs: its operator, subtask and attempt, as passed to `open`.
 
     Attributes:
         uid: of the operator.
@@ -59,7 +60,7 @@ class RuntimeContext(Protocol):
 
 
 class TimerService(Protocol):
-    """Timers of the current key."""
+    """Registers and deletes timers of the current key, and gives the current time."""
 
     current_watermark: int
     """Event time has passed this point (ms); -2**63 before the first watermark."""
@@ -83,16 +84,16 @@ class TimerService(Protocol):
         ...
 
     def delete_event_time(self, timestamp: int) -> None:
-        """Forget a timer; an absent one is no error."""
+        """Delete this key's event-time timer at `timestamp` (ms); an absent one is no error."""
         ...
 
     def delete_processing_time(self, timestamp: int) -> None:
-        """Forget a timer; an absent one is no error."""
+        """Delete this key's processing-time timer at `timestamp` (ms); an absent one is no error."""
         ...
 
 
 class KeyedContext(Protocol[K]):
-    """What a keyed function sees besides the record.
+    """The context that a keyed function gets with each record or timer.
 
     Attributes:
         key: the current key.
@@ -110,7 +111,7 @@ class KeyedContext(Protocol[K]):
 
 
 class OnTimerContext(KeyedContext[K], Protocol[K]):
-    """The context of `on_timer`.
+    """The context that `on_timer` gets: key and timers, and which clock the timer followed.
 
     Attributes:
         time_domain: "event" or "processing".
@@ -120,7 +121,7 @@ class OnTimerContext(KeyedContext[K], Protocol[K]):
 
 
 class RichFunction:
-    """A function with a life: `open` before the first record, `close` after the last."""
+    """Base class of functions with a lifecycle: `open` before the first record, `close` after the last."""
 
     def open(self, context: RuntimeContext) -> None:
         """Set up what cannot be shipped (connections, models). Operator state is restored and can be read and
@@ -132,21 +133,21 @@ class RichFunction:
 
 
 class ProcessFunction(RichFunction, ABC, Generic[I, O]):
-    """Zero, one or many outputs per record, without keyed state; it may declare operator state."""
+    """A function with zero or more outputs per record, without keyed state; it may declare operator state."""
 
     @abstractmethod
     def process(self, record: I, ctx: Any) -> Iterable[O] | None:
         """Handle one record; yield or return the outputs.
 
         Returns:
-            a series of outputs, such as a list or what a generator gives; None, ``[]`` and ``()`` are no
+            an iterable of outputs, such as a list or a generator; None, ``[]`` and ``()`` are no
             output. One record that is returned instead of yielded (a number, an object with fields, text,
-            a dict, a tuple with elements) is refused: it would be taken apart, or cannot be gone through.
+            a dict, a tuple with elements) is refused: it would be split into elements, or cannot be iterated.
         """
 
 
 class KeyedProcessFunction(RichFunction, ABC, Generic[K, I, O]):
-    """Zero, one or many outputs per record, with state and timers per key.
+    """A function with zero, one or many outputs per record, with state and timers per key.
 
     Example:
         >>> import headgate as hg
@@ -168,21 +169,22 @@ class KeyedProcessFunction(RichFunction, ABC, Generic[K, I, O]):
         """
 
     def on_timer(self, timestamp: int, ctx: OnTimerContext[K]) -> Iterable[O] | None:
-        """Handle a timer of `ctx.key` that fired."""
+        """Handle the timer of `ctx.key` set for `timestamp` (ms); yield or return outputs (None means none).
+        """
         return None
 
 
 def blocking(function: F) -> F:
     """Mark a function that waits for something outside: an HTTP request, a database, a file.
 
-    A worker runs all its subtasks, and every barrier and timer, in one loop, which a function that
-    waits would hold up. A marked one gets a thread of its own in each subtask, and the loop goes on
-    meanwhile. Order, state, timers and exactly-once stay as they are; one call runs at a time in a
-    subtask, so more calls at a time take more parallelism. A barrier waits for the calls of at most
-    one slice, which is one record where they are slow.
+    A worker runs all its subtasks, and every barrier and timer, in one loop, which a function that waits
+    would hold up. A marked one gets a thread of its own in each subtask, and the loop goes on meanwhile.
+    Order, state, timers and exactly-once stay as they are; one call runs at a time in a subtask, so more
+    calls at a time take more parallelism. A barrier waits for the calls of at most one slice, which is one
+    record where they are slow.
 
-    What the marked function computes still shares Python's interpreter with the loop: mark what
-    waits, not what is expensive.
+    What the marked function computes still shares Python's interpreter with the loop: mark what waits, not
+    what is expensive.
 
     Args:
         function: for ``map``, ``filter`` or ``flat_map``; or a :class:`ProcessFunction` or
@@ -192,7 +194,7 @@ def blocking(function: F) -> F:
         The same function, marked; where it cannot be marked itself, one that calls it.
 
     Raises:
-        PlanError: it is nothing of these.
+        PlanError: `function` is none of these.
 
     Example:
         >>> import time
@@ -225,7 +227,7 @@ def blocking(function: F) -> F:
 
 
 def is_blocking(function: object) -> bool:
-    """Return whether :func:`blocking` marked it, or what it is a ``functools.partial`` of."""
+    """Return whether :func:`blocking` marked `function`, or the function inside a ``functools.partial``."""
     while getattr(function, _BLOCKING, False) is not True:
         if not isinstance(function, functools.partial):
             return False

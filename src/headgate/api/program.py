@@ -1,6 +1,6 @@
 """The nodes a program has written so far, by number, and which of them have run. Streams hold a number, not a
-node: a later ``uid()`` replaces the node, and whoever was built on it sees the new one. Numbers are never
-given twice, so that what a program adds later changes no name that was made of one.
+node: a later ``uid()`` replaces the node, and streams that were built on it see the new one. Numbers are
+never given twice, so that what a program adds later changes no name that was made of one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _UID_LENGTH_MAX = 200
 
 
 class Changes(TypedDict, total=False):
-    """What of a node can change after it was written."""
+    """The fields of a node that can be changed after the node was added."""
 
     name: str
     uid: str | None
@@ -25,7 +25,7 @@ class Changes(TypedDict, total=False):
 
 
 class Program:
-    """Collects nodes. Not for several threads."""
+    """The nodes that a program has written, and which of them jobs have run. Not thread-safe."""
 
     def __init__(self) -> None:
         self._nodes: dict[int, Node] = {}
@@ -34,7 +34,8 @@ class Program:
         self._looked_at: set[int] = set()
 
     def add(self, node: Node, inputs: Iterable[int] = ()) -> int:
-        """Append a node under the next number, made by the user's line that calls; return the number."""
+        """Append a node under the next number, with the user's calling line as its site; return the number.
+        """
         _check_changes(node.name, {"uid": node.uid, "parallelism": node.parallelism})
         number = len(self._nodes)
         sources = tuple(self._nodes[key] for key in inputs)
@@ -42,7 +43,7 @@ class Program:
         return number
 
     def change(self, number: int, **changes: Unpack[Changes]) -> None:
-        """Replace fields of a node."""
+        """Replace fields of a node; PlanError if a job has run this sink already or a value is invalid."""
         node = self._nodes[number]
         if (job := self._sinks_run.get(number)) is not None:
             raise PlanError(
@@ -53,11 +54,11 @@ class Program:
         self._nodes[number] = replace(node, **changes)
 
     def node(self, number: int) -> Node:
-        """Return the node as it is now; its inputs may be older."""
+        """Return the current version of a node; its `inputs` may be older versions."""
         return self._nodes[number]
 
     def nodes(self) -> tuple[Node, ...]:
-        """Return the complete program, every input replaced by the node as it is now."""
+        """Return all nodes of the program, every input replaced by its current version."""
         fresh: dict[int, Node] = {}
         for number, node in self._nodes.items():
             fresh[number] = replace(node, inputs=tuple(fresh[source.id] for source in node.inputs))
@@ -70,8 +71,7 @@ class Program:
         return closure(self.nodes(), numbers)
 
     def remaining(self) -> tuple[Node, ...]:
-        """Return the nodes that are left to look at: all that no job has run, with what feeds it; all if
-        there is no such.
+        """Return the nodes that no job has run, with what feeds them; all nodes if jobs have run every one.
         """
         fresh = self.nodes()
         left = [node.id for node in fresh if node.id not in self._run]
@@ -79,8 +79,8 @@ class Program:
 
     def pending(self) -> tuple[Node, ...]:
         """Return the nodes that the next execution runs: sinks that no job has run, with what feeds them. A
-        stream that leads nowhere is among them, for the check that refuses it, unless somebody has looked at
-        it, or writes the program step by step and may have left it for another.
+        stream without a consumer is included, so that a check refuses it, unless it was looked at
+        (``preview()``) or the program is written step by step in a shell or notebook.
         """
         fresh = self.nodes()
         fed = {source.id for node in fresh for source in node.inputs}
@@ -102,18 +102,18 @@ class Program:
         return number in self._sinks_run
 
     def looked_at(self, nodes: Iterable[Node]) -> None:
-        """Somebody was shown what these give."""
+        """Record that a look such as ``preview()`` has read these nodes: they need no sink."""
         self._looked_at.update(node.id for node in nodes)
 
     def note_run(self, job: str, nodes: Iterable[Node]) -> None:
-        """Note that a job runs some nodes: their sinks are not run again."""
+        """Record that a job runs these nodes: later jobs do not run their sinks again."""
         for node in nodes:
             self._run.add(node.id)
             if isinstance(node, SinkNode):
                 self._sinks_run[node.id] = job
 
     def note_refused(self, nodes: Iterable[Node]) -> None:
-        """It did not begin: its sinks are still to be run."""
+        """Record that a job was refused before it began: later jobs still run its sinks."""
         for node in nodes:
             if self._sinks_run.pop(node.id, None) is not None:
                 self._run.discard(node.id)
@@ -136,7 +136,7 @@ def _check_changes(name: str, changes: Changes) -> None:
 
 
 def check_uid(name: str, uid: object) -> None:
-    """Refuse what cannot name an operator in a checkpoint."""
+    """Raise PlanError unless `uid` is printable text without slashes, to name an operator in a checkpoint."""
     good = isinstance(uid, str) and 0 < len(uid) <= _UID_LENGTH_MAX and uid.isprintable()
     if not good or "/" in str(uid) or "\\" in str(uid):
         raise PlanError(
@@ -146,7 +146,7 @@ def check_uid(name: str, uid: object) -> None:
 
 
 def check_parallelism(name: str, parallelism: object) -> None:
-    """Refuse what is no number of subtasks."""
+    """Raise PlanError unless `parallelism`, a number of subtasks, is an int of at least 1."""
     if isinstance(parallelism, bool) or not isinstance(parallelism, int) or parallelism < 1:
         raise PlanError(
             f"parallelism of {name!r} ({user_site()}) is {parallelism!r}; "

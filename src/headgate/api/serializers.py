@@ -1,4 +1,4 @@
-"""What a program writes serializers of its own with; the contracts themselves are in `serde`."""
+"""Contracts for serializers that a program brings itself, re-exported from `serde`."""
 
 from __future__ import annotations
 

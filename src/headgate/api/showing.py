@@ -1,5 +1,5 @@
-"""What objects of a program look like to who types their name: one line as text, a small table as HTML. No
-package is needed for it, and nothing is loaded from anywhere. Text of records is cut and escaped.
+"""Shows objects of a program in a shell, as a line or table of text, and in a notebook, as a small HTML
+table. No package is needed for it, and nothing is loaded from anywhere. Text of records is cut and escaped.
 """
 
 from __future__ import annotations
@@ -102,14 +102,14 @@ def counted(count: int) -> str:
 
 
 class Cell(NamedTuple):
-    """A value in one short line, and whether it is a number."""
+    """A table cell: the text of a value in one short line, and whether the value is a number."""
 
     text: str
     number: bool
 
 
 def table(records: Iterable[T]) -> tuple[list[str], list[list[Cell]]]:
-    """Return records as columns and rows; what has no fields is one column."""
+    """Return records as column names and rows of cells; a record without fields has the column ``record``."""
     found = [_fields(record) for record in records]
     names: dict[str, None] = {}
     for fields in found:
@@ -121,14 +121,14 @@ def table(records: Iterable[T]) -> tuple[list[str], list[list[Cell]]]:
 
 
 def cell(value: object) -> str:
-    """Return a value in one short line."""
+    """Return the text of a value as one printable line of at most 60 characters."""
     text = value if isinstance(value, str) else repr(value)
     text = "".join(char if char.isprintable() else " " for char in text[: 2 * CELL_LENGTH_MAX])
     return text if len(text) <= CELL_LENGTH_MAX else text[: CELL_LENGTH_MAX - 3] + "..."
 
 
 def html_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table of texts, which are escaped."""
+    """Return an HTML table with these column names and rows; all texts are escaped."""
     head = "".join(f'<th style="{_STYLE}">{escape(cell(name))}</th>' for name in columns)
     body = "".join(
         "<tr>" + "".join(f'<td style="{_STYLE}">{escape(text)}</td>' for text in row) + "</tr>"
@@ -138,7 +138,7 @@ def html_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def html_facts(title: str, facts: Mapping[str, str | int]) -> str:
-    """Return a thing and what is known of it, which is escaped."""
+    """Return HTML of a title and a table of names and values; all texts are escaped."""
     body = "".join(
         f'<tr><th style="{_STYLE}">{escape(str(name))}</th>'
         f'<td style="{_STYLE}">{escape(cell(value))}</td></tr>'
@@ -148,7 +148,7 @@ def html_facts(title: str, facts: Mapping[str, str | int]) -> str:
 
 
 class ShownAsLine:
-    """Shows its `repr` in a notebook, too."""
+    """Base class whose objects show their `repr` in a notebook, too."""
 
     def _repr_html_(self) -> str:
         return f"<code>{escape(repr(self))}</code>"

@@ -1,4 +1,4 @@
-"""What a sink is: writers that prepare, and a committer that publishes.
+"""The sink contract: writers prepare output, and a committer publishes it.
 
 Two-phase commit: at a checkpoint every writer hands out *committables*, plain values that describe what is
 ready but not yet visible. They become part of the checkpoint. Only when the checkpoint is in the log of
@@ -27,7 +27,7 @@ W = TypeVar("W", default=Any)  # state of a writer, of plain values
 
 @dataclass(frozen=True, slots=True)
 class Fork:
-    """A snapshot, named by who took it and when: one that another job began from, or a savepoint.
+    """A snapshot that another job began from, or a savepoint, named by the job and attempt that took it.
 
     Attributes:
         job: id of the job that took it.
@@ -59,7 +59,7 @@ class Lineage:
     forks: tuple[Fork, ...] = ()
 
     def holds(self, job: str, generation: int, attempt: int, checkpoint: int) -> bool:
-        """Return whether output prepared there, and committed, is history of this job.
+        """Return whether output of that job, attempt and checkpoint, if committed, is history of this job.
 
         Args:
             job: who prepared it.
@@ -82,7 +82,7 @@ class Lineage:
 
 @dataclass(frozen=True, slots=True)
 class SinkWriterContext:
-    """Which of a sink's writers a writer is.
+    """The identity of one parallel writer of a sink, and its way to send bytes to the driver.
 
     Attributes:
         uid: the sink's uid.
@@ -107,7 +107,7 @@ class SinkWriterContext:
 
 @dataclass(frozen=True, slots=True)
 class SinkCommitterContext:
-    """Whose output a committer publishes.
+    """The job and sink for which a committer publishes, with the lineage of the job's output.
 
     Attributes:
         uid: the sink's uid.
@@ -139,21 +139,22 @@ class SinkWriter(ABC, Generic[T, C, W]):
 
     @abstractmethod
     def prepare_commit(self) -> list[C]:
-        """Make everything written so far ready to publish, durably, and describe it.
+        """Make everything written so far durable and ready to publish; return the committables that describe
+        it.
 
         Called at every checkpoint and once at the end. What it returned is never touched again by this
         writer.
         """
 
     def prepare_commit_at(self, checkpoint: int) -> list[C]:
-        """Prepare for a checkpoint or savepoint of this id; by default :meth:`prepare_commit`.
+        """Prepare output for the checkpoint or savepoint of this id; by default :meth:`prepare_commit`.
 
         What is prepared may be committed with a later one, if this one fails or is a savepoint.
         """
         return self.prepare_commit()
 
     def snapshot(self) -> list[W]:
-        """Return the state of the writer besides its committables; given back after a restore."""
+        """Return the writer's state besides committables, for :meth:`Sink.create_writer` after a restore."""
         return []
 
     def close(self) -> None:
@@ -164,19 +165,20 @@ class SinkCommitter(ABC, Generic[C]):
     """Publishes committables; lives in the driver, called from one thread.
 
     Attributes:
-        tells_commits: whether :meth:`committed_after` knows what was committed, also by other jobs and
-            before this process began.
-        takes_back: whether :meth:`take_back` can remove it.
+        tells_commits: whether :meth:`committed_after` knows what was committed, also by other jobs and before
+            this process began.
+        takes_back: whether :meth:`take_back` can remove committed output.
     """
 
     tells_commits: bool = False
     takes_back: bool = False
 
     def begin(self, context: SinkCommitterContext) -> None:
-        """The job begins; called once, before the first commit."""
+        """Get ready to commit output of a job; called once when the job begins, before the first commit."""
 
     def committed_after(self, context: SinkCommitterContext) -> str | None:
-        """Return, in words, what this sink has published of the lineage that is not history of the job.
+        """Return, in words, which output this sink published for the lineage that is not in the job's
+        history.
 
         Called before :meth:`begin` of a job that begins from another job's snapshot, and whenever a job falls
         back to a snapshot before its newest ones, which are damaged or may be lost: then a fork of the
@@ -191,10 +193,10 @@ class SinkCommitter(ABC, Generic[C]):
         return None
 
     def check_restore(self, context: SinkCommitterContext, committables: Sequence[C], own: bool) -> None:
-        """Check that what a snapshot holds can be committed, before a job begins from it.
+        """Check that a snapshot's committables can be committed, before a job begins from it.
 
-        Called before :meth:`begin`, and by ``headgate check-upgrade``, where no job runs: so it only looks.
-        Where the user's choice is to take back, :meth:`take_back` comes before the commit.
+        Called before :meth:`begin`, and by ``headgate check-upgrade``, where no job runs: so it changes
+        nothing. Where the user's choice is to take back, :meth:`take_back` comes before the commit.
 
         Args:
             context: of the job that would begin.
@@ -207,7 +209,7 @@ class SinkCommitter(ABC, Generic[C]):
         """
 
     def take_back(self, context: SinkCommitterContext) -> None:
-        """Make what is published of the lineage be the history of the job, no more and no less.
+        """Make the published output of the lineage exactly the job's history: take back later output.
 
         Called where the user has chosen so, when all subtasks run from the snapshot, and before anything is
         committed; again after a crash. Jobs of the lineage that still run must not be able to commit
@@ -245,7 +247,7 @@ class SinkCommitter(ABC, Generic[C]):
 
     @abstractmethod
     def commit(self, committables: Sequence[C]) -> None:
-        """Publish; publishing again what is already published does nothing.
+        """Publish the output of `committables`; output that is already published stays as it is.
 
         Raises:
             OperatingError: publishing failed for now; the job restarts and commits again.
@@ -253,23 +255,24 @@ class SinkCommitter(ABC, Generic[C]):
         """
 
     def abandon(self, committed_through: Sequence[C]) -> None:
-        """A restart begins: whatever was prepared but is in no completed checkpoint may be removed.
+        """Remove output that was prepared and is in no completed checkpoint; called when a restart begins.
 
         Args:
-            committed_through: what stays: the committables of the restored checkpoint, committed unless
-                output has to be taken back before, and of checkpoints of other jobs of the lineage that can
-                still be restored.
+            committed_through: must stay: the committables of the restored checkpoint, committed unless output
+                has to be taken back before, and of checkpoints of other jobs of the lineage that can still be
+                restored.
         """
 
     def interrupt(self) -> None:
-        """Another driver has the job: a running commit is to end soon. Called from another thread."""
+        """Make a running commit end soon: another driver leads the job now. Called from another thread."""
 
     def close(self) -> None:
         """Release connections."""
 
 
 class Sink(ABC, Generic[T, C, W]):
-    """A description of output; picklable, holds no open resources.
+    """The description of an output, from which writers and a committer are made; picklable, without open
+    resources.
 
     The types are those of the records, of committables, and of writers' states; `Sink[int]` leaves the last
     two open.
@@ -285,10 +288,10 @@ class Sink(ABC, Generic[T, C, W]):
 
     @abstractmethod
     def create_writer(self, context: SinkWriterContext, restored: Sequence[W]) -> SinkWriter[T, C, W]:
-        """Return a live writer; `restored` are writer states of the restored checkpoint, dealt out anew."""
+        """Return a live writer; `restored` are writer states of the restored checkpoint, redistributed."""
 
     def create_committer(self) -> SinkCommitter[C] | None:
-        """Return a live committer, or None when writing is all there is to it."""
+        """Return a live committer, or None for a sink whose output is visible once it is written."""
         return None
 
     def place(self) -> str | None:

@@ -1,4 +1,4 @@
-"""Where in the user's program something was written."""
+"""Finds the line of the user's program that called Headgate, and whether the program is interactive."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def user_site() -> str:
 
 
 def interactive() -> bool:
-    """Return whether the program is written and run in parts, in a shell or a notebook."""
+    """Return whether the program is written and run step by step, in a shell or a notebook."""
     if hasattr(sys, "ps1") or sys.flags.interactive:
         return True
     return running_shell() is not None

@@ -1,4 +1,4 @@
-"""What a source is: an enumerator that knows the splits, and readers that read them.
+"""The source contract: an enumerator that finds the splits, and readers that read them.
 
 The enumerator lives once per job in the driver and hands out splits; a reader lives in every subtask. Both
 are part of every checkpoint: the enumerator's state and the readers' positions are one consistent snapshot,
@@ -80,7 +80,7 @@ class BadRecord:
 
 @dataclass(frozen=True, slots=True)
 class SourceReaderContext:
-    """Which of a source's readers a reader is.
+    """The identity of one parallel reader of a source.
 
     Attributes:
         uid: the source's uid.
@@ -94,7 +94,7 @@ class SourceReaderContext:
 
 
 class SourceReader(ABC, Generic[T, P]):
-    """Reads splits in one subtask.
+    """Reads the records of splits in one subtask of a source.
 
     Every method is called from the worker's one loop thread, in this order: construction, :meth:`add_splits`
     (restored splits first), then :meth:`poll`, :meth:`add_splits`, :meth:`no_more_splits`, :meth:`snapshot`
@@ -111,11 +111,11 @@ class SourceReader(ABC, Generic[T, P]):
 
     @abstractmethod
     def add_splits(self, splits: Sequence[Split[P]]) -> None:
-        """Take over splits, each from its position on."""
+        """Assign splits to this reader, which reads each from its position on."""
 
     @abstractmethod
     def no_more_splits(self) -> None:
-        """No further split will come; END_OF_INPUT may follow when the present ones are read."""
+        """Note that no further split will come; END_OF_INPUT may follow when the present ones are read."""
 
     @abstractmethod
     def poll(self, max_records: int) -> list[T] | pa.RecordBatch | PollStatus:
@@ -137,7 +137,7 @@ class SourceReader(ABC, Generic[T, P]):
         """
 
     def checkpoint_complete(self, checkpoint_id: int) -> None:
-        """The records before the positions of `checkpoint_id` are never needed again."""
+        """Note that `checkpoint_id` completed: records before its positions are never needed again."""
 
     def close(self) -> None:
         """Release files and connections; also called after a failure."""
@@ -178,10 +178,10 @@ class SplitEnumerator(ABC, Generic[P, S]):
 
     @abstractmethod
     def snapshot(self) -> S:
-        """Return the state that does not include any split already handed out."""
+        """Return the enumerator's state for a checkpoint, without the splits that were already handed out."""
 
     def snapshot_for(self, checkpoint_id: int) -> S:
-        """Snapshot for a checkpoint or savepoint of this id; by default :meth:`snapshot`."""
+        """Return the state for the checkpoint or savepoint of this id; by default :meth:`snapshot`."""
         return self.snapshot()
 
     def ready_to_snapshot(self) -> bool:
@@ -204,10 +204,10 @@ class SplitEnumerator(ABC, Generic[P, S]):
         return None
 
     def checkpoint_complete(self, checkpoint_id: int) -> None:
-        """The checkpoint is durable; what precedes it may be committed or trimmed at the origin."""
+        """Note that the checkpoint is durable: input before it may be committed or trimmed at the origin."""
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """The checkpoint failed, or was a savepoint, which is the user's: nothing may be trimmed for it.
+        """Note that the checkpoint failed, or was a savepoint, which is the user's: trim nothing for it.
 
         A later checkpoint holds what this one would have held.
         """
@@ -217,7 +217,8 @@ class SplitEnumerator(ABC, Generic[P, S]):
 
 
 class Source(ABC, Generic[T, P, S]):
-    """A description of input; picklable, holds no open resources.
+    """Description of an input, from which an enumerator and readers are made; picklable, without open
+    resources.
 
     Example of a complete source: see ``headgate.connectors.generator``. The types are those of the records,
     of positions in splits, and of the enumerator's state; `Source[int]` leaves the last two open.
@@ -239,9 +240,9 @@ class Source(ABC, Generic[T, P, S]):
         """Return a live reader without splits."""
 
     def check_restore(self, rest: S | None, splits: Sequence[Split[P]]) -> None:
-        """Check that readers can resume where a snapshot stands, before a job begins from it.
+        """Check that readers can resume at a snapshot's positions, before a job begins from it.
 
-        Called in the driver, and by ``headgate check-upgrade``, where no job runs: so it only looks. By
+        Called in the driver, and by ``headgate check-upgrade``, where no job runs: so it changes nothing. By
         default nothing is checked, and what does not fit fails when it is read.
 
         Args:
@@ -249,7 +250,7 @@ class Source(ABC, Generic[T, P, S]):
             splits: those that readers had not finished, with the positions reached.
 
         Raises:
-            UsageError: they cannot; one sentence says why, and what to do.
+            UsageError: readers cannot resume; one sentence says why, and what to do.
         """
 
     def validate(self) -> None:

@@ -1,1 +1,1 @@
-"""How values become bytes, and whether stored bytes can be read. Modules named in stored bytes stay here."""
+"""Serializers: values to bytes and back. Stored bytes name some of these modules, which must not move."""

@@ -1,3 +1,1 @@
-"""What is refused before anything starts, judged from the program itself. What only a running job can tell
-stands in `runtime`.
-"""
+"""Checks of a program before anything starts. Checks that need a running job are in `runtime`."""

@@ -15,11 +15,12 @@ from headgate.api.site import user_site
 from headgate.common.errors import PlanError, UsageError
 
 _CONNECTOR: Final = re.compile(r"(the )?\w+[ _](source|sink)(?= got )")
-"""Beginning of a connector's refusal of an argument."""
+"""Matches the beginning of a connector's message about a wrong argument, as in ``the json source got ...``.
+"""
 
 
 def check_callable(verb: str, function: object) -> None:
-    """Refuse what cannot be called with a record."""
+    """Raise PlanError unless `function` can be called with one record; `verb` names the stream call."""
     if not callable(function):
         raise _refusal(
             verb, f"{function!r} of type {type(function).__name__}; expected a function of one record"
@@ -54,14 +55,8 @@ def _refusal(verb: str, got: str) -> PlanError:
 
 
 def refuse_arity(what: str, function: Callable[..., object], *arguments: str) -> None:
-    """Refuse a function that cannot be called with what it is going to get.
-
-    The arguments are described in words, by place. A function without a signature, as a builtin, passes.
-
-    Example:
-        >>> refuse_arity("map()", lambda: 5, "one record")
-        Traceback (most recent call last):
-        headgate.common.errors.PlanError: map() got <lambda>, which takes (); expected a function of ...
+    """Raise PlanError if `function` cannot be called with as many arguments as `arguments` describes in
+    words. A function without a signature, such as a builtin, passes.
     """
     import inspect
 
@@ -90,7 +85,7 @@ def refuse_blocking(verb: str, function: object) -> None:
 
 
 def check_columns(verb: str, columns: tuple[object, ...]) -> None:
-    """Refuse what are no names of fields."""
+    """Raise PlanError unless `columns` are one or more different field names."""
     for column in columns or (None,):
         if not (isinstance(column, str) and column) or columns.count(column) > 1:
             also = ", or one function of the record" if verb == "key_by" else ""
@@ -98,7 +93,8 @@ def check_columns(verb: str, columns: tuple[object, ...]) -> None:
 
 
 def path_uid(verb: str, path: object) -> str:
-    """Return a uid made from what is read or written: it stays when the program around it changes.
+    """Return a uid made from a connector's call and path or topics; it stays when the program around it
+    changes.
 
     Example:
         >>> path_uid("read_json", "in/*.jsonl.gz")
@@ -110,13 +106,13 @@ def path_uid(verb: str, path: object) -> str:
 
 
 def check_count(verb: str, count: object) -> None:
-    """Refuse what is no number of records."""
+    """Raise PlanError unless `count`, a number of records, is an int of at least 1."""
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
         raise _refusal(verb, f"{count!r}; expected how many records, a whole number of at least 1")
 
 
 def check_seconds(verb: str, seconds: object, zero: bool = False) -> None:
-    """Refuse what is no time limit in seconds; 0 is one only where `zero` says so, None is no limit."""
+    """Raise PlanError unless `seconds` is a time limit above 0, None (no limit) or, with `zero`, 0."""
     if seconds is None or (
         isinstance(seconds, int | float)
         and not isinstance(seconds, bool)
@@ -130,7 +126,7 @@ def check_seconds(verb: str, seconds: object, zero: bool = False) -> None:
 
 
 class made_by:  # noqa: N801 - reads as a function; as a generator it would run in a frame of contextlib
-    """Makes a connector for the program: its refusals name what the program wrote, and where."""
+    """Context manager around making a connector: its argument errors name the program's call and line."""
 
     def __init__(self, verb: str) -> None:
         self._verb, self._site = verb, user_site()
@@ -145,7 +141,8 @@ class made_by:  # noqa: N801 - reads as a function; as a generator it would run 
 
 
 def under_verb(text: str, verb: str, site: str) -> str | None:
-    """Rewrite a connector's refusal to name the call that gave the argument. Return None for other refusals.
+    """Rewrite a connector's argument error to name the stream call that gave the argument; None for other
+    errors.
 
     Example:
         >>> under_verb("csv_source got delimiter='ab'; expected one character", "read_csv", "job.py:3")
@@ -156,7 +153,7 @@ def under_verb(text: str, verb: str, site: str) -> str | None:
 
 
 def check_timestamp(timestamp: object) -> None:
-    """Refuse what is no time of a record."""
+    """Raise PlanError unless `timestamp` is a field name or a function of one record."""
     if not (callable(timestamp) or (isinstance(timestamp, str) and timestamp)):
         raise PlanError(
             f"timestamp of with_event_time() ({user_site()}) is {timestamp!r}; expected the name of a "
@@ -168,7 +165,7 @@ def check_timestamp(timestamp: object) -> None:
 
 
 def check_peers(verb: str, others: tuple[object, ...], fits: Callable[[object], bool]) -> None:
-    """Refuse to combine a stream with what is no stream of the same program."""
+    """Raise PlanError unless `others` are streams that fit `verb`, of the same program, and at least one."""
     if not others:
         raise _refusal(verb, "no stream; give it at least one")
     for other in others:
@@ -177,6 +174,6 @@ def check_peers(verb: str, others: tuple[object, ...], fits: Callable[[object], 
 
 
 def check_job_name(name: object) -> None:
-    """Refuse what cannot stand in a log line."""
+    """Raise PlanError unless a job's name is printable text that can stand in a log line."""
     if not isinstance(name, str) or not name.strip() or not name.isprintable():
         raise PlanError(f"the job's name is {name!r}; expected printable text")

@@ -1,4 +1,4 @@
-"""Types of the records that functions give, by their annotations; for serializers, never for checking.
+"""Infers record types from the annotations of functions, to choose serializers; records are never checked.
 Nothing here fails: where an annotation is missing or cannot be resolved the answer is None, and the records
 travel by the self-describing codec.
 """
@@ -49,7 +49,7 @@ _PROCESS_FUNCTIONS = (
 
 
 def map_output(function: Callable[..., object]) -> Hint | None:
-    """Return the type that a function of one record returns.
+    """Return the type that a function of one record is annotated to return (a class returns itself), or None.
 
     Example:
         >>> def length(text: str) -> int: return len(text)
@@ -62,7 +62,7 @@ def map_output(function: Callable[..., object]) -> Hint | None:
 
 
 def flat_map_output(function: Callable[..., Iterable[object]]) -> Hint | None:
-    """Return the type of the elements that a function of one record returns.
+    """Return the element type of the iterable that a function is annotated to return; None if unknown.
 
     Example:
         >>> def words(text: str) -> list[str]: return text.split()
@@ -108,7 +108,8 @@ def declared_keys(function: ProcessingFunction, selector: KeySelector, records: 
 
 
 def keys_of_function(cls: type) -> DeclaredKeys | None:
-    """Return the type of keys that the class of a keyed function declares by its type argument.
+    """Return the key type that the class of a keyed function declares by its type argument; None if it does
+    not.
 
     Example:
         >>> class Count(KeyedProcessFunction[int, str, str]): ...
@@ -127,7 +128,7 @@ def _tells_keys(hint: Hint | None) -> TypeGuard[Hint]:
 
 
 def field_hint(record_type: Hint | None, name: str) -> Hint:
-    """Return the type that a class of records declares for a field."""
+    """Return the type that a class of records declares for a field; ``Any`` if unknown."""
     if not isinstance(record_type, type):
         return Any
     try:
@@ -161,7 +162,7 @@ def common_scalar(records: Sequence[T]) -> type[T] | None:
 
 
 def rebuildable(hint: Hint | None) -> type | None:
-    """Return the record class that collected plain values are made into again; None leaves them plain."""
+    """Return `hint` if it is a record class into which collected plain values are rebuilt; else None."""
     marks = ("__dataclass_fields__", "__struct_fields__", "_fields")
     return hint if isinstance(hint, type) and any(hasattr(hint, mark) for mark in marks) else None
 

@@ -28,11 +28,11 @@ from headgate.graph.rewrites import check_unique_uids, place
 from headgate.graph.type_text import StateFact, type_text
 
 _WARNED: Final[dict[Any, Any]] = {}
-"""What Python's filter of warnings remembers, so that a job that is planned twice warns once."""
+"""Registry of :mod:`warnings` for pickled state, so that a job that is planned twice warns once."""
 
 
 def check_program(nodes: Sequence[Node], config: Config) -> None:
-    """Check everything that needs neither a disk nor a worker."""
+    """Run the checks of a program's graph and backend that need no disk or worker; the first fault raises."""
     check_backend(config)
     check_ends(nodes)
     check_unique_uids(nodes)
@@ -44,7 +44,7 @@ def check_program(nodes: Sequence[Node], config: Config) -> None:
 
 
 def check_backend(config: Config) -> None:
-    """Refuse a backend whose package is not installed."""
+    """Raise ConfigError if the package of the configured state backend is not installed."""
     wanted = config.get(o.STATE_BACKEND)
     if wanted is o.StateBackendType.ROCKSDB and importlib.util.find_spec("rocksdict") is None:
         raise ConfigError(
@@ -98,7 +98,7 @@ def committing_sinks(nodes: Iterable[Node]) -> frozenset[int]:
 
 
 def states_of(nodes: Iterable[Node]) -> dict[int, list[StateFact]]:
-    """Return the declared states of every operator that has any, as text, by node id."""
+    """Return each operator's declared states by node id, their types as text, for plans and `explain`."""
     found: dict[int, list[StateFact]] = {}
     for node in nodes:
         own = [
@@ -117,7 +117,7 @@ def _fact(state: StateDescriptor | OperatorStateDescriptor, kind: str) -> StateF
 
 
 def check_methods(nodes: Iterable[Node]) -> None:
-    """Refuse a function, source or sink with a method that cannot be called with what it is going to get."""
+    """Refuse a function, source or sink whose methods do not take the arguments that the framework passes."""
     for node in nodes:
         for part in ("function", "source", "sink"):
             thing: Any = getattr(node, part, None)
@@ -128,7 +128,7 @@ def check_methods(nodes: Iterable[Node]) -> None:
 
 
 def _contract(cls: type) -> Iterable[tuple[str, list[str]]]:
-    """Yield the methods that a class of the program implements, with the arguments that they will get."""
+    """Yield each contract method that a class of the program overrides, with the names of its arguments."""
     ours = [base for base in cls.__mro__ if base.__module__.startswith("headgate.api.")]
     for name, member in ((name, member) for base in ours for name, member in vars(base).items()):
         own = isinstance(member, FunctionType) and getattr(cls, name, member) is not member
@@ -173,7 +173,7 @@ def check_serializers(nodes: Iterable[Node]) -> None:
 
 
 def check_connectors(nodes: Iterable[Node]) -> None:
-    """Let every source and sink look at the world: files exist, directories can be written."""
+    """Let every source and sink check its files and directories; an error names the user's call and line."""
     for node in nodes:
         connector: Any = getattr(node, "source", None) or getattr(node, "sink", None)
         if connector is None:
@@ -202,7 +202,7 @@ def _declared_operator_state(node: Node) -> dict[str, OperatorStateDescriptor]:
 
 
 def _refuse_misplaced(function: object) -> None:
-    """Refuse state in a function that is never given live handles."""
+    """Refuse state that this kind of function cannot have, such as keyed state without ``key_by()``."""
     for kind in (ProcessFunction, BroadcastProcessFunction):
         if isinstance(function, kind) and declared_state(function):
             name = next(iter(declared_state(function)))
@@ -253,7 +253,7 @@ def _has_timers(function: object) -> bool:
 
 
 class _Part(NamedTuple):
-    """One type of a declared state: its values, or the keys of a map."""
+    """A stored type of a declared state (its values, or the keys of a map) and where it was declared."""
 
     node: Node
     where: str

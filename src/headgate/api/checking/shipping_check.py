@@ -39,11 +39,11 @@ _ADVICE_OTHER = "make it in open() of a ProcessFunction or KeyedProcessFunction,
 
 
 Parts: TypeAlias = Iterator[tuple[str, Any]]
-"""What a thing is made of, as the pickler would walk it: how it is reached, in words, and the part."""
+"""The parts of an object that a pickler would visit, each as (how it is reached, in words; the part)."""
 
 
 class Culprit(NamedTuple):
-    """What cannot be shipped, and how it is reached from the function; empty: the function itself."""
+    """The object that cannot be pickled, and how it is reached from the function (empty: the function)."""
 
     path: tuple[str, ...]
     value: object
@@ -51,7 +51,7 @@ class Culprit(NamedTuple):
 
 
 def check_shippable(nodes: Iterable[Node]) -> None:
-    """Try to ship every function, key, source and sink of the program."""
+    """Raise NotShippableError for a function, key, source or sink that cannot be sent to the workers."""
     for node in nodes:
         timestamp = getattr(getattr(node, "strategy", None), "timestamp", None)
         for thing in (*(getattr(node, field, None) for field in _FIELDS), timestamp):
@@ -72,7 +72,7 @@ def shipping_error(thing: object) -> str | None:
     import cloudpickle
 
     class Tester(shipping_pickler(cloudpickle.Pickler)):  # type: ignore[misc]  # the package has no types
-        """Refuses open files, which would otherwise travel as a copy of what is left to read."""
+        """Pickler that refuses open files, which would otherwise travel as a copy of their unread part."""
 
         def reducer_override(self, obj: Any) -> Any:
             if isinstance(obj, io.IOBase) and _is_open_file(obj):

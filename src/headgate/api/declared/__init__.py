@@ -1,3 +1,2 @@
-"""State as a program declares it: keyed state, operator state, time to live, aggregates. How state is kept
-and stored stands in `state`.
+"""Declarations of state in programs: keyed and operator state, time to live, aggregates; `state` stores it.
 """

@@ -1,4 +1,5 @@
-"""What a program hands over to reduce or aggregate, and what can be judged of it before a record is seen."""
+"""The AggregateFunction contract, and checks of the functions that reducing and aggregating states are given.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +21,12 @@ OUT = TypeVar("OUT", default=Any, covariant=True)
 
 
 class AggregateFunction(ABC, Generic[IN, ACC, OUT]):
-    """Folds values of one type into an accumulator, and tells the result from it.
+    """Folds values of one type into an accumulator, and computes a result from the accumulator.
 
     Only the accumulator is stored. One instance serves all keys, so it keeps nothing in itself.
 
-    The accumulator's type is that of the annotation ``create_accumulator(self) -> ...``, else the
-    second type argument of the base class. Where neither is given it is ``Any``: plain values.
+    The accumulator's type is that of the annotation ``create_accumulator(self) -> ...``, else the second type
+    argument of the base class. Where neither is given it is ``Any``: plain values.
 
     Example:
         >>> import headgate as hg
@@ -45,7 +46,7 @@ class AggregateFunction(ABC, Generic[IN, ACC, OUT]):
 
     @abstractmethod
     def create_accumulator(self) -> ACC:
-        """Return a new accumulator that nothing was added to; never one that was given before."""
+        """Return a new accumulator without values; never one that was returned before."""
 
     @abstractmethod
     def add(self, value: IN, accumulator: ACC) -> ACC:
@@ -60,7 +61,7 @@ class AggregateFunction(ABC, Generic[IN, ACC, OUT]):
 
 
 def check_reduce(reduce: object, site: str) -> None:
-    """Refuse what cannot be called with two values."""
+    """Raise PlanError unless `reduce` is a function of two values; `site` is the declaration's line."""
     what = _name(reduce)
     if not callable(reduce) or isinstance(reduce, AggregateFunction):
         raise PlanError(f"reducing_state() at {site} got {what}; expected a function of two values")
@@ -76,7 +77,7 @@ def check_reduce(reduce: object, site: str) -> None:
 
 
 def check_aggregate(function: object, site: str) -> None:
-    """Refuse what is not an :class:`AggregateFunction`."""
+    """Raise PlanError unless `function` is an instance of :class:`AggregateFunction`."""
     if isinstance(function, AggregateFunction):
         return
     what = _name(function)
@@ -108,7 +109,7 @@ def accumulator_type(function: AggregateFunction[Any, Any, Any], site: str) -> H
 
 
 def _is_open(hint: Hint) -> bool:
-    """Return whether a type is left to a subclass to say."""
+    """Return whether a type still has type variables that a subclass would fill in."""
     if isinstance(hint, (typing.TypeVar, typing_extensions.TypeVar)):
         return True
     return bool(getattr(hint, "__parameters__", ())) and not isinstance(hint, type)

@@ -1,4 +1,5 @@
-"""Declarations of state in the body of a class: place, name, annotation."""
+"""Class attributes that declare state: how they are registered, read from a class and refused when misused.
+"""
 
 from __future__ import annotations
 
@@ -32,15 +33,15 @@ if TYPE_CHECKING:
     GivenSerializer: TypeAlias = TypeSerializer[Any] | None
 
 Serializers: TypeAlias = "tuple[TypeSerializer[Any] | None, ...]"
-"""Given in a declaration, one for each stored type; None: the type decides."""
+"""The serializers given in a declaration, one for each stored type; None: chosen by the type."""
 
 _NOTES = "__headgate_declared_states__"
 _MEMBERS = frozenset({"value", "add", "extend", "get", "update", "clear", "put", "remove", "items"})
-"""Members of live states, which declarations do not have."""
+"""Members of live state handles; using one on a declaration is refused."""
 
 
 class Declaration:
-    """The class attribute that declares a state; the live handle is in the instance's own dict."""
+    """Base of class attributes that declare a state; the live handle is in the instance's own dict."""
 
     site: str = ""  # file and line, for errors
 
@@ -60,7 +61,9 @@ class Declaration:
     __getitem__ = __setitem__ = __delitem__ = __contains__ = _refuse_use
 
     def _not_live(self) -> PlanError:
-        """Return the refusal of what nobody would keep, as of ``self.count.value = 1`` in ``__init__``."""
+        """Return the error for using a declaration like live state, as ``self.count.value = 1`` in
+        ``__init__``.
+        """
         return PlanError(
             f"the state declared at {self.site or 'an unknown place'} is used ({calling_line()}) before its "
             "function runs in a job, so what is set would be lost; give what it begins with as the default "
@@ -68,7 +71,7 @@ class Declaration:
         )
 
     def __set__(self, function: object, value: object) -> None:
-        """Refuse to put something else in the place of a state: nothing would be stored."""
+        """Refuse to assign to the attribute of a declared state: the assigned value would not be stored."""
         cls = type(function)
         name = next((n for c in cls.__mro__ for n, v in vars(c).items() if v is self), "state")
         if isinstance(value, Declaration):  # which is refused with the whole program
@@ -90,9 +93,9 @@ D = TypeVar("D", bound=Declaration)
 
 
 def noted(declaration: D) -> D:
-    """Note a declaration in the class body that calls the caller of this function, and return it. A second
-    declaration of the same name replaces the first in the class body without a trace, so each one is also
-    kept in the namespace of the class that is just being made.
+    """Register a declaration with the class body that is being executed, and return it. A second declaration
+    of the same name replaces the first in the class body without a trace, so each one is also kept in the
+    namespace of the class that is just being made.
     """
     declaration.site = user_site()
     frame: FrameType | None = sys._getframe(2)
@@ -124,7 +127,7 @@ def declared(cls: type, kind: type[D]) -> list[tuple[str, D, Hint | None]]:
 def types_of(
     what: str, declaration: Declaration, hint: Hint | None, handle: type, arity: int, maker: str
 ) -> tuple[Hint, ...]:
-    """Return the type arguments of a declaration's annotation, which must be that of its handle."""
+    """Return the type arguments of a declaration's annotation; PlanError if it names another handle class."""
     if hint is not None and (get_origin(hint) or hint) is not handle:
         raise PlanError(
             f"{what} ({declaration.site}) is declared with hg.{maker}() but annotated {hint!r}; annotate it "
@@ -165,12 +168,8 @@ def hints_of(cls: type) -> dict[str, Hint]:
 
 
 def generic_arguments(cls: type, base: type) -> tuple[Hint, ...] | None:
-    """Return the type arguments that `cls` gives to `base`, directly or through classes between; None if
+    """Return the type arguments that `cls` gives its direct or indirect base class `base`; None if it has
     none.
-
-    Example:
-        >>> generic_arguments(dict, list) is None
-        True
     """
     for parent in vars(cls).get("__orig_bases__", cls.__bases__):
         origin = get_origin(parent) or parent

@@ -31,10 +31,10 @@ MV = TypeVar("MV")
 
 
 class ValueState(Protocol[V]):
-    """One value per key.
+    """Live handle of a state with one value per key; it reads and writes the value of the current key.
 
-    A key that was never set reads as the declared default; setting the default, or :meth:`clear`,
-    removes the entry.
+    A key that was never set reads as the declared default; setting the default, or :meth:`clear`, removes the
+    entry.
     """
 
     value: V
@@ -45,7 +45,8 @@ class ValueState(Protocol[V]):
 
 
 class ListState(Protocol[V]):
-    """A list per key, in order of appending."""
+    """Live handle of a state with a list per key, in order of appending; it acts on the current key's list.
+    """
 
     def add(self, value: V) -> None:
         """Append one element."""
@@ -69,10 +70,12 @@ class ListState(Protocol[V]):
 
 
 class MapState(Protocol[MK, MV]):
-    """A map per key. Square brackets work as with a dict: `state[k]`, `state[k] = v`, `del state[k]`."""
+    """Live handle of a map per key. Square brackets work as with a dict: `state[k]`, `state[k] = v`, `del
+    state[k]`.
+    """
 
     def get(self, key: MK, default: MV | None = None) -> MV | None:
-        """Return the entry's value, or `default`."""
+        """Return the value of `key` in the current key's map, or `default`."""
         ...
 
     def put(self, key: MK, value: MV) -> None:
@@ -99,7 +102,7 @@ class MapState(Protocol[MK, MV]):
 
 
 class ReducingState(Protocol[V]):
-    """One value per key: everything that was added, reduced by the declared function."""
+    """Live handle of one value per key: everything that was added, reduced by the declared function."""
 
     def add(self, value: V) -> None:
         """Reduce `value` into what is there; the first value of a key is kept as it is.
@@ -119,7 +122,8 @@ class ReducingState(Protocol[V]):
 
 
 class AggregatingState(Protocol[IN, OUT]):
-    """One result per key: everything that was added, folded by the declared AggregateFunction."""
+    """Live handle of one result per key: everything that was added, folded by the declared AggregateFunction.
+    """
 
     def add(self, value: IN) -> None:
         """Add `value` to the current key's accumulator.
@@ -150,7 +154,8 @@ class StateKind:
 
 @dataclass(frozen=True, slots=True)
 class StateDescriptor:
-    """A declared state, resolved: what the plan and the backend know of it."""
+    """A keyed state as declared, with name, kind, types and options: input of the plan and the state backend.
+    """
 
     name: str  # the attribute's name; identifies the state within its operator
     kind: str  # one of :class:`StateKind`
@@ -166,7 +171,9 @@ class StateDescriptor:
 
 
 class StateDeclaration(Declaration, Generic[V]):
-    """The class attribute that declares a state; replaced by a live handle on the instance."""
+    """The class attribute that declares a keyed state; at run time the instance has a live handle in its
+    place.
+    """
 
     def __init__(
         self,
@@ -199,7 +206,7 @@ def value_state(
     serializer: GivenSerializer = None,
     ttl: GivenTtl = None,
 ) -> Any:
-    """Declare one value per key.
+    """Declare keyed state of one value per key: ``count: hg.ValueState[int] = hg.value_state(default=0)``.
 
     Args:
         default: what a key without an entry reads as.
@@ -221,7 +228,7 @@ def value_state(
 
 
 def list_state(*, serializer: GivenSerializer = None, ttl: GivenTtl = None) -> Any:
-    """Declare a list per key: ``seen: hg.ListState[str] = hg.list_state()``.
+    """Declare keyed state of a list per key: ``seen: hg.ListState[str] = hg.list_state()``.
 
     Args:
         serializer: a ``TypeSerializer`` for the elements; None: the annotation decides.
@@ -236,7 +243,7 @@ def map_state(
     serializer: GivenSerializer = None,
     ttl: GivenTtl = None,
 ) -> Any:
-    """Declare a map per key: ``totals: hg.MapState[str, int] = hg.map_state()``.
+    """Declare keyed state of a map per key: ``totals: hg.MapState[str, int] = hg.map_state()``.
 
     Args:
         key_serializer: a ``TypeSerializer`` for the map's keys; None: the annotation decides.
@@ -250,11 +257,11 @@ def map_state(
 def reducing_state(
     reduce: Callable[[V, V], V], *, serializer: GivenSerializer = None, ttl: GivenTtl = None
 ) -> ReducingState[V]:
-    """Declare one value per key into which every added value is reduced.
+    """Declare keyed state of one value per key into which every added value is reduced.
 
     Args:
-        reduce: gives one value of two: what was reduced so far, and the added one. It may change the
-            first in place and return it; added values then belong to the state.
+        reduce: gives one value of two: what was reduced so far, and the added one. It may change the first in
+            place and return it; added values then belong to the state.
         serializer: a ``TypeSerializer`` for the values; None: the annotation decides.
         ttl: how long a value lives, a ``StateTtl``; None: for ever.
 
@@ -288,7 +295,7 @@ def aggregating_state(
     serializer: GivenSerializer = None,
     ttl: GivenTtl = None,
 ) -> AggregatingState[IN, OUT]:
-    """Declare one accumulator per key, into which values go and from which a result comes.
+    """Declare keyed state of one accumulator per key: values are added to it, a result is computed from it.
 
     Args:
         function: how values are added and the result is made.
@@ -354,7 +361,7 @@ def declared_state(function: object) -> dict[str, StateDescriptor]:
 
 
 def _refuse_undeclared(cls: type) -> None:
-    """Refuse a state that is annotated and not assigned; it would be missing when a record comes."""
+    """Raise PlanError for an attribute that is annotated as a state but has no declaration assigned."""
     written = {name: hint for base in cls.__mro__ for name, hint in inspect.get_annotations(base).items()}
     for name, hint in written.items():
         if hasattr(cls, name) or "State" not in str(hint):

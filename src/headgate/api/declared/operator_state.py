@@ -26,7 +26,7 @@ BROADCAST: Final = "broadcast"
 
 
 class OperatorListState(ListState[V], Protocol[V]):
-    """A list of one subtask, in order of appending. Its elements are what is dealt out anew."""
+    """Live handle of one subtask's list; a restore redistributes its elements among the subtasks."""
 
     def get(self) -> list[V]:
         """Return the elements, in a list of its own; a change inside an element is a change of the state."""
@@ -44,7 +44,7 @@ class BroadcastState(MapState[K, V], Protocol[K, V]):
 
 @dataclass(frozen=True, slots=True)
 class OperatorStateDescriptor:
-    """A declared operator state, resolved."""
+    """An operator state as declared, with name, redistribution mode, types and serializers."""
 
     name: str  # the attribute's name; identifies the state within its operator
     mode: str  # "split", "union" or "broadcast"
@@ -55,21 +55,23 @@ class OperatorStateDescriptor:
 
 
 class OperatorStateDeclaration(Declaration):
-    """The class attribute that declares an operator state; replaced by a live handle on the instance."""
+    """The class attribute that declares an operator state; at run time the instance has a live handle
+    instead.
+    """
 
     def __init__(self, mode: str, serializers: Serializers) -> None:
         self.mode, self.serializers = mode, serializers
 
 
 def operator_list_state(*, redistribution: str = SPLIT, serializer: GivenSerializer = None) -> Any:
-    """Declare a list per subtask.
+    """Declare operator state: a list per subtask, independent of keys.
 
     It is restored before `open` is called, which may read it.
 
     Args:
-        redistribution: "split": when the parallelism changes the elements of all subtasks are dealt
-            out evenly, each to one subtask; "union": at every restore each subtask gets the elements
-            of all subtasks, in order of the subtasks, and keeps what it wants.
+        redistribution: "split": when the parallelism changes the elements of all subtasks are dealt out
+            evenly, each to one subtask; "union": at every restore each subtask gets the elements of all
+            subtasks, in order of the subtasks, and keeps what it wants.
         serializer: a ``TypeSerializer`` for the elements; None: the annotation decides.
 
     Raises:
@@ -101,10 +103,10 @@ def operator_list_state(*, redistribution: str = SPLIT, serializer: GivenSeriali
 
 
 def broadcast_state(*, key_serializer: GivenSerializer = None, serializer: GivenSerializer = None) -> Any:
-    """Declare a map that is the same in all subtasks.
+    """Declare broadcast state: a map that is the same in all subtasks.
 
-    For functions that take a broadcast stream in, whose records reach every subtask. A subtask is
-    restored with the map of one old subtask, whatever the parallelism.
+    For functions that take a broadcast stream in, whose records reach every subtask. A subtask is restored
+    with the map of one old subtask, whatever the parallelism.
 
     Args:
         key_serializer: a ``TypeSerializer`` for the map's keys; None: the annotation decides.

@@ -1,4 +1,4 @@
-"""How long entries of keyed state live: what a program declares; :mod:`headgate.state.ttl` does it."""
+"""Declarations of how long entries of keyed state live; :mod:`headgate.state.ttl` expires them."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from headgate.common.errors import PlanError
 from headgate.common.time import duration_ms
 
 INCREMENTAL_DEFAULT: Final = 2
-"""Keys looked at per record; enough for a pass over a million keys within half a million records."""
+"""Keys checked for expiry per record; enough for a pass over a million keys in half a million records."""
 
 Choice = TypeVar("Choice", bound=StrEnum)
 
 
 class TtlUpdate(StrEnum):
-    """What lets an entry's time begin anew."""
+    """Which accesses restart an entry's time to live."""
 
     ON_CREATE_AND_WRITE = "on-create-and-write"
     ON_READ_AND_WRITE = "on-read-and-write"
 
 
 class TtlVisibility(StrEnum):
-    """Whether a function may still see an entry whose time is over."""
+    """Whether a function may still read an entry that has expired."""
 
     NEVER_RETURN_EXPIRED = "never-return-expired"
     RETURN_EXPIRED_IF_NOT_CLEANED_UP = "return-expired-if-not-cleaned-up"
-    """The first read after the end may still give the entry, and removes it."""
+    """The first read after expiry may still return the entry, and removes it."""
 
 
 class TtlTime(StrEnum):
-    """By which clock entries age."""
+    """The clock by which entries age and expire."""
 
     PROCESSING = "processing"
     """The wall clock of the worker."""
@@ -42,11 +42,11 @@ class TtlTime(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TtlCleanup:
-    """When entries that are over are removed, besides when they are read.
+    """When expired entries are removed, besides when they are read.
 
     Attributes:
-        full_snapshot: leave them out of checkpoints that are written whole.
-        incremental: how many further keys of the state each record looks at; 0: none.
+        full_snapshot: leave expired entries out of checkpoints that are written whole.
+        incremental: how many further keys of the state are checked with each record; 0: none.
 
     Raises:
         PlanError: `incremental` is not an int of 0 or more.
@@ -67,18 +67,18 @@ class TtlCleanup:
 class StateTtl:
     """How long an entry of a state lives after it was last written.
 
-    An entry is a value, a reduced value or an accumulator; of a list each element, of a map each
-    key is one of its own. An entry written at `t` is over as soon as the clock shows `t + duration`.
+    An entry is a value, a reduced value or an accumulator; of a list each element, of a map each key is one
+    of its own. An entry written at `t` expires as soon as the clock shows `t + duration`.
 
     Args:
-        duration: ms, or text such as ``"7d"``; more than nothing.
-        update: whether only creation and writes let the time begin anew, or reads as well.
-        visibility: whether a read may give an entry that is over and not yet removed.
+        duration: ms, or text such as ``"7d"``; above 0.
+        update: whether only creation and writes restart the time, or reads as well.
+        visibility: whether a read may return an entry that has expired and is not yet removed.
         time: whether the wall clock decides, or the watermark in force.
         cleanup: how entries that nobody reads are removed.
 
     Raises:
-        PlanError: a value is not one of those that are offered.
+        PlanError: an argument has none of its allowed values.
 
     Example:
         >>> import headgate as hg
@@ -128,7 +128,7 @@ class StateTtl:
 
 
 def check_ttl(ttl: object) -> None:
-    """Refuse what a declaration of state cannot have as its `ttl`."""
+    """Raise PlanError unless the `ttl` of a declaration is None or a :class:`StateTtl`."""
     if ttl is not None and not isinstance(ttl, StateTtl):
         raise PlanError(
             f"the state declared at {user_site()} got ttl={ttl!r}; expected a StateTtl, "

@@ -1,3 +1,1 @@
-"""From a program to its job and back: running program files, capturing their plan, handles of jobs that run.
-How a job is run stands below `deploy` and `runtime`.
-"""
+"""Runs program files, captures plans and controls running jobs; `deploy` and `runtime` execute the jobs."""

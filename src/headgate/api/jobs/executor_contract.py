@@ -1,6 +1,6 @@
-"""What the API hands to whoever runs a job, and what comes back. The API finds an executor by its registered
-name and never imports one. An executor is made without arguments; its one call blocks until the job has
-ended. While it runs, :class:`JobControl` is how other threads ask it for something.
+"""The contract between the API and executors: the job to run, requests to it, its status and result. The API
+finds an executor by its registered name and never imports one. An executor is made without arguments; its one
+call blocks until the job has ended. While it runs, other threads send requests through :class:`JobControl`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Then = Callable[[Any, HeadgateError | None], None]  # takes the answer and None,
 
 
 class VertexStatus(msgspec.Struct, frozen=True):
-    """One chain of operators of a running job; totals are of the present attempt.
+    """Status of one chain of operators of a running job; totals are of the present attempt.
 
     Attributes:
         name: the operators' names, joined.
@@ -102,7 +102,7 @@ class RepeatingFailure(msgspec.Struct, frozen=True):
 
 
 class JobStatus(msgspec.Struct, frozen=True):
-    """A job at one moment.
+    """Status of a job at one moment.
 
     Attributes:
         job_id: names this submission; also the directory of its checkpoints.
@@ -117,9 +117,9 @@ class JobStatus(msgspec.Struct, frozen=True):
         started_ms: wall clock at the submission.
         checkpoints_triggered: checkpoints and savepoints begun by this driver.
         checkpoints_completed: checkpoints that completed.
-        checkpoints_failed: checkpoints and savepoints that came to nothing.
+        checkpoints_failed: checkpoints and savepoints that were aborted.
         savepoints_completed: savepoints stored.
-        pending: ids of those in progress.
+        pending: ids of checkpoints and savepoints in progress.
         latest_checkpoint: id of the newest complete one, or None.
         latest_duration_ms: how long that took from trigger to commit; None when it is not known.
         last_failure: of the latest failed attempt, in words, or None.
@@ -127,7 +127,7 @@ class JobStatus(msgspec.Struct, frozen=True):
         savepoint: URI of the one that the job was stopped with, or None.
         vertices: what runs.
         links: name -> address of pages about the job; "spark_ui" is Spark's own, where that is on.
-        sources: uid -> how the source does, of those that get their input in epochs.
+        sources: uid -> progress of the source, for sources that get their input in epochs.
         stuck: calls of user code that had not returned at the workers' last heartbeats.
         repeating: the failure that keeps coming, or None.
     """
@@ -180,14 +180,14 @@ class JobStatus(msgspec.Struct, frozen=True):
 
 
 class JobControl(Protocol):
-    """A running job, for other threads; nothing here blocks but :meth:`status`.
+    """Requests to a running job from other threads; nothing here blocks but :meth:`status`.
 
-    Each `then` is called once, in the job's own loop, where it must not wait; or at once, in the caller's
-    thread, where the job has ended.
+    Each `then` is called once with the answer or an error, in the job's own loop, where it must not wait; or
+    at once, in the caller's thread, where the job has ended.
     """
 
     def status(self) -> JobStatus:
-        """Return the job as it is now, or as it ended. Not to be called in the job's loop.
+        """Return the job's status now, or when it ended. Not to be called in the job's loop.
 
         Raises:
             OperatingError: the job's loop did not answer in time.
@@ -195,11 +195,11 @@ class JobControl(Protocol):
         ...
 
     def checkpoint(self, then: Then) -> None:
-        """Take a checkpoint; the answer is its URI, once it is committed."""
+        """Take a checkpoint; `then` gets its URI once it is committed, or the error."""
         ...
 
     def savepoint(self, target: str | None, format: str, then: Then) -> None:  # noqa: A002
-        """Take a savepoint; the answer is its URI, once it is complete."""
+        """Take a savepoint; `then` gets its URI once it is complete, or the error."""
         ...
 
     def stop(
@@ -209,11 +209,13 @@ class JobControl(Protocol):
         drain: bool,
         then: Then,
     ) -> None:
-        """End the job with a savepoint; the answer is its URI, once it is committed."""
+        """Stop the job with a savepoint; `then` gets its URI once it is committed. `drain`: fire all timers
+        first.
+        """
         ...
 
     def cancel(self, handed_over: bool = False) -> None:
-        """End the job now; what is not committed is not committed any more.
+        """End the job now, without a savepoint; output that is not yet committed stays uncommitted.
 
         Args:
             handed_over: with high availability, end this driver only: the next one takes over the job.
@@ -221,7 +223,7 @@ class JobControl(Protocol):
         ...
 
     def rescale(self, parallelism: int, then: Then, from_last: bool = False) -> None:
-        """Go on at another parallelism; the answer is that, once all subtasks run."""
+        """Continue at another parallelism; `then` gets that number once all subtasks run, or the error."""
         ...
 
 
@@ -239,11 +241,11 @@ class JobSpec:
             :attr:`JobResult.collected`.
         restore_from: a checkpoint to begin from, as path or URI; None begins empty.
         spark: the user's ``SparkSession``, or None.
-        begins: called by whoever runs the job, when it can be asked for something.
-        user_code: where the program's own code lives apart; None where it lives among everything else.
-        told: called by whoever runs the job, in its loop, with what a writer tells the driver beside all
-            checkpoints: uid of its sink, its number, and bytes.
-        given_up: asked by a driver that waits until it may lead the job, whether it shall stop waiting.
+        begins: called by the executor with the job's control, as soon as requests can be sent.
+        user_code: the isolated modules of the program; None where it is not isolated.
+        told: called by the executor, in the job's loop, with bytes that a sink's writer sends outside of
+            checkpoints: uid of the sink, number of the writer, and the bytes.
+        given_up: asked by a standby driver, which waits until it may lead the job, whether to stop waiting.
     """
 
     name: str
@@ -262,7 +264,7 @@ class JobSpec:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class JobResult:
-    """How a job ended that ended well.
+    """Result of a job that ended without failing.
 
     Attributes:
         job_id: names this submission; also the directory of its checkpoints.
@@ -316,7 +318,7 @@ class JobResult:
 
 
 class Executor(Protocol):
-    """Runs jobs."""
+    """Runs jobs on one kind of platform, as on Spark or in threads of this process (the mini cluster)."""
 
     def execute(self, job: JobSpec) -> JobResult:
         """Run a job to its end; called for one job after another, or for several in threads.

@@ -1,4 +1,4 @@
-"""A job that runs while the program goes on: ask it for savepoints, stop it, wait for its end."""
+"""Handles of jobs in the background of a program: take savepoints, stop or cancel, wait for the result."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from headgate.common.plain_data import Json
 from headgate.common.settings import options as o
 
 CANCEL_WAIT_S: Final = 60.0
-"""How long :meth:`JobHandle.cancel` waits for the end of the job; Spark may take some seconds for it."""
+"""Default time that :meth:`JobHandle.cancel` waits for the end of the job; Spark may take some seconds."""
 
 
 class JobRequests(ABC):
-    """What a running job can be asked for. Each request waits for its answer."""
+    """Requests to a running job: checkpoint, savepoint, stop, rescale. Each waits for its answer."""
 
     def checkpoint(self, timeout_s: float | None = None) -> str:
-        """Take a checkpoint now; gives its URI once it is complete and committed.
+        """Take a checkpoint now; return its URI once it is complete and committed.
 
         Args:
             timeout_s: how long to wait for it.
@@ -45,7 +45,7 @@ class JobRequests(ABC):
         format: str = "canonical",  # noqa: A002 - the name that users know
         timeout_s: float | None = None,
     ) -> str:
-        """Take a savepoint and let the job continue; gives its URI, which any later job can begin from.
+        """Take a savepoint and let the job continue; return its URI, which any later job can begin from.
 
         Args:
             target: folder or URI that gets the savepoint's own folder; by default
@@ -68,7 +68,7 @@ class JobRequests(ABC):
         drain: bool = False,
         timeout_s: float | None = None,
     ) -> str:
-        """End the job with a savepoint; its output up to there is committed. Gives the savepoint's URI.
+        """End the job with a savepoint; its output up to there is committed. Return the savepoint's URI.
 
         Args:
             target: as for :meth:`savepoint`.
@@ -103,7 +103,8 @@ class JobRequests(ABC):
 
     @abstractmethod
     def _request(self, what: str, arguments: Mapping[str, Json], timeout_s: float | None) -> Json:
-        """Send a request and wait for its answer, at most so long together with the job's beginning."""
+        """Send a request to the job and return its answer; `timeout_s` includes waiting for the job's start.
+        """
 
 
 class JobHandle(JobRequests):
@@ -214,7 +215,7 @@ class JobHandle(JobRequests):
         return self._result.done()
 
     def status(self) -> JobStatus:
-        """Return the job as it is now, or as it ended.
+        """Return the job's status now, or when it ended.
 
         Raises:
             OperatingError: it did not begin at all.

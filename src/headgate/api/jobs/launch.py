@@ -65,7 +65,7 @@ def run_program(
 
 
 def run_alone(path: str | Path, arguments: Sequence[str] = ()) -> None:
-    """:func:`run_program` in a process for this one program, which is isolated only where it needs that."""
+    """Run a program as :func:`run_program` does, in a process of its own; isolate it only where needed."""
     _run(path, arguments, None, shared=next(_begun) > 0)
 
 
@@ -99,7 +99,7 @@ def _run(path: str | Path, arguments: Sequence[str], options: Sequence[str] | No
 
 
 def _opened(file: Path, config: Config, shared: bool) -> IsolatedCode | None:
-    """Return the namespace for the modules of an isolated program; None: it is not isolated."""
+    """Return the isolated namespace for a program's modules; None if the program is not isolated."""
     from headgate.usercode.isolation import why_isolated
 
     if why_isolated(file, config, shared) is None:

@@ -1,4 +1,4 @@
-"""What the command line gives to the program that it runs, and which jobs that program has begun.
+"""Settings that the command line passes to the program it runs, and the jobs that the program has begun.
 
 A program is an ordinary script, so options reach it through the process's environment: settings of the
 command line, the checkpoint to begin from, and whether the plan is only to be captured: then `execute()`
@@ -35,7 +35,7 @@ INSPECTION_VARIABLE: Final = "HEADGATE_INSPECTION"
 
 
 class Started(Protocol):
-    """A job that a program started and that runs in the background."""
+    """A background job that a program started, as the runner of the program waits for it or ends it."""
 
     def result(self) -> JobResult:
         """Wait for the end of the job."""
@@ -46,13 +46,15 @@ class Started(Protocol):
         ...
 
     def hand_over(self) -> bool:
-        """Leave the job to the next driver where there can be one, else end it; whether it continues."""
+        """Leave the job to the next driver (high availability) or else cancel it; return whether it
+        continues.
+        """
         ...
 
 
 @dataclass
 class RunningProgram:
-    """A program that runs."""
+    """A program that runs in this process: its settings, its isolated code and its jobs."""
 
     options: list[str] | None = None  # its settings; None: those of the process's environment
     code: IsolatedCode | None = None  # its own modules, where it is isolated
@@ -80,17 +82,17 @@ def command_line_options() -> list[str]:
 
 
 def user_code() -> IsolatedCode | None:
-    """Return the modules of the running program, where it is isolated."""
+    """Return the isolated modules of the running program; None if it is not isolated."""
     return _current().code
 
 
 def restore_from() -> str | None:
-    """Return the checkpoint of ``--from``."""
+    """Return the checkpoint or savepoint of ``--from`` to begin from; None if there is none."""
     return os.environ.get(RESTORE_VARIABLE) or None
 
 
 def capture_file() -> Path | None:
-    """Return where ``execute`` is to write the plan instead of running it; None to run."""
+    """Return the file into which ``execute`` writes the plan instead of running the job; None: run it."""
     name = os.environ.get(CAPTURE_VARIABLE)
     return Path(name) if name else None
 
@@ -98,7 +100,9 @@ def capture_file() -> Path | None:
 def launch_variables(
     options: Sequence[str] = (), restore: str | None = None, capture: Path | None = None
 ) -> dict[str, str]:
-    """Return the environment from which a program reads these things."""
+    """Return the environment variables that pass options, a snapshot to restore and a capture file to a
+    program.
+    """
     variables = {OPTIONS_VARIABLE: json.dumps(list(options))}
     if restore is not None:
         variables[RESTORE_VARIABLE] = restore
@@ -108,20 +112,20 @@ def launch_variables(
 
 
 def note_execution(name: str) -> None:
-    """A job of this process was executed, or captured."""
+    """Record that the running program executed a job, or captured its plan, under this name."""
     _current().executed.append(name)
 
 
 def note_started(job: Started) -> None:
-    """A job of this process runs in the background of the program."""
+    """Record a background job of the running program; the runner waits for it when the program ends."""
     _current().started.append(job)
 
 
 @contextmanager
 def running(options: list[str] | None, code: IsolatedCode | None) -> Iterator[RunningProgram]:
-    """Make a program the running one: of the threads of its code, or of all that are not isolated. `options`
-    replace the settings of the process's environment, unless None. `code`, the modules of an isolated
-    program, is closed at the end.
+    """Register a program as running within the block: for the threads of its isolated `code`, or, without
+    `code`, for all threads that belong to no isolated program. `options` replace the settings of the
+    process's environment, unless None. `code`, the modules of an isolated program, is closed at the end.
     """
     global _of_process
     program = RunningProgram(options, code)
@@ -142,7 +146,7 @@ def running(options: list[str] | None, code: IsolatedCode | None) -> Iterator[Ru
 
 @contextmanager
 def launched(options: Sequence[str] = (), restore: str | None = None) -> Iterator[None]:
-    """Set :func:`launch_variables` for programs of this process, within the block."""
+    """Set the environment variables of :func:`launch_variables` in this process, within the block."""
     variables = launch_variables(options, restore)
     before = {name: os.environ.get(name) for name in (OPTIONS_VARIABLE, RESTORE_VARIABLE)}
     os.environ.pop(RESTORE_VARIABLE, None)
@@ -162,7 +166,7 @@ class CaptureComplete(PastAllHandlers):
 
 
 def inspected(nodes: Sequence[Node], plan: PhysicalPlan, config: Config) -> dict[str, Any]:
-    """Return the result of an inspection, under ``inspection``; nothing where none is requested."""
+    """Return ``{"inspection": result}`` of the inspector that the environment names; empty without one."""
     wanted = os.environ.get(INSPECTION_VARIABLE)
     if wanted is None:
         return {}
@@ -172,8 +176,9 @@ def inspected(nodes: Sequence[Node], plan: PhysicalPlan, config: Config) -> dict
 
 
 def write_captured(file: Path, facts: Mapping[str, Any], *, ends: bool = True) -> None:
-    """Write the plan; called in the child. With `ends`, as in `execute()`, it raises `CaptureComplete`, which
-    ends the program. A plan of a look at a stream counts only where the program reaches no `execute()`.
+    """Write a captured plan to `file`; called in the child process. With `ends`, as in `execute()`, it raises
+    `CaptureComplete`, which ends the program. A plan of a look at a stream counts only where the program
+    reaches no `execute()`.
     """
     file.write_text(json.dumps({"format": CAPTURE_FORMAT, **facts}), encoding="utf-8")
     if ends:

@@ -1,5 +1,5 @@
-"""The plan of a program without running it: a child process writes the plan at ``execute()`` and ends. The
-child starts nothing: no executor, no Spark, no look at files. The result is plain values, as
+"""Captures the plan of a program without running it: a child process writes the plan at ``execute()`` and
+ends. The child starts nothing: no executor, no Spark, no look at files. The result is plain values, as
 ``explain(format="json")`` gives them, with the settings.
 """
 
@@ -34,7 +34,7 @@ _DEBUG: Final = "HEADGATE_DEBUG"
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """What else the child is to find out, where the program's classes are at hand."""
+    """A function that the child process also runs on the plan, where the program's classes are loaded."""
 
     # "module:function"; called with the request, the nodes, the plan and the settings, it gives plain
     # values. It raises nothing: what the program catches would be lost
@@ -75,7 +75,8 @@ def capture(
 
 
 def child_main() -> None:
-    """Run a program alone in the child process, whose command line is: ``-c <this> program arguments...``."""
+    """Run the program named on the child's command line (``-c <this> program arguments...``); write its plan.
+    """
     file = capture_file()
     assert file is not None, "the child is started with the capture variable set"
     try:

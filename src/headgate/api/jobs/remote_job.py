@@ -1,5 +1,5 @@
-"""A job of another process: found by its name, and asked for the same things as one of our own. It talks to
-the endpoint of the job's driver; `docs/control.md` describes what goes over the wire.
+"""Handle of a job in another process: found by its name, with the same requests as a job of this process. It
+talks to the endpoint of the job's driver; `docs/control.md` describes what goes over the wire.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class RemoteJob(JobRequests):
             return True
 
     def status(self) -> JobStatus:
-        """Return the job as it is now.
+        """Return the job's status now.
 
         Raises:
             OperatingError: its driver does not answer.
@@ -107,7 +107,7 @@ class RemoteJob(JobRequests):
                 raise
 
     def cancelled(self, timeout_s: float | None = None) -> str:
-        """End the job now, and wait for that; gives the state in which it ended.
+        """Cancel the job, wait for its end, and return the state in which it ended.
 
         Raises:
             TimeoutError: it has not ended yet.
@@ -214,8 +214,8 @@ def connect(job: str) -> RemoteJob:
 
 
 def find_job(job: str, known: Sequence[KnownJob]) -> KnownJob:
-    """Return the job with an id or name, or whose id begins so. Running jobs are preferred. Where none or
-    several are meant, the UsageError names those there are.
+    """Return the job whose id or name is `job`, or whose id begins with it. Running jobs are preferred. Where
+    none or several are meant, the UsageError names those there are.
     """
     running = [each for each in known if not each.exited]
     for group in (running, [each for each in known if each.exited]):
@@ -239,9 +239,8 @@ def _named(jobs: Sequence[KnownJob]) -> str:
 
 
 def _error(facts: Mapping[str, str]) -> HeadgateError:
-    """Return the error that the job reported.
-
-    OperatingError where its kind is unknown or has parts of its own.
+    """Return the exception for an error that the job's driver reported; OperatingError where the class is
+    unknown or takes more than a message.
     """
     kind = getattr(errors, facts.get("kind", ""), OperatingError)
     usual = isinstance(kind, type) and issubclass(kind, HeadgateError)

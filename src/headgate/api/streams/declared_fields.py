@@ -1,4 +1,4 @@
-"""Refuses names of fields, and keys, that the declared types of records and functions rule out."""
+"""Checks field names and keys of stream calls against the declared types of records and functions."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def refuse_unknown_fields(verb: str, names: Sequence[object], program: Program, 
 
 
 def refuse_impossible_key(function: Callable[..., object]) -> None:
-    """Refuse a function of a key that is annotated to give something else than a key; others pass."""
+    """Refuse a key function that is annotated to return a type that cannot be a key; others pass."""
     hint = map_output(function)
     if hint is not None and not can_be_key(hint):
         raise PlanError(
@@ -62,7 +62,7 @@ def refuse_impossible_key(function: Callable[..., object]) -> None:
 
 
 def refuse_impossible_fields(names: Iterable[str], record_type: Hint | None) -> None:
-    """Refuse fields that the records' class declares to hold something else than a key; others pass."""
+    """Refuse key fields that the records' class declares with a type that cannot be a key; others pass."""
     of = getattr(record_type, "__qualname__", "the records")
     for name in names:
         hint = field_hint(record_type, name)
@@ -75,7 +75,7 @@ def refuse_impossible_fields(names: Iterable[str], record_type: Hint | None) -> 
 
 
 def can_be_key(hint: Hint) -> bool:
-    """Return whether something of this type may be a key; a type that leaves it open may.
+    """Return whether values of this type may be keys; true if the type leaves it open, as ``Any`` does.
 
     Example:
         >>> import enum

@@ -36,7 +36,7 @@ class WatermarkStrategy:
         out_of_orderness: str | int = 0,
         idleness: str | int | None = None,
     ) -> WatermarkStrategy:
-        """Return a strategy from durations as people write them.
+        """Return a strategy from durations in ms or as text such as ``"7d"``.
 
         Raises:
             PlanError: a duration is negative or not a duration.
@@ -50,7 +50,7 @@ class WatermarkStrategy:
 
 
 def refuse_negative_times(strategy: WatermarkStrategy) -> None:
-    """Refuse a strategy that was made with a negative duration."""
+    """Raise PlanError if a strategy that the program made itself has a negative duration."""
     for what, value in (
         ("out_of_orderness_ms", strategy.out_of_orderness_ms),
         ("idleness_ms", strategy.idleness_ms or 0),

@@ -1,6 +1,6 @@
-"""Looking at one stream: a job of only what feeds it, outside the program, which stays open. Such a job has
-none of the program's sinks, takes no checkpoints, begins from nothing, and leaves no trace in the program:
-its own end of the stream is no node of it, so uids made of positions stay as they are.
+"""Looks at a stream (``preview()``, ``collect()``): jobs of what feeds it, outside the program, which stays
+open. Such a job has none of the program's sinks, takes no checkpoints, restores nothing, and leaves no trace
+in the program: its own end of the stream is no node of it, so uids made of positions stay as they are.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _OF_LASTING_JOBS: Final = (
     "state.changelog.",
     "high-availability.",
 )
-"""Beginnings of settings that a look at a stream does not use."""
+"""Prefixes of settings that do not apply to the job of a look at a stream."""
 
 
 def collected(environment: ProgramContext, number: int, name: str) -> list[Any]:
-    """Return all records of a stream; runs a job to its end."""
+    """Run what feeds a stream to its end in a job of its own, and return all records of the stream."""
     sink = load(Kind.CONNECTOR, "collect_sink")(record_type=_rebuilt(environment, number))
     run_query(environment, number, sink, "collect", name)
     return list(sink.results)
@@ -44,7 +44,7 @@ def collected(environment: ProgramContext, number: int, name: str) -> list[Any]:
 def taken(
     environment: ProgramContext, number: int, count: int, timeout_s: float | None, verb: str
 ) -> list[Any]:
-    """Return the first records that come; ends the job as soon as they are there."""
+    """Return the first `count` records of a stream; its job ends once they came or `timeout_s` has passed."""
     check_count(verb, count)
     check_seconds(verb, timeout_s)
     sink = load(Kind.CONNECTOR, "sample_sink")(count, _rebuilt(environment, number), verb)
@@ -62,7 +62,7 @@ def run_query(
     name: str,
     watch: _Watch | None = None,
 ) -> None:
-    """Run what feeds a stream, into `sink`, called `end` in the program; `watch` may end the job early."""
+    """Run a job of what feeds a stream into `sink`, which is named `end`; `watch` may cancel it early."""
     above = environment.program.above(number)
     if watch is None:
         _refuse_endless(end, above)
@@ -90,7 +90,7 @@ def run_query(
 
 
 def _refuse_endless(verb: str, above: Sequence[Node]) -> None:
-    """Refuse a stream whose records cannot all come."""
+    """Refuse to read all records of a stream with an unbounded source: the job would never end."""
     for node in above:
         if isinstance(node, SourceNode) and node.source.boundedness is Boundedness.UNBOUNDED:
             raise PlanError(
@@ -101,7 +101,7 @@ def _refuse_endless(verb: str, above: Sequence[Node]) -> None:
 
 def query_settings(config: Config, short: bool) -> Config:
     """Return the configuration of a job that only reads results: without checkpoints and all that needs them.
-    A `short` look is not shown while it runs, and never tried again.
+    A `short` look shows no progress and is not restarted after a failure.
     """
     # DataFrames are staged below that directory where driver and workers share no other.
     config = config.without(*_OF_LASTING_JOBS, but=o.CHECKPOINTING_DIR)
@@ -118,16 +118,16 @@ def _rebuilt(environment: ProgramContext, number: int) -> type | None:
 
 
 class SamplingSink(Protocol):
-    """A sink that knows when it has enough records."""
+    """A sink that recognizes when the driver has received enough records, for ``take()``."""
 
     def told(self, data: bytes) -> bool:
-        """Take what a writer sent to the driver; whether it is enough."""
+        """Take bytes that a writer sent to the driver; return whether the sink has enough records."""
         ...
 
 
 @dataclass
 class _Watch:
-    """Ends a job once enough has come, or the time has passed."""
+    """Cancels the job of a look once its sink has enough records, or the time limit has passed."""
 
     sink: SamplingSink
     ended: bool = False  # whether this ended the job
@@ -136,14 +136,14 @@ class _Watch:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def begins(self, control: JobControl) -> None:
-        """Take the control of the job that has begun."""
+        """Take the control of the job that has begun; cancel the job if enough records have come."""
         with self._lock:
             self._control = control
             if self._enough:
                 self._end()
 
     def received(self, uid: str, subtask: int, data: bytes) -> None:
-        """Take what a writer sent."""
+        """Pass bytes that a writer sent to the sink; cancel the job if the sink has enough."""
         if self.sink.told(data):
             self.end()
 
@@ -161,7 +161,7 @@ class _Watch:
 
     @contextmanager
     def limited(self, timeout_s: float | None) -> Iterator[None]:
-        """End the job after a time."""
+        """Cancel the job if the block lasts longer than `timeout_s` seconds; None: no limit."""
         if timeout_s is None:
             yield
             return

@@ -1,5 +1,5 @@
-"""Names that other systems have for the calls of programs and streams: refused with the name here. Python
-itself names the nearest name of a misspelt one.
+"""Error messages for methods that other systems have (Flink's `keyBy`): they give Headgate's name for it.
+Python itself names the nearest name of a misspelt one.
 """
 
 from __future__ import annotations
@@ -42,13 +42,14 @@ _OF_GROUPS: Final = frozenset(
 
 
 def no_such_call(program: object, name: str) -> AttributeError:
-    """Return the refusal of a method that an Environment does not have."""
+    """Return the AttributeError for a method that an Environment does not have, with Headgate's name for it.
+    """
     message = f"{type(program).__name__} has no {name!r}{_known_as(name, _PROGRAM_CALLS)}"
     return AttributeError(message, name=name, obj=program)
 
 
 def no_such_member(stream: object, name: str, *, of_stream: bool = False) -> AttributeError:
-    """Return the refusal of a method that a stream does not have."""
+    """Return the AttributeError for a method that a stream does not have, with Headgate's name for it."""
     message = f"{type(stream).__name__} has no {name!r}"
     if of_stream and not name.startswith("_"):
         message = (

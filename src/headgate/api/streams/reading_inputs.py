@@ -30,7 +30,7 @@ Paths = str | PathLike[str] | Iterable[str | PathLike[str]]
 
 
 class Readers(ABC):
-    """The reading half of the Environment."""
+    """The methods of the Environment that begin a stream: from files, collections, Spark or any source."""
 
     def from_source(
         self,
@@ -45,12 +45,12 @@ class Readers(ABC):
         Args:
             source: the description of the input.
             uid: names the source's position; needed when checkpoints are on.
-            name: for people; by default what the source says of itself.
+            name: for people; by default the source's own description.
             watermarks: event time, as ``with_watermarks`` right after the source.
             parallelism: of the source; the job's default when None.
 
         Raises:
-            PlanError: `source` is none.
+            PlanError: `source` is no :class:`Source`.
         """
         if not isinstance(source, Source):
             raise PlanError(f"from_source() ({user_site()}) got {type(source).__name__}; expected a Source")
@@ -163,15 +163,15 @@ class Readers(ABC):
         checkpoint lies between two epochs.
 
         Args:
-            dataframe: a ``pyspark.sql.DataFrame`` of a classic session; a streaming one with stateless
-                SQL only.
+            dataframe: a ``pyspark.sql.DataFrame`` of a classic session; a streaming one with stateless SQL
+                only.
             uid: names the position; needed when checkpoints are on.
             trigger: of a streaming DataFrame: when Spark looks for input. "available-now" reads what is there
                 and ends, "processing-time 1s" looks once a second; None looks all the time.
 
         Raises:
             UsageError: it is something else, one of Spark Connect, stateful, or has a column of a type that
-                would not come through unchanged; or the trigger is none.
+                would not come through unchanged; or there is no such trigger.
         """
         source = load(Kind.CONNECTOR, "spark_source")(dataframe, uid or "from_spark", trigger)
         return self._begin(source, "from_spark", uid, None)
@@ -194,7 +194,7 @@ class Readers(ABC):
             options: of the generator source.
 
         Raises:
-            PlanError: `function` is none, or a number is not positive.
+            PlanError: `function` is no function of an index, or a number is not positive.
         """
         if not callable(function):
             raise PlanError(f"generate() ({user_site()}) got {function!r}; expected a function of an index")
@@ -233,7 +233,7 @@ class Readers(ABC):
     def _begin(
         self, source: Source[T], name: str, uid: str | None, record_type: Hint | None
     ) -> DataStream[T]:
-        """Add the source's node and give its stream."""
+        """Add a node for the source to the program, and return the source's stream."""
 
 
 def _made(connector: str, verb: str, path: Paths, options: dict[str, Any]) -> tuple[Source, str | list[str]]:

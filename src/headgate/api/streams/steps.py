@@ -1,4 +1,4 @@
-"""The program that a stream adds its steps to; steps that run a user's function; keys."""
+"""The part of an Environment that streams use, and helpers that add function steps and check keys."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from headgate.records.selectors import KeySelector
 
 
 class CollectingSink(Protocol):
-    """A sink whose records its committer keeps in the driver."""
+    """A sink whose committed records are kept in the driver, as for ``collect()``."""
 
     @property
     def results(self) -> list[Any]:
@@ -32,31 +32,31 @@ class CollectingSink(Protocol):
 
 
 class ProgramContext(Protocol):
-    """The program that a stream adds its steps to, and that runs what feeds the stream."""
+    """The part of an Environment that streams use: they add steps to its program and run jobs with it."""
 
     program: Program  # the steps written so far
     collecting: dict[str, CollectingSink]  # uid -> sink whose records :meth:`execute` brings to the driver
     collected: dict[str, list[Any]]  # uid -> records that the last job brought
 
     def free_uid(self, stem: str) -> str:
-        """Return `stem`, or `stem` with the first number that no operator has as its uid."""
+        """Return a uid that no operator has: `stem`, or `stem` with the lowest free number from 2."""
         ...
 
     def _query(
         self, name: str, nodes: tuple[Node, ...], settings: Callable[[Config], Config]
     ) -> JobSpec | None:
-        """Check a job that runs in addition to the program's own; None where only the plan was asked for."""
+        """Return a checked job of nodes outside the program; None while only the plan is captured."""
         ...
 
     def _run(self, job: JobSpec) -> JobResult:
-        """Run a job of :meth:`_query` to its end."""
+        """Run a job made by :meth:`_query` to its end and return its result."""
         ...
 
 
 def add_function(
     environment: ProgramContext, node: ProcessNode | KeyedProcessNode, uid: str | None, *inputs: int
 ) -> int:
-    """Add a step that runs a process function, completed by what its class declares; return its number."""
+    """Add a step that runs a process function, with the types that its class declares; return its number."""
     function = node.function
     if isinstance(node, KeyedProcessNode):
         keys = inference.declared_keys(function, node.key, environment.program.node(inputs[0]))
@@ -69,7 +69,7 @@ def add_function(
 def checked_key(
     environment: ProgramContext, number: int, key: KeySelector, more: tuple[str, ...]
 ) -> KeySelector:
-    """Return the selector of a key, as ``key_by()`` was given it, once it can be one."""
+    """Return the key selector for the arguments of ``key_by()``; PlanError where they cannot give keys."""
     if callable(key) and not more:
         refuse_arity(f"key_by() ({user_site()})", key, "one record")
         refuse_unawaited("key_by", key)

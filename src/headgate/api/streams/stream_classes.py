@@ -1,8 +1,8 @@
 """Streams: the calls that say how records are transformed, and by which key they are partitioned.
 
 Every call adds a node to the environment's program, and runs nothing. The classes are in one file because
-each makes others: ``key_by`` a keyed stream, ``connect`` a connected one, ``process`` a stream again. What
-leads out of a stream is in `stream_outputs`.
+each makes others: ``key_by`` a keyed stream, ``connect`` a connected one, ``process`` a stream again. Sinks
+and looks at records are in `stream_outputs`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ B = TypeVar("B")
 
 
 class DataStream(Outputs[T]):
-    """Records of type `T` on their way.
+    """A stream of records of type `T`, to which the program adds steps.
 
     Example:
         >>> import headgate as hg
@@ -97,7 +97,7 @@ class DataStream(Outputs[T]):
         return DataStream(self._environment, self._added(node))
 
     def process(self, function: ProcessFunction[T, U], uid: str | None = None) -> DataStream[U]:
-        """Emit zero, one or many records for each one, with `open`, `close` and side outputs.
+        """Run a function that emits any number of records for each, with `open`, `close` and side outputs.
 
         State and timers need a key: ``stream.key_by(...).process(...)``.
 
@@ -140,13 +140,13 @@ class DataStream(Outputs[T]):
 
         Args:
             timestamp: field or column with ms since 1970, or a function of the record.
-            out_of_orderness: how much earlier than its predecessors a record may be; text such as
-                ``"7d"`` or ms.
-            idleness: after this long without records a source subtask no longer holds others back;
-                None for never.
+            out_of_orderness: how much earlier than its predecessors a record may be; text such as ``"7d"`` or
+                ms.
+            idleness: after this long without records a source subtask no longer holds others back; None for
+                never.
 
         Raises:
-            PlanError: a duration is negative or none, or `timestamp` is neither name nor function.
+            PlanError: a duration is negative or no duration, or `timestamp` is neither name nor function.
         """
         check_timestamp(timestamp)
         refuse_unknown_fields("with_event_time", (timestamp,), self._environment.program, self._number)
@@ -158,7 +158,7 @@ class DataStream(Outputs[T]):
         return self.with_watermarks(strategy)
 
     def with_watermarks(self, strategy: WatermarkStrategy) -> DataStream[T]:
-        """:meth:`with_event_time` with a strategy made elsewhere.
+        """Give records event time, and the stream watermarks, by a strategy that was made before.
 
         Raises:
             PlanError: the strategy has a negative duration.
@@ -254,7 +254,7 @@ class DataStream(Outputs[T]):
 
 
 class KeyedStream(ShownAsLine, Looks[T], Generic[K, T]):
-    """Records of type `T`, all records of one key of type `K` in one subtask.
+    """A stream of records of type `T`; all records with one key of type `K` go to one subtask.
 
     It can be looked at and printed as any stream. All other calls of a :class:`DataStream` come before
     ``key_by()``.
@@ -291,12 +291,12 @@ class KeyedStream(ShownAsLine, Looks[T], Generic[K, T]):
         return KeyedBroadcastConnectedStream(self._environment, self._number, broadcast, self._key)
 
     def process(self, function: KeyedProcessFunction[K, T, U], uid: str | None = None) -> DataStream[U]:
-        """Emit zero, one or many records for each one, with state and timers per key.
+        """Run a function that emits any number of records for each, with state and timers per key.
 
         Args:
             function: its class declares its state as class attributes.
-            uid: names the state for later versions of the program; needed when checkpoints are on
-                and there is state or a timer.
+            uid: names the state for later versions of the program; needed when checkpoints are on and there
+                is state or a timer.
 
         Raises:
             PlanError: `function` is no :class:`KeyedProcessFunction`.
@@ -311,7 +311,7 @@ class KeyedStream(ShownAsLine, Looks[T], Generic[K, T]):
 
 
 class BroadcastStream(DataStream[B]):
-    """Records of type `B`, each on its way to every subtask of the next operator.
+    """A stream of records of type `B`, each of which goes to every subtask of the next operator.
 
     Example:
         >>> import headgate as hg
@@ -321,7 +321,7 @@ class BroadcastStream(DataStream[B]):
 
 
 class _Connected(ShownAsLine):
-    """A stream and the broadcast one that goes with it."""
+    """A stream and the broadcast stream that is connected to it; ``process()`` follows."""
 
     def __init__(
         self, environment: ProgramContext, number: int, broadcast: BroadcastStream[B], key: KeySelector = ""
@@ -348,10 +348,10 @@ class _Connected(ShownAsLine):
 
 
 class BroadcastConnectedStream(_Connected, Generic[T, B]):
-    """Records of type `T`, and next to them broadcast records of type `B`."""
+    """A stream of type `T` connected to a broadcast stream of type `B`; ``process()`` reads both."""
 
     def process(self, function: BroadcastProcessFunction[T, B, U], uid: str | None = None) -> DataStream[U]:
-        """Emit zero, one or many outputs for each record of either input.
+        """Run a function that emits any number of records for each record of either input.
 
         Args:
             function: its class declares broadcast state as class attributes.
@@ -371,12 +371,12 @@ class BroadcastConnectedStream(_Connected, Generic[T, B]):
 
 
 class KeyedBroadcastConnectedStream(_Connected, Generic[K, T, B]):
-    """Records of type `T` partitioned by key of type `K`, and next to them broadcast records of type `B`."""
+    """A keyed stream of type `T` (key type `K`) connected to a broadcast stream of type `B`."""
 
     def process(
         self, function: KeyedBroadcastProcessFunction[K, T, B, U], uid: str | None = None
     ) -> DataStream[U]:
-        """Emit zero, one or many outputs for each record of either input, with state and timers per key.
+        """Run a function with state and timers per key on each record of either input.
 
         Args:
             function: its class declares its state as class attributes.

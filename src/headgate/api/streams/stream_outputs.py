@@ -1,4 +1,4 @@
-"""What every step of a program has, and the ways out of a stream: sinks, DataFrames, looks at its records.
+"""Name, uid and parallelism of steps, and the ways out of a stream: sinks, DataFrames, looks at its records.
 Only :meth:`Looks.preview`, `take`, `collect` and `to_dataframe` run something: what feeds the stream. They
 leave the program as it is.
 """
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class Operator:
-    """Something in the program that has a name, a uid and a parallelism."""
+    """A step of the program whose name, uid and parallelism can be set."""
 
     def __init__(self, environment: ProgramContext, number: int) -> None:
         self._environment, self._number = environment, number
@@ -58,12 +58,12 @@ class Operator:
         return self._environment.program.node(self._number)
 
     def name(self, name: str) -> Self:
-        """Name the operator for people."""
+        """Set the operator's name that plans, logs and metrics show to people."""
         self._environment.program.change(self._number, name=name)
         return self
 
     def uid(self, uid: str) -> Self:
-        """Name the operator for its state: what a later version of the program finds it by.
+        """Set the operator's uid, by which a later version of the program finds its state.
 
         Args:
             uid: unique in the program; printable, at most 200 characters, no slash.
@@ -94,19 +94,19 @@ class Operator:
 
 
 class StreamSink(Operator):
-    """The end of a stream."""
+    """A sink in the program, as the calls that write a stream return it."""
 
 
 def add_sink(
     environment: ProgramContext, number: int, sink: Sink[T], uid: str | None, name: str | None = None
 ) -> StreamSink:
-    """Add a sink to the program."""
+    """Add a sink for the stream with this number to the program, and return its step."""
     node = logical.SinkNode(logical.NEW, name or sink.describe(), sink=sink, uid=uid)
     return StreamSink(environment, environment.program.add(node, (number,)))
 
 
 class Looks(Generic[T]):
-    """Shows a program the records of one of its streams."""
+    """Shows a program the records of one of its streams: print, collect, take, preview."""
 
     _environment: ProgramContext
     _number: int
@@ -207,10 +207,10 @@ class Outputs(Operator, Looks[T]):
         Args:
             sink: the description of the output.
             uid: names the sink's state; needed when checkpoints are on and the sink commits.
-            name: for people; by default what the sink says of itself.
+            name: for people; by default the sink's own description.
 
         Raises:
-            PlanError: `sink` is none.
+            PlanError: `sink` is no :class:`Sink`.
         """
         if not isinstance(sink, Sink):
             raise PlanError(f"sink_to() ({user_site()}) got {type(sink).__name__}; expected a Sink")
@@ -237,7 +237,7 @@ class Outputs(Operator, Looks[T]):
         return self._write("parquet_sink", "write_parquet", path, uid, options)
 
     def collect_later(self, uid: str | None = None) -> Collected[T]:
-        """Have this stream's records brought to the driver by ``execute()``."""
+        """Return a handle whose `records` the next ``execute()`` fills with this stream's records."""
         uid = uid or self._environment.free_uid("collect")
         rebuilt = inference.rebuildable(self._node.record_type)
         sink = load(Kind.CONNECTOR, "collect_sink")(record_type=rebuilt)
@@ -290,7 +290,7 @@ class Outputs(Operator, Looks[T]):
     def to_dataframe_later(
         self, schema: StructType | str | None = None, uid: str | None = None
     ) -> DataFrameLater:
-        """Have this stream's committed records made a Spark DataFrame by ``execute()``."""
+        """Return a handle whose `dataframe` the next ``execute()`` makes of the committed records."""
         uid = uid or self._environment.free_uid("to_dataframe")
         sink = load(Kind.CONNECTOR, "dataframe_sink")(schema, "to_dataframe_later")
         number = self.sink_to(sink, uid=uid, name="to_dataframe")._number
@@ -307,7 +307,7 @@ class Outputs(Operator, Looks[T]):
 
 
 class Collected(ShownAsLine, Generic[T]):
-    """Records that ``execute()`` will have brought to the driver."""
+    """Handle of records that ``execute()`` brings to the driver; :meth:`Outputs.collect_later` returns it."""
 
     def __init__(self, environment: ProgramContext, uid: str) -> None:
         self._environment, self._uid = environment, uid
@@ -332,16 +332,16 @@ class Collected(ShownAsLine, Generic[T]):
 
 
 class HasDataFrame(Protocol):
-    """A sink whose committed records are a DataFrame after the job."""
+    """A sink whose committed records can be read as a DataFrame after the job."""
 
     @property
     def dataframe(self) -> DataFrame:
-        """The rows."""
+        """The committed records as a ``pyspark.sql.DataFrame``."""
         ...
 
 
 class DataFrameLater(ShownAsLine):
-    """A DataFrame that ``execute()`` will have made."""
+    """Handle of a DataFrame that ``execute()`` makes; :meth:`Outputs.to_dataframe_later` returns it."""
 
     def __init__(self, environment: ProgramContext, sink: HasDataFrame, number: int) -> None:
         self._environment, self._sink, self._number = environment, sink, number

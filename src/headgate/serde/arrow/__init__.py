@@ -1,1 +1,1 @@
-"""Values as Arrow columns, where nothing is lost. Tables and files are in `state`."""
+"""Converts values to Arrow columns without loss, and back. Tables and files are in `state`."""

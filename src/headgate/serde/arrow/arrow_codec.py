@@ -1,7 +1,7 @@
-"""How plain values of one description become an Arrow array, and back; the codecs of single values.
+"""Codecs between plain (msgpack) values of one description and an Arrow array; here for single values.
 
-A codec exists only where nothing is lost: text and integers stay exact, a float keeps its bits, a
-moment keeps its wall clock, fold and zone. Null stands for None and for nothing else.
+A codec exists only where nothing is lost: text and integers stay exact, a float keeps its bits, a moment
+keeps its wall clock, fold and zone. Null stands for None and for nothing else.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SECOND: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Codec(Generic[V]):
-    """One Arrow type and the way to it."""
+    """Converts plain (msgpack) values to arrays of one Arrow type, and back."""
 
     type: pa.DataType
     to_array: Callable[[Sequence[V | None]], pa.Array]  # of plain values; None is null
@@ -41,7 +41,7 @@ def _direct(type_: pa.DataType, *, fits: Callable[[V], bool] | None = None, tota
 
 
 def _counted(storage: pa.DataType, type_: pa.DataType) -> Codec[int]:
-    """Return the codec of moments that are plain numbers."""
+    """Return the codec of moments that are plain numbers: stored as `storage`, seen as `type_`."""
     return Codec(
         type_,
         lambda values: pa.array(values, storage).view(type_),
@@ -56,7 +56,7 @@ def _fits_int64(value: int) -> bool:
 INT64: Final = _direct(pa.int64(), fits=_fits_int64)
 STRING: Final[Codec[str]] = _direct(pa.string())
 NAME: Final[Codec[str]] = _direct(pa.string(), total=True)
-"""Text that has no lone surrogates."""
+"""Codec of text without lone surrogates."""
 _MICROSECONDS: Final = _counted(pa.int64(), pa.duration("us"))
 
 
@@ -95,7 +95,7 @@ def _days(micros: int) -> tuple[int, int, int]:
 
 
 def _moment(wall: Codec[int]) -> Codec[Moment]:
-    """Return the codec of a wall clock and its zone: by name, by a fixed offset, by both, or none."""
+    """Return the codec of a wall-clock time and its zone: by name, by a fixed offset, by both, or none."""
     fold: Codec[bool] = _direct(pa.bool_())
     parts: dict[str, Codec[Any]] = {"wall": wall, "fold": fold, "zone": STRING, "utc_offset": _MICROSECONDS}
     return struct_codec(parts, _moment_row, _moment_plain)
@@ -214,4 +214,4 @@ SINGLE: Final[dict[str, Codec[Any]]] = {
     "protobuf": _direct(pa.binary(), total=True),
     "avro": _direct(pa.binary(), total=True),
 }
-"""By kind of description."""
+"""Codecs of single values, by the kind of their stored description."""

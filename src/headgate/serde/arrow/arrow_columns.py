@@ -1,7 +1,7 @@
-"""Values as one or two Arrow columns: a typed one where nothing is lost, and one of bytes for the rest.
+"""Values as one or two Arrow columns: a typed one where nothing is lost, and one of bytes for other values.
 
-A raw cell is the batch of one value that the serializer writes. In a row at most one of the two is set;
-where neither is, the value is None.
+A raw cell is the batch of one value that the serializer writes. In a row at most one of the two is set; where
+neither is, the value is None.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CELL_MAX: Final = 2**31 - 1  # bytes that Parquet and Arrow can hold in one cel
 
 
 class ArrowColumn:
-    """The columns of values of one description: `fields` are the typed one, the one of bytes, or both."""
+    """The Arrow columns of values of one description; `fields` has a typed column, one of bytes, or both."""
 
     def __init__(self, name: str, stored: Description) -> None:
         self.name, self.stored = name, stored
@@ -38,7 +38,7 @@ class ArrowColumn:
             self.fields.append(pa.field(name + RAW, pa.binary()))
 
     def arrays(self, values: Sequence[V]) -> list[pa.Array]:
-        """Return plain values as one array for each field."""
+        """Return plain values as arrays, one for each of `fields`; UsageError if a column cannot hold one."""
         codec = self._codec
         if codec is None:
             return [pa.array([_cell(value) for value in values], pa.binary())]
@@ -54,7 +54,7 @@ class ArrowColumn:
         return [typed, pa.array([None if fit else _cell(value) for value, fit in pairs], pa.binary())]
 
     def values(self, columns: Mapping[str, pa.Array]) -> list[Any]:
-        """Return the plain values of arrays by name."""
+        """Return the plain values held by arrays, given by column name; StorageError if they are invalid."""
         raw = columns.get(self.name + RAW)
         try:
             codec = self._codec

@@ -47,7 +47,7 @@ def arrow_type(stored: Description) -> pa.DataType | None:
 
 
 def codec_of(stored: Description) -> Codec[V] | None:
-    """Return the way of plain values to Arrow and back; None where something would be lost."""
+    """Return the codec between a description's plain values and Arrow; None where something would be lost."""
     kind = text_in(stored, "kind")
     if kind in SINGLE:
         return SINGLE[kind]
@@ -61,7 +61,7 @@ def codec_of(stored: Description) -> Codec[V] | None:
 
 
 def _part(stored: Description) -> Codec[V]:
-    """Return the codec of a part; one without an Arrow type has each value as msgpack."""
+    """Return the codec of a field or element; one without an Arrow type stores each value as msgpack."""
     return codec_of(stored) or Codec(
         pa.binary(),
         lambda values: pa.array([pack(value) for value in values], pa.binary()),
@@ -80,7 +80,8 @@ def _rows(fields: Mapping[str, Description]) -> Codec[Any] | None:
 def _row_codec(
     fields: Mapping[str, Description], to_row: Callable[[Any], Any], to_plain: Callable[[tuple[Any, ...]], T]
 ) -> Codec[T] | None:
-    """Return the codec of a row of fields; None when none has a type, or a name cannot be one of a column."""
+    """Return the codec of a row of fields; None if no field has an Arrow type or a name cannot be a column's.
+    """
     if not _has_columns(fields):
         return None
     parts: dict[str, Codec[Plain]] = {name: _part(field) for name, field in fields.items()}
@@ -147,9 +148,8 @@ def _typed_dict_codec(stored: Description) -> Codec[dict[str, V]] | None:
 
 
 def _optional(part: Codec[V], stored: Description) -> Codec[V]:
-    """Return the codec of a key that need not be there.
-
-    Where None is a value, the value is stored as bytes.
+    """Return the codec of a TypedDict's optional key: null where it is missing. Where None is a value, values
+    are stored as bytes.
     """
     if part.nullable:
         raw = pa.binary()
@@ -252,7 +252,7 @@ def _slices(array: pa.Array, flat: Sequence[V]) -> list[Sequence[V] | None]:
 
 
 def _union_codec(stored: Description) -> Codec[V] | None:
-    """X or None; other alternatives have no common type."""
+    """Return the codec of ``X | None``, or None for other unions, whose members have no common type."""
     member = optional_of(stored)
     codec: Codec[V] | None = None if member is None else codec_of(member)
     if codec is None:

@@ -1,8 +1,9 @@
-"""Stored batches as plain values, and back, by description alone: no class of the program is needed.
+"""Decodes stored batches to plain values, and encodes them, by description alone, without the program's
+classes.
 
-A plain value is what msgpack holds of it: rows are sequences, and what msgpack has no type for stays in
-its extension types. A batch that the serializer had to write in its tagged mode is brought into the
-same shape; a single value that needs that mode itself is marked as :class:`Beyond`.
+A plain value is the form that msgpack stores: rows are sequences, and what msgpack has no type for stays in
+its extension types. A batch that the serializer had to write in its tagged mode is brought into the same
+shape; a single value that needs that mode itself is marked as :class:`Beyond`.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ ROWS: Final = frozenset({"dataclass", "attrs", "struct", "namedtuple"})
 
 pack: Final = msgspec.msgpack.Encoder().encode
 unpack: Final = msgspec.msgpack.Decoder().decode
-"""Without a hook, so that extension types stay what they are."""
+"""Decodes msgpack without a hook, so that extension types stay undecoded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +44,12 @@ class Beyond:
 
 
 def is_open(stored: Description) -> bool:
-    """Return whether a description describes the bytes completely: not that of a program's own serializer."""
+    """Return whether a description suffices to read the bytes: false for a program's own serializer."""
     return bool(stored["kind"] != "custom")
 
 
 def open_batch(stored: Description, data: bytes | memoryview, count: int) -> list[Any]:
-    """Return the plain values of a stored batch.
+    """Return the plain values of a stored batch; StorageError if it is invalid or has not `count` values.
 
     Example:
         >>> from headgate.serde.resolve import serializer_for
@@ -77,7 +78,7 @@ def _open(stored: Description, mode: bytes, body: memoryview) -> Any:
 
 
 def close_batch(stored: Description, values: Sequence[V]) -> bytes:
-    """Return the batch of plain values, as the serializer of the description reads it."""
+    """Return plain values as a stored batch, as the serializer of the description reads it."""
     if not any(type(value) is Beyond for value in values):
         return MODE_TYPED + pack(values)
     settle = settling(stored) or keep
@@ -86,7 +87,9 @@ def close_batch(stored: Description, values: Sequence[V]) -> bytes:
 
 
 def within(settled: V) -> V | Beyond:
-    """Return a settled value itself where msgpack holds it, else marked."""
+    """Return a value that :func:`settling` converted: as it is if msgpack can hold it, else as
+    :class:`Beyond`.
+    """
     try:
         pack(settled)
     except (OverflowError, UnicodeEncodeError):

@@ -1,1 +1,1 @@
-"""From a type to its codec, a file per family. `evolution` reads older shapes, `arrow` makes columns."""
+"""Codecs of types, a file per family of types. `evolution` reads older shapes, `arrow` makes columns."""

@@ -1,4 +1,4 @@
-"""Forms of NumPy scalars, NumPy arrays, and Arrow record batches and tables.
+"""Codecs (:class:`Form`) of NumPy scalars, NumPy arrays, and Arrow record batches and tables.
 
 NumPy and Arrow are imported only when a program declares a type of theirs. Stored bytes are checked before
 memory is taken for them: an array's size must be its bytes' length, and Arrow gets no bytes whose checksum is
@@ -29,7 +29,7 @@ V = TypeVar("V", bound="pa.RecordBatch | pa.Table")
 
 _BYTES_MAX: Final = 2**32 - 1  # that msgpack can hold in one piece
 _DTYPE: Final = re.compile(r"[<>|][biufcSUmM][1-9]\d{0,5}(\[\d{0,9}(Y|M|W|D|h|m|s|ms|us|ns|ps|fs|as)\])?")
-"""Dtypes that their text describes completely: no objects, no records. The width is bounded."""
+"""Matches the text of dtypes that can be stored: no objects, no records, a bounded width."""
 _CODE_POINT_MAX: Final = 0x10FFFF
 _SCALAR_KINDS: Final = "biufc"
 _SCALAR_BYTES_MAX: Final = {"f": 8, "c": 16}  # wider ones differ between machines
@@ -40,7 +40,7 @@ _ABSTRACT: Final = (
 
 
 def foreign_form(cls: type) -> Form | None:
-    """Return the form of a class of NumPy or Arrow; None when it is neither."""
+    """Return the codec (:class:`Form`) of a class of NumPy or Arrow; None for a class of neither."""
     package = (cls.__module__ or "").partition(".")[0]  # what a program makes at run time may have none
     if package == "numpy":
         import numpy as np
@@ -54,7 +54,7 @@ def foreign_form(cls: type) -> Form | None:
 
 
 def array_form(hint: Hint) -> Form | None:
-    """Return the form of ``NDArray[X]`` and ``np.ndarray[shape, np.dtype[X]]``; None for another origin."""
+    """Return the codec of ``NDArray[X]`` and ``np.ndarray[shape, np.dtype[X]]``; None for another origin."""
     origin = get_origin(hint)
     if not isinstance(origin, type) or (origin.__module__, origin.__name__) != ("numpy", "ndarray"):
         return None
@@ -114,14 +114,14 @@ def _exact_dtype(cls: type[np.generic]) -> np.dtype[np.generic] | None:
 
 @dataclass(frozen=True, slots=True)
 class ArraySpec:
-    """What an annotation says of arrays; None is anything."""
+    """Constraints that an annotation puts on NumPy arrays; None allows anything."""
 
     dtype: str | None = None  # exact, as NumPy writes it
     kind: str | None = None  # NumPy's letter of dtypes whose width or unit is left open
     ndim: int | None = None  # number of dimensions
 
     def check(self, dtype: str, ndim: int) -> None:
-        """Refuse an array that is something else."""
+        """Raise ValueError for a dtype or number of dimensions that is not allowed or cannot be stored."""
         if not _DTYPE.fullmatch(dtype):
             raise ValueError(f"an array of dtype {dtype!r:.40} cannot be stored; convert it to numbers")
         if dtype[1] in _SCALAR_BYTES_MAX and int(dtype[2:]) > _SCALAR_BYTES_MAX[dtype[1]]:
@@ -190,7 +190,7 @@ def _array_from_plain(plain: tuple[str, tuple[int, ...], bytes], spec: ArraySpec
 
 
 def _check_elements(array: NDArray[T], data: bytes) -> None:
-    """Refuse bytes that are no bool or no character; every other dtype takes any."""
+    """Raise ValueError if bytes of an array are no bools or no characters; every other dtype takes any."""
     import numpy as np
 
     if array.dtype.kind == "b" and data.strip(b"\x00\x01"):

@@ -29,13 +29,13 @@ T = TypeVar("T")
 NAMED: Final = frozenset({"record", "enum", "fixed"})
 LOGICAL: Final = ("logicalType", "precision", "scale")
 Definition: TypeAlias = dict[str, Any]
-"""A type with parameters, as the text of the schema gives it."""
+"""A type with parameters, such as a record or an array, as the JSON object of the schema."""
 Schema: TypeAlias = "str | list[Schema] | Definition"
 """A schema in the canonical or the expanded form: a name, alternatives, or a definition."""
 
 
 def canonical(text: str) -> Schema:
-    """Return the canonical form of a schema given as JSON text."""
+    """Return the canonical form of a schema given as JSON text; UsageError if the text is no valid schema."""
     fastavro = _fastavro()
 
     def parsed(schema: Schema) -> Schema:
@@ -65,7 +65,7 @@ def expanded(schema: Schema) -> Schema:
 
 
 def name_of(schema: Schema) -> str:
-    """Return the name of a schema in messages."""
+    """Return the name by which messages mention a schema."""
     if isinstance(schema, list):
         return " | ".join(map(name_of, schema))
     if not isinstance(schema, dict):
@@ -78,7 +78,7 @@ def name_of(schema: Schema) -> str:
 
 
 def defined(schema: Schema) -> Definition:
-    """Return a schema that must be a definition, not a name or alternatives."""
+    """Return `schema` if it is a definition (a dict); TypeError for a name or alternatives."""
     if not isinstance(schema, dict):
         raise TypeError(f"got the schema {schema!r:.40}; expected a definition")
     return schema
@@ -97,7 +97,7 @@ def logical_of(schema: Schema) -> tuple[Json, ...]:
 
 
 def hinted(schema: Schema) -> Definition:
-    """Return a schema that fastavro takes without parsing it again: as the one field of a record.
+    """Return a schema as the one field of a record, which fastavro takes without parsing it again.
 
     A record is encoded as its fields one after the other, so the bytes are those of the value itself.
     """
@@ -111,7 +111,7 @@ def _wrapped(schema: Schema) -> Definition:
 
 
 def write(schema: Definition, value: T) -> bytes:
-    """Return the bytes of a value under a :func:`hinted` schema."""
+    """Return the Avro bytes of a value under a :func:`hinted` schema; ValueError if it does not fit."""
     out = io.BytesIO()
     try:
         _fastavro().schemaless_writer(out, schema, {"value": value}, strict=True, disable_tuple_notation=True)
@@ -121,9 +121,7 @@ def write(schema: Definition, value: T) -> bytes:
 
 
 def fits(schema: Definition, value: T) -> bool:
-    """Return whether a value is of a :func:`hinted` schema.
-
-    The writer would also take a bool for a number.
+    """Return whether a value fits a :func:`hinted` schema exactly; the writer would take a bool for a number.
     """
     found: bool = _fastavro().validate({"value": value}, schema, raise_errors=False, strict=True)
     return found
@@ -142,7 +140,7 @@ def read(data: bytes, writer: Definition, reader: Definition | None = None) -> A
 
 
 def without(schema: Schema, names: Collection[str]) -> Schema:
-    """Return an expanded schema without some attributes of its types and fields."""
+    """Return an expanded schema without the attributes in `names`, in all its types and fields."""
     if isinstance(schema, list):
         return [without(one, names) for one in schema]
     if not isinstance(schema, dict):
@@ -196,7 +194,7 @@ def _reduced_field(field: Definition, namespace: str) -> Definition:
 
 
 def _logical_type(parsed: Definition) -> Definition:
-    """Return the logical type, if values are read as one; an unknown one means nothing, as Avro says."""
+    """Return a type's logical type and its parameters; empty where fastavro knows none, as Avro demands."""
     if f"{parsed['type']}-{parsed.get('logicalType')}" not in _fastavro().read.LOGICAL_READERS:
         return {}
     return {name: parsed[name] for name in LOGICAL if name in parsed}
@@ -263,7 +261,7 @@ _LOGICAL_CLASSES: Final[dict[str, type]] = {
 
 
 def avro_form(hint: Hint, schema_text: str) -> Form:
-    """Return the form of ``Annotated[hint, hg.avro(schema)]``."""
+    """Return the codec (:class:`Form`) of values annotated as ``Annotated[hint, hg.avro(schema)]``."""
     schema = canonical(schema_text)
     tree = expanded(schema)
     classes = _classes(tree)
@@ -294,7 +292,7 @@ def avro_form(hint: Hint, schema_text: str) -> Form:
 
 
 def _classes(tree: Schema) -> frozenset[type]:
-    """Return the classes of a schema's values."""
+    """Return the Python classes that values of an expanded schema have."""
     if isinstance(tree, list):
         return frozenset().union(*map(_classes, tree))
     logical = logical_of(tree)[0]

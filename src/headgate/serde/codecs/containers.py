@@ -1,4 +1,4 @@
-"""Forms of list, tuple, set, frozenset and dict, made from the forms of what is inside."""
+"""Codecs (:class:`Form`) of list, tuple, set, frozenset and dict, made from those of their elements."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from headgate.serde.codecs.type_codec import Convert, Form, copier, describe, ke
 V = TypeVar("V")
 
 DIRECT_KEYS: Final = frozenset({"str", "int", "bytes"})
-"""Kinds of keys that a msgpack map holds; other dicts are stored as pairs."""
+"""Kinds of dict keys that a msgpack map holds; dicts with other keys are stored as pairs."""
 
 _SEQUENCES: Final[dict[type, str]] = {list: "list", set: "set", frozenset: "frozenset", tuple: "tuple_of"}
 
 
 def sequence_form(cls: type, element: Form) -> Form:
-    """``list[X]``, ``set[X]``, ``frozenset[X]`` or ``tuple[X, ...]``."""
+    """Return the codec of ``list[X]``, ``set[X]``, ``frozenset[X]`` or ``tuple[X, ...]``."""
     name = f"{cls.__name__}[{element.name}{', ...' if cls is tuple else ''}]"
     immutable = cls in (tuple, frozenset) and element.immutable
     return Form(
@@ -53,7 +53,7 @@ def each(cls: Callable[[Iterable[V]], Collection[V]], convert: Convert | None) -
 
 
 def tuple_form(elements: list[Form]) -> Form:
-    """``tuple[X, Y, Z]``, and ``tuple[()]``."""
+    """Return the codec of a tuple of fixed length, as ``tuple[X, Y, Z]`` or ``tuple[()]``."""
     immutable = all(element.immutable for element in elements)
     return Form(
         name=f"tuple[{', '.join(element.name for element in elements) or '()'}]",
@@ -92,7 +92,7 @@ def row_converter_or_none(converts: list[Convert | None]) -> Convert | None:
 
 
 def apply_each(converts: Mapping[str, Convert | None], entries: Mapping[str, V]) -> dict[str, V]:
-    """Return the entries with each value converted by the conversion of its name."""
+    """Return the entries with each value converted by the function for its name; None: left as it is."""
     made = {}
     for name, value in entries.items():
         convert = converts[name]
@@ -101,7 +101,7 @@ def apply_each(converts: Mapping[str, Convert | None], entries: Mapping[str, V])
 
 
 def dict_form(key: Form, value: Form) -> Form:
-    """``dict[K, V]``."""
+    """Return the codec of ``dict[K, V]``: stored as a msgpack map, or as pairs if keys need conversion."""
     direct = key.description["kind"] in DIRECT_KEYS
     return Form(
         name=f"dict[{key.name}, {value.name}]",
@@ -117,7 +117,7 @@ def dict_form(key: Form, value: Form) -> Form:
 
 
 def dict_wire(direct: bool, key: Hint, value: Hint) -> Hint:
-    """Return the type that msgspec decodes for a dict: a map, or a list of pairs."""
+    """Return the type that msgspec is to decode for a dict: a map, or a list of pairs."""
     return dict[key, value] if direct else list[tuple[key, value]]  # type: ignore[valid-type]
 
 

@@ -47,11 +47,11 @@ Tagged: TypeAlias = (
 
 
 class NotPlainError(UsageError):
-    """A value of a type that the dynamic codec does not hold."""
+    """Raised for a value of a type that the dynamic codec cannot hold."""
 
 
 def to_tagged(value: T) -> Tagged:
-    """Return a value for msgspec to encode, of which :func:`untag` makes an equal value of the same type."""
+    """Return a value in a form that msgspec encodes and that decodes, by :func:`untag`, to an equal value."""
     tagger = _TAGGERS.get(type(value))
     if tagger is None:
         raise NotPlainError(
@@ -63,7 +63,7 @@ def to_tagged(value: T) -> Tagged:
 
 
 def encode_tagged(value: T) -> bytes:
-    """Encode one plain value, or one structure of values that :func:`to_tagged` made."""
+    """Return the msgpack bytes of one plain value, or of a structure that :func:`to_tagged` made."""
     try:
         return _encode(to_tagged(value))
     except RecursionError:
@@ -71,7 +71,7 @@ def encode_tagged(value: T) -> bytes:
 
 
 def as_plain(value: Any) -> Any:
-    """Return the plain value as which msgspec encodes a value, such as one that holds members of an Enum."""
+    """Return the plain value that msgspec stores for a value, as the value of an Enum's member."""
     kind = type(value)
     if kind in (list, tuple, set, frozenset):
         return kind(as_plain(part) for part in value)
@@ -101,7 +101,7 @@ def encode_tagged_each(values: Sequence[Any]) -> list[bytes]:
 
 
 def untag(code: int, data: memoryview) -> Any:
-    """Return the value that an extension type stands for; the `ext_hook` of every decoder."""
+    """Return the value that a msgpack extension type stands for; the `ext_hook` of every decoder."""
     reader = _UNTAGGERS.get(code)
     if reader is None:
         raise StorageError(f"stored bytes hold extension type {code}; expected 1 to {len(_UNTAGGERS)}")
@@ -114,7 +114,7 @@ _decode_tuples: Final = msgpack_decoder(list[tuple[Any, ...]]).decode
 
 
 def decode_tagged(data: Buffer) -> Any:
-    """Decode what :func:`encode_tagged` gave."""
+    """Return the value whose bytes :func:`encode_tagged` made."""
     return _decode(data)
 
 
@@ -154,7 +154,7 @@ def _plain_tagger(code: int, to_plain: Callable[[T], V]) -> Callable[[T], Tagged
 
 
 def keep(value: T) -> T:
-    """Return the value itself: how scalars are tagged, and immutable values copied."""
+    """Return the value itself: the conversion of scalars, and the copy of immutable values."""
     return value
 
 
@@ -202,12 +202,12 @@ def with_mode(mode: int, value: T) -> bytes:
 
 
 class DynamicSerializer(TypeSerializer[Any]):
-    """Serializer of values of unknown type."""
+    """Serializer of plain values without a declared type; it stores each value's type with it."""
 
     name = "Any"
 
     def encode_many(self, values: Sequence[Any]) -> bytes:
-        """Encode plain values of any mixture."""
+        """Return a batch of plain values of any types; NotPlainError if a value is not plain."""
         if not isinstance(values, (list, tuple)):
             values = list(values)
         fast = self.encode_scalars(values)
@@ -222,7 +222,7 @@ class DynamicSerializer(TypeSerializer[Any]):
             return None
 
     def decode_many(self, data: Buffer, count: int) -> list[Any]:
-        """Decode a batch."""
+        """Return the `count` values of a batch; StorageError if the bytes do not hold them."""
         view = memoryview(data)
         try:
             if view[0] > _MODE_TUPLES:
@@ -237,11 +237,11 @@ class DynamicSerializer(TypeSerializer[Any]):
         return values
 
     def describe(self) -> dict[str, Plain]:
-        """Return kind and version of the codec."""
+        """Return the description that is stored with the bytes: kind and version of the codec."""
         return {"kind": "any", "version": 1}
 
     def snapshot(self) -> TypeSerializerSnapshot[Any]:
-        """Return the description as a snapshot."""
+        """Return the serializer snapshot, by which a later program judges whether it can read the bytes."""
         return DescribedSnapshot(self.describe(), self)
 
     def copy(self, value: T) -> T:
@@ -254,7 +254,7 @@ class DynamicSerializer(TypeSerializer[Any]):
 
 
 def _fast_mode(values: Sequence[Any]) -> int | None:
-    """Return the mode in which msgspec alone is lossless, found by checks that run at C speed."""
+    """Return the batch mode in which msgspec alone encodes the values without loss; None if there is none."""
     kinds, mode = set(map(type, values)), _MODE_VALUES
     if kinds == {tuple}:
         kinds, mode = set(map(type, chain.from_iterable(values))), _MODE_TUPLES

@@ -1,4 +1,4 @@
-"""Records of a class as rows of their fields' values, and back: the fast way between two processes.
+"""Encodes records of a class as rows of their fields' values: the fast way between two processes.
 
 It is taken where every value is a scalar: msgpack holds scalars losslessly, whatever the annotations say.
 """
@@ -22,25 +22,26 @@ Make = Callable[[Rows], list[Any]]
 
 
 class FieldRows:
-    """The fields of one class; `make` makes records of rows, without calling an initialiser again."""
+    """Converts records of one class to rows and back; `make` makes records without calling an initialiser."""
 
     def __init__(self, names: Sequence[str], make: Make) -> None:
         self._read, self._make = _reader(names), make
 
     def encode(self, records: Sequence[T]) -> bytes | None:
-        """Encode records of the class; None where a value is no scalar, or a field is not set."""
+        """Return the bytes of records of the class; None where a value is no scalar, or a field is not set.
+        """
         try:
             return _codec.encode_scalars(self._read(records))
         except AttributeError:
             return None
 
     def decode(self, data: Buffer, count: int) -> list[T]:
-        """Decode `count` records."""
+        """Return the `count` records whose bytes :meth:`encode` made."""
         return self._make(_codec.decode_many(data, count))
 
 
 def field_rows(cls: type) -> FieldRows | None:
-    """Return the fields of a dataclass, attrs class, NamedTuple or ``msgspec.Struct``; else None."""
+    """Return the converter of a dataclass, attrs class, NamedTuple or ``msgspec.Struct``; else None."""
     if dataclasses.is_dataclass(cls):
         return FieldRows(*_attributes(cls, [field.name for field in dataclasses.fields(cls)]))
     if hasattr(cls, "__attrs_attrs__"):
@@ -66,7 +67,7 @@ def _reader(names: Sequence[str]) -> Callable[[Sequence[T]], Rows]:
 
 
 def _attributes(cls: Any, names: list[str]) -> tuple[list[str], Make]:
-    """Return the fields that are attributes of an object, and a loop written for them."""
+    """Return the names, and a generated function that makes objects of rows by setting their attributes."""
     if not names:
         return names, lambda rows: [cls.__new__(cls) for _ in rows]
     assign = "one.{0} = field_{0}" if cls.__setattr__ is object.__setattr__ else "put(one, {0!r}, field_{0})"

@@ -1,4 +1,4 @@
-"""The form of values that are stored as JSON text: ``Annotated[T, hg.json]``.
+"""Codec (:class:`Form`) of values that are stored as JSON text: ``Annotated[T, hg.json]``.
 
 The text is what a reader of JSON expects: records are objects by field, enumerations their names. It is made
 of the plain values of the inner type's serializer, and read back to them, by the inner type's description
@@ -50,12 +50,12 @@ _SCALARS: Final[Mapping[str, frozenset[type]]] = {
     "flag": frozenset({int}),
     "decimal": frozenset({str}),
 }
-"""What the inner serializer makes of these kinds; JSON would also take a date as text and lose its type."""
+"""Classes of the plain values of each kind; JSON would also take a date as text and lose its type."""
 _TEXT_KEYS: Final = frozenset({"str", "any", "enum"})
 
 
 def json_form(inner: Form) -> Form:
-    """Return the form of ``Annotated[T, hg.json]``."""
+    """Return the codec (:class:`Form`) of values annotated as ``Annotated[T, hg.json]``."""
     shape = _shape(inner.description)
     to_inner = keep if inner.to_plain is None else inner.to_plain
     return Form(
@@ -73,7 +73,7 @@ def json_form(inner: Form) -> Form:
 
 
 def evolve_json(stored: Description, new: Form, evolve: Callable[[Description, Form], Reading]) -> Reading:
-    """Return how JSON text of a stored description is read: as the inner type's values would be."""
+    """Return how JSON text stored under an older description is read: as its inner type evolves."""
     if new.description["kind"] != JSON:
         raise Refused(f"was JSON text and is {new.name}; keep hg.json in the annotation")
     of = mapping_in(stored, "of")
@@ -97,7 +97,8 @@ def _reader(shape: _Shape, wire: Hint, from_plain: Convert | None) -> Convert:
 
 
 class _Shape(NamedTuple):
-    """How the plain values of one description are written as JSON, and read; what does not fit raises."""
+    """Conversions of one description's plain values to JSON and back; they raise where a value does not fit.
+    """
 
     write: Convert
     read: Convert
@@ -127,7 +128,7 @@ def _each(convert: Convert) -> Convert:
 
 
 def _object(fields: Mapping[str, Description]) -> _Shape:
-    """Return a row of values as an object by the fields' names."""
+    """Return the conversions between a row of values and a JSON object with the fields' names."""
     shapes = {name: _shape(inner) for name, inner in fields.items()}
 
     def write(row: Sequence[V]) -> dict[str, Json]:
@@ -158,7 +159,9 @@ def _tuple(description: Description) -> _Shape:
 
 
 def _dict(description: Description) -> _Shape:
-    """Return an object; dicts whose keys are not declared as str are pairs to the inner serializer."""
+    """Return the conversions between a dict and a JSON object; UsageError for keys that are not text. Dicts
+    whose keys are not declared as str are pairs to the inner serializer.
+    """
     key, value = text_in(mapping_in(description, "key"), "kind"), _shape(mapping_in(description, "value"))
     if key not in _TEXT_KEYS:
         raise UsageError(f"hg.json holds dicts with str keys only; got {key} keys, write them as text")
@@ -175,7 +178,7 @@ def _dict(description: Description) -> _Shape:
 
 
 def _union(description: Description) -> _Shape:
-    """See `optional_place` for the three layouts."""
+    """Return the conversions of a union's values, in the three layouts that `optional_place` describes."""
     members = mappings_in(description, "of")
     kinds = {text_in(member, "kind") for member in members}
     if kinds <= DIRECT:
@@ -200,7 +203,7 @@ def _union(description: Description) -> _Shape:
 def _moment(
     cls: type[W], from_plain: Callable[[Moment], W], to_plain: Callable[[W], Moment]
 ) -> Callable[[Description], _Shape]:
-    """ISO text, followed by the key of a zone in brackets as RFC 9557 writes it."""
+    """Return a maker of conversions between times and ISO text with the zone's key in brackets (RFC 9557)."""
 
     def read(text: str) -> Moment:
         iso, _, key = text.removesuffix("]").partition("[")
@@ -248,9 +251,7 @@ def _text_key(key: V) -> str:
 
 
 def _any(value: Any) -> Json:
-    """Return the JSON of a value of no declared type: exactly what JSON itself has, so that it comes back as
-    what it was.
-    """
+    """Return a value of no declared type as JSON; ValueError where it would not come back as it was."""
     kind = type(value)
     if kind is msgspec.msgpack.Ext:
         return _any(untag(value.code, memoryview(value.data)))

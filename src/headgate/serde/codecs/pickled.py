@@ -34,7 +34,7 @@ _PYTHON: Final = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 class ClassNames(Protocol):
-    """Names of classes that no module of the receiver has, such as those of the running script."""
+    """Names for classes that the receiver cannot import, such as those of the running script."""
 
     def name_of(self, cls: type) -> str | None:
         """Return the name of a class that every worker of the job knows; None for every other class."""
@@ -58,12 +58,12 @@ class ShippedClasses:
         self._shipped: dict[str, bool] = {}
 
     def name_of(self, cls: type) -> str | None:
-        """See :class:`ClassNames`."""
+        """Return the id of a class that came with the program; None for every other class."""
         name = self._ids.get(cls)
         return name if name is not None and self._is_shipped(name) else None
 
     def class_of(self, name: str) -> type:
-        """See :class:`ClassNames`."""
+        """Return the class with this id; LookupError if no such class came with the program."""
         if not self._is_shipped(name):
             raise LookupError(f"class {name!r} did not come with the program")
         return self._classes[name]
@@ -81,18 +81,18 @@ class OwnClasses:
         self._classes: dict[str, type] = {}
 
     def name_of(self, cls: type) -> str:
-        """See :class:`ClassNames`."""
+        """Return a name for a class, and remember the class under it."""
         name = f"{id(cls):x}"
         self._classes[name] = cls
         return name
 
     def class_of(self, name: str) -> type:
-        """See :class:`ClassNames`."""
+        """Return the class that :meth:`name_of` gave this name."""
         return self._classes[name]
 
 
 def encode_rows(rows: Sequence[V], names: ClassNames | None = None) -> bytes:
-    """Encode rows of types that no serializer holds; `names` are of classes in no module of the receiver."""
+    """Pickle rows that no serializer holds; `names` names the classes that the receiver cannot import."""
     out = io.BytesIO()
     try:
         _RowPickler(out, names).dump(list(rows))
@@ -105,24 +105,26 @@ def encode_rows(rows: Sequence[V], names: ClassNames | None = None) -> bytes:
 
 
 def decode_rows(data: bytes | memoryview, names: ClassNames | None = None) -> list[V]:
-    """Decode rows; the caller has authenticated the sender and verified the checksum."""
+    """Unpickle rows; the caller has authenticated the sender and verified the checksum."""
     rows: list[V] = _RowUnpickler(io.BytesIO(data), names).load()
     return rows
 
 
 def encode_class(cls: type, names: ClassNames | None = None) -> bytes:
-    """Encode a reference to a class."""
+    """Return the bytes of a reference to a class, which :func:`decode_class` resolves on another worker."""
     return encode_rows([cls], names)
 
 
 def decode_class(data: bytes, names: ClassNames | None = None) -> type:
-    """Find the class of a reference; the caller has authenticated the sender."""
+    """Return the class that a reference names; the caller has authenticated the sender."""
     classes: list[type] = decode_rows(data, names)
     return classes[0]
 
 
 def _shipped_class(name: str) -> type:
-    """Stand in pickled rows for the lookup that :class:`_RowUnpickler` does."""
+    """Marks a shipped class in pickled rows; :class:`_RowUnpickler` looks the class up instead of calling
+    this.
+    """
     raise pickle.UnpicklingError(f"class {name!r} can be found by the workers of its job only")
 
 
@@ -132,7 +134,7 @@ class _RowPickler(pickle.Pickler):
         self._names = names
 
     def reducer_override(self, obj: V) -> Any:
-        """Refer to a shipped class by its name, and to one that a generic model makes by what makes it."""
+        """Pickle a shipped class as its name, and a class made by a generic model as model and arguments."""
         if not isinstance(obj, type):
             return NotImplemented
         generic = generic_model(obj)
@@ -154,7 +156,7 @@ class _RowUnpickler(pickle.Unpickler):
 
 
 def dump_value(value: V, declared: type) -> bytes:
-    """Pickle one value of state.
+    """Return the pickle of one value of state.
 
     The bytes refer to the declared class as that and not by its module, which is another one when the
     program's file is run instead of imported.
@@ -169,7 +171,9 @@ def dump_value(value: V, declared: type) -> bytes:
 
 
 def load_value(data: bytes, declared: type) -> Any:
-    """Unpickle what :func:`dump_value` gave; the caller has verified the checksum. Runs code of the bytes."""
+    """Return the value that :func:`dump_value` pickled, running code of the bytes; their checksum was
+    verified.
+    """
     try:
         return _Unpickler(io.BytesIO(data), declared).load()
     except BaseException as error:  # as above
@@ -198,7 +202,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def pickled_form(hint: Hint) -> Form:
-    """Return the form of ``Annotated[hint, hg.pickled]``: values of a class and of its subclasses."""
+    """Return the codec of ``Annotated[hint, hg.pickled]``: values of a class and of its subclasses."""
     cls: Any = object if hint is Any else get_origin(hint) or hint
     if not isinstance(cls, type) or cls is types.UnionType:
         raise UsageError(
@@ -235,7 +239,7 @@ def pickled_form(hint: Hint) -> Form:
 
 
 def evolve_pickled(stored: Description, new: Form) -> Reading:
-    """Refuse: pickled values are read as they were written, or not at all."""
+    """Raise Refused: values pickled as another class or by another Python version cannot be read."""
     now, was = new.description, text_in(stored, "name")
     if now["kind"] != PICKLE or was != now["name"]:
         current = f"pickled {now['name']!s}" if now["kind"] == PICKLE else new.name

@@ -1,4 +1,4 @@
-"""Forms of single values: numbers, text, moments, identifiers and enumerations."""
+"""Codecs (:class:`Form`) of single values: numbers, text, moments, identifiers and enumerations."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ V = TypeVar("V")
 
 
 def exactly(cls: type[T], convert: Callable[[T], V]) -> Callable[[T], V]:
-    """Return a conversion that refuses values of other classes, subclasses included."""
+    """Return a conversion that raises TypeError for values of other classes, subclasses included."""
 
     def checked(value: T) -> V:
         if value.__class__ is not cls:
@@ -74,7 +74,8 @@ BY_KIND: Final[dict[str, Form]] = {text_in(form.description, "kind"): form for f
 
 
 def enum_form(cls: type[enum.Enum], name: str) -> Form:
-    """Store members by name, so that their values may change, and flags by value, as they combine."""
+    """Return the codec of an enumeration: members stored by name, so that values may change; flags by value.
+    """
     if issubclass(cls, enum.Flag):
         form = describe("flag", name=name, members={str(m.name): m.value for m in cls})
         return Form(name, form, int, exactly(cls, lambda value: value.value), cls, frozenset({cls}))

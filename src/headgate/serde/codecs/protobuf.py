@@ -1,8 +1,8 @@
-"""Forms of Protobuf messages: stored as Protobuf's own bytes, described field by field.
+"""Codecs (:class:`Form`) of Protobuf messages: stored as Protobuf's own bytes, described field by field.
 
-A message class is recognised by its marks and Protobuf is never imported, as user code may come with its
-own copy. The description lists every message that can be reached, by name, so that a message may
-contain itself and a later program can judge the bytes without the class that wrote them.
+A message class is recognised by its marks and Protobuf is never imported, as user code may come with its own
+copy. The description lists every message that can be reached, by name, so that a message may contain itself
+and a later program can judge the bytes without the class that wrote them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def is_message(cls: Hint) -> bool:
 
 
 def message_form(cls: type) -> Form | None:
-    """Return the form of a Protobuf message class; None when it is none."""
+    """Return the codec (:class:`Form`) of a Protobuf message class; None for other classes."""
     if not is_message(cls):
         return None
     descriptor = cls.DESCRIPTOR  # type: ignore[attr-defined]
@@ -85,7 +85,7 @@ def _write(message: _Message) -> bytes:
 
 
 def _collect(descriptor: Any, messages: Messages, enums: dict[str, Plain]) -> None:
-    """Describe a message and all that its fields name; each once, however often it is named."""
+    """Add the descriptions of a message and of every type that its fields name, each once."""
     fields: list[dict[str, Plain]] = []
     messages[descriptor.full_name] = fields
     for number in sorted(descriptor.fields_by_number):

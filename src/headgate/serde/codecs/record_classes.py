@@ -1,8 +1,8 @@
-"""Forms of records: dataclass, NamedTuple, TypedDict, msgspec.Struct, attrs classes and pydantic models.
+"""Codecs of records: dataclass, NamedTuple, TypedDict, msgspec.Struct, attrs classes and pydantic models.
 
-A record is known by its logical name and its fields' names, and stored as the row of its fields'
-values in the order of the description. Kinds of records are recognised by their marks and not by
-`isinstance`, as user code may come with its own copy of attrs or msgspec.
+A record is known by its logical name and its fields' names, and stored as the row of its fields' values in
+the order of the description. Kinds of records are recognised by their marks and not by `isinstance`, as user
+code may come with its own copy of attrs or msgspec.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Resolve = Callable[[Hint], Form]
 
 
 def record_form(cls: type, resolve: Resolve) -> Form | None:
-    """Return the form of a record class; None when the class is no record."""
+    """Return the codec (:class:`Form`) of a record class; None for other classes."""
     if is_typeddict(cls):
         return _typed_dict_form(cls, resolve)
     if dataclasses.is_dataclass(cls):
@@ -183,7 +183,7 @@ def _typed_dict_form(cls: type, resolve: Resolve) -> Form:
 
 
 class _Mark(enum.Enum):
-    """Stands in place of a value: there is none."""
+    """Marks that stand where there is no value."""
 
     ABSENT = "the key of a dict is missing"
     NO_DEFAULT = "a field has no default"
@@ -193,17 +193,17 @@ _ABSENT, _NO_DEFAULT = _Mark.ABSENT, _Mark.NO_DEFAULT
 
 
 def absent() -> _Mark:
-    """Return the default of a key that need not be there."""
+    """Return the mark for a missing key: the default of an optional key of a TypedDict."""
     return _ABSENT
 
 
 def dict_builder(names: list[str]) -> Convert:
-    """Return a function that builds a dict of a row of values, without those that are absent."""
+    """Return a function that makes a dict of a row of values, leaving out those marked absent."""
     return lambda row: {name: value for name, value in zip(names, row, strict=True) if value is not _ABSENT}
 
 
 def _bare(hint: Hint) -> Hint:
-    """Return the type without what a TypedDict says of its key; other marks stay."""
+    """Return the type of a TypedDict's key without Required and NotRequired; other marks stay."""
     while _says_required(hint) or (get_origin(hint) is Annotated and _says_required(get_args(hint)[0])):
         hint = get_args(hint)[0]
     return hint
@@ -235,7 +235,7 @@ Defaults = dict[str, Any]
 
 
 def defaults_of(kind: str, cls: type) -> Defaults:
-    """Return the defaults of a record class of a kind."""
+    """Return the default values that a record class of this kind declares for its fields."""
     return _DEFAULTS[kind](cls)
 
 
@@ -287,7 +287,7 @@ _DEFAULTS: Final[dict[str, Callable[[Any], Defaults]]] = {
 
 
 def model_form(cls: Any, resolve: Callable[[Hint], Form]) -> Form | None:
-    """Return the form of a pydantic model; None when the class is none.
+    """Return the codec (:class:`Form`) of a pydantic model; None for other classes.
 
     A model is read back without validation: its values were validated when the program made it, a validator
     with an effect must have that effect once, and one that became stricter must not make a checkpoint
@@ -332,7 +332,8 @@ def _refuse_unstorable(cls: Any, name: str) -> None:
 
 
 def _model_writer(names: list[str], to_row: Convert) -> Convert:
-    """Return a function that gives the row of a model's fields, and which of them were set, as bits."""
+    """Return a function that gives a model's row of field values, and the bits of the fields that were set.
+    """
     bits = {name: 1 << place for place, name in enumerate(names)}
 
     def write(value: Any) -> tuple[Sequence[V], int]:

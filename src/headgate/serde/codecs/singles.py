@@ -26,7 +26,7 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 
 
 class Singles(Generic[T]):
-    """Applies a serializer to values one by one."""
+    """Encodes and decodes values with a serializer, each as a batch of its own."""
 
     def __init__(self, serializer: TypeSerializer[T]) -> None:
         self._serializer = serializer
@@ -35,7 +35,7 @@ class Singles(Generic[T]):
             self._decode = msgpack_decoder(list[form.wire], ext_hook=untag).decode  # type: ignore[name-defined]
 
     def encode(self, values: Sequence[T]) -> list[bytes]:
-        """Return the bytes of each value; values are trusted to be of the type."""
+        """Return the bytes of each value; values are trusted to be of the serializer's type."""
         if self._form is not None:
             to_plain = self._form.to_plain
             try:
@@ -47,7 +47,7 @@ class Singles(Generic[T]):
         return [encode((value,)) for value in values]
 
     def decode(self, batches: Sequence[bytes]) -> list[T]:
-        """Return the value in each of the bytes."""
+        """Return the one value that each of `batches` holds."""
         if self._form is not None:
             from_plain, decode = self._form.from_plain, self._decode
             try:

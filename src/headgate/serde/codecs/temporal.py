@@ -24,7 +24,7 @@ def datetime_to_plain(value: dt.datetime) -> Moment:
 
 
 def datetime_from_plain(plain: Moment) -> dt.datetime:
-    """Return the datetime of :func:`datetime_to_plain`."""
+    """Return the datetime from which :func:`datetime_to_plain` made `plain`."""
     if isinstance(plain, int):
         return _EPOCH + dt.timedelta(microseconds=plain)
     micros, fold, zone = plain
@@ -40,7 +40,7 @@ def time_to_plain(value: dt.time) -> Moment:
 
 
 def time_from_plain(plain: Moment) -> dt.time:
-    """Return the time of :func:`time_to_plain`."""
+    """Return the time from which :func:`time_to_plain` made `plain`."""
     micros, fold, zone = (plain, 0, None) if isinstance(plain, int) else plain
     moment = (_EPOCH + dt.timedelta(microseconds=micros)).time()
     return moment.replace(fold=fold, tzinfo=_zone_from_plain(zone))
@@ -52,7 +52,7 @@ def timedelta_to_plain(value: dt.timedelta) -> tuple[int, int, int]:
 
 
 def timedelta_from_plain(plain: tuple[int, int, int]) -> dt.timedelta:
-    """Return the timedelta of :func:`timedelta_to_plain`."""
+    """Return the timedelta from which :func:`timedelta_to_plain` made `plain`."""
     return dt.timedelta(*plain)
 
 
