@@ -140,6 +140,5 @@ class KeyedBroadcastProcessFunction(RichFunction, ABC, Generic[K, I, B, O]):
         """
 
     def on_timer(self, timestamp: int, ctx: OnTimerContext[K]) -> Iterable[O] | None:
-        """Handle the timer of `ctx.key` set for `timestamp` (ms); yield or return outputs (None means none).
-        """
+        """Handle the timer of `ctx.key` set for `timestamp` (ms); yield or return outputs (None: none)."""
         return None

@@ -305,8 +305,7 @@ class Environment(Readers):
     # -- inside
 
     def _pending(self, name: str) -> tuple[Node, ...]:
-        """Return the nodes that the next job runs; PlanError if earlier jobs ran all sinks, or there is none.
-        """
+        """Return the nodes that the next job runs; PlanError if jobs ran all sinks, or there is none."""
         nodes = self.program.pending()
         if nodes or not self.program.nodes():
             return nodes

@@ -169,8 +169,7 @@ class KeyedProcessFunction(RichFunction, ABC, Generic[K, I, O]):
         """
 
     def on_timer(self, timestamp: int, ctx: OnTimerContext[K]) -> Iterable[O] | None:
-        """Handle the timer of `ctx.key` set for `timestamp` (ms); yield or return outputs (None means none).
-        """
+        """Handle the timer of `ctx.key` set for `timestamp` (ms); yield or return outputs (None: none)."""
         return None
 
 

@@ -34,8 +34,7 @@ class Program:
         self._looked_at: set[int] = set()
 
     def add(self, node: Node, inputs: Iterable[int] = ()) -> int:
-        """Append a node under the next number, with the user's calling line as its site; return the number.
-        """
+        """Append a node under the next number, with the user's calling line as site; return the number."""
         _check_changes(node.name, {"uid": node.uid, "parallelism": node.parallelism})
         number = len(self._nodes)
         sources = tuple(self._nodes[key] for key in inputs)
@@ -71,8 +70,7 @@ class Program:
         return closure(self.nodes(), numbers)
 
     def remaining(self) -> tuple[Node, ...]:
-        """Return the nodes that no job has run, with what feeds them; all nodes if jobs have run every one.
-        """
+        """Return the nodes that no job has run, with what feeds them; all nodes if jobs have run all."""
         fresh = self.nodes()
         left = [node.id for node in fresh if node.id not in self._run]
         return closure(fresh, left) if left else fresh

@@ -38,7 +38,7 @@ NOT_READ: Final = "data files were not read; `headgate checkpoint verify` shows 
 
 
 def exit_code(report: UpgradeReport, exact: bool = False) -> ExitCode:
-    """Return the exit code; see `docs/cli-snapshots.md`."""
+    """Return the exit code for a report: incompatible, converting values (with `exact`), or finished."""
     if not report.restorable:
         return ExitCode.INCOMPATIBLE
     if exact and report.converts:
@@ -47,13 +47,13 @@ def exit_code(report: UpgradeReport, exact: bool = False) -> ExitCode:
 
 
 def as_json(report: UpgradeReport) -> str:
-    """Return the report for machines: its fields, with the overall verdict."""
+    """Return the report as JSON for machines: its fields, with the overall verdict."""
     plain = {"verdict": report.verdict.value, "restorable": report.restorable} | msgspec.to_builtins(report)
     return json.dumps(plain, indent=2)
 
 
 def render(report: UpgradeReport, color: bool = False) -> str:
-    """Return the report as text."""
+    """Return the report as text for people: a table of all states, suggestions, and the verdict."""
     form = "" if report.format is None else f", {report.format}"
     shown = [
         f"{report.kind} {report.checkpoint} of job {report.job!r}{form}: {report.snapshot}",

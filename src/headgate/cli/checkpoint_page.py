@@ -1,4 +1,4 @@
-"""What ``headgate checkpoint`` shows: a verification, and what is or would be pruned."""
+"""Texts that ``headgate checkpoint`` prints: the result of a verification, and what is or would be pruned."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LISTED_MAX: Final = 20  # files of a kind that are listed for a person; machines
 
 
 def verify_with_progress(path: str) -> Report:
-    """Verify, with a bar on the standard error while it is a terminal."""
+    """Verify the snapshots at `path` and return the report; a terminal shows a progress bar meanwhile."""
     console = Console(stderr=True)
     if not console.is_terminal:
         return verify(path)
@@ -27,7 +27,7 @@ def verify_with_progress(path: str) -> Report:
 
 
 def verified(report: Report) -> str:
-    """Return a report as text.
+    """Return the report of a verification as text for people.
 
     Example:
         >>> print(verified(Report("file:///cp", "storage", jobs=1, checkpoints=2, files=3, bytes=4096)))
@@ -54,7 +54,7 @@ def verified(report: Report) -> str:
 
 
 def pruned(found: Pruning) -> str:
-    """Return a pruning as text.
+    """Return the report of pruned files as text for people.
 
     Example:
         >>> print(pruned(Pruning("file:///cp", (), ())))

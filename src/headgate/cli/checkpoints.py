@@ -28,7 +28,7 @@ _JOBS_NAMED: Final = 5  # other jobs that are named at most
 
 @dataclass(frozen=True, slots=True)
 class CheckpointsRequest:
-    """What the user typed; `path` is that of a storage, a job's folder or a checkpoint's folder."""
+    """The arguments of ``headgate checkpoints``; `path`: a storage, a job's folder or a checkpoint's."""
 
     path: str | None = None
     last: bool = False
@@ -39,7 +39,7 @@ class CheckpointsRequest:
 
 
 def show(request: CheckpointsRequest, width: int, color: bool = False) -> str:
-    """Return the text that the command prints."""
+    """Return the text that ``headgate checkpoints`` prints for a request."""
     if request.last and request.checkpoint is not None:
         raise UsageError("--last and --id exclude each other; give one of them")
     try:
@@ -84,7 +84,7 @@ def _of_job(found: list[KeptHistory], job: str) -> KeptHistory:
 
 
 def _chosen(history: History, request: CheckpointsRequest) -> CheckpointRecord | None:
-    """Return the checkpoint to show in full; None for all of them."""
+    """Return the checkpoint that the user wants to see in full; None for the table of all."""
     if request.checkpoint is not None:
         for record in history.records:
             if record.checkpoint == request.checkpoint:
@@ -104,7 +104,7 @@ def _chosen(history: History, request: CheckpointsRequest) -> CheckpointRecord |
 
 
 def _remark(history: History, record: CheckpointRecord, request: CheckpointsRequest) -> str:
-    """Return a remark about the choice of `record`; empty when there is nothing to say."""
+    """Return a remark on why this checkpoint is shown; empty when there is nothing to say."""
     remarks = []
     if request.last and record.status is CheckpointStatus.FAILED:
         completed = [r.checkpoint for r in history.records if r.status is CheckpointStatus.COMPLETED]

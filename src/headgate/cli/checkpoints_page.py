@@ -1,4 +1,4 @@
-"""How checkpoints look on the terminal: the table of all, and one in full with its slowest path."""
+"""Shows checkpoints on the terminal: a table of all of them, or one in full with its slowest path."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _SHOWN_MS: Final = 0.05  # parts of a hop that took less are left out
 
 
 def overview(history: History, width: int, color: bool = False) -> str:
-    """Return a line for each checkpoint, newest first."""
+    """Return the table of a job's checkpoints as text, newest first."""
     made = table(
         ["id", "kind", "status", "triggered (UTC)", ">took", ">state", ">in flight", "unaligned", "slowest"]
     )
@@ -94,7 +94,7 @@ def _head(record: CheckpointRecord, remark: str) -> list[RenderableType]:
 
 
 def _subtasks(record: CheckpointRecord, path: SlowestPath) -> Table:
-    """Return a line for each subtask; what is nothing everywhere has no column."""
+    """Return the table of a checkpoint's subtasks; columns of nothing but zeros are left out."""
     figures = {
         seen.task: {name: figure(seen) for name, figure in _FIGURES.items()} for seen in record.subtasks
     }
@@ -117,7 +117,7 @@ def _subtasks(record: CheckpointRecord, path: SlowestPath) -> Table:
 
 
 def _slowest(record: CheckpointRecord) -> str:
-    """Return the subtask that the checkpoint waited for."""
+    """Return the subtask that acknowledged last with its time, or the subtasks that are missing."""
     if record.missing:
         more = f" and {len(record.missing) - 1} more" if len(record.missing) > 1 else ""
         return f"{record.topology.label(record.missing[0])}{more} missing"
@@ -140,7 +140,7 @@ def _hop(hop: Hop, first: bool) -> str:
 
 
 def _text(parts: list[RenderableType], width: int, color: bool) -> str:
-    """Sentences are wrapped; tables keep their width, because a figure cut off is worse than a wide line."""
+    """Return parts as text: sentences wrapped, tables in their width, because cut figures are worse."""
     shown: list[str] = []
     for part in parts:
         shown += ["", *lines(part, color), ""] if isinstance(part, Table) else lines(part, color, width)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from headgate.api.jobs.remote_job import RemoteJob
 
 Answer = tuple[str, dict[str, str | int]]
-"""The line for a person, and what a machine gets besides the job's id."""
+"""The line that a command prints for people, and the facts that its JSON has besides the job's id."""
 
 Directory = Annotated[
     str | None,
@@ -34,7 +34,7 @@ Format = Annotated[
 ]
 
 _BEGINS_JSON: Final = ("{", "[")
-"""What a key that is meant as JSON begins with; else a mistake in it would make it a text."""
+"""How a key that is meant as JSON begins; otherwise a mistake in it would turn it into text."""
 
 checkpoint_app = typer.Typer(
     help="Take, and look after, the checkpoints of jobs.", no_args_is_help=True, rich_markup_mode=None
@@ -197,7 +197,7 @@ def _group() -> None:
 
 
 def _ask(job: str, waiting: str, as_json: bool, request: Callable[[RemoteJob], Answer]) -> None:
-    """Have a job do something, and report the outcome; `{}` in what is shown meanwhile is its name."""
+    """Send a request to a job and print the outcome; `waiting` is shown meanwhile, with its name for `{}`."""
 
     def text() -> str:
         from headgate.api.jobs.remote_job import connect

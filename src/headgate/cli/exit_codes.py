@@ -39,7 +39,7 @@ _OPENING: Final = str(Path(_OURS, "checkpoint", "opening.py"))
 
 
 class ExitCode(IntEnum):
-    """The exit codes; a program that calls ``sys.exit`` chooses its own."""
+    """The exit codes of ``headgate``; a program that calls ``sys.exit`` chooses its own."""
 
     FINISHED = 0
     JOB_FAILED = 1
@@ -50,7 +50,7 @@ class ExitCode(IntEnum):
     NEEDS_MIGRATION = 4  # of `check-upgrade --exact`: it can, but values are converted
     INTERNAL = 70
     NOT_LEADING = 75
-    """Of `run`: another driver leads the job, from the start or since a moment; the job continues there."""
+    """Of `run`: another driver leads the job, or took it over; the job continues there."""
     HUNG_UP = 129
     INTERRUPTED = 130
     """The user cancelled the job, by Ctrl-C or by `headgate cancel`: to the job it is the same."""
@@ -58,7 +58,7 @@ class ExitCode(IntEnum):
 
 
 class SignalledError(TerminatedError):
-    """A signal asks the command to end; the running job is cancelled as by Ctrl-C."""
+    """Raised when a signal asks the command to end; the running job is cancelled as by Ctrl-C."""
 
     def __init__(self, code: ExitCode) -> None:
         super().__init__(code)
@@ -67,7 +67,7 @@ class SignalledError(TerminatedError):
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How an error ends the command."""
+    """How a command ends after an error: its exit code, and the text for the standard error."""
 
     code: int
     text: str = ""
@@ -92,7 +92,7 @@ def ending_without_job(error: BaseException) -> Ending:
 
 
 def ending_of_look(error: BaseException) -> Ending:
-    """Return how an error ends a command that only reads: where nothing could be read, nothing was judged."""
+    """Return how an error ends a command that only reads; an unreadable storage counts as a refusal."""
     if isinstance(error, StorageError):
         return _with_details(Ending(ExitCode.REFUSED, f"headgate: {error}"), error)
     return ending_without_job(error)

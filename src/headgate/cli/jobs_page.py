@@ -1,4 +1,4 @@
-"""How running jobs look on the terminal: the list of them, and one in full."""
+"""Shows running jobs on the terminal: the list of them, and one in full."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _STYLES: Final = {"running": "green", "finished": "green", "failed": "red", "fai
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A job in the list; its state is that of its status, or "gone", "silent" or "elsewhere"."""
+    """A job in the list; its state is that of its status, or "gone" (died), "silent" or "elsewhere"."""
 
     job: KnownJob
     state: str
@@ -49,7 +49,7 @@ class Seen:
 
 
 def look(known: Sequence[KnownJob]) -> list[Seen]:
-    """Ask all of them, several at a time."""
+    """Return all known jobs with the status that their drivers give, several asked at a time."""
     if not known:
         return []
     with ThreadPoolExecutor(min(len(known), ASKED_AT_ONCE)) as pool:
@@ -70,7 +70,7 @@ def _seen(job: KnownJob) -> Seen:
 
 
 def listed(jobs: Sequence[Seen], color: bool = False) -> str:
-    """Return the table of all."""
+    """Return the table of jobs as text."""
     if not jobs:
         return "no job of yours is running"
     made = table(["job", "name", "state", "since (UTC)", ">parallelism", ">restarts", ">checkpoints", ""])
@@ -92,7 +92,7 @@ def listed(jobs: Sequence[Seen], color: bool = False) -> str:
 
 
 def shown(status: JobStatus, color: bool = False) -> str:
-    """Return the page of one job in full."""
+    """Return the page of one job as text: its state, checkpoints, failures and operators."""
     failed = f", {status.checkpoints_failed} failed" if status.checkpoints_failed else ""
     latest = "none yet" if status.latest_checkpoint is None else f"the last is {status.latest_checkpoint}"
     if status.latest_duration_ms is not None:

@@ -290,5 +290,5 @@ def _settings(
 
 
 def main() -> None:
-    """Run the installed command."""
+    """Run the command ``headgate``; the entry point of the installed script."""
     app()

@@ -31,7 +31,7 @@ _SIGNALS: Final = {signal.SIGTERM: ExitCode.TERMINATED, signal.SIGHUP: ExitCode.
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """What the user typed."""
+    """The arguments and options of ``headgate run``."""
 
     program: str
     arguments: Sequence[str] = ()
@@ -71,7 +71,7 @@ def assignments(request: RunRequest) -> list[str]:
 
 
 def run(request: RunRequest) -> int:
-    """Run a program to its end; errors are shown on the standard error."""
+    """Run a program to its end and return the exit code; errors are shown on the standard error."""
     with reserve_stdout() if request.as_json else nullcontext() as writer:
         ending = _run(request, writer)
         if ending.text:
@@ -93,7 +93,7 @@ def _run(request: RunRequest, writer: LineWriter | None) -> Ending:
 
 
 def _write_last_line(writer: LineWriter, error: BaseException) -> None:
-    """End the lines of a run that went wrong, unless its job has done so itself."""
+    """Write the last JSON line of a run that failed, unless its job has written one."""
     if writer.last_event in ("failed", "cancelled"):
         return
     line: Facts = {"time_ms": time.time_ns() // 1_000_000, "job": None}
@@ -105,7 +105,7 @@ def _write_last_line(writer: LineWriter, error: BaseException) -> None:
 
 @contextmanager
 def _signals_cancel() -> Iterator[None]:
-    """Let the signals of a service manager or a closed terminal cancel the job as Ctrl-C does."""
+    """Within the block, let SIGTERM and SIGHUP cancel the job as Ctrl-C does."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

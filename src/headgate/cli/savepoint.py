@@ -204,7 +204,7 @@ def diff_(
 
 
 def new_keys(texts: Sequence[str]) -> dict[str, str]:
-    """Return a dict: uid -> function of the texts of ``--rekey``.
+    """Return the function's name for each operator uid, from the ``UID=FUNCTION`` texts of ``--rekey``.
 
     Example:
         >>> new_keys(["count=without_region"])

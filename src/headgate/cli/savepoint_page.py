@@ -1,4 +1,4 @@
-"""What ``headgate savepoint`` shows: contents of snapshots, differences, new savepoints, progress."""
+"""Texts that ``headgate savepoint`` prints: contents, differences, new savepoints, progress."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _table(operators: Sequence[OperatorFacts]) -> Table:
 
 
 def rewritten(made: Rewritten, as_json: bool = False) -> str:
-    """Return the report on a new savepoint."""
+    """Return the report on a new savepoint: text for people, or JSON."""
     if as_json:
         return json.dumps(made._asdict(), indent=2)
     lines = [f"wrote and verified {made.uri}: {made.max_parallelism} key groups, {made.entries:,} entries"]
@@ -102,7 +102,7 @@ def deleted(made: Deleted) -> str:
 
 
 def with_progress(work: Callable[[Told | None], Rewritten]) -> Rewritten:
-    """Show a bar on the standard error while it is a terminal."""
+    """Run a rewriting, with a progress bar where the standard error is a terminal; return its result."""
     console = Console(stderr=True)
     if not console.is_terminal:
         return work(None)

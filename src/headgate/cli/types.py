@@ -1,4 +1,4 @@
-"""``headgate types``: of every stream and state its type, its serializer, and what follows from that."""
+"""``headgate types``: shows type and serializer of every stream and state, and what follows from them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headgate.cli.terminal_tables import lines, table
 
 
 class KeysRow(TypedDict):
-    """The keys of an operator; `type` is None where the program does not declare it, for the reason `why`."""
+    """A row on an operator's keys; `type` is None where the program does not declare it; `why` says why."""
 
     operator: str
     uid: str
@@ -21,7 +21,7 @@ class KeysRow(TypedDict):
 
 
 class StreamRow(TypedDict):
-    """A stream; `to` is the vertex that it leads to, None within a chain."""
+    """A row on a stream; `to` is the vertex that the stream leads to, None within a chain."""
 
     operator: str
     uid: str
@@ -36,7 +36,7 @@ class StreamRow(TypedDict):
 
 
 class StateRow(TypedDict):
-    """A state; `refused` is why it has no serializer, `risk` what a change of its class may do."""
+    """A row on a state; `refused` is why it has no serializer, `risk` what a change of its class may do."""
 
     operator: str
     uid: str
@@ -51,7 +51,7 @@ class StateRow(TypedDict):
 
 
 class TypesFacts(TypedDict):
-    """The types of a captured plan."""
+    """The rows that ``headgate types`` shows of a captured plan."""
 
     streams: list[StreamRow]
     states: list[StateRow]
@@ -77,7 +77,7 @@ _FOOT: Final = (
 
 
 def render(job: str, types: TypesFacts, color: bool = False) -> str:
-    """Return the two tables as text."""
+    """Return the tables of streams and states, and a line on each operator's keys, as text."""
     streams = _table(_STREAM_COLUMNS, [_stream(row) for row in types["streams"]])
     shown = [f"job {job!r}", "", *lines(streams, color)]
     if types["states"]:
@@ -91,7 +91,7 @@ def render(job: str, types: TypesFacts, color: bool = False) -> str:
 
 
 def _keys(row: KeysRow) -> str:
-    """Return a line on the keys of an operator.
+    """Return a line on the type of an operator's keys.
 
     Example:
         >>> _keys({"operator": "Count", "uid": "count", "type": "int", "why": "function Count"})

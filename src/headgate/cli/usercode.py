@@ -38,7 +38,7 @@ class PackageFacts(TypedDict):
 
 
 class ModuleFacts(TypedDict):
-    """A module, and whose copy of it is meant."""
+    """A module, and which copy of it a job gets: the user's, the dependency layer's or the framework's."""
 
     module: str
     copy: str
@@ -48,7 +48,7 @@ class ModuleFacts(TypedDict):
 
 
 class ExplainedFacts(TypedDict):
-    """What `usercode.explaining` answers."""
+    """The explanation, as plain values, that `usercode.explaining` gives of a program's modules."""
 
     modules: list[ModuleFacts]
     native_packages: list[PackageFacts]
@@ -96,7 +96,7 @@ def asked(
     requirements: str | None,
     settings: Mapping[str, str],
 ) -> ExplainedFacts:
-    """Return the explanation, made in a process of its own."""
+    """Return which copy of each module the program gets, found out in a process of its own."""
     request = {
         "program": program,
         "modules": list(modules),

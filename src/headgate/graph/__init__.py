@@ -1,3 +1,1 @@
-"""The program as data: logical nodes, passes, the physical plan, explain(). Nothing is run and no file is
-read.
-"""
+"""The program as data: logical nodes, passes, physical plan, explain(). It runs nothing and reads no file."""

@@ -1,8 +1,8 @@
 """The two graphs of a job for people and for machines: one dict of plain values, and its text.
 
-What a state is called and typed is told by the caller, because declarations belong to the API.
-Shapes are what can be known without running: a source says whether it gives columns, and the first
-per-record function turns them into rows.
+The caller passes the names and types of states, because declarations belong to the API. Shapes are what can
+be known without running: a source says whether it gives columns, and the first per-record function turns them
+into rows.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def describe(
     reserved_slots: int = 0,
     checkpointing: Checkpointing = Checkpointing(),  # noqa: B008 - frozen
 ) -> dict[str, Any]:
-    """Return both graphs as plain values, ready for JSON."""
+    """Return the job's logical and physical graph as plain values, ready for JSON."""
     promised = sink_guarantees(plan, checkpointing)
     shapes = _Shapes(plan)
     uids = {node.id: node.uid for vertex in plan.vertices for node in vertex.chain}
@@ -62,7 +62,7 @@ def describe(
 
 
 def render(facts: Mapping[str, Any]) -> str:
-    """Return the facts of :func:`describe` as text."""
+    """Return the graphs that :func:`describe` gives as text for people."""
     lines = [
         _head_line(facts),
         "",
@@ -76,7 +76,7 @@ def render(facts: Mapping[str, Any]) -> str:
 
 
 def key_text(key: KeySelector) -> str:
-    """Return a key selector for people.
+    """Return a key selector as text for people: the function's name, or the fields' names.
 
     Example:
         >>> key_text("author"), key_text(("repo", "author")), key_text(len)
@@ -88,7 +88,7 @@ def key_text(key: KeySelector) -> str:
 
 
 def partitioner_text(partitioner: Partitioner) -> str:
-    """Return how records travel, in words."""
+    """Return how records travel to the next operator, in words, such as "by key 'user'"."""
     match partitioner:
         case ByKeyGroup(key):
             return f"by key {key_text(key)}"
@@ -101,7 +101,7 @@ def partitioner_text(partitioner: Partitioner) -> str:
 
 
 class _Shapes:
-    """The shape of the batches that enter and leave every operator, as far as it is known."""
+    """The shape (rows or columns) of the batches that enter and leave every operator, if it is known."""
 
     def __init__(self, plan: PhysicalPlan) -> None:
         self.entering: dict[int, str] = {}
@@ -120,7 +120,7 @@ class _Shapes:
         return self.leaving[self._plan.vertices[edge.source].chain[edge.operator].id]
 
     def conversion(self, node: Node) -> str | None:
-        """Return the conversion at the operator's entrance, if it needs one."""
+        """Return the conversion of the batches that enter an operator, such as "columns -> rows", or None."""
         arriving = self.entering[node.id]
         if arriving == ROWS or isinstance(node, SourceNode) or _keeps_columns(node):
             return None

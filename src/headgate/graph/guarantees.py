@@ -1,5 +1,5 @@
-"""What each sink of a job may promise after a failure, told from the plan and the checkpointing mode. Which
-sinks commit with a checkpoint is told by the caller, because sinks belong to the API.
+"""What each sink of a job may promise after a failure, told from the plan and the checkpointing mode. The
+caller says which sinks commit with a checkpoint, because sinks belong to the API.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _FREE: Final = "effectively exactly-once (no alignment in its topology)"
 
 @dataclass(frozen=True, slots=True)
 class Checkpointing:
-    """What a job's guarantees depend on besides its plan."""
+    """The settings of checkpoints on which a job's guarantees depend, besides its plan."""
 
     mode: CheckpointingMode | None = None  # of the checkpoints; None when they are off
     unaligned: bool = False  # whether barriers may overtake records
@@ -51,7 +51,7 @@ def input_channels(plan: PhysicalPlan, vertex: VertexId) -> int:
 
 def needs_alignment(plan: PhysicalPlan, vertex: VertexId) -> bool:
     """Return whether a barrier can reach a vertex, or one upstream, on one channel before another. Where it
-    cannot, at-least-once is exactly-once: there is nobody to wait for.
+    cannot, at-least-once is exactly-once: no channel has to wait for another.
     """
     seen, open_ends = {vertex}, [vertex]
     while open_ends:
@@ -73,9 +73,9 @@ def always_aligned(edge: Edge) -> bool:
 
 
 def late_vertices(plan: PhysicalPlan) -> frozenset[VertexId]:
-    """Return the vertices whose barriers come only behind records, also in an unaligned checkpoint. They have
-    an exchange among their inputs on which nothing is overtaken, or such a vertex among their senders. From
-    all others an unaligned barrier comes at once, whatever waits for credit.
+    """Return the vertices whose barriers come only after records, even in an unaligned checkpoint. Barriers
+    never overtake on one of their input exchanges, or a sender is such a vertex. From all other vertices an
+    unaligned barrier comes at once, whatever waits for credit.
     """
     late: set[VertexId] = set()
     for vertex in plan.vertices:  # senders come first

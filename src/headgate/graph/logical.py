@@ -26,7 +26,7 @@ class Side(StrEnum):
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """A transformation."""
+    """One transformation of the program; base of all nodes of the logical graph."""
 
     id: int  # position in the program, from 0, given by the program; nodes are numbered as they are written
     name: str  # for people
@@ -41,56 +41,56 @@ class Node:
 
 @dataclass(frozen=True, eq=False)
 class SourceNode(Node):
-    """Records enter. `source` is an `api.source.Source`."""
+    """A source, where records enter. `source` is an `api.source.Source`."""
 
     source: Any = None
 
 
 @dataclass(frozen=True, eq=False)
 class MapNode(Node):
-    """One record out per record in."""
+    """A ``map()`` step: one record out per record in."""
 
     function: RecordFunction = field(default=lambda record: record)
 
 
 @dataclass(frozen=True, eq=False)
 class FlatMapNode(Node):
-    """Any number of records out per record in."""
+    """A ``flat_map()`` step: any number of records out per record in."""
 
     function: RecordFunction = field(default=lambda record: (record,))
 
 
 @dataclass(frozen=True, eq=False)
 class FilterNode(Node):
-    """The records for which the function is true."""
+    """A ``filter()`` step: keeps the records for which the function is true."""
 
     function: RecordFunction = field(default=lambda _record: True)
 
 
 @dataclass(frozen=True, eq=False)
 class SelectNode(Node):
-    """Some fields of each record; columnar batches stay columnar."""
+    """A ``select()`` step: keeps some fields of each record; columnar batches stay columnar."""
 
     columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
 class TimestampsNode(Node):
-    """Event time and watermarks. `strategy` is an `api.streams.event_time.WatermarkStrategy`."""
+    """Gives records event time and watermarks by an `api.streams.event_time.WatermarkStrategy`."""
 
     strategy: Any = None
 
 
 @dataclass(frozen=True, eq=False)
 class ProcessNode(Node):
-    """An `api.functions.ProcessFunction` per record."""
+    """A ``process()`` step: runs an `api.functions.ProcessFunction` on each record."""
 
     function: Any = None
 
 
 @dataclass(frozen=True, eq=False)
 class KeyedProcessNode(Node):
-    """An `api.functions.KeyedProcessFunction`; the input is partitioned by `key`."""
+    """A step with an `api.functions.KeyedProcessFunction`; its input is partitioned by `key`."""
 
     function: Any = None
     key: KeySelector = ""
@@ -100,35 +100,35 @@ class KeyedProcessNode(Node):
 
 @dataclass(frozen=True, eq=False)
 class BroadcastProcessNode(ProcessNode):
-    """An `api.broadcast.BroadcastProcessFunction`; its second input is the broadcast side."""
+    """A step with an `api.broadcast.BroadcastProcessFunction`; its second input is the broadcast side."""
 
 
 @dataclass(frozen=True, eq=False)
 class KeyedBroadcastProcessNode(KeyedProcessNode):
-    """An `api.broadcast.KeyedBroadcastProcessFunction`; its first input is partitioned by `key`."""
+    """An `api.broadcast.KeyedBroadcastProcessFunction` step; its first input is partitioned by `key`."""
 
 
 @dataclass(frozen=True, eq=False)
 class UnionNode(Node):
-    """All records of all inputs."""
+    """A union: all records of all inputs, as one stream."""
 
 
 @dataclass(frozen=True, eq=False)
 class PartitionNode(Node):
-    """How records travel to the next operator."""
+    """Says how records travel to the next operator (by key, evenly, to all); runs nothing."""
 
     partitioner: Partitioner = field(default_factory=Forward)
 
 
 @dataclass(frozen=True, eq=False)
 class SideOutputNode(Node):
-    """The records that its one input emitted under `tag`."""
+    """A side output: the records that its one input emitted under `tag`."""
 
     tag: str = ""
 
 
 @dataclass(frozen=True, eq=False)
 class SinkNode(Node):
-    """Records leave. `sink` is an `api.sink.Sink`."""
+    """A sink, where records leave. `sink` is an `api.sink.Sink`."""
 
     sink: Any = None

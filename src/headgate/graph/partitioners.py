@@ -1,4 +1,4 @@
-"""How records of one subtask are shared out over the subtasks of the next vertex. Data only."""
+"""How records of one subtask are distributed over the subtasks of the next vertex. Data only."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from headgate.records.selectors import KeySelector
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """Subtask i to subtask i; both sides have the same parallelism."""
+    """Sends records of subtask i to subtask i; both vertices have the same parallelism."""
 
 
 @dataclass(frozen=True, slots=True)
 class ByKeyGroup:
-    """To the subtask that owns the key group of the record's key."""
+    """Sends each record to the subtask that owns the key group of the record's key."""
 
     key: KeySelector
 
 
 @dataclass(frozen=True, slots=True)
 class Rebalance:
-    """Evenly, batch by batch, round-robin."""
+    """Sends batches evenly to all subtasks, round-robin."""
 
 
 @dataclass(frozen=True, slots=True)
 class Broadcast:
-    """Every record to every subtask."""
+    """Sends every record to every subtask."""
 
 
 Partitioner = Forward | ByKeyGroup | Rebalance | Broadcast

@@ -11,13 +11,13 @@ from headgate.graph.partitioners import Partitioner
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """An exchange.
+    """An exchange: the connection over which one vertex sends records to another.
 
     Attributes:
         id: its number.
         source: the vertex that sends.
-        operator: which operator of the sending chain emits here, counted from 0. It is the last one,
-            but for side outputs.
+        operator: which operator of the sending chain emits here, counted from 0. It is the last one, but for
+            side outputs.
         tag: the side output's name, or None for the main output.
         target: the vertex that receives; records enter its first operator.
         partitioner: who receives what.

@@ -1,4 +1,4 @@
-"""From the program's graph to the graph that runs: the list of passes, in order."""
+"""Turns the program's graph into the graph that runs (the physical plan), by a list of passes in order."""
 
 from __future__ import annotations
 
@@ -48,9 +48,7 @@ def passes(default_parallelism: int) -> tuple[Pass, ...]:
 def physical_plan(
     nodes: Iterable[Node], default_parallelism: int = 1, max_parallelism: int | None = None
 ) -> PhysicalPlan:
-    """Return the job as it runs. Without `max_parallelism`, the number of key groups follows from the widest
-    operator.
-    """
+    """Return the job's physical plan; the default for `max_parallelism` follows from the widest operator."""
     flow = flow_of(nodes)
     check_unique_uids(flow.nodes.values())
     for step in passes(default_parallelism):
@@ -63,8 +61,8 @@ def physical_plan(
 
 
 def edge_record_types(nodes: Iterable[Node], plan: PhysicalPlan) -> dict[EdgeId, Hint]:
-    """Return a dict: edge -> type of the records that travel over it, for edges where the program tells it.
-    Those of side outputs are in `nodes` only, the program that was planned.
+    """Return the type of the records that travel over each edge, for edges where the program declares it.
+    Types of side outputs are in `nodes` only, the program that was planned.
     """
     tagged: dict[tuple[int, str], list[Hint | None]] = {}
     for node in nodes:

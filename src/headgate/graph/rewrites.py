@@ -39,7 +39,7 @@ N = TypeVar("N", bound=Node)
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """Records go from one node to another."""
+    """A link of the graph: records go from one node to another."""
 
     source: int  # id of the node that emits
     target: int  # id of the node that receives
@@ -50,7 +50,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """The graph between two passes."""
+    """The graph between two passes of the planner: nodes, links between them, and chains."""
 
     nodes: dict[int, Node]  # by id, in the order of the program, which is topological
     links: tuple[Link, ...]  # in order of the target, then of its inputs
@@ -66,7 +66,7 @@ class Flow:
 
 
 def place(node: Node) -> str:
-    """Return a node for a message: what it is called and where it was written."""
+    """Return a node's name, and the line where it was written, for messages."""
     return f"{node.name!r} ({node.site})" if node.site else f"{node.name!r}"
 
 
@@ -150,7 +150,7 @@ def fold_partitions(flow: Flow) -> Flow:
 
 
 def choose_partitioners(flow: Flow) -> Flow:
-    """Say for every link how records travel: forward where both sides have the same parallelism."""
+    """Give every link a partitioner: the one written, else forward for equal parallelism, else rebalance."""
     return replace(flow, links=tuple(_partitioned(flow, link) for link in flow.links))
 
 

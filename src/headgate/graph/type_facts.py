@@ -128,7 +128,7 @@ def _stream_row(node: Node, tag: str | None, target: int | None, hint: Hint | No
 
 
 def _key_row(node: KeyedProcessNode) -> Row:
-    """Return a row about the declared keys of an operator."""
+    """Return a row about the key type that the program declares for an operator, and where."""
     row: Row = {"operator": node.name, "uid": node.uid}
     if node.keys is None:
         return row | {"type": None, "why": NOBODY}
@@ -201,7 +201,7 @@ def _immutable(hint: Hint | None) -> bool | None:
 
 
 def _plain(description: Description) -> str:
-    """Return whether values of a described type are plain data."""
+    """Return whether values of a described type are plain data: ``YES``, ``NO`` or ``PLAIN_ONLY``."""
     if description["kind"] == "any":
         return PLAIN_ONLY
     if description["kind"] not in _PLAIN_KINDS:

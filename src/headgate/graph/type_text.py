@@ -1,4 +1,4 @@
-"""Types of streams and states as text: what plans show, and what is asked of them for the table of types."""
+"""Texts of the types of streams and states, for plans and the table of types."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COLUMNS, ROWS, MIXED = "columns", "rows", "rows or columns"
 
 @dataclass(frozen=True, slots=True)
 class StateFact:
-    """A declared state, as text."""
+    """A declared state with its types as text, for plans and ``headgate types``."""
 
     name: str  # of the state
     # "value", "list", "map", "reducing" or "aggregating"; of operator state "split list", "union list" or
@@ -34,7 +34,7 @@ States = Mapping[int, Sequence[StateFact]]  # node id -> the states its function
 
 
 class TypeText(str):
-    """A type as text that still knows the type, for who asks more of it than its name."""
+    """Text of a type that also carries the type itself, for the table of types."""
 
     __slots__ = ("hint",)
     hint: Hint | None  # what the text shows

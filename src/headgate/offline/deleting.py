@@ -29,14 +29,14 @@ from headgate.state.snapshots import CheckpointMetadata
 
 _INSPECTOR: Final = "headgate.offline.deleting:inspect"
 _OURS: Final = ("data/", "state/")
-"""Folders in a savepoint where only savepoints write."""
+"""Folders in a savepoint into which nothing but the savepoint is written."""
 
 Release = Callable[[CheckpointMetadata], list[str]]
-"""Has sinks release what a savepoint holds; gives the uids of those that did."""
+"""Has sinks release the output that a savepoint holds; returns the uids of the sinks that did."""
 
 
 class Deleted(NamedTuple):
-    """What became of a savepoint."""
+    """The result of deleting a savepoint."""
 
     uri: str
     files: int
@@ -84,7 +84,7 @@ class Deletion(TypedDict):
 
 
 def inspect(request: Deletion, _nodes: Sequence[Node], plan: PhysicalPlan, config: Config) -> Answer[Deleted]:
-    """Answer an inspection of `api.jobs.plan_capture`: the sinks of the plan release what they hold."""
+    """Answer the request in the program's process: release the sinks' output, then delete the savepoint."""
     return answered(
         config, lambda: _delete(request["savepoint"], request["claimed"], lambda it: _release(plan, it))
     )

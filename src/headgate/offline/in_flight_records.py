@@ -1,4 +1,4 @@
-"""Records in flight of an unaligned checkpoint, batch by batch, without the classes of the program."""
+"""Reads the records in flight of an unaligned checkpoint without the classes of the program."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class Records(NamedTuple):
 
 
 class _Marking(PlainSerializer[Described]):
-    """Marks records of the described type; the same stream may hold others."""
+    """Serializer that marks records of the described type, as the same stream may hold others."""
 
     def decode_many(self, data: Buffer, count: int) -> list[Described]:
         return list(map(Described, super().decode_many(data, count)))
 
 
 class _DescribedCodec(ElementCodec):
-    """A codec that knows a type of records by its stored description alone."""
+    """Codec of stream elements that decodes records by their stored description alone."""
 
     def __init__(self, described: Description) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class _DescribedCodec(ElementCodec):
 
 
 def records_in_flight(disk: Disk, stream: InFlightStream, max_parallelism: int) -> Iterator[Records]:
-    """Yield the records of one channel."""
+    """Yield the records in flight of one channel, batch by batch, in their order."""
     codec = ElementCodec() if stream.record_type is None else _DescribedCodec(stream.record_type)
     reader = PartReader(lambda _: codec, partial(read_handle, disk), max_parallelism)
     for part in stream.parts:

@@ -1,4 +1,4 @@
-"""A question that only the program's classes can answer: asked here, answered where its plan is captured."""
+"""Runs work that needs the program's classes in the process that captures its plan; returns the answer."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ T = TypeVar("T")
 
 
 class Answer(TypedDict, Generic[T]):
-    """What an inspection gives back: the answer, or the class and the message of an error."""
+    """The result of an inspection: its answer, or the class and the message of an error."""
 
     answer: NotRequired[T]
     error: NotRequired[tuple[str, str]]
 
 
 def answered(config: Config, work: Callable[[], T]) -> Answer[T]:
-    """Answer in the program's process, with the settings of its storages; the answer is made plain values."""
+    """Do `work` in the program's process, with its storage settings; return its result as plain values."""
     try:
         use_storage_settings(storage_settings(config))
         made: T = msgspec.to_builtins(work())

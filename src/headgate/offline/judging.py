@@ -56,7 +56,7 @@ GIVE_UID: Final = (
     "give it the one that its state is stored under: uid='...'; no job with checkpoints goes without"
 )
 _NEAR: Final = 0.6
-"""Two names are near from this ratio of `difflib` on."""
+"""The ratio of `difflib` from which on two names count as similar."""
 
 T = TypeVar("T")
 
@@ -72,7 +72,7 @@ class UpgradeQuestion(TypedDict):
 def inspect(
     request: UpgradeQuestion, nodes: Sequence[Node], plan: PhysicalPlan, config: Config
 ) -> Answer[UpgradeReport]:
-    """Answer an inspection of `api.jobs.plan_capture` with the report."""
+    """Answer `check_upgrade` in the program's process: return the report on the snapshot, or an error."""
 
     def report() -> UpgradeReport:
         disk, metadata = open_checkpoint(request["snapshot"])
@@ -84,7 +84,7 @@ def inspect(
 
 
 class Judgement:
-    """One snapshot judged by one program; `config` has the program's settings, None: the defaults."""
+    """Judges one snapshot by one program; `config` has the program's settings, None: the defaults."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class Judgement:
         self._sources, self._prepared = sources_in(metadata), prepared_in(metadata)
 
     def report(self, snapshot: str, program: str) -> UpgradeReport:
-        """Judge every operator and the restore of them all; `snapshot` and `program` are names to report."""
+        """Return the report on all operators and their restore; it mentions `snapshot` and `program`."""
         operators = [self._operator(node, vertex) for vertex in self._plan.vertices for node in vertex.chain]
         metadata = self._metadata
         receivers = {stream.receiver for stream in metadata.in_flight if records_of(stream)}
@@ -284,7 +284,7 @@ def _operator_item(
 
 
 def _suggested(lost: OperatorReport, held: Sequence[OperatorReport]) -> OperatorReport:
-    """Suggest the operator of the program that a missing one may have become: nothing is stored of it."""
+    """Return a missing operator's report with a suggestion of the one it may have become, if any."""
     names = {item.name for item in lost.items}
     near = (
         (max(difflib.SequenceMatcher(None, lost.uid, one.uid).ratio(), _alike(names, one)), one.uid)
@@ -300,7 +300,7 @@ def _suggested(lost: OperatorReport, held: Sequence[OperatorReport]) -> Operator
 
 
 def _alike(names: set[str], other: OperatorReport) -> float:
-    """Return which share of the items of both has the same names."""
+    """Return the share of item names that two operators have in common, from 0.0 to 1.0."""
     theirs = {item.name for item in other.items}
     # Timers and keys have one name everywhere, and the program alone does not show that it has any.
     names = names - {"timers", "keys"}

@@ -1,4 +1,4 @@
-"""What a program makes of the keyed state of one operator, as `state.stored.heads` judges it.
+"""Judges whether a program can restore the keyed state of one operator: as is, converted, or not.
 
 The types in the metadata are compared first. The heads of files are read only where the metadata is not
 enough: something does not fit, so it counts whether anything is stored of it, or there is a log of changes,
@@ -55,7 +55,7 @@ KEYS_MAY_NOT: Final = (
 NOT_ALL: Final = "RocksDB's files are too large to be fetched for their keys; the restore looks at them"
 NOT_TRIED: Final = "too large to be converted on trial; the restore looks at each value"
 BYTES_TRIED: Final = 256 << 20
-"""State of one subtask that is larger is not converted on trial."""
+"""Bytes of a subtask's state above which its values are not converted on trial."""
 
 
 class StoredKeyed:
@@ -95,13 +95,11 @@ class StoredKeyed:
 
     @property
     def keys_unread(self) -> bool:
-        """Whether the types of some keys are neither in the metadata nor in what is fetched for them."""
+        """Whether some keys' types are not in the metadata and the files too large to be fetched for them."""
         return any(stored_shapes(keyed) is None and too_large(keyed) for keyed in self.handles)
 
     def refusals(self, state: StateDescriptor) -> Iterator[str]:
-        """Yield the reasons why values cannot be read as declared, found by reading them: a sentence for each
-        such subtask.
-        """
+        """Yield, for each such subtask, why its values cannot be read as declared, found by reading them."""
         own = {state.name: state}
         for keyed in self.handles:
             if _too_large_to_try(keyed):
@@ -142,9 +140,7 @@ def add(schemas: list[Description], schema: Description) -> None:
 
 
 def targets_of(states: Mapping[str, StateDescriptor]) -> dict[str, Target]:
-    """Return the targets that a backend keeps for a function: its states, their last-access times, the
-    timers.
-    """
+    """Return what a backend stores for a function, by name: its states, their last-access times, timers."""
     return _targets(states) | dict.fromkeys(TIMER_SECTIONS, timers_target())
 
 
@@ -173,7 +169,7 @@ def judged(
 
 
 def _on_trial(stored: StoredKeyed, item: Item, states: Mapping[str, StateDescriptor]) -> Item:
-    """Correct the item where values that would be converted are not what their types promise."""
+    """Return the item, as incompatible if values that would be converted fail in a trial."""
     if item.verdict not in CONVERTED:
         return item
     tried = refused(item, stored.refusals(states[item.name]))
@@ -191,7 +187,7 @@ def refused(item: Item, reasons: Iterable[str]) -> Item:
 def _by_types(
     stored: StoredKeyed, targets: Mapping[str, Target], filled: Mapping[str, list[Description]] | None
 ) -> list[Item]:
-    """Return an item for each state.
+    """Return the verdict on each state by its types.
 
     `filled` has the types of states with entries, None: those in the metadata.
     """
@@ -222,7 +218,7 @@ def _state(
 
 
 def together(found: Iterable[Compatibility]) -> tuple[Verdict, str | None]:
-    """Return the gravest of the engine's verdicts as one of the report, with the reasons of all."""
+    """Return the worst of the verdicts as one of the report's, with the reasons of all."""
     verdicts = [_verdict(one) for one in found]
     why = "; ".join(dict.fromkeys(why for _, why in verdicts if why))
     return gravest(verdict for verdict, _ in verdicts), why or None

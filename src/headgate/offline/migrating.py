@@ -162,7 +162,7 @@ class MigrationRequest(TypedDict):
 
 @contextmanager
 def _forwarded(file: Path, progress: Progress) -> Iterator[None]:
-    """Report what the other process writes to the file, while the context lasts."""
+    """While the context lasts, report the progress that the program's process writes to the file."""
     done = threading.Event()
 
     def look() -> None:
@@ -186,7 +186,7 @@ def _forwarded(file: Path, progress: Progress) -> Iterator[None]:
 
 
 EngineOf = Callable[[MigrationRequest, CheckpointMetadata, Config], KeyedEngine | None]
-"""Chooses what writes the keyed state of a snapshot; None: this process does."""
+"""Chooses the engine that writes a snapshot's keyed state; None: this process writes it."""
 Inspector = Callable[[MigrationRequest, Sequence[Node], PhysicalPlan, Config], Answer[Rewritten]]
 
 
@@ -242,7 +242,7 @@ def _functions(names: Mapping[str, str], plan: PhysicalPlan) -> dict[str, Rekey]
 
 
 def _named(function: Rekey, name: str) -> Rekey:
-    """Return the function of new keys, with errors that name it."""
+    """Return the function of new keys; what it raises becomes a UsageError that names it."""
 
     def new_key(old: Hashable) -> Hashable:
         try:
@@ -257,11 +257,11 @@ def _named(function: Rekey, name: str) -> Rekey:
 
 
 _LISTS_OF: Final[Mapping[str, type[Node]]] = {SPLITS: SourceNode, WRITER: SinkNode, MARKS: TimestampsNode}
-"""Name of a list -> the only kind of operator that it is stored of."""
+"""Name of a list -> the only kind of operator for which it is stored."""
 
 
 class Migration(Change):
-    """A rewriting to what a program declares; `drop`: what it does not declare is left behind."""
+    """Change of a snapshot to what a program declares; `drop`: leave behind what it does not declare."""
 
     def __init__(
         self,
@@ -287,11 +287,11 @@ class Migration(Change):
         check_receivers(plan, metadata)
 
     def keeps(self, uid: str) -> bool:
-        """See `rewriting.Change`."""
+        """Return whether the program has the operator, so that its state is kept."""
         return uid in self._nodes
 
     def part(self, state: OperatorSubtaskState) -> OperatorSubtaskState:
-        """See `rewriting.Change`; what the operator does not use any more is left behind."""
+        """Return a subtask's state without what the program's operator does not use any more."""
         node = self._nodes[state.uid]
         lists = {
             name: entries
@@ -303,21 +303,21 @@ class Migration(Change):
         return msgspec.structs.replace(state, keyed=keyed, list_state=lists, committables=prepared)
 
     def splits(self, uid: str) -> bool:
-        """See `rewriting.Change`."""
+        """Return whether the operator is a source of the program, so that its enumerator's state is kept."""
         return isinstance(self._nodes.get(uid), SourceNode)
 
     def values(self, uid: str) -> DeclaredValues:
-        """See `rewriting.Change`."""
+        """Return how values of keyed state are read, and written as the types that the program declares."""
         return DeclaredValues(self._targets.get(uid, {}), self._drop)
 
     def rekey(self, uid: str) -> Rekey | None:
-        """See `rewriting.Change`."""
+        """Return the program's function from old to new keys of an operator; None: its keys stay."""
         return self._rekey.get(uid)
 
     def operator_state(
         self, uid: str, state: OperatorSubtaskState, disk: Disk, write: WriteState
     ) -> list[OperatorStateHandle] | None:
-        """See `rewriting.Change`; each subtask's is restored and stored again as a job would."""
+        """Return a subtask's operator state, restored and stored again as a job would."""
         declared = self._declared(uid)
         held = [each for each in state.operator_state if each.name in declared or not self._drop]
         # Only what the snapshot has: an empty broadcast map counts at the next restore.
@@ -327,7 +327,7 @@ class Migration(Change):
         return backend.snapshot_sync().store(write)
 
     def state_types(self, uid: str, stored: StateTypes) -> StateTypes:
-        """See `rewriting.Change`."""
+        """Return the types that the program declares for an operator's state."""
         keyed = self._targets.get(uid, {})
         types = {name: target.schema for name, target in keyed.items() if name not in TIMER_SECTIONS}
         return types | OperatorStateBackend(self._declared(uid)).state_types()

@@ -1,4 +1,4 @@
-"""Rewrites a snapshot as a new savepoint: what of it stays, what changes, and the check at the end.
+"""Rewrites a snapshot as a new savepoint: copies what stays, writes what changes, and verifies the result.
 
 The source is only read. The metadata is written last, so a target without it was never finished.
 """
@@ -41,14 +41,14 @@ from headgate.state.stored.regroup import Rekey, Sorter
 from headgate.state.stored.subtask_state import stored_chunks
 
 Progress = Callable[[str, int, int], None]
-"""Called from time to time: what is done, how much of it in bytes or operators, and of how much."""
+"""Progress callback: what is done, how much of it in bytes or operators, and of how much."""
 WriteState = Callable[[Iterable[bytes]], StateHandle]
 StateTypes = dict[str, Description]
 """Name of a state -> kind and description of its serializers, of one operator."""
 
 
 class Change(ABC):
-    """What a rewriting makes of each operator; by default everything stays as it is."""
+    """What a rewriting changes of each operator in a snapshot; by default everything stays as it is."""
 
     max_parallelism: int | None = None  # the new number of key groups; None: as it was
 
@@ -79,12 +79,12 @@ class Change(ABC):
         return None
 
     def state_types(self, uid: str, stored: StateTypes) -> StateTypes:
-        """Return the types of an operator's state from now on."""
+        """Return the types of an operator's state as the new savepoint has them."""
         return stored
 
 
 class Rewritten(NamedTuple):
-    """The new savepoint."""
+    """The savepoint that a rewriting has written."""
 
     uri: str
     max_parallelism: int
@@ -110,7 +110,7 @@ class KeyedWork(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Stored bytes."""
+        """Bytes of the stored state of all subtasks."""
         return sum(keyed.size for keyed in self.stored)
 
 
@@ -122,10 +122,10 @@ class KeyedWritten(NamedTuple):
 
 
 class KeyedEngine(Protocol):
-    """Writes keyed state anew somewhere else than in this process."""
+    """Writes keyed state of a new savepoint elsewhere than in this process, as in tasks of Spark."""
 
     def rewritten(self, work: KeyedWork) -> KeyedWritten:
-        """Write and verify the state of one operator; an error leaves no file."""
+        """Return the state of one operator, written anew and verified; an error leaves no file."""
         ...
 
 
@@ -185,7 +185,7 @@ def keyed_handles(states: Iterable[OperatorSubtaskState]) -> list[KeyedStateHand
 
 
 class _Rewriting:
-    """One rewriting in progress."""
+    """Writes a new savepoint from a snapshot, operator by operator, and verifies it."""
 
     def __init__(
         self,
@@ -235,7 +235,7 @@ class _Rewriting:
         return Rewritten(self._to.describe(), self._groups, entries, list(operators), lost)
 
     def remove(self) -> None:
-        """Delete what was written."""
+        """Delete the files that were written so far."""
         for name in [*self._names, *self._keyed.names]:
             with suppress(StorageError, OSError):
                 self._to.delete(name)
@@ -333,7 +333,7 @@ class _Rewriting:
     # -- the check
 
     def _verified(self) -> int:
-        """Read the complete savepoint back, as a restore will; returns the number of entries."""
+        """Read the complete savepoint back, as a restore would; return the number of entries."""
         disk, made = open_checkpoint(self._to.describe())
         verify_files(disk, made)
         found = 0

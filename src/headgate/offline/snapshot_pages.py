@@ -1,4 +1,4 @@
-"""Describes what is in a snapshot, from its metadata and the heads of its files; keys on request."""
+"""Describes what is in a snapshot, from its metadata and the heads of its files, without the program."""
 
 from __future__ import annotations
 

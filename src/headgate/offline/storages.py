@@ -1,4 +1,4 @@
-"""How snapshots are reached whose storage has settings, such as an S3 service with an endpoint and keys."""
+"""Applies settings of storages, such as an S3 service's endpoint and keys, while snapshots are read."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def storage_options(options: Sequence[str]) -> Iterator[None]:
 
 
 def refuse_unreadable(snapshot: str) -> None:
-    """Open a snapshot before a program is run in vain.
+    """Open a snapshot, so that a damaged one is reported before a program is run.
 
-    Only local ones: the settings of other storages may be in the program itself.
+    Only local snapshots are opened: settings of other storages may be in the program itself.
     """
     if scheme_of(snapshot) == "file":
         open_checkpoint(snapshot)

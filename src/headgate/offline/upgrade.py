@@ -18,7 +18,7 @@ _INSPECTOR = "headgate.offline.judging:inspect"
 
 
 class Verdict(StrEnum):
-    """What becomes of one part of a snapshot, or of a program, at the restore, the gravest last.
+    """What becomes of one part of a snapshot, or of a program, at the restore, the worst last.
 
     The values are public. `LEFT_BEHIND` is a verdict on a complete snapshot: parts are only in it, and may be
     left there.
@@ -34,7 +34,7 @@ class Verdict(StrEnum):
 
 
 class Item(msgspec.Struct, frozen=True):
-    """One state, or another part of what an operator stores."""
+    """A line of a report: one state, or another part of what an operator stores, and its verdict."""
 
     part: str  # "state", "timers", "keys", "operator state", "source", "sink" or "records in flight"
     name: str  # of the state; of other parts what the operator calls them
@@ -45,7 +45,7 @@ class Item(msgspec.Struct, frozen=True):
 
 
 class OperatorReport(msgspec.Struct, frozen=True):
-    """One operator, found by its uid in the snapshot, in the program or in both."""
+    """The report on one operator, found by its uid in the snapshot, in the program or in both."""
 
     uid: str
     name: str | None  # in the program; None where the program has no such operator
@@ -57,7 +57,7 @@ class OperatorReport(msgspec.Struct, frozen=True):
 
 
 class UpgradeReport(msgspec.Struct, frozen=True):
-    """Whether a program can go on from a snapshot."""
+    """The report on whether a program can go on from a snapshot."""
 
     snapshot: str
     kind: str  # "checkpoint" or "savepoint"
@@ -73,7 +73,7 @@ class UpgradeReport(msgspec.Struct, frozen=True):
 
     @property
     def verdict(self) -> Verdict:
-        """The gravest verdict that counts.
+        """The worst verdict of all states, which stands for the snapshot.
 
         What is only in the program begins empty. What is only in the snapshot is left behind where that is
         allowed.
@@ -97,7 +97,7 @@ class UpgradeReport(msgspec.Struct, frozen=True):
 
 
 def gravest(verdicts: Iterable[Verdict], allow_non_restored: bool = False) -> Verdict:
-    """Return the one verdict that stands for several.
+    """Return the worst of several verdicts, which stands for all of them.
 
     Example:
         >>> gravest([Verdict.AS_IS, Verdict.ONLY_IN_SNAPSHOT, Verdict.ONLY_IN_PROGRAM]).value

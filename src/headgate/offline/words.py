@@ -1,4 +1,4 @@
-"""Stored descriptions of types, written as a programmer writes the type."""
+"""Writes stored descriptions of types as a programmer writes the types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The keyed state of new subtasks becomes files of a savepoint: tables of the canonical form, or a blob."""
+"""Writes the keyed state of new subtasks into files of a savepoint: canonical tables, or a native blob."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class SubtaskWriter:
     def subtask(
         self, sorter: Sorter, uid: str, number: str, index: int, max_parallelism: int
     ) -> KeyedStateHandle:
-        """Write the state of one new subtask of an operator; `number` is in names of files."""
+        """Write the state of one new subtask and return its handle; `number` is in the names of files."""
         shapes: set[Shape] = set()
 
         def add_sections(writer: StateWriter) -> None:
@@ -77,7 +77,7 @@ class SubtaskWriter:
 
 
 def count_entries(disk: Disk, keyed: KeyedStateHandle, max_parallelism: int) -> int:
-    """Read back everything that was written of one subtask; gives the number of entries and timers."""
+    """Read back everything that was written of one subtask; return its number of entries and timers."""
     total = 0
     for chunk in stored_chunks(DiskFiles(disk), keyed, KeysOnly(), max_parallelism):
         groups = key_groups_of_keys(chunk.keys, max_parallelism)

@@ -1,4 +1,4 @@
-"""The snapshot of a serializer that is made of others: theirs, and what the outer one adds."""
+"""Snapshot of a serializer that nests others: their snapshots, and the outer one's own configuration."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _OUTER_HOOKS: Final = ("write_outer_snapshot", "read_outer_snapshot", "resolve_o
 
 
 class OuterSchemaCompatibility(enum.Enum):
-    """What becomes of stored bytes, so far as it does not depend on the nested serializers."""
+    """Verdict on stored bytes by the outer serializer's own configuration, nested serializers apart."""
 
     COMPATIBLE_AS_IS = "as is"
     COMPATIBLE_AFTER_MIGRATION = "after migration"
@@ -48,13 +48,13 @@ _OUTER_VERDICTS: Final[dict[OuterSchemaCompatibility, Compatibility]] = {
 
 
 class CompositeTypeSerializerSnapshot(NestsSnapshots, TypeSerializerSnapshot[T], Generic[T, S]):
-    """Base of snapshots of serializers that are made of others.
+    """Base of snapshots of serializers that nest other serializers.
 
-    It stores the nested serializers' snapshots and judges them one by one. The gravest verdict counts:
+    It stores the nested serializers' snapshots and judges them one by one. The worst verdict counts:
     incompatible, another number of nested ones, after migration, reconfigured, as is. A subclass has
-    :meth:`current_outer_snapshot_version`, :meth:`nested_serializers` and :meth:`create_outer_serializer`;
-    if the outer serializer has a configuration of its own, also the three methods of the outer snapshot,
-    all of them.
+    :meth:`current_outer_snapshot_version`, :meth:`nested_serializers` and :meth:`create_outer_serializer`; if
+    the outer serializer has a configuration of its own, also the three methods of the outer snapshot, all of
+    them.
 
     Args:
         outer_serializer: of which the snapshot is; None: the snapshot is about to be read.
@@ -114,7 +114,7 @@ class CompositeTypeSerializerSnapshot(NestsSnapshots, TypeSerializerSnapshot[T],
 
     @abstractmethod
     def create_outer_serializer(self, nested: Sequence[AnySerializer]) -> S:
-        """Make an outer serializer of these, with this snapshot's configuration."""
+        """Return an outer serializer of these nested ones, with this snapshot's configuration."""
 
     def write_outer_snapshot(self, out: DataOutputView) -> None:
         """Write the outer serializer's own configuration."""
@@ -144,7 +144,7 @@ class CompositeTypeSerializerSnapshot(NestsSnapshots, TypeSerializerSnapshot[T],
         return self._nested
 
     def current_version(self) -> int:
-        """Return the version of the composite's layout, which is not the subclass's."""
+        """Return the version of the composite's own layout, which is not that of the outer snapshot."""
         return _VERSION
 
     def write_snapshot(self, out: DataOutputView) -> None:
@@ -181,7 +181,7 @@ class CompositeTypeSerializerSnapshot(NestsSnapshots, TypeSerializerSnapshot[T],
         return self.create_outer_serializer([one.restore_serializer() for one in self._nested])
 
     def restore_serializer_for(self, new_serializer: TypeSerializer[T]) -> TypeSerializer[T]:
-        """Make the outer serializer of nested ones that read values for their successors."""
+        """Return an outer serializer that reads the old bytes as values of `new_serializer`, part by part."""
         new = new_serializer.snapshot()
         if type(new) is not type(self):
             return self.restore_serializer()
@@ -192,7 +192,7 @@ class CompositeTypeSerializerSnapshot(NestsSnapshots, TypeSerializerSnapshot[T],
         return self.create_outer_serializer([old.restore_serializer_for(new) for old, new in pairs])
 
     def resolve_schema_compatibility(self, old_snapshot: AnySnapshot) -> TypeSerializerSchemaCompatibility[T]:
-        """Return the gravest verdict of the outer configuration and the nested serializers."""
+        """Return the worst verdict of the outer configuration and of the nested serializers."""
         if not isinstance(old_snapshot, type(self)) or type(old_snapshot) is not type(self):
             return TypeSerializerSchemaCompatibility.incompatible(
                 f"the snapshot was {logical_name(type(old_snapshot))} and is {logical_name(type(self))}"

@@ -1,7 +1,7 @@
 """Lists and maps over any serializers, each part encoded as one batch.
 
 List and map states are stored so when a program declares its own serializer for their parts. All other
-containers are forms, which msgspec encodes as one.
+containers have codecs, with which msgspec encodes a value as one piece.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ _LENGTH: Final = struct.Struct(">Q")
 
 
 class ListSerializer(TypeSerializer[list[E]]):
-    """Lists: the number of elements of each, then the elements of all as one batch."""
+    """Serializer of lists: stores the number of elements of each, then the elements of all as one batch."""
 
     def __init__(self, element: TypeSerializer[E]) -> None:
         self.element = element
         self.name = f"list[{element.name}]"
 
     def encode_many(self, values: Sequence[list[E]]) -> bytes:
-        """Encode a batch; see :class:`TypeSerializer`."""
+        """Return the bytes of a batch of lists: their lengths, then one batch of all elements."""
         return _counts(values) + self.element.encode_many(list(chain.from_iterable(values)))
 
     def decode_many(self, data: Buffer, count: int) -> list[list[E]]:
-        """Decode a batch; see :class:`TypeSerializer`."""
+        """Return the `count` lists of a batch; StorageError if the bytes do not hold them."""
         sizes, rest = _split_counts(self.name, memoryview(data), count)
         elements = iter(self.element.decode_stored(rest, sum(sizes)))
         return [list(islice(elements, size)) for size in sizes]
@@ -56,25 +56,25 @@ class ListSerializer(TypeSerializer[list[E]]):
         return value.copy() if self.element.immutable else [self.element.copy(one) for one in value]
 
     def snapshot(self) -> ListSerializerSnapshot[E]:
-        """See :class:`TypeSerializer`."""
+        """Return the serializer snapshot, which nests that of the elements' serializer."""
         return ListSerializerSnapshot(self)
 
 
 class MapSerializer(TypeSerializer[dict[K, V]]):
-    """Dicts in their order: the number of entries of each, the keys of all, the values of all."""
+    """Serializer of dicts in their order: stores the size of each, the keys of all, the values of all."""
 
     def __init__(self, key: TypeSerializer[K], value: TypeSerializer[V]) -> None:
         self.key, self.value = key, value
         self.name = f"dict[{key.name}, {value.name}]"
 
     def encode_many(self, values: Sequence[dict[K, V]]) -> bytes:
-        """Encode a batch; see :class:`TypeSerializer`."""
+        """Return the bytes of a batch of dicts: their sizes, one batch of all keys, one of all values."""
         keys = self.key.encode_many(list(chain.from_iterable(values)))
         entries = self.value.encode_many([entry for one in values for entry in one.values()])
         return _counts(values) + _LENGTH.pack(len(keys)) + keys + entries
 
     def decode_many(self, data: Buffer, count: int) -> list[dict[K, V]]:
-        """Decode a batch; see :class:`TypeSerializer`."""
+        """Return the `count` dicts of a batch; StorageError if the bytes do not hold them."""
         sizes, rest = _split_counts(self.name, memoryview(data), count)
         if len(rest) < _LENGTH.size:
             raise StorageError(f"{len(data)} bytes are no batch of {count} values of {self.name}")
@@ -93,12 +93,12 @@ class MapSerializer(TypeSerializer[dict[K, V]]):
         return {key: self.value.copy(entry) for key, entry in value.items()}
 
     def snapshot(self) -> MapSerializerSnapshot[K, V]:
-        """See :class:`TypeSerializer`."""
+        """Return the serializer snapshot, which nests those of the keys' and the values' serializers."""
         return MapSerializerSnapshot(self)
 
 
 class _ContainerSnapshot(CompositeTypeSerializerSnapshot[T, S]):
-    """A container without configuration, which may take the place of a built-in serializer."""
+    """Base of list and map snapshots, which can also take over from a built-in serializer."""
 
     kind: ClassVar[str]
     parts: ClassVar[tuple[str, ...]]
@@ -108,7 +108,7 @@ class _ContainerSnapshot(CompositeTypeSerializerSnapshot[T, S]):
         return 1
 
     def resolve_schema_compatibility(self, old_snapshot: AnySnapshot) -> TypeSerializerSchemaCompatibility[T]:
-        """Judge as every composite does; what a built-in serializer wrote is judged by parts."""
+        """Judge an old snapshot part by part; a built-in serializer's is judged by its described parts."""
         if not isinstance(old_snapshot, DescribedSnapshot) or old_snapshot.description["kind"] != self.kind:
             return super().resolve_schema_compatibility(old_snapshot)
         old = type(self).of_nested(

@@ -30,35 +30,35 @@ _descriptions: Final = msgpack_decoder(dict[str, Plain])
 
 
 class Rules(Protocol):
-    """What is known of values by their stored description."""
+    """Rules by which descriptions of built-in serializers are judged and read; `resolve` registers them."""
 
     def serializer_of(self, description: Description) -> TypeSerializer[T]:
         """Return a serializer of the described type, whose classes are looked up by their names."""
 
     def reading(self, description: Description, new: TypeSerializer[T]) -> TypeSerializer[T]:
-        """Return a serializer that reads described values as those of another built-in serializer."""
+        """Return a serializer that decodes values of an old description as values of the new serializer."""
 
     def judge(self, description: Description, new: TypeSerializer[T]) -> Compatibility:
-        """Judge whether described values can become those of another built-in serializer."""
+        """Return the verdict on reading values of an old description as values of the new serializer."""
 
 
 _registered: list[Rules] = []
 
 
 def register(rules: Rules) -> None:
-    """Set the rules; the last ones count."""
+    """Set the rules that all :class:`DescribedSnapshot` objects use, in place of earlier ones."""
     _registered[:] = [rules]
 
 
 def rules() -> Rules:
-    """Return the rules."""
+    """Return the registered rules; InternalError if `headgate.serde.resolve` was never imported."""
     if not _registered:
         raise InternalError("the rules for described values are not loaded; import headgate.serde.resolve")
     return _registered[0]
 
 
 class DescribedSnapshot(TypeSerializerSnapshot[T]):
-    """What a serializer chosen by an annotation stores with the values that it has written.
+    """Snapshot of a built-in serializer, one chosen by an annotation: the description of what it writes.
 
     A serializer that takes the place of a built-in one judges such a snapshot.
 
@@ -110,9 +110,8 @@ class DescribedSnapshot(TypeSerializerSnapshot[T]):
         return self._serializer
 
     def restore_serializer_for(self, new_serializer: TypeSerializer[T]) -> TypeSerializer[T]:
-        """Return a serializer that reads the described values as those of another built-in serializer.
-
-        No class is needed.
+        """Return a serializer that reads the described values as another built-in serializer's, without their
+        class.
         """
         if isinstance(new_serializer.snapshot(), DescribedSnapshot):
             return rules().reading(self.description, new_serializer)

@@ -28,7 +28,7 @@ def kinds_in(description: Description) -> Iterator[str]:
 
 
 def nullable(stored: Description) -> bool:
-    """Return whether a stored value of a description can be nil."""
+    """Return whether a value of a stored description can be None, which msgpack stores as nil."""
     kind = stored["kind"]
     if kind == "literal":
         return nullable(mapping_in(stored, "of"))

@@ -1,4 +1,4 @@
-"""The names of classes in stored data, and the classes of such names."""
+"""Logical names: the names by which stored data refers to classes, and the classes for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a type annotation, or a stored description, to the serializer of its values."""
+"""Finds the serializer of values for a type annotation or for a stored description."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def composite_serializer(hint: Hint | None) -> AnySerializer | None:
 
 
 def _form(hint: Hint, outer: tuple[type, ...]) -> Form:
-    """Return the form of a hint; `outer` are the record classes that it is part of."""
+    """Return the codec (form) of an annotation; `outer` are the record classes that it is part of."""
     known = PRIMITIVES.get(hint) if _hashable(hint) else None
     if known is not None:
         return known
@@ -111,7 +111,7 @@ def _form(hint: Hint, outer: tuple[type, ...]) -> Form:
 
 
 def _annotated(hint: Hint, marks: tuple[V, ...], outer: tuple[type, ...]) -> Form:
-    """Return the form that a mark chooses; other annotations mean nothing here."""
+    """Return the codec that a mark such as ``hg.json`` chooses; other annotations mean nothing here."""
     if avro in marks:
         raise UsageError("hg.avro stands without its schema; write hg.avro(schema)")
     chosen = [mark for mark in marks if isinstance(mark, StoredAs)]
@@ -143,7 +143,7 @@ def _generic(hint: Hint, origin: type, args: tuple[Any, ...], outer: tuple[type,
 
 
 def _of_generic_class(origin: type, args: tuple[Hint, ...], outer: tuple[type, ...]) -> Form | None:
-    """Return the form of a record class with type arguments, such as ``Pair[int]``."""
+    """Return the codec of a record class with type arguments, such as ``Pair[int]``."""
     names = getattr(origin, "__parameters__", ())
     if len(names) != len(args):
         return None
@@ -211,7 +211,7 @@ def _hashable(hint: Hint) -> bool:
 
 
 class _DescriptionRules:
-    """Implements `described_snapshot.Rules`."""
+    """The rules for described values that :mod:`described_snapshot` uses, by this module's serializers."""
 
     def serializer_of(self, description: Description) -> TypeSerializer[T]:
         return reading_serializer(description, serializer_for(_hint_of(description)))
@@ -224,7 +224,7 @@ class _DescriptionRules:
 
 
 def _hint_of(description: Description) -> Hint:
-    """Return the annotation that a description came from."""
+    """Return a type annotation whose serializer writes values as the description says."""
     kind = text_in(description, "kind")
     if kind == "any":
         return Any

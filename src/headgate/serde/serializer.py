@@ -27,13 +27,13 @@ T = TypeVar("T")
 Buffer = bytes | bytearray | memoryview
 AnySerializer: TypeAlias = "TypeSerializer[Any]"
 AnySnapshot: TypeAlias = "TypeSerializerSnapshot[Any]"
-"""Of values whose type is known at run time only."""
+"""A snapshot of values whose type is known at run time only."""
 
 _LENGTH_BYTES = 4
 
 
 class _NameOfClass:
-    """A serializer's name where it has none of its own: that of its class."""
+    """Descriptor of a serializer's default name, the name of its class."""
 
     def __get__(self, _: TypeSerializer[T] | None, owner: type) -> str:
         return owner.__qualname__
@@ -77,17 +77,17 @@ class TypeSerializer(ABC, Generic[T]):
         """Return the snapshot to be stored with values that this serializer has written."""
 
     def encode(self, value: T) -> bytes:
-        """Encode one value."""
+        """Return the bytes of one value."""
         return self.encode_many((value,))
 
     def decode(self, data: bytes) -> T:
-        """Decode what :meth:`encode` gave."""
+        """Return the value whose bytes :meth:`encode` made."""
         return self.decode_many(data, 1)[0]
 
     def encode_many(self, values: Sequence[T]) -> bytes:
-        """Encode a batch. Values are trusted to be of the declared type.
+        """Return the bytes of a batch. Values are trusted to be of the declared type.
 
-        As it is here: the length of each value in four bytes, then each value as :meth:`encode` gives it.
+        By default: the length of each value in four bytes, then each value as :meth:`encode` gives it.
 
         Raises:
             UsageError: a value cannot be encoded.
@@ -105,7 +105,7 @@ class TypeSerializer(ABC, Generic[T]):
             raise UsageError(f"a value does not fit its type {self.name} ({reason})") from error
 
     def decode_many(self, data: Buffer, count: int) -> list[T]:
-        """Decode a batch of `count` values; the caller has verified the bytes' checksum.
+        """Return the `count` values of a batch; the caller has verified the bytes' checksum.
 
         Raises:
             StorageError: the bytes are not such a batch.
@@ -141,10 +141,10 @@ class TypeSerializer(ABC, Generic[T]):
         }
 
     def encode_checked(self, values: Sequence[T]) -> bytes:
-        """Encode a batch and make sure that it can be read back, before anything relies on it.
+        """Return the bytes of a batch after making sure that they can be read back.
 
-        A program may put values into a state that its annotation does not allow; that must fail
-        when they are written, not when a checkpoint is needed.
+        A program may put values into a state that its annotation does not allow; that must fail when they are
+        written, not when a checkpoint is needed.
 
         Raises:
             UsageError: a value is not of the declared type; the message shows the first.
@@ -162,7 +162,7 @@ class TypeSerializer(ABC, Generic[T]):
         return data
 
     def decode_stored(self, data: Buffer, count: int) -> list[T]:
-        """Decode a batch, whatever a serializer of the user's raises or gives.
+        """Return the values of a batch; whatever a user's serializer raises becomes a StorageError.
 
         Raises:
             StorageError: the bytes are not such a batch.
@@ -226,12 +226,12 @@ class TypeSerializerSchemaCompatibility(Generic[T]):
 
     @classmethod
     def compatible_as_is(cls) -> TypeSerializerSchemaCompatibility[T]:
-        """The new serializer reads the bytes, and writes such bytes."""
+        """Return the verdict that the new serializer reads the bytes as they are, and writes such bytes."""
         return cls(AsIs())
 
     @classmethod
     def compatible_after_migration(cls, *changes: str) -> TypeSerializerSchemaCompatibility[T]:
-        """The old serializer reads each value once, the new one writes it.
+        """Return the verdict that the old serializer must read each value once, for the new one to write it.
 
         Args:
             changes: what differs, in words, for messages.
@@ -242,7 +242,8 @@ class TypeSerializerSchemaCompatibility(Generic[T]):
     def compatible_with_reconfigured_serializer(
         cls, serializer: TypeSerializer[T], *changes: str
     ) -> TypeSerializerSchemaCompatibility[T]:
-        """Another serializer takes the new one's place, and reads the bytes as they are.
+        """Return the verdict that another serializer takes the new one's place and reads the bytes as they
+        are.
 
         Args:
             serializer: the new one, configured so that it fits the bytes.
@@ -252,7 +253,8 @@ class TypeSerializerSchemaCompatibility(Generic[T]):
 
     @classmethod
     def incompatible(cls, why: str) -> TypeSerializerSchemaCompatibility[T]:
-        """The bytes cannot become values of the new serializer; the job does not start.
+        """Return the verdict that the bytes cannot become values of the new serializer: the job does not
+        start.
 
         Args:
             why: the reason, in words, for the error.
@@ -261,27 +263,27 @@ class TypeSerializerSchemaCompatibility(Generic[T]):
 
     @property
     def is_compatible_as_is(self) -> bool:
-        """Whether nothing is to be done."""
+        """Whether the new serializer reads the bytes as they are."""
         return isinstance(self.verdict, AsIs)
 
     @property
     def is_compatible_after_migration(self) -> bool:
-        """Whether each value is rewritten."""
+        """Whether each value is rewritten: read by the old serializer and written by the new one."""
         return isinstance(self.verdict, AfterMigration)
 
     @property
     def is_compatible_with_reconfigured_serializer(self) -> bool:
-        """Whether another serializer takes the new one's place."""
+        """Whether a reconfigured serializer takes the new serializer's place."""
         return isinstance(self.verdict, Reconfigured)
 
     @property
     def is_incompatible(self) -> bool:
-        """Whether the bytes are lost to the new serializer."""
+        """Whether the new serializer can never read the bytes, so that the job does not start."""
         return isinstance(self.verdict, Incompatible)
 
     @property
     def reconfigured_serializer(self) -> TypeSerializer[T]:
-        """What takes the new serializer's place.
+        """The serializer that takes the new serializer's place.
 
         Raises:
             UsageError: the verdict is another one.
@@ -295,12 +297,11 @@ class TypeSerializerSchemaCompatibility(Generic[T]):
 
 
 class TypeSerializerSnapshot(ABC, Generic[T]):
-    """What is stored of a serializer with the values that it has written.
+    """The description of a serializer that is stored with the values it has written.
 
-    It is found again by its class, so the class stands at the top of a module that can be imported, and
-    can be made without arguments; then :meth:`read_snapshot` fills it. Each class of serializers has a
-    snapshot class of its own. A class that was renamed or moved names its earlier ones with
-    ``@hg.formerly``.
+    It is found again by its class, so the class stands at the top of a module that can be imported, and can
+    be made without arguments; then :meth:`read_snapshot` fills it. Each class of serializers has a snapshot
+    class of its own. A class that was renamed or moved names its earlier ones with ``@hg.formerly``.
 
     Example:
         >>> import headgate as hg
@@ -329,11 +330,11 @@ class TypeSerializerSnapshot(ABC, Generic[T]):
 
     @abstractmethod
     def write_snapshot(self, out: DataOutputView) -> None:
-        """Write what makes up the format: names, numbers, texts; never pickled objects."""
+        """Write what determines the serializer's format: names, numbers, texts; never pickled objects."""
 
     @abstractmethod
     def read_snapshot(self, read_version: int, in_: DataInputView) -> None:
-        """Fill this instance with what was written, all of it.
+        """Read everything that :meth:`write_snapshot` wrote into this instance.
 
         Args:
             read_version: the version of the layout in which it was written.
@@ -345,7 +346,8 @@ class TypeSerializerSnapshot(ABC, Generic[T]):
         """Return a serializer that reads, and would write, exactly the bytes that the snapshot is of."""
 
     def resolve_schema_compatibility(self, old_snapshot: AnySnapshot) -> TypeSerializerSchemaCompatibility[T]:
-        """Judge, as the new serializer's snapshot, bytes that the old one was stored with.
+        """Return the verdict on bytes stored with `old_snapshot` under the new serializer, whose snapshot
+        this is.
 
         Args:
             old_snapshot: of any class: the state may have had another serializer.

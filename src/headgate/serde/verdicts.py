@@ -14,26 +14,26 @@ from headgate.common.plain_data import Description, Plain
 
 @dataclass(frozen=True, slots=True)
 class AsIs:
-    """The bytes are what the serializer itself would write."""
+    """Verdict: the bytes are what the serializer itself would write, so it reads them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reconfigured:
-    """The bytes mean the same, although the description differs: nothing is converted."""
+    """Verdict: the bytes mean the same although the description differs: nothing is converted."""
 
     changes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AfterMigration:
-    """The bytes are of an older shape: each value is converted when it is read."""
+    """Verdict: the bytes are of an older shape: each value is converted when it is read."""
 
     changes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Incompatible:
-    """The bytes must not be read by this serializer."""
+    """Verdict: the serializer must not read the bytes."""
 
     why: str
 
@@ -42,7 +42,7 @@ Compatibility = AsIs | Reconfigured | AfterMigration | Incompatible
 
 
 def combined(verdicts: Iterable[Compatibility]) -> Compatibility:
-    """Return the verdict on values whose parts were judged: the gravest one, with the changes of all."""
+    """Return the verdict on values whose parts were judged: the worst one, with the changes of all."""
     found = list(verdicts)
     for verdict in found:
         if isinstance(verdict, Incompatible):
@@ -55,7 +55,7 @@ def combined(verdicts: Iterable[Compatibility]) -> Compatibility:
 
 
 def placed(where: str, verdict: Compatibility) -> Compatibility:
-    """Return a part's verdict, which says where the part is."""
+    """Return a part's verdict, with `where` the part is put before its changes or its reason."""
     match verdict:
         case AsIs():
             return verdict
@@ -65,7 +65,7 @@ def placed(where: str, verdict: Compatibility) -> Compatibility:
 
 
 def compare(stored: Description, current: Description) -> AsIs | Incompatible:
-    """Judge a stored description against the current one: equal or not."""
+    """Return AsIs if both descriptions are equal, else Incompatible with the first difference."""
     why = _difference(stored, current, "")
     return AsIs() if why is None else Incompatible(why)
 

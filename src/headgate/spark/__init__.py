@@ -1,4 +1,4 @@
-"""What programs use besides streams where Spark takes part: writers of epochs, snapshots as DataFrames.
+"""Names for programs where Spark takes part: writers of epochs for ``to_spark()``, snapshots as DataFrames.
 
     import headgate as hg
 

@@ -47,7 +47,7 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One key that differs, with what each snapshot has: plain values by the names of fields, or None."""
+    """One key that differs, with the plain value that each snapshot has for it, or None."""
 
     change: str  # "added", "removed" or "changed"
     key: str
@@ -57,7 +57,7 @@ class Sample:
 
 @dataclass(slots=True)
 class StateDifference:
-    """One state of one operator, or its timers of one time domain."""
+    """How one state of one operator, or its timers of one time domain, differs between two snapshots."""
 
     uid: str
     state: str
@@ -71,7 +71,7 @@ class StateDifference:
 
     @property
     def differs(self) -> bool:
-        """Whether there is anything to report."""
+        """Whether the snapshots differ in this state, or its values could not be compared."""
         changes = self.changed or self.added or self.removed or self.unread
         return bool(changes) or self.types[0] != self.types[1]
 
@@ -79,7 +79,7 @@ class StateDifference:
 def compare(
     before: str, after: str, only: str | None = None, samples: int = SAMPLES, options: Sequence[str] = ()
 ) -> list[StateDifference]:
-    """Compare each state of two snapshots; the result also has those that are the same.
+    """Return the comparison of each state of two snapshots, also of states that are the same.
 
     `only` is "uid" or "uid/state".
     """
@@ -110,7 +110,7 @@ class _Snapshot(NamedTuple):
 def _differences(
     uid: str, pair: tuple[_Snapshot, _Snapshot], groups: int, samples: int
 ) -> Iterator[StateDifference]:
-    """Compare the states of one operator."""
+    """Yield the comparison of each state of one operator."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headgate-diff-")))
 
@@ -139,7 +139,7 @@ def _differences(
 def _compare(
     found: StateDifference, before: Entries, after: Entries, views: tuple[_View, _View], samples: int
 ) -> None:
-    """Count the differences of one key group, and keep samples."""
+    """Count the differences of a state's entries in one key group, and keep samples of them."""
     first, second = views
     alike = first.schema == second.schema
 
@@ -164,7 +164,7 @@ def _compare(
 
 
 class _Sorted(NamedTuple):
-    """The keyed state of one operator in one snapshot, in the order of key groups."""
+    """The keyed state of one operator in one snapshot, sorted by key group."""
 
     sorter: Sorter
     values: _Readable
@@ -183,7 +183,7 @@ class _Sorted(NamedTuple):
 
 
 class _Readable(PlainValues):
-    """Values as they are described; keeps the reason for each state that cannot be read so."""
+    """Reads stored values as plain values; keeps the reason for each state that cannot be read so."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -191,7 +191,7 @@ class _Readable(PlainValues):
         self._schemas: dict[str, Description] = {}
 
     def codec(self, section: Section) -> SectionCodec | None:
-        """See :class:`state.stored.contract.ValueCodec`; last-access times are left out."""
+        """Return how to read a section's values; None for last-access times and for states left unread."""
         if is_stamps(section.name) or not section.chunks:
             return None
         self._schemas.setdefault(section.name, section.schema)
@@ -205,7 +205,7 @@ class _Readable(PlainValues):
             return None
 
     def words(self, state: str) -> str | None:
-        """Return the state's type for people."""
+        """Return the state's type for people; None if this snapshot does not have the state."""
         if state in TIMER_SECTIONS:
             return "timers"
         schema = self._schemas.get(state)
@@ -213,7 +213,7 @@ class _Readable(PlainValues):
 
 
 class _View:
-    """Values of one state for people."""
+    """Shows the plain values of one state to people."""
 
     def __init__(self, codec: SectionCodec | None) -> None:
         self.schema = schema = None if codec is None else codec.target.schema
@@ -223,7 +223,7 @@ class _View:
             self._column = None if codec_of(stored) is None else ArrowColumn("value", stored)
 
     def shown(self, plain: Any) -> Any:
-        """Return a plain value; a record by the names of its fields."""
+        """Return a plain value as it is shown: a record as a dict of its fields."""
         if isinstance(plain, Beyond):
             return plain.plain
         if self._column is None or plain is None:

@@ -39,7 +39,7 @@ def in_ranges(
 
 
 def quoted(name: str) -> str:
-    """Return the name of a column as Spark's functions take it: dots and backticks in it mean nothing.
+    """Return a column's name quoted for Spark's functions, so that dots and backticks have no meaning.
 
     Example:
         >>> quoted("user.name"), quoted("a`b")
@@ -65,7 +65,7 @@ def _low_bits(value: Column) -> Column:
 
 
 def _hash(frame: DataFrame, name: str) -> Column:
-    """See `common.keys.keygroups.key_hash`."""
+    """Return the hash of a key column as `common.keys.keygroups.key_hash` computes it, as an expression."""
     column, kind = f.col(quoted(name)), frame.schema[name].dataType
     if isinstance(kind, (t.StringType, t.BinaryType)):
         return f.crc32(column.cast("binary"))
@@ -83,13 +83,13 @@ def _hash(frame: DataFrame, name: str) -> Column:
 
 
 def _hash_of_long(column: Column) -> Column:
-    """Return the number itself in 32 bits, or both halves of it together."""
+    """Return the hash of a long: the number itself if it has 32 bits, else both halves together."""
     small = column.between(-0x80000000, 0x7FFFFFFF)
     return _low_bits(f.when(small, column).otherwise(column.bitwiseXOR(f.shiftright(column, 32))))
 
 
 def _hashed_in_python(column: Column) -> Column:
-    """Return the hash of types that Spark cannot hash as Python does, such as floats without a fraction."""
+    """Return the hash computed in Python, for types that Spark hashes otherwise, such as whole floats."""
 
     def hashes(values: pa.Array) -> pa.Array:
         usable = values.is_valid()
@@ -107,7 +107,7 @@ def _hashed_in_python(column: Column) -> Column:
 
 
 def _murmur(value: Column) -> Column:
-    """See `common.keys.keygroups.murmur`; numbers of 32 bits in a long, where no product leaves 63."""
+    """Return the mix of `common.keys.keygroups.murmur`: 32 bits in a long, where no product leaves 63."""
     mixed = _times(value, 0xCC9E2D51)
     mixed = _times(_rotated(mixed, 15), 0x1B873593)
     mixed = _low_bits(_rotated(mixed, 13) * 5 + 0xE6546B64).bitwiseXOR(4)

@@ -1,4 +1,4 @@
-"""Writes a snapshot's keyed state anew by Spark: a task for each old subtask, then one for each new one.
+"""Rewrites a snapshot's keyed state with Spark: a task for each old subtask, then one for each new one.
 
 A task of the first kind reads what one subtask stored, and gives each new range of key groups its part of
 every chunk. Spark brings the parts of a range together in the order in which they were read. A task of the
@@ -52,7 +52,7 @@ INSPECTOR: Final = "headgate.stateprocessor.ranges_rewriting:inspect"
 """The inspector with which `offline.migrating.migrate` can use Spark."""
 
 SPARK_FROM_BYTES: Final = 1 << 30
-"""Stored bytes of keyed state from which on Spark is worth its start."""
+"""Bytes of stored keyed state from which on rewriting uses Spark, which takes time to start."""
 
 _PARTS: Final = RowFormat(
     "range int, place long, state string, removed boolean, schema binary, entries int, size long, "
@@ -60,13 +60,13 @@ _PARTS: Final = RowFormat(
 )
 _WRITTEN: Final = RowFormat("range int, handle binary, entries long")
 _OF_SUBTASK: Final = 1 << 40
-"""Places of one old subtask follow those of the one before."""
+"""Distance between the first places of two old subtasks: places keep the parts in subtask order."""
 
 _handles: Final = msgpack_decoder(KeyedStateHandle)
 
 
 class _Part(ReportedError):
-    """The part of a chunk for one new range: a row of `_PARTS`."""
+    """A row of `_PARTS`: the part of a chunk of state that belongs to one new range of key groups."""
 
     range: int
     place: int
@@ -80,7 +80,7 @@ class _Part(ReportedError):
 
 
 class _Written(ReportedError):
-    """What one new subtask has, or why it was refused: a row of `_WRITTEN`."""
+    """A row of `_WRITTEN`: the stored handle and number of entries of one new subtask, or an error."""
 
     range: int
     handle: bytes
@@ -88,7 +88,7 @@ class _Written(ReportedError):
 
 
 def _engine(request: MigrationRequest, metadata: CheckpointMetadata, config: Config) -> SparkEngine | None:
-    """Return Spark where it is requested or the state is large; None: this process does the work."""
+    """Return the Spark engine if it is requested or the state is large; None: rewrite in this process."""
     keyed = keyed_handles(state for states in metadata.operators.values() for state in states)
     large = sum(one.size for one in keyed) >= SPARK_FROM_BYTES
     requested = large if request["spark"] is None else request["spark"]
@@ -118,13 +118,13 @@ def _session(config: Config) -> SparkSession:
 
 
 class SparkEngine:
-    """Implements `offline.rewriting.KeyedEngine`."""
+    """Rewrites keyed state in tasks of Spark; implements `offline.rewriting.KeyedEngine`."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
 
     def rewritten(self, work: KeyedWork) -> KeyedWritten:
-        """See `offline.rewriting.KeyedEngine`."""
+        """Let Spark's tasks write an operator's keyed state anew; return the new subtasks' handles."""
         shipped = _Shipped(work, storage_settings_in_use(), f"-{secrets.token_hex(4)}")
         handles = list[KeyedStateHandle]()
         try:
@@ -157,7 +157,7 @@ class SparkEngine:
 
 
 def _remove_others(shipped: _Shipped, handles: Sequence[KeyedStateHandle]) -> None:
-    """Remove files of attempts that did not count: no handle refers to them."""
+    """Remove files of task attempts that failed or were repeated: no handle refers to them."""
     kept = {file.file for keyed in handles for file in keyed.handles() if isinstance(file, FileRange)}
     disk = open_disk(shipped.work.target, shipped.settings)
     for name in disk.list(""):
@@ -168,7 +168,7 @@ def _remove_others(shipped: _Shipped, handles: Sequence[KeyedStateHandle]) -> No
 
 @dataclass(frozen=True, slots=True)
 class _Shipped:
-    """What both kinds of tasks need; picklable."""
+    """The work and the storage settings that both kinds of tasks get; picklable."""
 
     work: KeyedWork
     settings: StorageSettings
@@ -177,7 +177,7 @@ class _Shipped:
     # -- a task of the first kind
 
     def parts(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """For rows with numbers of old subtasks: rows of `_PARTS`."""
+        """Yield rows of `_PARTS` for the old subtasks with these numbers: the first kind of task."""
         for batch in batches:
             for subtask in batch.column(0).to_pylist():
                 try:
@@ -219,7 +219,7 @@ class _Shipped:
     # -- a task of the second kind
 
     def written(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """For the rows of one range: a row of `_WRITTEN`."""
+        """Yield the row of `_WRITTEN` for the parts of one new range: the second kind of task."""
         filled = (batch for batch in batches if batch.num_rows)
         first = next(filled, None)
         if first is None:
@@ -232,7 +232,7 @@ class _Shipped:
         yield made
 
     def written_range(self, index: int, batches: Iterator[pa.RecordBatch]) -> _Written:
-        """Sort and write what one new subtask has, and read it back."""
+        """Sort and write the state of one new subtask; return its handle once all entries are read back."""
         work, disk = self.work, open_disk(self.work.target, self.settings)
         with tempfile.TemporaryDirectory(prefix="headgate-rewrite-") as name:
             folder, codecs = Path(name), dict[tuple[str, bytes], SectionCodec | None]()
@@ -270,7 +270,7 @@ class _Shipped:
 
 
 class _Watched:
-    """The codecs of a change, and the stored schemas that they were requested for."""
+    """The codecs of a migration; records the stored schema of each state whose codec is requested."""
 
     def __init__(self, values: ValueCodec) -> None:
         self._values = values
@@ -278,10 +278,10 @@ class _Watched:
         self.schemas: dict[str, Description] = {}
 
     def codec(self, section: Section) -> SectionCodec | None:
-        """See `state.stored.contract.ValueCodec`."""
+        """Return the codec of a stored section, and record the section's schema."""
         self.schemas[section.name] = section.schema
         return self._values.codec(section)
 
     def targets(self, stored: Mapping[str, Description]) -> Mapping[str, Target]:
-        """See `state.stored.contract.ValueCodec`."""
+        """Return the target of each state, as the migration's codecs give it."""
         return self._values.targets(stored)

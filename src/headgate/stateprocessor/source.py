@@ -39,7 +39,7 @@ def register(spark: SparkSession) -> None:
         spark: the session.
 
     Raises:
-        UsageError: it is none.
+        UsageError: `spark` is no session.
     """
     if not hasattr(spark, "dataSource"):
         raise UsageError(f"register() got {spark!r} of type {type(spark).__name__}; expected a SparkSession")
@@ -48,7 +48,7 @@ def register(spark: SparkSession) -> None:
 
 
 class SavepointSource(spark_source.DataSource):
-    """One snapshot, and what of it is read; see `docs/state-as-dataframes.md`."""
+    """Spark's data source for one read: a snapshot and a state of it; see `docs/state-as-dataframes.md`."""
 
     _found: Reading | None = None
 
@@ -60,7 +60,7 @@ class SavepointSource(spark_source.DataSource):
 
     @property
     def reading(self) -> Reading:
-        """What is read, looked up once: it travels with the source to where Spark plans the query."""
+        """The plan of the read, made once: it travels with the source to where Spark plans the query."""
         if self._found is None:
             # Spark makes the keys of options lower-case, as all of ours are.
             self._found = reading_of(self._request)
@@ -79,7 +79,7 @@ class SavepointSource(spark_source.DataSource):
 
     @override
     def reader(self, schema: StructType) -> SavepointReader:
-        """Return the reader of a schema, which is this source's own or has fewer columns."""
+        """Return the reader of the columns in `schema`; UsageError for an unknown column or another type."""
         names = schema.fieldNames()
         chosen(self.reading.columns.names, names)
         mine = _struct(pa.schema([self.reading.columns.field(name) for name in names]))
@@ -102,14 +102,14 @@ def _struct(columns: pa.Schema) -> StructType:
 
 
 class SavepointPartition(spark_source.InputPartition):
-    """What one task reads."""
+    """The piece of a read that one Spark task does, as Spark passes it on."""
 
     def __init__(self, piece: Piece) -> None:
         self.piece = piece
 
 
 class SavepointReader(spark_source.DataSourceReader):
-    """Reads some columns."""
+    """Reads some columns of a snapshot's state in Spark's tasks."""
 
     def __init__(self, reading: Reading, names: Sequence[str]) -> None:
         self._reading, self._names = reading, list(names)
@@ -124,7 +124,7 @@ class SavepointReader(spark_source.DataSourceReader):
 
     @override
     def read(self, partition: spark_source.InputPartition) -> Iterator[pa.RecordBatch]:
-        """Return the rows of one partition."""
+        """Yield the rows of one partition as record batches."""
         if not isinstance(partition, SavepointPartition):
             return  # Spark's stand-in where there is nothing to read
         convert, made = None, None
@@ -137,11 +137,11 @@ class SavepointReader(spark_source.DataSourceReader):
 
 
 class FilteringReader(SavepointReader):
-    """Reads some columns of the rows for which conditions may hold."""
+    """Reads some columns, and only rows for which the conditions that Spark pushed down may hold."""
 
     @override
     def pushFilters(self, filters: list[spark_source.Filter]) -> Iterable[spark_source.Filter]:
-        """Keep the conditions that are understood, to save work; Spark evaluates all of them again."""
+        """Keep the filters that are understood, to read less; return all, as Spark evaluates them again."""
         columns = spark_schema(self._reading.columns)
         made = [condition for each in filters if (condition := _condition(each)) is not None]
         self._conditions = [

@@ -1,4 +1,4 @@
-"""What tasks of Spark give back: rows, errors of Headgate's in rows, and Spark's own errors as text."""
+"""Results of Spark's tasks: rows, errors of Headgate's as rows, and Spark's own errors as text."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def raise_reported(row: ReportedError) -> None:
 
 
 def readable(error: BaseException) -> str:
-    r"""Return the text of an error of Spark's: the cause first, then the rest without the frames of Java.
+    r"""Return a readable text of an error of Spark's: the cause, then all lines but stack frames of Java.
 
     Example:
         >>> print(readable(ValueError("An exception was thrown from the Python worker.\nTraceback:\n"

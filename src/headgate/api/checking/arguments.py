@@ -15,8 +15,7 @@ from headgate.api.site import user_site
 from headgate.common.errors import PlanError, UsageError
 
 _CONNECTOR: Final = re.compile(r"(the )?\w+[ _](source|sink)(?= got )")
-"""Matches the beginning of a connector's message about a wrong argument, as in ``the json source got ...``.
-"""
+"""Matches the beginning of a connector's message about an argument, as in ``the json source got ...``."""
 
 
 def check_callable(verb: str, function: object) -> None:

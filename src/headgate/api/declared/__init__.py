@@ -1,2 +1,1 @@
-"""Declarations of state in programs: keyed and operator state, time to live, aggregates; `state` stores it.
-"""
+"""Declarations of state in programs: keyed and operator state, time to live, aggregates; see also `state`."""

@@ -1,5 +1,4 @@
-"""The AggregateFunction contract, and checks of the functions that reducing and aggregating states are given.
-"""
+"""The AggregateFunction contract, and checks of the functions given to reducing and aggregating states."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Class attributes that declare state: how they are registered, read from a class and refused when misused.
-"""
+"""Class attributes that declare state: how they are registered, read from a class, refused when misused."""
 
 from __future__ import annotations
 

@@ -45,8 +45,7 @@ class ValueState(Protocol[V]):
 
 
 class ListState(Protocol[V]):
-    """Live handle of a state with a list per key, in order of appending; it acts on the current key's list.
-    """
+    """Live handle of a state with a list per key, in order of appending, for the list of the current key."""
 
     def add(self, value: V) -> None:
         """Append one element."""
@@ -122,8 +121,7 @@ class ReducingState(Protocol[V]):
 
 
 class AggregatingState(Protocol[IN, OUT]):
-    """Live handle of one result per key: everything that was added, folded by the declared AggregateFunction.
-    """
+    """Live handle of one result per key: everything that was added, folded by an AggregateFunction."""
 
     def add(self, value: IN) -> None:
         """Add `value` to the current key's accumulator.
@@ -154,8 +152,7 @@ class StateKind:
 
 @dataclass(frozen=True, slots=True)
 class StateDescriptor:
-    """A keyed state as declared, with name, kind, types and options: input of the plan and the state backend.
-    """
+    """A keyed state as declared, with name, kind, types and options, for the plan and the state backend."""
 
     name: str  # the attribute's name; identifies the state within its operator
     kind: str  # one of :class:`StateKind`

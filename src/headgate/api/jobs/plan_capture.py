@@ -75,8 +75,7 @@ def capture(
 
 
 def child_main() -> None:
-    """Run the program named on the child's command line (``-c <this> program arguments...``); write its plan.
-    """
+    """Run the program on the child's command line (``-c <this> program arguments...``) to write its plan."""
     file = capture_file()
     assert file is not None, "the child is started with the capture variable set"
     try:

@@ -42,14 +42,13 @@ _OF_GROUPS: Final = frozenset(
 
 
 def no_such_call(program: object, name: str) -> AttributeError:
-    """Return the AttributeError for a method that an Environment does not have, with Headgate's name for it.
-    """
+    """Return the AttributeError for a method that an Environment lacks, with Headgate's name for it."""
     message = f"{type(program).__name__} has no {name!r}{_known_as(name, _PROGRAM_CALLS)}"
     return AttributeError(message, name=name, obj=program)
 
 
 def no_such_member(stream: object, name: str, *, of_stream: bool = False) -> AttributeError:
-    """Return the AttributeError for a method that a stream does not have, with Headgate's name for it."""
+    """Return the AttributeError for a method that a stream lacks, with Headgate's name for it."""
     message = f"{type(stream).__name__} has no {name!r}"
     if of_stream and not name.startswith("_"):
         message = (

@@ -80,8 +80,7 @@ def _rows(fields: Mapping[str, Description]) -> Codec[Any] | None:
 def _row_codec(
     fields: Mapping[str, Description], to_row: Callable[[Any], Any], to_plain: Callable[[tuple[Any, ...]], T]
 ) -> Codec[T] | None:
-    """Return the codec of a row of fields; None if no field has an Arrow type or a name cannot be a column's.
-    """
+    """Return the codec of a row of fields; None if no field has an Arrow type or a name is no column's."""
     if not _has_columns(fields):
         return None
     parts: dict[str, Codec[Plain]] = {name: _part(field) for name, field in fields.items()}

@@ -28,8 +28,7 @@ class FieldRows:
         self._read, self._make = _reader(names), make
 
     def encode(self, records: Sequence[T]) -> bytes | None:
-        """Return the bytes of records of the class; None where a value is no scalar, or a field is not set.
-        """
+        """Return the bytes of records of the class; None where a value is no scalar or a field is not set."""
         try:
             return _codec.encode_scalars(self._read(records))
         except AttributeError:

@@ -97,8 +97,7 @@ def _reader(shape: _Shape, wire: Hint, from_plain: Convert | None) -> Convert:
 
 
 class _Shape(NamedTuple):
-    """Conversions of one description's plain values to JSON and back; they raise where a value does not fit.
-    """
+    """Conversions of one description's plain values to JSON and back; values that do not fit raise."""
 
     write: Convert
     read: Convert
@@ -159,9 +158,7 @@ def _tuple(description: Description) -> _Shape:
 
 
 def _dict(description: Description) -> _Shape:
-    """Return the conversions between a dict and a JSON object; UsageError for keys that are not text. Dicts
-    whose keys are not declared as str are pairs to the inner serializer.
-    """
+    """Return the conversions between a dict and a JSON object; pairs where keys are not declared as str."""
     key, value = text_in(mapping_in(description, "key"), "kind"), _shape(mapping_in(description, "value"))
     if key not in _TEXT_KEYS:
         raise UsageError(f"hg.json holds dicts with str keys only; got {key} keys, write them as text")

@@ -332,8 +332,7 @@ def _refuse_unstorable(cls: Any, name: str) -> None:
 
 
 def _model_writer(names: list[str], to_row: Convert) -> Convert:
-    """Return a function that gives a model's row of field values, and the bits of the fields that were set.
-    """
+    """Return a function that gives a model's row of field values, and bits for the fields that were set."""
     bits = {name: 1 << place for place, name in enumerate(names)}
 
     def write(value: Any) -> tuple[Sequence[V], int]:

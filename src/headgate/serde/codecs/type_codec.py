@@ -1,4 +1,4 @@
-"""A form: how values of one type are turned into what msgspec encodes, and back; and its serializer."""
+"""A form, the codec of one type: how its values become what msgspec encodes, and back; and its serializer."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Convert = Callable[[Any], Any]
 
 
 class Constant(Generic[T]):
-    """A default that is one value: calling it gives a copy, as the records that get it must not share it."""
+    """A default that is one value: calling it gives a copy, because records must not share the value."""
 
     __slots__ = ("copy", "value")
 
@@ -45,7 +45,7 @@ class Constant(Generic[T]):
 
 
 class Field(NamedTuple):
-    """One field of a record."""
+    """One field of a record class, to which fields of older stored records are matched."""
 
     name: str
     form: Form
@@ -54,7 +54,7 @@ class Field(NamedTuple):
 
 
 class Record(NamedTuple):
-    """What reading an older shape of a record needs."""
+    """A record class's names, fields and builder, for reading records that were stored in an older shape."""
 
     names: tuple[str, ...]  # logical name of the class, then its earlier ones
     fields: tuple[Field, ...]  # in the order of the description
@@ -63,7 +63,7 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What is known of one type."""
+    """The codec of one type: its stored description, and the conversions to what msgspec encodes and back."""
 
     name: str  # the type as a program writes it, for messages
     description: dict[str, Plain]  # kind, version and parameters, as stored with the bytes
@@ -80,7 +80,7 @@ class Form:
 
 
 def describe(kind: str, **parameters: Plain) -> dict[str, Plain]:
-    """Return a description of version 1."""
+    """Return the description, in version 1, of a kind of codec with its parameters."""
     return {"kind": kind, "version": 1, **parameters}
 
 
@@ -95,12 +95,12 @@ Made: TypeAlias = tuple[Callable[..., TypeSerializer[T]], tuple[Hint, ...]]
 
 
 class FormSerializer(TypeSerializer[T]):
-    """The serializer of a form.
+    """The serializer of a type that has a codec (:class:`Form`).
 
-    A batch is one byte of mode and msgpack. In the typed mode msgspec alone does the work. A batch
-    that msgpack cannot hold as it is (an int beyond 64 bits, a lone surrogate, anywhere in it) is
-    written in the tagged mode of the dynamic codec, which is slower and holds everything.
-    `made` is the function and arguments that make such a serializer in another process, if it can be sent.
+    A batch is one byte of mode and msgpack. In the typed mode msgspec alone does the work. A batch that
+    msgpack cannot hold as it is (an int beyond 64 bits, a lone surrogate, anywhere in it) is written in the
+    tagged mode of the dynamic codec, which is slower and holds everything. `made` is the function and
+    arguments that make such a serializer in another process, if it can be sent.
     """
 
     def __init__(self, form: Form, made: Made[T] | None = None) -> None:
@@ -115,7 +115,7 @@ class FormSerializer(TypeSerializer[T]):
         return self._made
 
     def encode_many(self, values: Sequence[T]) -> bytes:
-        """Encode a batch; values are trusted to be of the type."""
+        """Return the bytes of a batch; values of another type may raise UsageError."""
         to_plain = self.form.to_plain
         try:
             plain = list(values) if to_plain is None else [to_plain(value) for value in values]
@@ -129,7 +129,7 @@ class FormSerializer(TypeSerializer[T]):
             ) from None
 
     def decode_many(self, data: Buffer, count: int) -> list[T]:
-        """Decode a batch."""
+        """Return the `count` values of a batch; StorageError if the bytes do not hold them."""
         view, from_plain = memoryview(data), self.form.from_plain
         try:
             if view[0] > _MODE_TAGGED:
@@ -145,7 +145,7 @@ class FormSerializer(TypeSerializer[T]):
         return values
 
     def encode_checked(self, values: Sequence[T]) -> bytes:
-        """Encode a batch after checking that the values are of the type."""
+        """Return the bytes of a batch after checking that the values are of the type; else UsageError."""
         if self.form.description["kind"] in _EXACT:
             classes = self.form.classes | self.form.guests
             if set(map(type, values)) <= classes:
@@ -161,11 +161,11 @@ class FormSerializer(TypeSerializer[T]):
             raise self._misfit(values, error) from None
 
     def describe(self) -> dict[str, Plain]:
-        """Return kind, version and parameters."""
+        """Return the description that is stored with the bytes: kind, version and parameters."""
         return self.form.description
 
     def snapshot(self) -> TypeSerializerSnapshot[T]:
-        """Return the description as a snapshot."""
+        """Return the serializer snapshot, by which a later program judges whether it can read the bytes."""
         return DescribedSnapshot(self.form.description, self)
 
     def copy(self, value: T) -> T:

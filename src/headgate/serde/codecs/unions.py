@@ -1,4 +1,4 @@
-"""Forms of Optional, Union and Literal: closed sets of alternatives, distinguished by exact class."""
+"""Codecs of Optional, Union and Literal: closed sets of alternatives, distinguished by exact class."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 def union_form(members: Sequence[Form]) -> Form:
-    """``X | Y | None``; the alternatives' order does not matter to a program but is part of the bytes."""
+    """Return the codec of ``X | Y | None``; the order of the alternatives is part of the bytes."""
     name = " | ".join(member.name for member in members)
     immutable = all(member.immutable for member in members)
     wire, to_plain, from_plain = _layout(members, name)
@@ -137,7 +137,7 @@ def _places(members: Sequence[Form], name: str) -> dict[type, int]:
 
 
 def literal_form(values: Sequence[T], scalars: Sequence[Form]) -> Form:
-    """``Literal[...]``: stored as its values' own types."""
+    """Return the codec of ``Literal[...]``: values are stored as their own types, others refused."""
     base = scalars[0] if len(scalars) == 1 else union_form(scalars)
     allowed = {(type(value), value) for value in values}
     convert = base.to_plain

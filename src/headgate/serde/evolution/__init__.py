@@ -1,1 +1,1 @@
-"""Whether and how values of an older shape are read as today's type. Today's shapes are in `codecs`."""
+"""Schema evolution: whether and how values of an older shape are read as today's type (see `codecs`)."""

@@ -1,4 +1,4 @@
-"""Stored values under a program's own serializer: judged by its snapshot, and read in that way."""
+"""Schema evolution of values under a program's own serializer, which its serializer snapshot judges."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _VERSION: Final = 1
 
 
 def judge_stored(stored: Description, current: TypeSerializer[T]) -> TypeSerializerSchemaCompatibility[T]:
-    """Judge what becomes of bytes of a stored description under the program's serializer."""
+    """Judge whether, and how, the program's serializer can read bytes of a stored description."""
     return judge_snapshot(stored_snapshot(stored, current), current, writer_of(stored))
 
 
@@ -94,7 +94,9 @@ def snapshot_classes(snapshot: TypeSerializerSnapshot[T]) -> tuple[SnapshotClass
 
 
 def reader_of_stored(stored: Description, current: TypeSerializer[T]) -> Reader:
-    """Return a function that reads batches of a stored description as the program's serializer's values."""
+    """Return a function that reads batches of a stored description as the program's serializer's values;
+    UsageError where that is incompatible.
+    """
     old_snapshot = stored_snapshot(stored, current)
     judged = judge_snapshot(old_snapshot, current, writer_of(stored))
     if isinstance(judged.verdict, Incompatible):
@@ -107,7 +109,7 @@ def reading(
     old_snapshot: TypeSerializerSnapshot[T],
     current: TypeSerializer[T],
 ) -> TypeSerializer[T]:
-    """Return a serializer that decodes the old bytes after a verdict that is not incompatible."""
+    """Return the serializer that decodes the old bytes after any verdict but "incompatible"."""
     if judged.is_compatible_as_is:
         return current
     if judged.is_compatible_with_reconfigured_serializer:

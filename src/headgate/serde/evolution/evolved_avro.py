@@ -46,7 +46,7 @@ _ORDER: Final = ("int", "long", "float", "double")
 
 
 def evolve_avro(stored: Description, new: Form) -> Reading:
-    """Return how Avro values of a stored description are read as those of a form."""
+    """Return how Avro values of a stored schema are read as the new type's; Refused if they cannot be."""
     if new.description["kind"] != "avro":
         raise Refused(f"was Avro {text_in(stored, 'name')} and is {new.name}; keep hg.avro in the annotation")
     try:
@@ -77,7 +77,7 @@ def _schema_in(description: Description) -> Schema:
 
 
 class _Resolution:
-    """The walk over both schemas, which are expanded."""
+    """Resolves a writer's schema against a reader's, both expanded, and collects the changes."""
 
     def __init__(self) -> None:
         self.changes: list[str] = []  # what differs, in words
@@ -85,7 +85,7 @@ class _Resolution:
         self._numbers = count()
 
     def of(self, writer: Schema, reader: Schema) -> tuple[Schema, Schema]:
-        """Return both schemas as fastavro gets them."""
+        """Return both schemas as fastavro gets them; Refused if the reader's cannot take the values."""
         if isinstance(writer, list):
             return self._alternatives(writer, reader)
         if isinstance(reader, list):
@@ -229,7 +229,7 @@ class _Resolution:
 
 
 def _default(schema: Schema, given: Json) -> Any:
-    """Return the value of a default, which fastavro takes as it is written in the schema."""
+    """Return the value of a field's default, which a schema gives as JSON, as fastavro would read it."""
     bare = without(schema, LOGICAL)
     return read(write(hinted(bare), _raw(bare, given)), hinted(schema))
 
@@ -259,7 +259,7 @@ def _raw(schema: Schema, given: Any) -> Any:
 
 
 def _raw_of_union(schema: list[Schema], given: Any) -> Any:
-    """Return the first alternative that takes the default.
+    """Return a union's default as a value of the first alternative that takes it.
 
     Avro 1.12 allows any, older ones only the first.
     """
@@ -274,7 +274,7 @@ def _raw_of_union(schema: list[Schema], given: Any) -> Any:
 
 
 def _alternative(writer: Schema, reader: list[Schema]) -> Schema:
-    """Return the alternative that takes the values: the same type, else the nearest promotion."""
+    """Return the reader's alternative that takes the writer's values: the same type, else a promotion."""
     for one in reader:
         if kind_of(one) == kind_of(writer) and (
             kind_of(one) not in NAMED or _same_name(defined(writer), defined(one))
@@ -309,5 +309,5 @@ def _described(schema: Schema) -> str:
 
 
 def _layout(schema: Schema) -> Schema:
-    """Return a schema without what does not matter to the bytes of its values."""
+    """Return a schema without aliases and defaults, which do not affect the bytes of its values."""
     return without(schema, ("aliases", "default"))

@@ -27,7 +27,7 @@ _WIDER: Final[Mapping[str, frozenset[str]]] = {
     "string": frozenset({"bytes"}),
     "message": frozenset({"bytes"}),
 }
-"""The types that a type may change to: the same bytes, and every value stays what it was."""
+"""Types that a field's type may change to without loss: the same bytes, and every value stays the same."""
 _SAME_BYTES: Final = (
     _INTEGERS | {"bool", "enum"},
     frozenset({"sint32", "sint64"}),
@@ -63,7 +63,7 @@ _schema: Final = converter(_Schema)
 
 
 def evolve_message(stored: Description, new: Form) -> Reading:
-    """Return how messages of a stored description are read as those of a form."""
+    """Return how messages of a stored description are read as the new class; Refused if they cannot be."""
     name = text_in(stored, "name")
     if new.description["kind"] != "protobuf":
         raise Refused(f"was the Protobuf message {name} and is {new.name}")
@@ -81,7 +81,7 @@ def evolve_message(stored: Description, new: Form) -> Reading:
 
 
 class _Judgement:
-    """One walk over the stored and the new message, each pair of messages once.
+    """Compares the stored and the new message type field by field, each pair of types once.
 
     `drops`: stored fields were removed; `migrates`: values differ from what a new program would have written.
     """
@@ -174,7 +174,7 @@ class _Judgement:
             self.changes.append(f"{where}: members of {new_name} changed")
 
     def _oneofs(self, old: Mapping[int, _Field], new: Mapping[int, _Field], name: str) -> None:
-        """Refuse that fields which could be set together now exclude each other."""
+        """Raise PartRefused if fields that could be set together now exclude each other."""
         for oneof in sorted({field["oneof"] for field in new.values() if "oneof" in field}):
             members = [n for n, field in new.items() if field.get("oneof") == oneof and n in old]
             before = {old[number].get("oneof", number) for number in members}

@@ -29,7 +29,7 @@ Evolve = Callable[[Description, Form], Reading]
 
 
 def evolve_record(stored: Description, new: Form, evolve: Evolve) -> Reading:
-    """Return how records of a stored description are read as those of a form."""
+    """Return how records of a stored description are read as the new class; Refused if they cannot be."""
     record = _as_dict(stored) if new is ANY and stored["kind"] == "typeddict" else new.record
     name = text_in(stored, "name")
     if record is None:
@@ -58,7 +58,7 @@ def evolve_record(stored: Description, new: Form, evolve: Evolve) -> Reading:
 
 
 def _as_dict(stored: Description) -> Record:
-    """Return a stored TypedDict as the plain dict that it is."""
+    """Return a record by which a stored TypedDict is read as a plain dict."""
     names, required = list(mapping_in(stored, "fields")), texts_in(stored, "required")
     fields = tuple(Field(name, ANY, default=None if name in required else absent) for name in names)
     return Record((text_in(stored, "name"),), fields, dict_builder(names))
@@ -119,7 +119,7 @@ def _optional_keys(stored: Description) -> frozenset[str]:
 
 
 def _shape(stored: Description, new: Form, sources: list[str | None], record: Record) -> Compatibility:
-    """Return the verdict on changes of the record itself."""
+    """Return the verdict on changes of the record's name, kind and fields, apart from the fields' types."""
     changes = []
     name, kind, kind_now = text_in(stored, "name"), text_in(stored, "kind"), text_in(new.description, "kind")
     if name != record.names[0]:
@@ -147,8 +147,8 @@ def _required(description: Description) -> list[str]:
 
 
 def _wire(stored: Description, readings: Mapping[str, Reading]) -> Hint:
-    """Return the type that msgspec decodes: a field that the new class does not take is left undecoded, or
-    out.
+    """Return the type that msgspec decodes for stored records; fields that the new class lacks stay
+    undecoded.
     """
     if stored["kind"] != "typeddict":
         wires = [

@@ -1,4 +1,4 @@
-"""The entrance of judging: can stored values become those of a declared type, and what reads them?
+"""Judges whether stored values can become those of a declared type, and gives a function that reads them.
 
 `older_shapes` judges built-in types, with records in `evolved_records`. Where a program's own serializer has
 written the values, or is to read them, `custom_serializers` asks the new serializer's snapshot.

@@ -1,4 +1,4 @@
-"""Reading values of an older shape: the stored description is judged by the declared type.
+"""Reads values of an older shape: compares their stored description with the declared type.
 
 The judgement and the reader come out of one walk over both, so that values are read in the way that was
 judged. The old classes need not exist: the description alone describes the bytes, and each value is made of
@@ -78,12 +78,12 @@ def holds_custom(stored: Description) -> bool:
 
 
 def form_of(serializer: TypeSerializer[T]) -> Form:
-    """Return the form of a built-in serializer; the self-describing one has that of Any."""
+    """Return the codec (form) of a built-in serializer; the dynamic serializer has that of Any."""
     return serializer.form if isinstance(serializer, FormSerializer) else ANY
 
 
 def evolve(stored: Description, new: Form) -> Reading:
-    """Return how values of a stored description are read as a form's."""
+    """Return how values of a stored description are read as those of `new`; Refused if they cannot be."""
     if isinstance(compare(stored, new.description), AsIs):
         return Reading(AsIs(), new.wire, new.from_plain)
     if stored.get("version") != 1:
@@ -101,7 +101,7 @@ def evolve(stored: Description, new: Form) -> Reading:
 
 
 def _plain(stored: Description) -> Reading:
-    """Return how values are read where any plain ones are allowed; the caller describes the change once."""
+    """Return how stored values are read as plain values of type Any; the caller adds the change."""
     if stored["kind"] == "union":
         return _from_union(stored, ANY)
     return evolve(mapping_in(stored, "of"), ANY) if stored["kind"] == "literal" else _single(stored, ANY)
@@ -119,7 +119,7 @@ def _single(stored: Description, new: Form) -> Reading:
 
 
 def _from_union(stored: Description, new: Form) -> Reading:
-    """Return a reading of a union; each alternative must have a place, and moved ones are no other type."""
+    """Return how a stored union is read; the new type needs a place for each alternative, in any order."""
     members = mappings_in(stored, "of")
     found = [_alternative(member, stored, new) for member in members]
     verdict = combined([reading.verdict for _, reading in found])
@@ -143,7 +143,7 @@ def _alternative(member: Description, stored: Description, new: Form) -> tuple[i
 
 
 def _into(stored: Description, new: Form) -> tuple[int, Reading]:
-    """Return the alternative of a union that takes the values with the least change, and its place."""
+    """Return place and reading of the alternative that takes the values with the least change."""
     if new.description["kind"] != "union":
         return -1, evolve(stored, new)
     found: list[tuple[int, Reading]] = []
@@ -228,7 +228,7 @@ def _dict(stored: Description, new: Form) -> Reading:
 
 
 def _all_apart(make: Convert) -> Convert:
-    """Refuse elements that differed and have become equal: values would be lost silently."""
+    """Return a conversion that refuses elements that differed and became equal, so that none is lost."""
 
     def checked(plain: Sized) -> Sized:
         made: Sized = make(plain)
@@ -317,7 +317,7 @@ def _check_flag(cls: type[enum.Enum], name: str, stored: Plain) -> None:
 
 
 def _shown(stored: Description) -> str:
-    """Return a stored type in words."""
+    """Return a stored type as messages show it, such as ``int | None``."""
     kind = text_in(stored, "kind")
     if kind == "union":
         return " | ".join(map(_shown, mappings_in(stored, "of")))

@@ -11,7 +11,7 @@ from headgate.serde.verdicts import AfterMigration, Compatibility, combined, pla
 
 
 class Reading(NamedTuple):
-    """How stored values become values of the declared type."""
+    """A way to read stored values as the declared type, with the verdict on the change."""
 
     verdict: Compatibility  # never incompatible
     wire: Hint  # the type that msgspec decodes
@@ -19,7 +19,7 @@ class Reading(NamedTuple):
 
 
 class Refused(Exception):
-    """Stored values cannot become values of the declared type."""
+    """Raised where stored values cannot become values of the declared type."""
 
     def __init__(self, why: str) -> None:
         super().__init__(why)
@@ -27,11 +27,11 @@ class Refused(Exception):
 
 
 class PartRefused(Refused):
-    """The type is the right one, and something in it does not fit: other alternatives are not tried."""
+    """Raised where the type is right but a part of it does not fit: other alternatives are not tried."""
 
 
 def prefixed(where: str, judge: Callable[[], Reading]) -> Reading:
-    """Return a part's reading; its changes and its refusal say where the part is."""
+    """Return the reading of a part; its changes, or its refusal, begin with `where` the part is."""
     try:
         reading = judge()
     except Refused as refused:
@@ -40,7 +40,7 @@ def prefixed(where: str, judge: Callable[[], Reading]) -> Reading:
 
 
 def changed(reading: Reading, change: str) -> Reading:
-    """Return the reading of a type that was widened: a migration, whatever its parts need."""
+    """Return the reading of a type that was widened: `change` makes it a migration at least."""
     return reading._replace(verdict=combined([AfterMigration((change,)), reading.verdict]))
 
 

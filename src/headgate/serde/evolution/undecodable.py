@@ -1,4 +1,4 @@
-"""Turns errors in the stored description of a serializer into a StorageError."""
+"""Turns errors in reading a serializer's stored description into a StorageError."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headgate.common.errors import HeadgateError, StorageError
 
 @contextmanager
 def stored_description() -> Iterator[None]:
-    """Guard code that walks over the stored description of a serializer."""
+    """Run code that walks over a serializer's stored description; its decoding errors become StorageError."""
     try:
         yield
     except HeadgateError:

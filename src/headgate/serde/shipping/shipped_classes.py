@@ -1,4 +1,4 @@
-"""Makes a script's classes again in a worker, without calling again what was called in the program.
+"""Rebuilds a script's classes in a worker, without running their metaclasses and hooks a second time.
 
 What `__init_subclass__` and a metaclass did to a class when the program defined it travels with its
 attributes. The keywords that they were called with are not kept anywhere.
@@ -31,13 +31,13 @@ Usual: TypeAlias = Reduction | types.NotImplementedType
 """What cloudpickle's own method returns; `NotImplemented` for what pickle itself reduces."""
 Attributes: TypeAlias = dict[str, Any]
 State: TypeAlias = tuple[Attributes, Attributes]
-"""What cloudpickle takes from a class or function, and gives the one that is made again."""
+"""The state that cloudpickle takes from a class or function, and sets on the rebuilt one."""
 Track: TypeAlias = Callable[[str, type], type]
 """Registers a class under an id, or returns the one that is registered already."""
 
 
 class Tools(NamedTuple):
-    """What cloudpickle's module has besides its pickler."""
+    """The functions of cloudpickle's module that shipping needs besides its pickler."""
 
     track: Track
     tracker_of: Callable[[type], str]
@@ -49,7 +49,7 @@ class Tools(NamedTuple):
 
     @classmethod
     def of(cls, names: Attributes) -> Tools:
-        """Take them from the names of a module of cloudpickle."""
+        """Return the functions found in the namespace of a cloudpickle module."""
         return cls(
             names["_lookup_class_or_track"],
             names["_get_or_create_tracker_id"],
@@ -84,7 +84,7 @@ def make_under(
     tracker: str,
     track: Track,
 ) -> type:
-    """Make a class of a metaclass that the program has defined, without calling that.
+    """Make a class of a metaclass that the program has defined, without calling that metaclass.
 
     `above` is the nearest metaclass that is imported, which makes it; `bases` are as the program wrote them.
     """
@@ -135,7 +135,7 @@ _OF_MEMBER: Final = frozenset({"_value_", "_name_", "__objclass__", "_sort_order
 
 
 class _Made:
-    """A member before its attributes: its value, and the arguments of the data type that it derives from."""
+    """A rebuilt enumeration's member before its attributes: its value, and arguments of its data type."""
 
     __slots__ = ("args", "value")  # not a tuple, which an enumeration of a data type would take apart
 
@@ -144,7 +144,7 @@ class _Made:
 
 
 def enum_reduction(cls: Any, above: type[type], tools: Tools) -> Reduction:
-    """Reduce an enumeration for a pickler."""
+    """Return the reduction with which a pickler ships an enumeration; :func:`make_enum` rebuilds it."""
     members = {name: (one._value_, _data_of(one, cls._member_type_)) for name, one in cls.__members__.items()}
     named = (cls.__name__, cls.__qualname__, cls.__module__)
     attributes, slots = tools.class_state(cls)
@@ -192,7 +192,7 @@ def make_enum(
 def set_enum(
     cls: type[enum.Enum], state: tuple[State, dict[str, Attributes], Callable[[type, State], type]]
 ) -> None:
-    """Give a made enumeration its methods, and its members their attributes."""
+    """Give a rebuilt enumeration its methods, and its members their attributes."""
     (attributes, slots), own, set_attributes = state
     for name, placeholder in (("__init__", _no_init), ("__new_member__", _new_member)):
         if vars(cls).get(name) is placeholder and name not in attributes:
@@ -220,7 +220,7 @@ def _new_member(cls: Any, made: _Made) -> Any:
 
 
 def _no_init(_: enum.Enum, *args: V) -> None:
-    """Stand in for an `__init__` that has run when the program defined the member."""
+    """Stands in for the `__init__` of a member, which ran when the program defined the member."""
 
 
 # -- structs
@@ -242,7 +242,7 @@ def is_struct(cls: type) -> TypeGuard[type[msgspec.Struct]]:
 
 
 def struct_reduction(cls: type[msgspec.Struct], tools: Tools) -> Reduction:
-    """Reduce a struct for a pickler."""
+    """Return the reduction with which a pickler ships a struct class; :func:`make_struct` rebuilds it."""
     fields = _own_fields(cls)
     config = cls.__struct_config__
     options = {name: getattr(config, name) for name in _OPTIONS if hasattr(config, name)}
@@ -290,7 +290,7 @@ def make_struct(
 
 
 def set_struct(cls: type, state: tuple[State, Callable[[type, State], type]]) -> None:
-    """Give a made struct the types of its fields and its methods."""
+    """Give a rebuilt struct the types of its fields, and its methods."""
     attributes, set_attributes = state
     set_attributes(cls, attributes)
 
@@ -316,6 +316,6 @@ def _default_of(given: Any) -> Attributes:
 
 
 def _field_of(cls: type) -> MakeField:
-    """`msgspec.field` of the copy of msgspec that the class comes from."""
+    """Return `msgspec.field` of the copy of msgspec that the class comes from."""
     field: MakeField = sys.modules[type(cls).__module__.partition(".")[0]].field
     return field

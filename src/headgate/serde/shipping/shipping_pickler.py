@@ -51,7 +51,7 @@ T = TypeVar("T")
 
 
 def shipping_pickler(pickler: Any) -> Any:
-    """Return the class of picklers that ship programs."""
+    """Return the subclass of cloudpickle's class `pickler` that ships programs to workers."""
     tools = Tools.of(pickler.dump.__globals__)
 
     class ShippingPickler(pickler):  # type: ignore[misc]  # the package has no types
@@ -60,7 +60,7 @@ def shipping_pickler(pickler: Any) -> Any:
             self._cells = _Cells()
 
         def reducer_override(self, obj: Any) -> Any:
-            """Reduce classes and cached functions that travel by value, and marks; see `pickle.Pickler`."""
+            """Return how to rebuild what cloudpickle would lose or refuse; see `pickle.Pickler`."""
             if isinstance(obj, _MARK_TYPES) and obj in _MARKS:
                 return _MARKS[obj]
             if isinstance(obj, type) and not isinstance(obj, _GENERIC_ALIAS):
@@ -126,7 +126,7 @@ def _set_function(
     function: types.FunctionType,
     state: tuple[State, list[tuple[T, ...]], Callable[[types.FunctionType, State], None]],
 ) -> None:
-    """Give a made function its globals and attributes, and its variables what they hold."""
+    """Give a rebuilt function its globals and attributes, and its closure's variables their contents."""
     usual, held, set_usual = state
     set_usual(function, usual)
     for cell, contents in zip(function.__closure__ or (), held, strict=True):
@@ -172,7 +172,7 @@ def _class_reduction(cls: type, tools: Tools, usual: Usual) -> Usual:
 
 
 def _plain_reduction(cls: type, above: type, tools: Tools, usual: Reduction) -> Reduction:
-    """Reduce a class that is neither enumeration nor struct."""
+    """Return the reduction of a class that is neither enumeration nor struct."""
     make, (kind, name, bases, keywords, tracker, *others), (attributes, slots), *rest = usual
     if is_typeddict(cls) and "__orig_bases__" not in vars(cls):
         # One that extends others is a dict, and has all of their fields; the base that makes it is nowhere.
@@ -190,7 +190,7 @@ def _plain_reduction(cls: type, above: type, tools: Tools, usual: Reduction) -> 
 
 
 def _without_slots(attributes: Attributes, cls: type, declared: str | Iterable[str]) -> Attributes:
-    """Drop the descriptors of private slots, which lie under their mangled names."""
+    """Return a class's attributes without the descriptors of private slots, whose names are mangled."""
     names = (declared,) if isinstance(declared, str) else tuple(declared)
     mangled = {f"_{cls.__name__.lstrip('_')}{name}" for name in names if name.startswith("__")}
     return {name: value for name, value in attributes.items() if name not in mangled}

@@ -52,7 +52,7 @@ class SerializerRegistry:
 
 
 def check_is_serializer(serializer: V, where: str) -> None:
-    """Refuse what is no serializer."""
+    """Raise UsageError unless `serializer` is a TypeSerializer instance; `where` names its state."""
     if isinstance(serializer, type):
         name = serializer.__qualname__
         raise UsageError(f"{where} got the class {name}; pass an instance of a TypeSerializer: {name}()")
@@ -72,9 +72,7 @@ def part_serializers(
 
 
 def _with_nested(serializer: TypeSerializer[T], where: str) -> Iterator[TypeSerializer[T]]:
-    """Yield the serializers nested in one, then the serializer itself: what is wrong with one of these is
-    wrong with all of it.
-    """
+    """Yield the serializers nested in one, then that one: faults of nested ones are reported first."""
     snapshot = _snapshot_of(serializer, where)
     if isinstance(snapshot, CompositeTypeSerializerSnapshot):
         for nested in snapshot.nested_serializers(serializer):
@@ -119,7 +117,7 @@ def _snapshot_of(serializer: TypeSerializer[T], where: str) -> TypeSerializerSna
 
 
 def _check_class(cls: type, where: str) -> None:
-    """Check that the class can be found again by its name."""
+    """Raise UsageError unless a later program can find the snapshot class by its module and name."""
     name = f"snapshot class {cls.__qualname__}"
     if "." in cls.__qualname__:
         raise UsageError(
@@ -147,7 +145,7 @@ def _importable(module: str) -> bool:
 
 
 def _check_round_trip(snapshot: TypeSerializerSnapshot[T], where: str) -> None:
-    """Check that an instance made without arguments reads what the snapshot writes."""
+    """Raise UsageError unless an instance made without arguments reads what the snapshot writes."""
     try:
         restored = snapshot_from_bytes(snapshot_to_bytes(snapshot), [type(snapshot)])
     except HeadgateError as error:

@@ -1,4 +1,4 @@
-"""What serializers' snapshots write themselves to and read themselves from.
+"""The binary streams to which serializers' snapshots are written, and from which they are read.
 
 Numbers are big-endian. Reads are bounded by the bytes that are left: a damaged length is noticed before
 memory of that size is taken. A stored snapshot is the version of its form and a versioned snapshot: the
@@ -28,7 +28,7 @@ _PICKLE_HEAD: Final = re.compile(rb"\x80[\x02-\x05]")
 
 
 class DataOutputView:
-    """Takes the parts of a snapshot, one after the other.
+    """Output stream of a serializer's snapshot: takes its parts one after the other.
 
     Example:
         >>> out = DataOutputView()
@@ -42,7 +42,7 @@ class DataOutputView:
         self._parts: list[bytes] = []
 
     def write_boolean(self, value: bool) -> None:
-        """Write one byte."""
+        """Write a boolean as one byte."""
         self._pack(_BOOLEAN, value)
 
     def write_int(self, value: int) -> None:
@@ -106,7 +106,7 @@ class DataOutputView:
 
 
 class DataInputView:
-    """Gives the parts of a snapshot in the order in which they were written.
+    """Input stream of a serializer's snapshot: gives its parts in the order in which they were written.
 
     Args:
         data: what was written.
@@ -126,7 +126,7 @@ class DataInputView:
         return len(self._data) - self._at
 
     def read_boolean(self) -> bool:
-        """Read one byte, 0 or 1.
+        """Read a boolean: one byte, 0 or 1.
 
         Raises:
             StorageError: it is another one, or nothing is left.
@@ -196,17 +196,17 @@ class DataInputView:
 
 
 class WritesItself(Protocol):
-    """What of `serializer.TypeSerializerSnapshot` is needed to write one."""
+    """The methods of a `serializer.TypeSerializerSnapshot` that are called to store it."""
 
     def current_version(self) -> int:
         """Return the version of the layout that :meth:`write_snapshot` writes."""
 
     def write_snapshot(self, out: DataOutputView) -> None:
-        """Write what makes up the format."""
+        """Write what determines the serializer's format."""
 
 
 def snapshot_to_bytes(snapshot: WritesItself) -> bytes:
-    """Return the stored form of a snapshot."""
+    """Return the stored form of a snapshot: version of the form, class name, layout version and body."""
     out = DataOutputView()
     out.write_int(FORM_VERSION)
     write_versioned(out, snapshot)
@@ -214,7 +214,7 @@ def snapshot_to_bytes(snapshot: WritesItself) -> bytes:
 
 
 def write_versioned(out: DataOutputView, snapshot: WritesItself) -> None:
-    """Write name, version and body of a snapshot."""
+    """Write class name, layout version and body of a snapshot; UsageError if the body holds a pickle."""
     name = logical_name(type(snapshot))
     body = DataOutputView()
     try:

@@ -25,7 +25,7 @@ SnapshotClass = type[AnySnapshot]
 
 
 def snapshot_from_bytes(data: bytes, known: Collection[SnapshotClass] = ()) -> AnySnapshot:
-    """Read the stored form of a snapshot.
+    """Return the serializer snapshot whose stored form `data` is.
 
     Its class is first looked for in `known`, also under former names.
     """
@@ -42,7 +42,7 @@ def snapshot_from_bytes(data: bytes, known: Collection[SnapshotClass] = ()) -> A
 
 
 def read_versioned(view: DataInputView, known: Collection[SnapshotClass] = ()) -> AnySnapshot:
-    """Read one snapshot; see :func:`snapshot_from_bytes`."""
+    """Return the snapshot that :func:`write_versioned` wrote; its class is first looked for in `known`."""
     name, version, body = view.read_utf(), view.read_int(), DataInputView(view.read_bytes())
     snapshot = _made(_class_of(name, known), name)
     if isinstance(snapshot, NestsSnapshots):
@@ -66,7 +66,7 @@ def read_versioned(view: DataInputView, known: Collection[SnapshotClass] = ()) -
 
 
 class NestsSnapshots:
-    """The part of a snapshot that reads further ones."""
+    """Base of snapshots that read nested ones; `known` are the snapshot classes to look among first."""
 
     known: tuple[SnapshotClass, ...] = ()
 

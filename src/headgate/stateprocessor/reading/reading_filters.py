@@ -1,4 +1,4 @@
-"""Conditions that Spark pushes down: which key groups they leave, and which rows of a batch.
+"""Filters that Spark pushes down to a read: which key groups they leave, and which rows of a batch.
 
 They only save work. Spark evaluates every one of them again, so a condition that is not understood here is
 left out, and one that is must never drop a row that Spark would keep.
@@ -26,7 +26,7 @@ Constant = bool | int | float | str | bytes | dt.date | None
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One comparison of a column with constants."""
+    """One comparison of a column with constants, from a filter that Spark pushed down."""
 
     column: tuple[str, ...]  # the column, then the names of the fields that lead into it
     test: str  # "=", "<", "<=", ">", ">=", "in", "null", "not null" or "begins"
@@ -112,7 +112,7 @@ def _mask(batch: pa.RecordBatch, condition: Condition) -> pa.BooleanArray:
 def wanted_groups(
     conditions: Iterable[Condition], schema: pa.Schema, max_parallelism: int
 ) -> frozenset[int] | None:
-    """Return the key groups that conditions on the key group, and on the key itself, leave; None: all.
+    """Return the key groups in which rows can fulfil the conditions on key group and key; None: all.
 
     Example:
         >>> schema = pa.schema([("key_group", pa.int32()), ("key", pa.string())])

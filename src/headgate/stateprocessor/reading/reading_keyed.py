@@ -35,14 +35,14 @@ V = TypeVar("V")
 
 @dataclass(frozen=True)
 class EntriesPiece:
-    """Key groups of a subtask's state, ascending, in any form but tables that are all alike."""
+    """Piece of a read: key groups of a subtask's state, ascending, unless one table alone holds it."""
 
     keyed: KeyedStateHandle
     shape: Shape
     groups: tuple[int, ...]
 
     def batches(self, disk: Disk, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """See `reading_plan.Piece`."""
+        """Yield the rows of these key groups as batches of about `ROWS` rows, with all columns."""
         waiting: list[pa.RecordBatch] = []
         for batch in _of_groups(disk, self.keyed, self.shape, self.groups):
             waiting.append(batch)

@@ -1,4 +1,4 @@
-"""The options of `spark.read.format("headgate-savepoint")`: the snapshot, what of it, how it is reached."""
+"""The options of `spark.read.format("headgate-savepoint")`: the snapshot, the state in it, its storage."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ReadRequest:
 
 
 def read_request(options: Mapping[str, str]) -> ReadRequest:
-    """Return the options of a read, checked.
+    """Return the checked options of a read; UsageError for an unknown or wrong one.
 
     Example:
         >>> options = {"path": "/sp", "uid": "tally", "state": "count", "storage.s3.endpoint": "http://s3"}
@@ -41,7 +41,7 @@ def read_request(options: Mapping[str, str]) -> ReadRequest:
         Traceback (most recent call last):
             ...
         headgate.common.errors.UsageError: headgate-savepoint got no path; give the snapshot's folder to \
-load(), such as .load("file:///savepoints/savepoint-1a2b3c")
+    load(), such as .load("file:///savepoints/savepoint-1a2b3c")
     """
     for name in options:
         if name not in OPTIONS and not name.startswith(STORAGE):

@@ -1,4 +1,4 @@
-"""Plans a read: which columns there are, and the pieces, which tasks read in parallel."""
+"""Plans a read: its columns, and the pieces of it that Spark's tasks read in parallel."""
 
 from __future__ import annotations
 
@@ -48,16 +48,16 @@ PIECE_ENTRIES: Final = 500_000
 
 
 class Piece(Protocol):
-    """What one task reads; plain data that is sent to it."""
+    """The piece of a read that one Spark task does; plain data that is sent to the task."""
 
     def batches(self, disk: Disk, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Return rows that have at least these columns."""
+        """Yield rows as record batches that have at least these columns."""
         ...
 
 
 @dataclass(frozen=True)
 class Reading:
-    """One state of a snapshot, found; plain data, so that it is found once."""
+    """The plan of reading one state of a snapshot; plain data, so that the state is looked up once."""
 
     root: str
     storage: tuple[str, ...]
@@ -67,14 +67,12 @@ class Reading:
     other_pieces: tuple[Piece, ...] = ()  # all pieces of everything else
 
     def open(self) -> Disk:
-        """Open the storage."""
+        """Return the opened storage of the snapshot."""
         with storage_options(self.storage):
             return open_disk(self.root)
 
     def pieces(self, groups: Collection[int] | None = None) -> list[Piece]:
-        """Return the pieces that have some of the wanted key groups. None: all; unkeyed pieces are always
-        included.
-        """
+        """Return the pieces that have wanted key groups (None: all); unkeyed pieces are always included."""
         if self.keyed is None:
             return list(self.other_pieces)
         shape, handles = self.keyed
@@ -89,7 +87,7 @@ class Reading:
 
 
 def reading_of(request: ReadRequest) -> Reading:
-    """Find the state that a read requests."""
+    """Return the plan of a read; UsageError, listing all states, if the snapshot has no such state."""
     with storage_options(request.storage):
         disk, metadata = open_checkpoint(request.path)
     groups, uid, state = metadata.max_parallelism, request.uid, request.state
@@ -118,7 +116,7 @@ def reading_of(request: ReadRequest) -> Reading:
 
 @dataclass(frozen=True)
 class TablePiece:
-    """Row groups of a table, which come as they are stored."""
+    """Piece of a read: row groups of a state's table, returned as they are stored."""
 
     table: StateTable
     shape: Shape
@@ -126,7 +124,7 @@ class TablePiece:
     row_groups: tuple[int, int] | None = None  # the first one, and the one after the last; None: all
 
     def batches(self, disk: Disk, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """See :class:`Piece`."""
+        """Yield the rows of the wanted key groups as record batches."""
         table = open_table(DiskFiles(disk), self.table)
         first, stop = self.row_groups or (0, table.row_groups)
         try:
@@ -151,12 +149,7 @@ def _keyed_pieces(disk: Disk, keyed: KeyedStateHandle, shape: Shape, groups: lis
 
 
 def _divided(counts: dict[int, int]) -> Iterator[tuple[int, ...]]:
-    """Yield the key groups in order, divided where there are enough entries; those without any are left out.
-
-    Example:
-        >>> list(_divided({1: 300_000, 2: 0, 3: 300_000, 4: 10}))
-        [(1, 3), (4,)]
-    """
+    """Yield the key groups that have entries, in order, divided into parts of `PIECE_ENTRIES` or more."""
     part, entries = list[int](), 0
     for group, count in counts.items():
         if count:
@@ -193,7 +186,7 @@ def _table_pieces(disk: Disk, keyed: KeyedStateHandle, shape: Shape, groups: lis
 
 
 def nothing_chosen(disk: Disk, metadata: CheckpointMetadata, request: ReadRequest) -> UsageError:
-    """Return the error for a read that names nothing that there is: it lists everything."""
+    """Return the error for a read of a state that does not exist; it lists all states of the snapshot."""
     uids = {*metadata.operators, *metadata.state_types, *(s.receiver for s in metadata.in_flight)}
     there = {uid: _options_of(disk, metadata, uid) for uid in sorted(uids)}
     listed = "; ".join(f"{uid!r}: {', '.join(states)}" for uid, states in there.items() if states)
@@ -226,9 +219,7 @@ def _options_of(disk: Disk, metadata: CheckpointMetadata, uid: str) -> list[str]
 
 
 def _as_option(name: str) -> str:
-    """Return the option `state` for a state of this name: where these differ, its folder's name in a
-    savepoint.
-    """
+    """Return the value of option `state` for a state; one named like the timers' folder is escaped."""
     return "%74imers" if name == TIMERS_FOLDER else name
 
 
@@ -300,7 +291,7 @@ def _key_type(disk: Disk, handles: Sequence[KeyedStateHandle], names: Sequence[s
 
 
 def _first_keys(disk: Disk, handle: KeyedStateHandle, names: Sequence[str]) -> Iterator[Hashable]:
-    """Yield the first key of each section in blobs: of the base, then of the log."""
+    """Yield the first key of each section in a subtask's blobs: of the base, then of the log."""
     wanted = [name for state in names for name in (state, removed(state))]
     for stored in (handle.handle, *handle.log):
         blob = StoredBlob(DiskFiles(disk).ranges(stored))

@@ -25,7 +25,7 @@ _STAMP: Final = pa.field(WRITTEN_AT, pa.timestamp("us", "UTC"))
 
 @dataclass(frozen=True)
 class Shape:
-    """One keyed state, or all timers, as a table."""
+    """One keyed state, or all timers, as a table: its name, types and columns."""
 
     name: str
     schema: Description
@@ -34,21 +34,21 @@ class Shape:
 
     @cached_property
     def rows(self) -> TableRows:
-        """What makes rows of entries, without last-access times."""
+        """The encoder that makes table rows of entries, without last-access times."""
         return TableRows(new_table_info(self.name, self.schema, self.key, 1, (0, 0)))
 
     @cached_property
     def columns(self) -> pa.Schema:
-        """All columns."""
+        """All columns of the table; that of last-access times, if entries expire, is the last."""
         return self.rows.schema if self.stamps is None else self.rows.schema.append(_STAMP)
 
     def __reduce__(self) -> tuple[type[Shape], tuple[str, Description, Description | None, str | None]]:
-        """Arrow's builders are not pickled but made again."""
+        """Return how to pickle a shape: by its fields, from which Arrow's builders are made again."""
         return Shape, (self.name, self.schema, self.key, self.stamps)
 
     @property
     def rows_are(self) -> str:
-        """See `state.canonical.table_layout.TableInfo`."""
+        """How many rows an entry takes and which; see `state.canonical.table_layout.TableInfo`."""
         return row_of(self.schema)
 
     @property
@@ -83,7 +83,7 @@ _AS: Final[dict[pa.DataType, pa.DataType]] = {
 
 
 def spark_type(kind: pa.DataType) -> pa.DataType:
-    """Return the Arrow type of what Spark makes of a Parquet column.
+    """Return the Arrow type that a Parquet column of type `kind` has once Spark has read it.
 
     Example:
         >>> print(spark_type(pa.struct({"id": pa.binary(16), "took": pa.list_(pa.duration("us"))})))
@@ -109,7 +109,7 @@ Convert = Callable[[pa.RecordBatch], pa.RecordBatch]
 
 
 def converter(columns: pa.Schema, names: Sequence[str]) -> Convert:
-    """Return a function that casts batches to some columns in Spark's types; equal types are not copied.
+    """Return a function that casts batches to the columns `names` in Spark's types.
 
     Example:
         >>> made = converter(pa.schema([("a", pa.int64()), ("b", pa.uint8())]), ["b"])

@@ -1,4 +1,4 @@
-"""Operator state and records in flight as rows.
+"""Reads operator state and records in flight as rows.
 
 Operator state: a row for each element of a list, or for each entry of a broadcast state. Records in flight of
 an unaligned checkpoint: between whom, in which order, and the record.
@@ -40,12 +40,12 @@ _CHANNEL: Final = [
 ]
 _TEXT: Final = pa.field(f"{RECORD}_text", pa.string())
 _NOTHING: Final = Beyond(None)
-"""In place of a record that is not of the described type: what no typed column holds."""
+"""Stands for a record that is not of the described type: no typed column holds it."""
 SUBTASK = "subtask"
 
 
 def operator_pieces(metadata: CheckpointMetadata, uid: str, state: str) -> tuple[OperatorPiece, ...]:
-    """Return the subtasks' parts of an operator state."""
+    """Return the pieces of a read of an operator state, one for each subtask's part."""
     return tuple(
         OperatorPiece(subtask, handle)
         for subtask, stored in enumerate(metadata.operators.get(uid, []))
@@ -55,7 +55,7 @@ def operator_pieces(metadata: CheckpointMetadata, uid: str, state: str) -> tuple
 
 
 def operator_columns(schema: Description) -> pa.Schema:
-    """Return the columns of an operator state."""
+    """Return the columns of an operator state; UsageError if a program's own serializer wrote it."""
     if not all(map(is_open, mappings_in(schema, "of"))):
         raise UsageError(
             "this operator state was written by a serializer of the program's own, which alone can take its "
@@ -73,13 +73,13 @@ def _columns(schema: Description) -> list[ArrowColumn]:
 
 @dataclass(frozen=True)
 class OperatorPiece:
-    """What one subtask has of an operator state."""
+    """Piece of a read: the elements or entries that one subtask stored of an operator state."""
 
     subtask: int
     handle: OperatorStateHandle
 
     def batches(self, disk: Disk, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """See `reading_plan.Piece`."""
+        """Yield one batch with a row for each element or entry: subtask, position and value."""
         handle = self.handle
         made = _columns(handle.schema)
         try:
@@ -99,7 +99,7 @@ class OperatorPiece:
 
 
 def in_flight_columns(streams: Sequence[InFlightStream]) -> tuple[Description | None, pa.Schema]:
-    """Return the description that all typed records have, if there is one, and the columns."""
+    """Return the description that all typed records share (None: there is none), and the columns."""
     types = [stream.record_type for stream in streams if stream.record_type is not None and stream.parts]
     alike = types[:1] if all(each == types[0] for each in types) and all(map(is_open, types)) else []
     record = alike[0] if alike and ArrowColumn(RECORD, alike[0]).fields[0].name == RECORD else None
@@ -113,14 +113,14 @@ def _schema(record: Description | None) -> pa.Schema:
 
 @dataclass(frozen=True)
 class InFlightPiece:
-    """The records of one channel; `record` describes those that have a typed column."""
+    """Piece of a read: the records in flight in one channel; `record` describes those in a typed column."""
 
     stream: InFlightStream
     record: Description | None
     max_parallelism: int
 
     def batches(self, disk: Disk, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """See `reading_plan.Piece`."""
+        """Yield the channel's records in flight as rows, in their order."""
         position = 0
         for found in records_in_flight(disk, self.stream, self.max_parallelism):
             yield self._batch(found, position)

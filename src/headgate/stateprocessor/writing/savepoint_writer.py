@@ -1,4 +1,4 @@
-"""Savepoints out of DataFrames: state that no job has had yet, or another savepoint with other state in it.
+"""Writes savepoints from DataFrames: new ones, or copies of a snapshot with some of its state replaced.
 
 Spark sorts the rows by key group and writes the tables; see `docs/savepoint-writer.md`. What is written is a
 savepoint as a job takes it: any job restores it, at any parallelism, on either backend.
@@ -45,7 +45,7 @@ _DOMAIN: Final = "__headgate_time_domain"
 
 @dataclass(frozen=True)
 class SavepointWriter(SavepointContents):
-    """What a savepoint is to hold; nothing is computed before :meth:`write`.
+    """Builder of a savepoint from DataFrames; nothing is computed before :meth:`write`.
 
     Every method gives a new writer. Begin with :meth:`new` or :meth:`from_existing`.
 
@@ -67,7 +67,7 @@ class SavepointWriter(SavepointContents):
     def new(
         cls, max_parallelism: int = 128, parallelism: int | None = None, *, options: Sequence[str] = ()
     ) -> SavepointWriter:
-        """Return a savepoint of nothing but what is added.
+        """Return a writer of a savepoint that holds only what is added to it.
 
         Args:
             max_parallelism: number of key groups; that of the jobs that are to restore it.
@@ -83,7 +83,7 @@ class SavepointWriter(SavepointContents):
 
     @classmethod
     def from_existing(cls, uri: str, *, options: Sequence[str] = ()) -> SavepointWriter:
-        """Return a savepoint that holds all that another one or a checkpoint does, but for what is changed.
+        """Return a writer of a savepoint that copies a savepoint or checkpoint, except for what is changed.
 
         Number of key groups and of ranges stay, and so do positions of sources and state of sinks.
 
@@ -140,7 +140,7 @@ class SavepointWriter(SavepointContents):
         key: str | Sequence[str],
         value: str = "value",
     ) -> SavepointWriter:
-        """Several states of one operator; see :meth:`with_state`.
+        """Add several states of one operator, as :meth:`with_state` adds one.
 
         Args:
             uid: of the operator.
@@ -168,7 +168,7 @@ class SavepointWriter(SavepointContents):
         timestamp: str = "timestamp",
         domain: str = "event",
     ) -> SavepointWriter:
-        """Timers of one operator, in place of all that it has; called for both domains they come together.
+        """Set the timers of one operator, in place of all that it has; calls for both domains add up.
 
         Args:
             uid: of the operator.
@@ -216,13 +216,13 @@ class SavepointWriter(SavepointContents):
         declared: Declared,
         into: Declared | None = None,
     ) -> SavepointWriter:
-        """Give every key another value: what a function makes of the present one.
+        """Replace the value of every key by the one that a function makes of it.
 
         Args:
             uid: of the operator.
             state: its name.
-            function: gets what the state holds under a key, a whole list or map of such state, and gives
-                what it is to hold; runs in Spark's tasks.
+            function: gets what the state holds under a key, a whole list or map of such state, and gives what
+                it is to hold; runs in Spark's tasks.
             declared: what declares the state as it was written; see :meth:`with_state`.
             into: what declares it as it is to be; None: the same.
 
@@ -271,7 +271,7 @@ class SavepointWriter(SavepointContents):
 def _columns(
     frame: DataFrame, key: str | Sequence[str], names: Sequence[str]
 ) -> tuple[list[str], dict[str, pa.DataType]]:
-    """Return the key columns, and the Arrow types of these and others."""
+    """Return the key columns, and the Arrow types of the key columns and the columns `names`."""
     if getattr(frame, "isStreaming", False):
         raise UsageError("a streaming DataFrame has no end; expected one that spark.read gives")
     keys = [key] if isinstance(key, str) else list(key)

@@ -1,4 +1,5 @@
-"""Columns of a DataFrame as columns of a table of state: checked by their types, converted a batch at a time.
+"""Converts columns of a DataFrame to columns of a table of state: checked by their types, converted a batch
+at a time.
 
 Whether a column fits is known before anything is computed. What only its values can show - a null where None
 is no value, a name that is no member - is refused when they come. Only UUIDs become Python objects.
@@ -27,9 +28,9 @@ from headgate.serde.arrow.stored_values import ROWS
 from headgate.serde.descriptions import optional_of
 
 Fit = Callable[[pa.Array], pa.Array]
-"""An array of the DataFrame's type to one of the table's; raises UsageError for a value of another type."""
+"""Converts an array of the DataFrame's type to the table's; UsageError for a value of another type."""
 Maker = Callable[[Description, pa.DataType, str], Fit | None]
-"""Makes a fit for a described type, a type of the DataFrame and a column's name; None: it does not fit."""
+"""Makes a :data:`Fit` for a described type, a DataFrame's type and a column's name; None: no fit."""
 
 
 def fit_of(stored: Description, given: pa.DataType, where: str) -> Fit:
@@ -118,7 +119,7 @@ def _is_bytes(given: pa.DataType) -> bool:
 
 
 def _moment(_: Description, given: pa.DataType, where: str) -> Fit | None:
-    """An instant is stored as the time of day in UTC."""
+    """Return the fit of timestamps to datetimes; an instant is stored as the wall clock in UTC."""
     if not pa.types.is_timestamp(given):
         return None
     offset = None if given.tz is None else 0
@@ -225,7 +226,7 @@ def _struct(
 
 
 def _places(valid: pa.BooleanArray) -> pa.Array:
-    """Return where each valid row is among the valid ones; null for the others."""
+    """Return each valid row's index among the valid rows; null for the other rows."""
     counted = pc.subtract(pc.cumulative_sum(valid.cast(pa.int64())), 1)
     return pc.if_else(valid, counted, pa.scalar(None, pa.int64()))
 
@@ -299,4 +300,4 @@ _MAKERS: Final[Mapping[str, Maker]] = {
     "tuple_of": _list,
     "dict": _map,
 }
-"""By kind of description."""
+"""Makers of fits by the kind of description."""

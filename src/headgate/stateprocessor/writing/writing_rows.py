@@ -1,4 +1,4 @@
-"""Rows of a DataFrame as rows of one table of a declared state: key columns, and what the key has.
+"""Converts rows of a DataFrame to rows of a state's table: the key columns, and what the key has.
 
 A row of the DataFrame is all that one key has: a value, a complete list, a complete map. So a batch of it can
 be taken as it comes, and what it becomes ends between two keys.
@@ -43,13 +43,13 @@ from headgate.state.ttl.declared import stamps_name, with_stamps
 from headgate.stateprocessor.writing.writing_columns import fit_of, lengths_of, parts_of_map
 
 Convert = Callable[[Any], Any]
-"""From a value of the column, as Python has it, to one of the state."""
+"""Converts a value of the column, as Python has it, to a value of the state."""
 KeyPart = int | str | bytes | bool | float | dt.date
 Sizes = NDArray[np.int64]
 Rows = tuple[Sizes | None, list[pa.Array]]
-"""How many rows each key takes, None: one; and the table's columns after `namespace`."""
+"""The number of table rows of each key (None: one each), and the columns after `namespace`."""
 RowsOf = Callable[[pa.RecordBatch], Rows]
-"""What the keys have, from a batch of the DataFrame."""
+"""Converts a batch of the DataFrame to table rows."""
 
 _SAMPLES: Final[Sequence[tuple[Callable[[pa.DataType], bool], KeyPart]]] = (
     (lambda given: pa.types.is_integer(given) and given != pa.uint64(), 0),
@@ -64,7 +64,7 @@ _SAMPLES: Final[Sequence[tuple[Callable[[pa.DataType], bool], KeyPart]]] = (
 
 
 class KeyRows:
-    """Key columns of a DataFrame as the keys of a stream."""
+    """Reads key columns of a DataFrame as keys of a stream."""
 
     def __init__(self, names: Sequence[str], types: Sequence[pa.DataType]) -> None:
         self._names = list(names)
@@ -85,7 +85,7 @@ class KeyRows:
         return [batch.column(name) for name in self._names]
 
     def groups(self, columns: Sequence[pa.Array], max_parallelism: int) -> NDArray[np.int32]:
-        """Return the key group of each row."""
+        """Return the key group of each row; UsageError if a key is null."""
         for name, column in zip(self._names, columns, strict=True):
             if column.null_count:
                 raise UsageError(
@@ -113,21 +113,21 @@ def _sample(name: str, given: pa.DataType) -> KeyPart:
 
 
 class RowColumn(Protocol):
-    """The columns that hold what a key has; see :class:`ValueColumn`."""
+    """The DataFrame's columns that hold values, timers or last-access times of keys."""
 
     @property
     def schema(self) -> Description:
-        """Kind and description of the serializers."""
+        """The stored schema of the state: its kind and the descriptions of its serializers."""
         ...
 
     def rows(self) -> RowsOf:
-        """Return a function that turns the columns into rows of a table."""
+        """Return a function that converts batches of the DataFrame to rows of the state's table."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ValueColumn:
-    """Where a state's values are; picklable, so that tasks make their rows of it."""
+    """The DataFrame's column that holds a state's values; picklable, so that tasks make rows of it."""
 
     state: str
     schema: Description
@@ -137,7 +137,7 @@ class ValueColumn:
     convert: Convert | None = None  # None: the column has the state's type
 
     def rows(self) -> RowsOf:
-        """Return a function that turns the column into rows."""
+        """Return a function that converts batches to table rows; UsageError for a column of another type."""
         if self.convert is not None and self.descriptor is not None:
             return _converted(self.schema, self.descriptor, self.column, self.convert)
         rows_are = row_of(self.schema)
@@ -154,12 +154,12 @@ class ValueColumn:
 
 
 def _with_raw(typed: pa.Array, fields: Sequence[pa.Field]) -> list[pa.Array]:
-    """Return a typed column, and an empty one for values that do not fit into it."""
+    """Return a typed column, and a column of nulls for values that would not fit into it."""
     return [typed, *(pa.nulls(len(typed), field.type) for field in fields[1:])]
 
 
 def _spread(schema: Description, is_map: bool, name: str, given: pa.DataType) -> RowsOf:
-    """Return a list or map: a row for each of its parts, or one row with a null position if it has none."""
+    """Return the conversion of a list or map column: a row per part, or one with a null position if empty."""
     if not (pa.types.is_map(given) if is_map else pa.types.is_list(given)):
         kind = "map" if is_map else "list"
         raise UsageError(
@@ -196,7 +196,7 @@ def _spread(schema: Description, is_map: bool, name: str, given: pa.DataType) ->
 
 
 def _converted(schema: Description, descriptor: StateDescriptor, name: str, convert: Convert) -> RowsOf:
-    """Return values that a function of the user makes, through the state's own serializer."""
+    """Return the conversion of a column by a user's function and the state's own serializer."""
     serializer, in_bytes = target_of(descriptor).serializer, row_of(schema) == BYTES
     columns = values_of(row_of(schema), schema)
 
@@ -226,7 +226,7 @@ def _converted(schema: Description, descriptor: StateDescriptor, name: str, conv
 
 @dataclass(frozen=True, slots=True)
 class TimerColumn:
-    """Where timers are: their time domain and their timestamp; picklable, as :class:`ValueColumn` is."""
+    """The DataFrame's columns that hold timers, their time domain and timestamp; picklable."""
 
     schema: Description
     domain: str  # the column with "event" or "processing"
@@ -234,13 +234,13 @@ class TimerColumn:
     type: pa.DataType
 
     def rows(self) -> RowsOf:
-        """Return a function that turns the columns into rows."""
+        """Return a function that converts batches to table rows; UsageError for a column of another type."""
         moments = _moments(self.column, self.type)
         return lambda batch: (None, [batch.column(self.domain).cast(pa.string()), moments(batch)])
 
 
 def _moments(name: str, given: pa.DataType) -> Callable[[pa.RecordBatch], pa.Array]:
-    """Return a function that gives the moments in a column, in ms since 1970."""
+    """Return a function that gives a column's moments in ms since 1970; UsageError for nulls."""
     if not (pa.types.is_integer(given) or pa.types.is_timestamp(given)):
         raise UsageError(
             f"column {name!r} is of type {given}; expected a timestamp, or integers of ms since 1970"
@@ -259,7 +259,7 @@ def _moments(name: str, given: pa.DataType) -> Callable[[pa.RecordBatch], pa.Arr
 
 @dataclass(frozen=True, slots=True)
 class LastAccessColumn:
-    """When the entries of a state with a time to live were written; picklable, as :class:`ValueColumn` is.
+    """The last-access times of a state with a time to live, from a column or one time for all; picklable.
 
     The last-access times have the shape of the values; those of one key are of one moment.
     """
@@ -271,7 +271,7 @@ class LastAccessColumn:
     now_ms: int
 
     def rows(self) -> RowsOf:
-        """Return a function that turns the columns into rows."""
+        """Return a function that converts batches to table rows; UsageError for a column of another type."""
         values, parts = self.values.rows(), mappings_in(self.schema, "of")
         moments = None if self.column is None else _moments(self.column, self.type)
         fields = ArrowColumn(VALUE, parts[-1]).fields
@@ -303,7 +303,7 @@ _HANDLES: Final[Mapping[Hashable, Callable[[], Declaration]]] = {
 
 
 def check_keys(declared: Declared, uid: str, shape: Shape) -> None:
-    """Refuse key columns that give no keys of the type that a function declares; annotations declare none."""
+    """Raise UsageError if key columns give keys of another type than a function declares."""
     cls = declared if isinstance(declared, type) else type(declared)
     found = keys_of_function(cls)
     if found is not None and not fits(shape, found.hint):
@@ -314,7 +314,7 @@ def check_keys(declared: Declared, uid: str, shape: Shape) -> None:
 
 
 def descriptor_of(declared: Declared, state: str) -> StateDescriptor:
-    """Return the declared state of that name.
+    """Return the descriptor of the state declared under this name; UsageError if there is none.
 
     Example:
         >>> import headgate as hg
@@ -342,7 +342,8 @@ def outputs_of(
     convert: Convert | None,
     written_at: str | None,
 ) -> dict[str, RowColumn]:
-    """Return the tables of a state: its values, preceded by last-access times if it has a time to live.
+    """Return the columns that make the tables of a state, by the table's name: its values, preceded by
+    last-access times if it has a time to live.
 
     `written_at` is the column with the time of a key's last write; None: now.
     """
@@ -367,11 +368,9 @@ def outputs_of(
 
 
 def shipped(descriptor: StateDescriptor) -> StateDescriptor:
-    """Return the part of a declaration that tasks need: how values are stored, nothing of the program around
-    it.
-    """
+    """Return a state's descriptor for Spark's tasks: how values are stored, without the program's code."""
     return replace(descriptor, default=_none, function=None, ttl=None)
 
 
 def _none() -> None:
-    """Stands for the default, which is not used here."""
+    """Stands in for the state's default, which Spark's tasks never need."""

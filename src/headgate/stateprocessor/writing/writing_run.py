@@ -64,7 +64,7 @@ _RANGES_PER_SLOT = 2
 
 @dataclass(frozen=True, slots=True)
 class NewState:
-    """Rows that become one state of an operator, or its timers."""
+    """Rows of a DataFrame that are to become one state of an operator, or its timers."""
 
     frame: DataFrame  # has the columns that are named here, and no others
     keys: Sequence[str]
@@ -74,7 +74,7 @@ class NewState:
 
 
 class WrittenSavepoint(NamedTuple):
-    """The new savepoint.
+    """The savepoint that was written.
 
     Attributes:
         uri: of the savepoint.
@@ -101,7 +101,7 @@ class SavepointContents:
 
 
 def run(writer: SavepointContents, uri: str) -> WrittenSavepoint:
-    """See :meth:`headgate.stateprocessor.writing.savepoint_writer.SavepointWriter.write`."""
+    """Write the savepoint into an empty folder and return what was written; an error leaves nothing there."""
     refuse_fleeting(uri)
     with storage_options(writer.options) if writer.options else nullcontext():
         to = open_disk(uri)
@@ -115,7 +115,7 @@ def run(writer: SavepointContents, uri: str) -> WrittenSavepoint:
 
 
 class _Writing:
-    """One savepoint in progress."""
+    """Writes one savepoint: copies what stays of a snapshot, and lets Spark write what is new."""
 
     def __init__(self, writer: SavepointContents, to: Disk) -> None:
         self._writer, self._to = writer, to
@@ -153,7 +153,7 @@ class _Writing:
     # -- what stays
 
     def _kept(self) -> CheckpointMetadata:
-        """Return the metadata of what is left of the existing snapshot, in the new folder."""
+        """Copy what stays of the existing snapshot to the new folder, and return its metadata."""
         base, writer = self._base, self._writer
         removed = {uid for uid, state in writer.removed if state is None}
         operators = {
@@ -252,7 +252,7 @@ class _Writing:
         return _typed(made, uid, {name: target_of(transform.after).schema})
 
     def _collected(self, rows: DataFrame, task: Task, uid: str) -> list[TableRow]:
-        """Return the rows that tasks give back; an error that one reports is raised."""
+        """Return the tables that tasks report for the rows; an error that a task reports is raised."""
         try:
             found: list[TableRow] = [row.asDict() for row in _mapped(rows, task).collect()]  # type: ignore[misc]
         except PySparkException as error:
@@ -269,7 +269,7 @@ class _Writing:
     def _adding(
         self, made: CheckpointMetadata, uid: str, parallelism: int, rows: Iterable[TableRow]
     ) -> CheckpointMetadata:
-        """Return the metadata with new tables."""
+        """Return the metadata with the new tables added to an operator's subtasks."""
         states = made.operators.get(uid) or [OperatorSubtaskState(uid) for _ in range(parallelism)]
         tables: dict[int, list[StateTable]] = {}
         for row in rows:
@@ -289,7 +289,7 @@ class _Writing:
 
 
 def _mapped(rows: DataFrame, task: Task) -> DataFrame:
-    """Return the rows that a task gives back; it gets the columns under their names, whatever these are.
+    """Return the rows that a task yields for `rows`; it gets the columns under their own names.
 
     PySpark looks for each column by its name, as if a dot led into a struct and a backtick quoted.
     """
@@ -330,7 +330,7 @@ def _remove(disk: Disk, names: Iterable[str]) -> None:
 
 
 def opened_as_tables(uri: str, work: str) -> tuple[Disk, CheckpointMetadata]:
-    """Open a snapshot as one with all keyed state in tables; if need be it is first rewritten to `work`."""
+    """Return a snapshot, opened, with all keyed state in tables; it is rewritten to `work` if need be."""
     disk, metadata = open_checkpoint(uri)
     if any(part.records for stream in metadata.in_flight for part in stream.parts):
         raise UsageError(
@@ -355,7 +355,7 @@ def is_of(table: str, state: str) -> bool:
 
 
 def check_there(metadata: CheckpointMetadata, uid: str, state: str | None) -> None:
-    """Refuse to change what a snapshot does not have."""
+    """Raise UsageError if a snapshot lacks an operator or state that is to be changed."""
     known = {*metadata.operators, *metadata.state_types, *metadata.enumerators}
     if uid not in known:
         listed = ", ".join(sorted(map(repr, known))) or "no state"
@@ -373,7 +373,7 @@ def check_there(metadata: CheckpointMetadata, uid: str, state: str | None) -> No
 
 
 def with_tables(keyed: KeyedStateHandle, tables: Sequence[StateTable]) -> KeyedStateHandle:
-    """Return a handle of the given key groups with other tables."""
+    """Return a handle of the same key groups whose state is in these tables."""
     size = sum(table.length for table in tables)
     return KeyedStateHandle(keyed.first_group, keyed.last_group, Inline(b""), size, tables=list(tables))
 
@@ -399,6 +399,6 @@ def new_metadata(max_parallelism: int, time_ms: int, fingerprint: str) -> Checkp
 
 
 def without(found: Mapping[str, V], names: Iterable[str]) -> dict[str, V]:
-    """Return a mapping by uid or by state, without some names."""
+    """Return a mapping without the entries of some names."""
     left_out = set(names)
     return {name: value for name, value in found.items() if name not in left_out}

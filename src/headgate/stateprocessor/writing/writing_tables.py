@@ -53,7 +53,7 @@ RESULT: Final = RowFormat("index int, state string, file string, length long, cr
 
 
 class TableRow(ReportedError):
-    """A table that a task has written, or its refusal: a row of `RESULT`."""
+    """A table that a task has written, or the error that refused it: a row of `RESULT`."""
 
     index: int
     state: str
@@ -73,19 +73,19 @@ class Place:
     parallelism: int
 
     def named(self, uid: str, state: str, index: int) -> str:
-        """Return a name that no other attempt uses."""
+        """Return a file name for a subtask's table that no other attempt of the task uses."""
         name = table_name(uid, state, index)
         return f"{name.removesuffix('.parquet')}-{secrets.token_hex(4)}.parquet"
 
     def table_info(self, state: str, schema: Description, key: Description | None, index: int) -> TableInfo:
-        """Return the head of one subtask's table."""
+        """Return the head of one subtask's table, which has the state's types and the key groups."""
         groups = key_group_range(self.max_parallelism, self.parallelism, index)
         return new_table_info(state, schema, key, self.max_parallelism, groups)
 
 
 @dataclass(frozen=True, slots=True)
 class TableTask:
-    """The table of one state, and the table of its last-access times; picklable."""
+    """Task that writes the tables of a state and its last-access times for one range; picklable."""
 
     uid: str
     outputs: Mapping[str, RowColumn]  # by name of the state; `table_layout.TIMERS` for timers
@@ -124,7 +124,7 @@ class TableTask:
 
 
 class TableFile:
-    """A table on the local disk, on its way to the savepoint."""
+    """A table that a task writes on its local disk, and then stores in the savepoint."""
 
     def __init__(self, info: TableInfo, path: Path) -> None:
         self._path, self._stream = path, path.open("wb")
@@ -155,7 +155,7 @@ def result_of(work: Callable[[], Sequence[TableRow]], what: str) -> pa.RecordBat
 
 
 def _table_rows(groups: NDArray[np.int32], key: pa.Array, found: Rows, schema: pa.Schema) -> pa.RecordBatch:
-    """Return a batch of the table: each key once for each row that its values take."""
+    """Return a batch of table rows: key and key group repeated for each row that the key's values take."""
     sizes, values = found
     if sizes is not None:
         repeat = np.repeat(np.arange(len(key)), sizes)
@@ -165,7 +165,7 @@ def _table_rows(groups: NDArray[np.int32], key: pa.Array, found: Rows, schema: p
 
 
 class _Order:
-    """Checks that rows come by key group, and each key once."""
+    """Checks in a task that its rows are sorted by key group and have each key once."""
 
     def __init__(self, keys: KeyRows, place: Place, index: int, distinct: Sequence[str]) -> None:
         self._keys, self._max_parallelism = keys, place.max_parallelism
@@ -174,7 +174,7 @@ class _Order:
         self.entries = 0
 
     def checked(self, batch: pa.RecordBatch) -> tuple[NDArray[np.int32], pa.Array]:
-        """Return the key groups and the keys of a batch."""
+        """Return the key groups and keys of a batch, once their order has been checked."""
         columns = self._keys.columns(batch)
         groups = self._keys.groups(columns, self._max_parallelism)
         self._check_order(groups)
@@ -183,7 +183,7 @@ class _Order:
         return groups, self._keys.array(columns)
 
     def _check_order(self, groups: NDArray[np.int32]) -> None:
-        """The key groups that Spark has sorted by must be those that the restore will look for."""
+        """Raise InternalError unless Spark has sorted by the key groups in which a restore will look."""
         first, last = int(groups[0]), int(groups[-1])
         if first < self._last_group or last > self._range[1] or (np.diff(groups) < 0).any():
             raise InternalError(
@@ -228,7 +228,7 @@ class Transform:
 
 @dataclass(frozen=True, slots=True)
 class TransformTask:
-    """The tables of one state, one task for each; picklable."""
+    """Task that gives the tables of one state other values, table by table; picklable."""
 
     uid: str
     transform: Transform
@@ -237,7 +237,7 @@ class TransformTask:
     place: Place
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """For `DataFrame.mapInArrow` over rows with the indexes of subtasks."""
+        """Yield rows that report new tables, or errors, for subtasks' indexes; for `DataFrame.mapInArrow`."""
         shown = f"state {self.transform.before.name!r} of operator {self.uid!r}"
         for batch in batches:
             for index in batch.column(0).to_pylist():
