@@ -56,6 +56,11 @@ def _refusal(verb: str, got: str) -> PlanError:
 def refuse_arity(what: str, function: Callable[..., object], *arguments: str) -> None:
     """Raise PlanError if `function` cannot be called with as many arguments as `arguments` describes in
     words. A function without a signature, such as a builtin, passes.
+
+    Example:
+        >>> refuse_arity("map()", lambda: 5, "one record")
+        Traceback (most recent call last):
+        headgate.common.errors.PlanError: map() got <lambda>, which takes (); expected a function of ...
     """
     import inspect
 

@@ -167,8 +167,12 @@ def hints_of(cls: type) -> dict[str, Hint]:
 
 
 def generic_arguments(cls: type, base: type) -> tuple[Hint, ...] | None:
-    """Return the type arguments that `cls` gives its direct or indirect base class `base`; None if it has
+    """Return the type arguments that `cls` gives its base class `base`, directly or not; None if it gives
     none.
+
+    Example:
+        >>> generic_arguments(dict, list) is None
+        True
     """
     for parent in vars(cls).get("__orig_bases__", cls.__bases__):
         origin = get_origin(parent) or parent

@@ -41,7 +41,7 @@ def read_request(options: Mapping[str, str]) -> ReadRequest:
         Traceback (most recent call last):
             ...
         headgate.common.errors.UsageError: headgate-savepoint got no path; give the snapshot's folder to \
-    load(), such as .load("file:///savepoints/savepoint-1a2b3c")
+load(), such as .load("file:///savepoints/savepoint-1a2b3c")
     """
     for name in options:
         if name not in OPTIONS and not name.startswith(STORAGE):

@@ -149,7 +149,12 @@ def _keyed_pieces(disk: Disk, keyed: KeyedStateHandle, shape: Shape, groups: lis
 
 
 def _divided(counts: dict[int, int]) -> Iterator[tuple[int, ...]]:
-    """Yield the key groups that have entries, in order, divided into parts of `PIECE_ENTRIES` or more."""
+    """Yield the key groups that have entries, in order, divided into parts of `PIECE_ENTRIES` or more.
+
+    Example:
+        >>> list(_divided({1: 300_000, 2: 0, 3: 300_000, 4: 10}))
+        [(1, 3), (4,)]
+    """
     part, entries = list[int](), 0
     for group, count in counts.items():
         if count:
