@@ -1,4 +1,4 @@
-"""The type of what `key_by()` gets: how a program names the key of a record, and likewise its event time."""
+"""The type of `key_by()`'s argument: how a program names the key of a record, and likewise its event time."""
 
 from __future__ import annotations
 

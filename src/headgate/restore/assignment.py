@@ -80,7 +80,7 @@ def check_compatible(
 
 
 def called(checkpoint: CheckpointMetadata) -> str:
-    """Return how messages call a checkpoint, such as "savepoint 3 of job 'visits'" without the quotes."""
+    """Return the name of a checkpoint for messages: its kind, its number and its job."""
     return f"{checkpoint.kind} {checkpoint.checkpoint} of job {checkpoint.job_name!r}"
 
 
@@ -170,7 +170,7 @@ def _has_keyed(state: OperatorSubtaskState) -> bool:
 
 
 def _unclaimed_of(node: Node, states: Sequence[OperatorSubtaskState]) -> list[str]:
-    """Return a message for each kind of stored state that `node`, now the operator of its uid, lacks."""
+    """Return a message for each kind of state in `states` that the operator `node` does not declare now."""
     lost, function = [], getattr(node, "function", None)
     if not isinstance(node, KeyedProcessNode) and any(map(_has_keyed, states)):
         lost.append(
@@ -245,7 +245,10 @@ def _least(marks: Iterable[int | None]) -> int | None:
 
 
 def _firing_to(old: Sequence[OperatorSubtaskState], mark: int | None) -> int | None:
-    """Return the event time to which all old subtasks had fired timers or were about to; None: `mark`."""
+    """Return the event time up to which every old subtask had fired timers, or was about to.
+
+    None: it is not beyond `mark`, the restored watermark.
+    """
     least = _least(s.watermark if s.firing_to is None else s.firing_to for s in old)
     if least is None or (mark is not None and least <= mark):
         return None

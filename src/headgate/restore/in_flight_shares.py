@@ -1,4 +1,4 @@
-"""Assigns records in flight of an unaligned checkpoint to the subtasks of the restored job. It reads none.
+"""Assigns the records in flight of an unaligned checkpoint to subtasks of the restored job; reads none.
 
 Keyed records go to the subtasks that get their key groups. Other streams stay with their subtask while
 their receiver's parallelism does; else they follow a forward exchange as one piece, or their batches are
@@ -242,7 +242,7 @@ def _check_link(node: Node, partitioner: Partitioner | None, link: Sequence[InFl
 
 
 def _hold_back(taken: Taken, streams: Sequence[InFlightStream]) -> None:
-    """Add empty streams to the shares, so that no subtask's watermark passes a sender it has no stream of.
+    """Add empty streams to the shares, so that no subtask's watermark passes a sender that it has none of.
 
     The exchange may connect a subtask to such a sender now, or to another one that took over its state.
     """

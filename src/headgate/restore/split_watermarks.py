@@ -88,10 +88,11 @@ class SplitMarks:
     def around(
         self, reading: Collection[str], others: Iterable[str], default: int, now_ms: int
     ) -> tuple[int, int | None]:
-        """Return the timestamp at which a batch begins, and the bound of unread splits on it (None: none).
+        """Return the greatest timestamp read before a batch, and the bound that unread splits set to it.
 
         The batch is of the splits `reading`; where there are several, it is unknown which record is of which.
-        `others` wait to be read. The time begins at `default` when nothing is known of the batch's split.
+        `others` wait to be read. The first is `default` when nothing is known of the batch's split, the bound
+        None when no split is waited for.
         """
         start = min((self._marks[split] for split in reading if split in self._marks), default=default)
         held = [self._marks[split] for split in others if self._waited_for(split, now_ms)]

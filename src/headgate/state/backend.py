@@ -61,7 +61,7 @@ class StateFiles(Protocol):
     """The storage of a checkpoint, to which a background thread writes a snapshot; may raise StorageError."""
 
     def write(self, uid: str, parts: Iterable[Part]) -> StoredHandle:
-        """Store the bytes of operator `uid` durably; `parts` are taken once and in order."""
+        """Store the bytes of operator `uid` durably; return their handle. `parts` are taken once, ordered."""
 
     def write_sections(
         self, uid: str, sections: Sequence[Iterable[Part]], *, inline: bool
@@ -100,7 +100,7 @@ class StoredFiles(Protocol):
         """Return the backend's own files (RocksDB's) of one subtask, and the blob stored with them."""
 
     def where(self, handle: StoredHandle) -> str:
-        """Return how errors name the file of a handle."""
+        """Return the name of a handle's file for messages."""
 
 
 class NativeState(BlobReader, Protocol):
@@ -329,7 +329,7 @@ class StateTable(Protocol):
         """Remove the entry of `key`, if there is one."""
 
     def load(self, keys: Sequence[Hashable], values: Sequence[Any]) -> None:
-        """Put the entries of a restore, before there was any snapshot."""
+        """Add the keys and values of a restore; call it before the first snapshot."""
 
 
 class TableBackend(KeyedBackend, Protocol):

@@ -248,7 +248,7 @@ class _Target:
             raise self._unreadable(error) from None
 
     def verdict(self, stored: OperatorStateHandle) -> Compatibility:
-        """Return the verdict on a stored state's elements, which :meth:`readers` did not refuse."""
+        """Return how elements of a stored state that :meth:`readers` accepts are read: as is, or migrated."""
         current = [s.current if isinstance(s, DeclaredSerializer) else s for s in self.serializers]
         return combined([judge(old, s) for old, s in zip(stored.schema["of"], current)])
 
@@ -274,7 +274,7 @@ class _Target:
 
 
 class OperatorStateBackend:
-    """The live operator states of one subtask, with their snapshot and restore; `handles` are by name."""
+    """The live operator states of one subtask, with snapshot and restore; `handles`: live handle by name."""
 
     def __init__(self, descriptors: Mapping[str, OperatorStateDescriptor]) -> None:
         self._targets = {name: _Target(descriptor) for name, descriptor in descriptors.items()}

@@ -1,1 +1,4 @@
-"""The canonical format: keyed state as typed Parquet tables that other tools open. It knows no snapshot."""
+"""The canonical format: keyed state as typed Parquet tables that other tools can open.
+
+Which snapshots use it is decided elsewhere.
+"""

@@ -38,7 +38,7 @@ class Stored:
 
     @property
     def followed(self) -> Stored:
-        """The stored state that the next segment extends: this one, without a last segment that is inline.
+        """The stored state that the next segment extends: this one, less a last segment kept in metadata.
 
         A segment in the metadata would be in that of every later checkpoint. So the next one takes its
         place, and holds its changes too.
@@ -79,7 +79,7 @@ class Chain:
         self._stored[checkpoint] = stored
 
     def taken(self, checkpoint: int, follows: Stored | None) -> None:
-        """Record a pending snapshot and the stored state it follows; None: it is, or may become, complete."""
+        """Record a pending snapshot and the stored state it follows; None: it has, or may have, all state."""
         self._refers[checkpoint] = _files_of(follows)
 
     def stored(self, checkpoint: int, stored: Stored) -> None:

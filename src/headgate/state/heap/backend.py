@@ -130,14 +130,14 @@ class HeapKeyedBackend(OwnTables[HeapTable]):
         return PendingHeapSnapshot(views, self.groups, self.max_parallelism)
 
     def settle(self) -> None:
-        """Merge up to 1,024 changes per table that were made over a snapshot since released."""
+        """Merge up to 1,024 changes, which were made during snapshots that are released, into each table."""
         if not self.settled:
             tables = [table.settle(SETTLED_PER_CALL) for table in self._tables.values()]
             timers = [queue.settle(SETTLED_PER_CALL) for queue in self._timers.values()]
             self.settled = all(tables) and all(timers)
 
     def migration_progress(self) -> list[MigrationProgress]:
-        """Return no progress: a restore converts all values of older types at once."""
+        """Return an empty list: a restore converts all values of older types at once."""
         return []
 
     def close(self) -> None:

@@ -20,11 +20,11 @@ class HeapTable(LayeredTable):
     __slots__ = ()
 
     def load(self, keys: Sequence[Hashable], values: Sequence[Any]) -> None:
-        """Put the entries of a restore, while there is no snapshot."""
+        """Add the keys and values of a restore; call it while there is no snapshot."""
         self.entries.update(zip(keys, values, strict=True))
 
     def follow(self, handle: Any) -> None:
-        """Keep the attribute `table` of a handle equal to `entries`, for as long as the table lives.
+        """Keep a handle's attribute `table` equal to `entries`, which is replaced now and then.
 
         Generated loops read the attribute once per run, and `entries` is not replaced during one.
         """

@@ -93,7 +93,7 @@ def one_form(key: Hashable) -> Hashable:
 
 
 def whole_number(key: Hashable) -> int | None:
-    """Return the int that a dict takes a number of any class for; None when there is none.
+    """Return the int that equals a number of any class, as a dict finds it; None when there is none.
 
     Example:
         >>> from decimal import Decimal

@@ -135,7 +135,7 @@ class MapEntries(VersionedValues):
         )
 
     def head(self, count: int, next_place: int) -> bytes:
-        """Return the bytes stored under a stream's key if each entry is stored by itself."""
+        """Return the bytes of a large map's head: its number of entries, and the place of the next one."""
         return self.versions.prefix + _APART + _HEAD.pack(count, next_place)
 
     def read_map(self, stored: bytes, data: bytes) -> StoredMap:
@@ -191,7 +191,7 @@ def whole(encoded: bytes) -> bytes:
 
 
 def suffix(key: Hashable) -> bytes:
-    """Return the bytes of a map's own key, the same for keys that a dict takes for one.
+    """Return the bytes of a map's own key; keys that are equal, as in a dict, have the same bytes.
 
     Example:
         >>> suffix(7).hex(), suffix(True) == suffix(1), suffix("a").hex()
@@ -249,7 +249,7 @@ def _one_form_each(description: Description) -> bool:
 
 
 def values_immutable(serializer: TypeSerializer[V]) -> bool:
-    """Return whether values of a map can never be changed in place."""
+    """Return whether the values of a map state's entries can never be changed in place."""
     current = serializer.current if isinstance(serializer, DeclaredSerializer) else serializer
     if isinstance(current, FormSerializer):
         return current.form.inner[1].immutable
@@ -273,7 +273,7 @@ def layout_of(name: str, target: Target, *, map_entries: bool = True) -> Version
 def transferred(
     theirs: VersionedValues, store: ColumnStore, mine: VersionedValues, groups: tuple[int, int]
 ) -> Stored:
-    """Yield the entries of some key groups as another column family, which lacks their keys, stores them."""
+    """Yield the RocksDB entries of some key groups, converted for a column family that lacks their keys."""
     if (theirs.format == MAP_ENTRIES) != (mine.format == MAP_ENTRIES):
         for row in theirs.rows(store, groups):
             yield from mine.entries(row.stored, row.value)

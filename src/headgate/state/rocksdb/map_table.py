@@ -40,7 +40,7 @@ Change = tuple[bytes, bytes | None]
 
 
 class RocksMapTable:
-    """The table of a map state in RocksDB: its handle uses entries; others use maps, as of a `RocksTable`.
+    """The table of a map state in RocksDB: its live handle uses single entries, a restore or query all.
 
     Room is made when a map is asked for: until the next time, what the program gets may be changed in place.
     Of small maps, and entries of large ones, `cache_entries` are kept, besides what one key uses.
@@ -292,7 +292,7 @@ class RocksMapTable:
         self._dirty[live.stored] = live
 
     def _entry(self, live: LiveMap, key: Hashable) -> Any:
-        """Return the entry of a large map, or MISSING."""
+        """Return the entry of a large map under its own key `key`, or MISSING."""
         found = live.entries.get(key, _UNKNOWN)
         if found is not _UNKNOWN:
             return found
@@ -327,7 +327,7 @@ class RocksMapTable:
         return {each.key: each.value for each in self._all(live)}
 
     def _all(self, live: LiveMap) -> list[LiveEntry]:
-        """Return the entries of a large map in order of insertion; many of fixed values are not kept."""
+        """Return all entries of a large map, in order of insertion; many immutable ones are not cached."""
         others = [] if live.whole else self._unused(live)
         found = [*live.in_use(), *others]
         if not live.whole and (live.count <= WHOLE_MAX or not self.immutable):

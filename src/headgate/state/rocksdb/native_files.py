@@ -82,7 +82,7 @@ def details_of(native: NativeFiles) -> Details:
 
 
 def tables_and_small(directory: Path) -> tuple[list[Path], list[Path]]:
-    """Return the tables of a local checkpoint, which never change, and the few small files that do.
+    """Return the SST files of a local checkpoint, which never change, and its few small files, which do.
 
     RocksDB's options are left out: they are given anew when a database is opened.
     """
@@ -94,7 +94,7 @@ def tables_and_small(directory: Path) -> tuple[list[Path], list[Path]]:
 
 
 class Uploads:
-    """Remembers which tables of the live database each checkpoint stored, for later ones to refer to them."""
+    """Remembers which SST files of the live database each checkpoint stored, to be referred to later."""
 
     def __init__(self) -> None:
         self._files: dict[int, dict[str, StateHandle]] = {}
@@ -134,7 +134,7 @@ SMALL_BYTES: Final = 1 << 20
 
 
 class PendingNativeSnapshot(PendingRocksSnapshot):
-    """A pending snapshot that stores RocksDB's own files as they are, only new ones if it can.
+    """A pending snapshot that stores RocksDB's own files, and refers to those stored by an earlier one.
 
     `completed`: the checkpoint whose files it may refer to; 0: to none.
     """
@@ -154,7 +154,7 @@ class PendingNativeSnapshot(PendingRocksSnapshot):
             self.release()
 
     def _describe_to(self, writer: StateWriter) -> None:
-        """Add all states as sections without entries, which the tables hold, and the timers in memory."""
+        """Add a section for each state, without entries, which RocksDB's files hold; add timers in memory."""
         targets = {name: each.versions.target for name, each in self._point.layouts.items()}
         for name, target in (targets | dict(self._point.stored_timers)).items():
             writer.add(NewSection(name, target.schema, target.serializer.encode_many), ())

@@ -153,7 +153,7 @@ class RocksTable(Generic[V]):
             )
 
     def flush(self) -> None:
-        """Write changed values to RocksDB. A value to be changed in place later must be owned again."""
+        """Write changed values to RocksDB. One to be changed in place later must be got by `own` again."""
         if not self._changed:
             return
         keys = self._in_order(list(self._changed))

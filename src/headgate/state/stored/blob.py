@@ -1,4 +1,4 @@
-"""A stored blob, or a segment of a changelog: written, and read in parts, each verified before decoding."""
+"""Writes and reads a blob of keyed state, or a changelog's segment; all is verified before decoding."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class StoredBlob:
     def sections(
         self, values: ValueCodec, names: Collection[str] | None, without: Collection[str] = ()
     ) -> list[OpenSection]:
-        """Return the blob's sections, except those named in `without`, which another form has."""
+        """Return the sections of states in `names` (None: all) but those in `without`, stored elsewhere."""
         found = []
         for section in self.header.sections:
             removed = changed_name(section.name)

@@ -66,7 +66,7 @@ class Source:
 
 
 def sources_of(states: Sequence[NamedStates], groups: tuple[int, int]) -> list[Source]:
-    """Return sources for the states that have wanted key groups, most first, with the named states only."""
+    """Return the sources that have some of `groups`, those with most first, reduced to the named states."""
     found = []
     for state, names in states:
         header, details = read_header(state)[0], details_of(state.native)
@@ -205,7 +205,7 @@ class NativeRestore:
         return self.directory / f"restored-{number}"
 
     def _goes_on(self, source: Source) -> bool:
-        """Return whether the source's column families have this program's formats, types aside."""
+        """Return whether a source's files can become the database: their formats are this program's."""
         formats = source.details.formats.items()
         return all(name not in self.empty or number == self.empty[name].format for name, number in formats)
 

@@ -85,7 +85,10 @@ class StoredState(NamedTuple):
         return found
 
     def by_group(self, values: ValueCodec, names: Sequence[str], groups: Sequence[int]) -> dict[str, Merged]:
-        """Return each named state or kind of timers, merged; empty if not stored. `groups` ascend."""
+        """Return name -> merged entries of each state or kind of timers in `names`, empty if not stored.
+
+        `groups`: the key groups that can be taken from them, ascending.
+        """
         forms = self._sections(values, names)
 
         def entries(form: list[OpenSection], name: str, removed: bool) -> _Grouped:

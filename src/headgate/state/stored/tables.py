@@ -25,7 +25,7 @@ _Entry = tuple[int, Hashable, Any]
 
 
 class Tables:
-    """The `StoredForm` of one subtask's canonical tables; without any, `max_parallelism` is in the header."""
+    """The `StoredForm` of one subtask's canonical tables; `max_parallelism` counts if there is no table."""
 
     def __init__(self, files: StoredFiles, keyed: KeyedStateHandle, max_parallelism: int | None) -> None:
         self._files, self._keyed, self._max_parallelism = files, keyed, max_parallelism

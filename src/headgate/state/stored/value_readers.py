@@ -98,7 +98,7 @@ def value_verdict(stored: Description, target: Target) -> Compatibility:
 
 
 def _follow(section: Section, target: Target | None) -> None:
-    """Reconfigure a declared serializer by a section that is empty here, and may not be elsewhere.
+    """Reconfigure a declared serializer by the type of a section without entries, as others may have some.
 
     All subtasks write one format, whichever of them has restored entries; a state without entries may
     change in any way.

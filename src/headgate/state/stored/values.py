@@ -107,7 +107,7 @@ class DeclaredValues:
         )
 
     def targets(self, stored: Mapping[str, Description]) -> Mapping[str, Target]:
-        """Return the declared targets, and such for skipped states, which have to be read all the same."""
+        """Return the declared targets, and makeshift ones for skipped states, which are read all the same."""
         found = {name: target for name, target in self._declared.items() if name not in TIMER_SECTIONS}
         if self._drop:
             missing = {
