@@ -15,4 +15,4 @@ class RestorePoint:
     storage: str | None  # the root that its files are named from
     claimed: bool = False  # it is another job's, or a savepoint, and this job owns it
     passed_over: tuple[int, ...] = ()
-    """Newer checkpoints of this job, skipped as damaged; the user chooses what becomes of their output."""
+    """Newer checkpoints of this job, skipped as damaged; the user decides on output committed with them."""

@@ -13,7 +13,7 @@ from typing import Final
 from headgate.api.source import Split
 
 MARKS: Final = "split-marks"
-"""Name of the list of (split id, greatest timestamp) in the snapshot of what assigns timestamps."""
+"""Name of an operator's list of (split id, greatest timestamp) in a snapshot, if it assigns timestamps."""
 
 
 class RestoredSplits:

@@ -26,7 +26,7 @@ Columns = tuple[list[Hashable], list[Any]]
 """Some keys of one state, and the value of each, in the same order."""
 
 Items = Iterator[tuple[Hashable, Any]]
-"""A walk over keys and their values."""
+"""An iterator over keys and their values."""
 
 
 class StateHandle(Protocol):

@@ -65,8 +65,8 @@ class StateTable(msgspec.Struct, frozen=True):
 class KeyedStateHandle(msgspec.Struct, frozen=True):
     """The places of all keyed state and timers that one operator subtask stored in a checkpoint.
 
-    It is what the blob and the native files next to it hold; then what the log changed, in order. In a
-    savepoint of the canonical format it is what the tables hold, and nothing else.
+    The state is in the blob and in the native files next to it, changed by the log, in order. In a savepoint
+    of the canonical format it is in the tables alone.
     """
 
     first_group: int

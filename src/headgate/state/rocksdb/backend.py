@@ -45,14 +45,14 @@ CACHE_ENTRIES: Final = 10_000
 
 
 class RocksKeyedBackend(OwnTables[RocksTable | RocksMapTable]):
-    """Keyed state of one operator subtask in a RocksDB database of its own, its timers in it or in memory.
+    """The keyed state of one operator subtask in a RocksDB database of its own; timers in it or in memory.
 
     The pause of a snapshot is the write-back of what changed, a flush and one hard link per file.
     The database holds nothing that outlives the process: a new attempt begins in a new directory
     and restores from the checkpoint.
 
-    Snapshots are blobs, or incremental: RocksDB's own files, of which those stay where they are that a
-    completed checkpoint has already. Every form is restored, whichever is taken.
+    Snapshots are blobs, or incremental: RocksDB's own files, of which only those are stored that no completed
+    checkpoint has. A restore reads every form, whichever is taken.
 
     `directory`: on a local disk, for this subtask of this attempt alone; made if it is not there and removed
     by :meth:`close`.

@@ -76,8 +76,8 @@ class ColumnStore:
     ) -> Iterator[tuple[bytes, bytes]]:
         """Yield the entries in order of their keys' bytes, as they are when the first one is asked for.
 
-        `stop`: before this key; None: all that there is, late timers as well.
-        `ahead`: whether so many are wanted that the disk should read ahead.
+        `stop`: end before this key; None: read all entries, late timers as well.
+        `ahead`: whether so many entries are wanted that the disk should read ahead.
         """
         options = ReadOptions()
         if ahead:
@@ -178,8 +178,8 @@ class Database:
     def close(self) -> None:
         """Close the database and free its lock; safe to call again.
 
-        By dropping every handle: the binding's own `close` flushes first, which is wasted on a directory that
-        is about to be removed, and fails when the disk is full.
+        It drops every handle. The binding's own `close` flushes first, which is wasted on a directory that is
+        about to be removed, and fails when the disk is full.
         """
         for store in self.stores.values():
             store.close()

@@ -113,8 +113,8 @@ class Uploads:
         """Return the files that a snapshot may refer to once `completed` is complete, and the root they were
         restored from (None: they were not).
 
-        A snapshot between the two that has the same table elsewhere may complete first; then `completed` may
-        be removed with its files. So only what all later snapshots refer to counts.
+        A later snapshot that stored the same table elsewhere may complete first; then `completed` may be
+        removed with its files. So only files to which all later snapshots refer count.
         """
         for older in [number for number in self._files if number < completed]:
             del self._files[older]

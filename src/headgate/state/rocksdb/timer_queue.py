@@ -283,7 +283,7 @@ class RocksTimerQueue:
 def timer_chunks(name: str, store: ColumnStore, groups: tuple[int, int]) -> Iterator[Entries]:
     """Yield keys and timestamps of stored timers, ascending by key group, each group in firing order.
 
-    They are stored in the order of time. So many are read several times, each time for some key groups.
+    They are stored in the order of time, so a large queue is read several times, each time for some groups.
 
     `groups`: first and last key group, of which all timers are.
     """

@@ -32,7 +32,7 @@ from headgate.state.stored.subtask_state import Part, merged
 from headgate.state.stored.values import spilled, unspilled
 
 _TOO_LARGE: Final = 2
-"""A bucket of so many times the bytes that it was to have is not read at once."""
+"""A bucket of more than so many times `BUCKET_BYTES` is read in several passes."""
 
 BUCKET_BYTES: Final = 8 << 20
 """Stored bytes that are in memory at a time; as objects they take several times as much."""
