@@ -307,7 +307,7 @@ class CheckpointService:
             raise StorageError(f"{where} is missing although the log names it; nothing was deleted") from None
 
     def _give_up_spared(self) -> None:
-        """Have the files that a lost log entry may have named deleted with the next retired checkpoints."""
+        """Mark files kept for a possibly lost log entry for deletion with the next retired checkpoints."""
         self._doomed |= self._spared
         self._spared = set()
 

@@ -65,7 +65,7 @@ class TimerQueue(Generic[K]):
         self._own: Callable[[int], Bucket[K] | None] = self._own_in_layers if in_layers else buckets.get
 
     def _own_in_layers(self, timestamp: int) -> Bucket[K] | None:
-        """Return a timestamp's bucket, copied if a snapshot holds it; None if there is none."""
+        """Return the bucket (keys) of a timestamp, copied if a snapshot holds it; None if there is none."""
         bucket: Bucket[K] = self._table.own(timestamp)
         if bucket is MISSING:
             return None

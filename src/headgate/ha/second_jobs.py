@@ -1,12 +1,12 @@
 """Detection of another driver that runs already: of a job's name, in its output, or of a checkpoint's job.
 
 Each driver is seen in its checkpoint storage and in the folders of its sinks for as long as it lives, and by
-the file of a job that answers commands (`common.files.job_files`); a leader on files by its beat, if it
-goes on while it is watched. Which driver of one job goes on, under high availability, is decided by their
-election.
+the file of a job that answers commands (`common.files.job_files`); a leader elected on files by its beat, if
+the beat changes while it is watched. Which driver of one job continues it, under high availability, is
+decided by their election.
 
-A sign proves that a driver runs; that there is none proves nothing, because it may be where it cannot be
-seen. So a restore is refused on a sign only. Without one it goes on, and a claim fences the other driver.
+A sign proves that a driver runs; a missing sign proves nothing, because the driver may be where it cannot be
+seen. So only a sign refuses a restore. Without one the restore goes on, and a claim fences the other driver.
 """
 
 from __future__ import annotations

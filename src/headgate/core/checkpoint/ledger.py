@@ -68,7 +68,7 @@ class Ledger(Generic[S]):
 
     @property
     def storing(self) -> CheckpointId | None:
-        """The checkpoint that is being stored: Finalize was returned and not answered. At most one."""
+        """The checkpoint whose metadata and log entry are being written now, or None; at most one."""
         for pending in self.pending.values():
             if pending.phase is Phase.STORING:
                 return pending.checkpoint

@@ -113,7 +113,7 @@ class Publishing(Generic[S]):
         return effects
 
     def suspend(self, reason: CheckpointFailureReason) -> list[Effect[S]]:
-        """Leave a commit in progress to recovery, because the tasks stop; fail its requester's ticket."""
+        """Leave the commit in progress to recovery after a restart, and fail the ticket of its requester."""
         pending, self.committing = self.committing, None
         if pending is None:
             return []

@@ -43,7 +43,7 @@ class Questions(Generic[S]):
 
     @property
     def storing(self) -> CheckpointId | None:
-        """The checkpoint that is being stored: Finalize was returned and not answered. At most one."""
+        """The checkpoint whose metadata and log entry are being written now, or None; at most one."""
         return self._ledger.storing
 
     @property

@@ -106,7 +106,7 @@ def fits(job: Job, event: v.Fits, now_ms: int) -> Effects:
 
 
 def starting(job: Job, now_ms: int) -> None:
-    """Set the deadline by which an adopted plan must run: its workers or subtasks are being started."""
+    """Set the deadline by which an adopted plan must run, as its workers or subtasks are being started."""
     if job.adopted and job.rescale is not None and job.rescale.due_ms is None:
         job.rescale.due_ms = now_ms + max(1, job.limits.rescale_ms)
 

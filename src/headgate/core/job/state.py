@@ -43,7 +43,7 @@ class Work(Enum):
 
 
 class Storage(Enum):
-    """What the job master does in the background with the job's storage and committers."""
+    """Whether the job's storage is quiet, busy or storing a checkpoint; only when quiet a job restores."""
 
     QUIET = "quiet"
     BUSY = "busy"  # something is read, committed or explained: no restore point may be chosen

@@ -98,7 +98,7 @@ class FileElection:
         return self._try_to_win(last + 1, looked_ms)
 
     def regain(self) -> Candidacy:
-        """Try to win the term after this driver's own: one driver creates it, and no term is won twice.
+        """Try to lead again after the lease has ended, by winning the next term before another driver does.
 
         There is no beat of another driver to be waited for. A standby that sees the new term waits a lease
         from then on, so what is granted counts from before the look, as ever. A driver that cannot rewrite
@@ -191,7 +191,7 @@ class FileElection:
         self._disk.create(self._name(self._term) + BEAT, [_encoder.encode(self._beat)])
 
     def _read(self, term: int) -> _Beat | None:
-        """Return the last beat of a term's leader; None when the term was cleaned up meanwhile."""
+        """Return what a term's leader wrote last, its beat; None when the term was cleaned up meanwhile."""
         for name in (self._name(term) + BEAT, self._name(term)):
             try:
                 return _beats.decode(self._disk.read(name))
