@@ -242,7 +242,7 @@ def _check_link(node: Node, partitioner: Partitioner | None, link: Sequence[InFl
 
 
 def _hold_back(taken: Taken, streams: Sequence[InFlightStream]) -> None:
-    """Add empty streams to the shares, so that no subtask's watermark passes a sender that it has none of.
+    """Add empty streams to the shares, so that watermarks wait also for senders that have no stream there.
 
     The exchange may connect a subtask to such a sender now, or to another one that took over its state.
     """

@@ -24,7 +24,7 @@ def latest_point(
     fell_back: Callable[[str], None] | None = None,
     gone_back: Collection[int] = (),
 ) -> RestorePoint | None:
-    """Return the newest completed checkpoint of a job's log, read afresh, to restore; None: the log is empty.
+    """Return the newest completed checkpoint of a job's log, read afresh, to restore; None: it has none.
 
     With `fell_back` an older one is taken when the newest is damaged; it gets a sentence about each of them.
     `gone_back` are checkpoints that the job has skipped before: it does not continue from them any more, even

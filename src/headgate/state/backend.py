@@ -61,7 +61,7 @@ class StateFiles(Protocol):
     """The storage of a checkpoint, to which a background thread writes a snapshot; may raise StorageError."""
 
     def write(self, uid: str, parts: Iterable[Part]) -> StoredHandle:
-        """Store the bytes of operator `uid` durably; return their handle. `parts` are taken once, ordered."""
+        """Store the bytes of operator `uid` durably, and return their handle; `parts` are taken once."""
 
     def write_sections(
         self, uid: str, sections: Sequence[Iterable[Part]], *, inline: bool

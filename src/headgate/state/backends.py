@@ -99,7 +99,7 @@ class RocksBackends:
 
 
 class ChangelogBackends:
-    """Makes backends that store only changes at most checkpoints, around RocksDB or Python dicts.
+    """Makes backends whose checkpoints mostly store changes only, around those of RocksDB or Python dicts.
 
     `materialize_ms`: how often a snapshot is complete by itself.
     `restored`: the checkpoint that the attempt begins with, 0 for none.

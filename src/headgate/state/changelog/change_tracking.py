@@ -23,7 +23,7 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 Changed = set[Hashable] | dict[Hashable, Any]
-"""Changed entries of a state: keys, or (timestamp, key); or key -> new value, the default if removed."""
+"""Changed entries: keys of a state; (timestamp, key) of timers; key -> new value, default if removed."""
 Changes = dict[str, Changed]
 """Changed entries by name of the state or kind of timers."""
 

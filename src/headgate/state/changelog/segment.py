@@ -30,7 +30,7 @@ REMOVED_STATE: Final = Target({"kind": "removed", "of": [_FLAGS.describe()]}, _F
 
 @dataclass(slots=True)
 class EntriesView(StateView):
-    """A section of a segment: changed entries of a state, or changed timers, at the snapshot point."""
+    """A section of a segment: changed entries of a state, changed timers, or the keys of removed entries."""
 
     keys: list[Hashable] = field(default_factory=list)
     values: list[Any] = field(default_factory=list)

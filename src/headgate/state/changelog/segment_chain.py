@@ -79,7 +79,7 @@ class Chain:
         self._stored[checkpoint] = stored
 
     def taken(self, checkpoint: int, follows: Stored | None) -> None:
-        """Record a pending snapshot and the stored state it follows; None: it has, or may have, all state."""
+        """Record a pending snapshot and the stored state that it follows; None: it may store all state."""
         self._refers[checkpoint] = _files_of(follows)
 
     def stored(self, checkpoint: int, stored: Stored) -> None:

@@ -127,20 +127,20 @@ class TtlHandle(ABC):
             handle.store()
 
     def peek(self, key: Hashable) -> Any:
-        """Return the result of a read of `key`, without its effects; for tests. The key stays bound."""
+        """Return the result of a read of `key`, without its effects, for tests; leaves `key` bound."""
         shown = self._shown_for(key, self.expiry.show_expired)
         return self._empty() if shown is ABSENT else self._result(shown)
 
     def holds(self, key: Hashable) -> bool:
-        """Return whether a read of `key` would find an entry, without its effects. The key stays bound."""
+        """Return whether a read of `key` would find an entry, without its effects; leaves `key` bound."""
         return self._shown_for(key, self.expiry.show_expired) is not ABSENT
 
     def living(self, key: Hashable) -> Any:
-        """Return the value under `key` if not expired, else ABSENT; no effects. The key stays bound."""
+        """Return the value under `key` if not expired, else ABSENT, without effects; leaves `key` bound."""
         return self._shown_for(key, False)
 
     def tidy(self, key: Hashable) -> None:
-        """Remove expired entries of `key`, and date those without a time. The key stays bound."""
+        """Remove expired entries of `key`, and date those without a time; leaves `key` bound."""
         self.values.bind(key)
         self.stamps.bind(key)
         over = self._tidy()
