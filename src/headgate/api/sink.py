@@ -231,7 +231,7 @@ class SinkCommitter(ABC, Generic[C]):
         """
 
     def release(self, committables: Sequence[C], savepoint: Fork) -> None:
-        """End what :meth:`hold` began: the savepoint failed or was deleted.
+        """Stop holding committables for a savepoint that failed or was deleted.
 
         What no other savepoint holds may be removed by the next :meth:`abandon`; until then nothing is
         removed, because a checkpoint may have it too. May be repeated. Also called without :meth:`begin`, by

@@ -93,7 +93,7 @@ def _run(request: RunRequest, writer: LineWriter | None) -> Ending:
 
 
 def _write_last_line(writer: LineWriter, error: BaseException) -> None:
-    """Write the last JSON line of a run that failed, unless its job has written one."""
+    """Write the last JSON line of a run that failed or was cancelled, unless its job has written one."""
     if writer.last_event in ("failed", "cancelled"):
         return
     line: Facts = {"time_ms": time.time_ns() // 1_000_000, "job": None}

@@ -66,7 +66,7 @@ def needs_alignment(plan: PhysicalPlan, vertex: VertexId) -> bool:
 
 def always_aligned(edge: Edge) -> bool:
     """Return whether barriers never overtake records on this exchange. Every receiver of a broadcast is sent
-    its own copy of a record, so copies that a checkpoint took along could not be shared out over another
+    its own copy of a record, so copies that a checkpoint took along could not be redistributed over another
     number of receivers.
     """
     return isinstance(edge.partitioner, Broadcast)
@@ -74,8 +74,8 @@ def always_aligned(edge: Edge) -> bool:
 
 def late_vertices(plan: PhysicalPlan) -> frozenset[VertexId]:
     """Return the vertices whose barriers come only after records, even in an unaligned checkpoint. Barriers
-    never overtake on one of their input exchanges, or a sender is such a vertex. From all other vertices an
-    unaligned barrier comes at once, whatever waits for credit.
+    never overtake records on one of their input exchanges, or a sender is such a vertex. From all other
+    vertices an unaligned barrier comes at once, whatever waits for credit.
     """
     late: set[VertexId] = set()
     for vertex in plan.vertices:  # senders come first

@@ -32,7 +32,7 @@ VIRTUAL = (UnionNode, PartitionNode, SideOutputNode)
 """Nodes that only say how records travel; no operator runs for them."""
 
 TWO_SIDED = (BroadcastProcessNode, KeyedBroadcastProcessNode)
-"""Nodes whose second input is another one than the first; the inputs of all others are alike."""
+"""Nodes whose second input is the broadcast side; the inputs of all other nodes are alike."""
 
 N = TypeVar("N", bound=Node)
 

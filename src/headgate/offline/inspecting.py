@@ -26,7 +26,7 @@ class Answer(TypedDict, Generic[T]):
 
 
 def answered(config: Config, work: Callable[[], T]) -> Answer[T]:
-    """Do `work` in the program's process, with its storage settings; return its result as plain values."""
+    """Do `work` in the program's process, with its storage settings; return its result or its error."""
     try:
         use_storage_settings(storage_settings(config))
         made: T = msgspec.to_builtins(work())

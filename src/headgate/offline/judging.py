@@ -223,7 +223,7 @@ class Judgement:
                 yield item
 
     def _ends(self, uid: str, node: Node | None) -> Iterable[Item]:
-        """Yield a source's splits, the state of a sink's writers, and the output that it has prepared."""
+        """Yield items for a source's splits, a sink's writer state, and the output that it has prepared."""
         is_source, is_sink = isinstance(node, SourceNode), isinstance(node, SinkNode)
         if uid in self._sources or is_source:
             yield _end("source", "splits", uid in self._sources, is_source)

@@ -99,7 +99,7 @@ class StoredKeyed:
         return any(stored_shapes(keyed) is None and too_large(keyed) for keyed in self.handles)
 
     def refusals(self, state: StateDescriptor) -> Iterator[str]:
-        """Yield, for each such subtask, why its values cannot be read as declared, found by reading them."""
+        """Yield a reason for each subtask whose values cannot be read as declared, found by reading them."""
         own = {state.name: state}
         for keyed in self.handles:
             if _too_large_to_try(keyed):
@@ -122,7 +122,7 @@ def _too_large_to_try(stored: KeyedStateHandle) -> bool:
 def operator_refusals(
     disk: Disk, stored: Sequence[OperatorStateHandle], state: OperatorStateDescriptor
 ) -> Iterator[str]:
-    """Yield why elements of an operator state cannot be read as declared, found by reading them."""
+    """Yield the reasons why elements of an operator state cannot be read as declared, found by reading."""
     for held in stored:
         if size_of(held.handle) > BYTES_TRIED:
             continue
@@ -134,7 +134,7 @@ def operator_refusals(
 
 
 def add(schemas: list[Description], schema: Description) -> None:
-    """Add a description unless it is there."""
+    """Add a description to `schemas` unless it is there already."""
     if schema not in schemas:
         schemas.append(schema)
 

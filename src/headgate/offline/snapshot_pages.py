@@ -39,7 +39,7 @@ class StateFacts(TypedDict):
 
 
 class OperatorFacts(TypedDict):
-    """The stored state of one operator; the last two only of keyed ones, from `describe_with_keys`."""
+    """The stored state of one operator; `key_types` and `keys_read` come from `describe_with_keys` only."""
 
     uid: str
     parallelism: int | None
@@ -140,7 +140,7 @@ def _operator(disk: Disk, metadata: CheckpointMetadata, uid: str) -> OperatorFac
 
 
 def sections_of_operator(disk: Disk, metadata: CheckpointMetadata, uid: str) -> list[StoredSection]:
-    """Return the keyed sections that an operator's subtasks stored; a state may be named several times."""
+    """Return the stored sections of keyed state of an operator's subtasks; a state may have several."""
     files = DiskFiles(disk)
     return [
         section

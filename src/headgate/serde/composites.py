@@ -122,7 +122,7 @@ class _ContainerSnapshot(CompositeTypeSerializerSnapshot[T, S]):
 
 
 class ListSerializerSnapshot(_ContainerSnapshot[list[E], ListSerializer[E]]):
-    """Snapshot of a :class:`ListSerializer`."""
+    """Serializer snapshot of a :class:`ListSerializer`, with the snapshot of the elements' serializer."""
 
     kind, parts = "list", ("of",)
 
@@ -136,7 +136,7 @@ class ListSerializerSnapshot(_ContainerSnapshot[list[E], ListSerializer[E]]):
 
 
 class MapSerializerSnapshot(_ContainerSnapshot[dict[K, V], MapSerializer[K, V]]):
-    """Snapshot of a :class:`MapSerializer`."""
+    """Serializer snapshot of a :class:`MapSerializer`, with the snapshots for its keys and its values."""
 
     kind, parts = "dict", ("key", "value")
 

@@ -82,7 +82,7 @@ class DescribedSnapshot(TypeSerializerSnapshot[T]):
         self._serializer = serializer
 
     def current_version(self) -> int:
-        """Return the version of the layout."""
+        """Return the version of the layout that :meth:`write_snapshot` writes."""
         return _VERSION
 
     def write_snapshot(self, out: DataOutputView) -> None:
@@ -90,7 +90,7 @@ class DescribedSnapshot(TypeSerializerSnapshot[T]):
         out.write_bytes(msgspec.msgpack.encode(self.description))
 
     def read_snapshot(self, read_version: int, in_: DataInputView) -> None:
-        """Read the description."""
+        """Read the description; StorageError if it is damaged or of another version."""
         if read_version != _VERSION:
             raise StorageError(
                 f"a description is stored in version {read_version}; this Headgate reads {_VERSION}"

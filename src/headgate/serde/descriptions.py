@@ -36,17 +36,17 @@ def nullable(stored: Description) -> bool:
 
 
 def optional_place(members: Sequence[Description]) -> int | None:
-    """Return the place of X in a union that is X or None where X is never None itself; else None.
+    """Return the index of X in a union ``X | None`` whose X is never None itself; None for other unions.
 
-    A union of only :data:`DIRECT` kinds is stored as its values, one of X or None as None or the value, and
-    every other one as the place of the alternative and the value.
+    Unions have three layouts: of only :data:`DIRECT` kinds the value itself is stored, of ``X | None`` the
+    value or None, of all others the index of the alternative and the value.
     """
     others = [place for place, member in enumerate(members) if member["kind"] != "none"]
     return others[0] if len(others) == 1 and len(members) == 2 and not nullable(members[others[0]]) else None
 
 
 def optional_of(stored: Description) -> Description | None:
-    """Return X of a stored union of X or None; see :func:`optional_place`."""
+    """Return the description of X in a stored union ``X | None``; None for any other union."""
     members = mappings_in(stored, "of")
     place = optional_place(members)
     return None if place is None else members[place]

@@ -128,7 +128,7 @@ class TypeSerializer(ABC, Generic[T]):
         return values
 
     def copy(self, value: T) -> T:
-        """Return a copy that changes in place do not reach; the value itself when it is immutable."""
+        """Return a copy that changes made in place do not affect; the value itself when it is immutable."""
         return value if self.immutable else copy.deepcopy(value)
 
     def describe(self) -> dict[str, Plain]:

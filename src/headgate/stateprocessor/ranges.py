@@ -83,7 +83,7 @@ def _hash(frame: DataFrame, name: str) -> Column:
 
 
 def _hash_of_long(column: Column) -> Column:
-    """Return the hash of a long: the number itself if it has 32 bits, else both halves together."""
+    """Return the hash of a long: the number itself if it has 32 bits, else both halves combined by XOR."""
     small = column.between(-0x80000000, 0x7FFFFFFF)
     return _low_bits(f.when(small, column).otherwise(column.bitwiseXOR(f.shiftright(column, 32))))
 
@@ -107,7 +107,7 @@ def _hashed_in_python(column: Column) -> Column:
 
 
 def _murmur(value: Column) -> Column:
-    """Return the mix of `common.keys.keygroups.murmur`: 32 bits in a long, where no product leaves 63."""
+    """Return the hash as `common.keys.keygroups.murmur` mixes it: 32 bits in a long, so products fit."""
     mixed = _times(value, 0xCC9E2D51)
     mixed = _times(_rotated(mixed, 15), 0x1B873593)
     mixed = _low_bits(_rotated(mixed, 13) * 5 + 0xE6546B64).bitwiseXOR(4)

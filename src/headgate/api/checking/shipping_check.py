@@ -1,8 +1,8 @@
-"""Can the program's functions be sent to the workers? If not: which variable of which function cannot.
+"""Checks that the program's functions can be sent to the workers, or finds the variable that cannot.
 
-Every function and connector of the program is pickled once, by value where it lives in the program's
-own script, and thrown away. When that fails, the object is searched as the pickler would walk it
-(closure, globals, defaults, attributes, elements), down to the first thing that fails by itself.
+Every function and connector of the program is pickled once, by value where it lives in the program's own
+script, and thrown away. When that fails, the object is searched as the pickler would walk it (closure,
+globals, defaults, attributes, elements), down to the first thing that fails by itself.
 """
 
 from __future__ import annotations

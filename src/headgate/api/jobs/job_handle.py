@@ -188,7 +188,7 @@ class JobHandle(JobRequests):
         return status.state, status
 
     def result(self, timeout_s: float | None = None) -> JobResult:
-        """Wait until the job has ended.
+        """Wait until the job has ended, and return its result.
 
         Args:
             timeout_s: how long; None: until it has ended.
@@ -210,7 +210,7 @@ class JobHandle(JobRequests):
 
     @property
     def done(self) -> bool:
-        """Whether the job has ended, however."""
+        """Whether the job has ended, in whatever way."""
         return self._result.done()
 
     def status(self) -> JobStatus:

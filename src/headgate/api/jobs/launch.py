@@ -1,4 +1,4 @@
-"""How a program file is run: in this process, under the settings that the command line gives it."""
+"""Runs a program file in this process, under the settings that the command line gives it."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def run_program(
 
 
 def run_alone(path: str | Path, arguments: Sequence[str] = ()) -> None:
-    """Run a program as :func:`run_program` does, in a process of its own; isolate it only where needed."""
+    """Run a program as :func:`run_program` does, in a process for it alone; isolate it only if needed."""
     _run(path, arguments, None, shared=next(_begun) > 0)
 
 

@@ -38,11 +38,11 @@ class Started(Protocol):
     """A background job that a program started, as the runner of the program waits for it or ends it."""
 
     def result(self) -> JobResult:
-        """Wait for the end of the job."""
+        """Wait for the end of the job, and return its result."""
         ...
 
     def cancel(self, timeout_s: float | None = 0) -> None:
-        """End the job, and wait for that as long as `timeout_s` says."""
+        """Cancel the job, and wait for its end at most `timeout_s` seconds; None: as long as it takes."""
         ...
 
     def hand_over(self) -> bool:

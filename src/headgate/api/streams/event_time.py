@@ -13,17 +13,17 @@ from headgate.common.time import duration_ms
 
 @dataclass(frozen=True, slots=True)
 class WatermarkStrategy:
-    """Timestamps of records and how far behind them event time runs.
+    """Where the timestamps of records come from, and how far event time runs behind them.
 
-    The watermark before a record is the greatest timestamp of the records before it on the same
-    source subtask, minus `out_of_orderness_ms`, minus 1. It is exact for every record, whatever
-    the size of batches or the speed of the job.
+    The watermark before a record is the greatest timestamp of the records before it on the same source
+    subtask, minus `out_of_orderness_ms`, minus 1. It is exact for every record, whatever the size of batches
+    or the speed of the job.
 
     Attributes:
         timestamp: column or field name with ms since 1970, or a function of the record.
         out_of_orderness_ms: how much earlier than its predecessors a record may be without being late.
-        idleness_ms: after this long without records a source subtask no longer holds back others;
-            None for never.
+        idleness_ms: after this long without records a source subtask no longer holds back others; None for
+            never.
     """
 
     timestamp: str | Callable[[Any], int]

@@ -1,6 +1,6 @@
 """Looks at a stream (``preview()``, ``collect()``): jobs of what feeds it, outside the program, which stays
 open. Such a job has none of the program's sinks, takes no checkpoints, restores nothing, and leaves no trace
-in the program: its own end of the stream is no node of it, so uids made of positions stay as they are.
+in the program: the sink that it adds is no node of the program, so uids made of positions stay as they are.
 """
 
 from __future__ import annotations

@@ -184,7 +184,7 @@ class Readers(ABC):
         uid: str | None = None,
         **options: Any,
     ) -> DataStream[T]:
-        """Begin a stream with made-up records.
+        """Begin a stream with records that a function makes, for tests and load.
 
         Args:
             function: makes the record of an index, counted from 0.

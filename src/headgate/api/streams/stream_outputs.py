@@ -58,7 +58,7 @@ class Operator:
         return self._environment.program.node(self._number)
 
     def name(self, name: str) -> Self:
-        """Set the operator's name that plans, logs and metrics show to people."""
+        """Set the operator's name, by which plans and logs show it to people."""
         self._environment.program.change(self._number, name=name)
         return self
 
@@ -352,7 +352,7 @@ class DataFrameLater(ShownAsLine):
 
     @property
     def dataframe(self) -> DataFrame:
-        """The ``pyspark.sql.DataFrame``.
+        """The committed records as a ``pyspark.sql.DataFrame``.
 
         Raises:
             PlanError: the job was not executed yet.

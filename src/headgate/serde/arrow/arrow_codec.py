@@ -41,7 +41,7 @@ def _direct(type_: pa.DataType, *, fits: Callable[[V], bool] | None = None, tota
 
 
 def _counted(storage: pa.DataType, type_: pa.DataType) -> Codec[int]:
-    """Return the codec of moments that are plain numbers: stored as `storage`, seen as `type_`."""
+    """Return the codec of integers that are times or durations: stored as `storage`, seen as `type_`."""
     return Codec(
         type_,
         lambda values: pa.array(values, storage).view(type_),

@@ -101,7 +101,8 @@ def within(settled: V) -> V | Beyond:
 
 
 def settling(stored: Description) -> Convert | None:
-    """Return a converter of plain values to ones that both modes encode; None where every value is one.
+    """Return a converter of plain values to the shape that both batch modes, typed and tagged, encode; None
+    where no value needs it.
 
     Rows become tuples, which the tagged mode keeps apart from lists, and values of type Any become tagged
     ones, which encoding leaves as they are.

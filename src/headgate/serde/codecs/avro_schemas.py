@@ -121,7 +121,7 @@ def write(schema: Definition, value: T) -> bytes:
 
 
 def fits(schema: Definition, value: T) -> bool:
-    """Return whether a value fits a :func:`hinted` schema; the writer would take a bool for a number."""
+    """Return whether a value fits a :func:`hinted` schema; unlike the writer, take no bool for a number."""
     found: bool = _fastavro().validate({"value": value}, schema, raise_errors=False, strict=True)
     return found
 

@@ -158,7 +158,7 @@ def _tuple(description: Description) -> _Shape:
 
 
 def _dict(description: Description) -> _Shape:
-    """Return the conversions between a dict and a JSON object; pairs where keys are not declared as str."""
+    """Return the conversions between a dict's plain entries, or pairs, and a JSON object with text keys."""
     key, value = text_in(mapping_in(description, "key"), "kind"), _shape(mapping_in(description, "value"))
     if key not in _TEXT_KEYS:
         raise UsageError(f"hg.json holds dicts with str keys only; got {key} keys, write them as text")

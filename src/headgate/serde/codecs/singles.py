@@ -1,4 +1,4 @@
-"""Values that are stored each as a batch of one, encoded and decoded many at a time.
+"""Encodes and decodes values that are stored each as a batch of one, many values at a time.
 
 A store of single entries needs separate bytes for each value, and a call of the serializer per value costs
 several times what msgspec takes. The bytes are those of :meth:`TypeSerializer.encode_many`.

@@ -85,7 +85,7 @@ def describe(kind: str, **parameters: Plain) -> dict[str, Plain]:
 
 
 def copier(immutable: bool, elements_immutable: bool) -> Convert:
-    """Return how values of a container are copied: not, shallow, or deep."""
+    """Return the function that copies values of a container: not at all, shallow, or deep."""
     if immutable:
         return keep
     return copy.copy if elements_immutable else copy.deepcopy
@@ -169,7 +169,7 @@ class FormSerializer(TypeSerializer[T]):
         return DescribedSnapshot(self.form.description, self)
 
     def copy(self, value: T) -> T:
-        """Return a copy that changes in place do not reach; the value itself when it is immutable."""
+        """Return a copy that changes made in place do not affect; the value itself when it is immutable."""
         return self.form.copy(value)  # type: ignore[no-any-return]
 
 

@@ -39,7 +39,7 @@ def judge_stored(stored: Description, current: TypeSerializer[T]) -> TypeSeriali
 def judge_snapshot(
     old_snapshot: TypeSerializerSnapshot[T], current: TypeSerializer[T], writer: str = UNNAMED
 ) -> TypeSerializerSchemaCompatibility[T]:
-    """Judge an old snapshot by the new serializer's; an incompatible verdict names both serializers.
+    """Return the new serializer's verdict on an old snapshot; an incompatible one names both serializers.
 
     `writer` is the name of the serializer that wrote the values.
     """
@@ -69,7 +69,7 @@ def judge_snapshot(
 
 
 def stored_snapshot(stored: Description, current: TypeSerializer[T]) -> AnySnapshot:
-    """Return the snapshot that a stored description holds or stands for.
+    """Return the serializer snapshot for a stored description: the one that it holds, or one made of it.
 
     Its class is looked for first among the snapshot classes of the program's serializer `current`.
     """

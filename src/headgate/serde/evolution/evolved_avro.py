@@ -292,7 +292,7 @@ def _same_name(writer: Definition, reader: Definition) -> bool:
 
 
 def _matches(writer: Schema, reader: Schema) -> bool:
-    """Return whether fastavro takes one alternative for the other; all names are unlike here."""
+    """Return whether fastavro would match two alternatives; types that were matched have equal names here."""
     was, now = kind_of(writer), kind_of(reader)
     if was == now == "union":
         return True

@@ -123,5 +123,5 @@ def _pairs(entries: dict[K, V] | Sequence[tuple[K, V]]) -> list[tuple[K, V]]:
 
 
 def _name(key: K) -> K | str:
-    """Return a plain key in a form that a dict takes: it may be a list."""
+    """Return a map's plain key as a hashable value: the key, or its text, as a key may be a list."""
     return key if type(key) in (str, int) else repr(key)

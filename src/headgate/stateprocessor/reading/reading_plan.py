@@ -42,9 +42,9 @@ from headgate.stateprocessor.reading.reading_unkeyed import (
 )
 
 PIECE_BYTES: Final = 128 << 20
-"""A larger table is read in pieces of complete row groups; each piece verifies the complete file first."""
+"""A table above this size is read in pieces of row groups; each piece verifies the complete file first."""
 PIECE_ENTRIES: Final = 500_000
-"""The approximate number of entries of a blob in a piece."""
+"""The approximate number of a blob's state entries that one piece reads."""
 
 
 class Piece(Protocol):

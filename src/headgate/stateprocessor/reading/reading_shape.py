@@ -48,7 +48,7 @@ class Shape:
 
     @property
     def rows_are(self) -> str:
-        """How many rows an entry takes and which; see `state.canonical.table_layout.TableInfo`."""
+        """What one row of the table holds, such as a list's element; see `table_layout.TableInfo`."""
         return row_of(self.schema)
 
     @property

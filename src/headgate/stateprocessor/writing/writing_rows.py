@@ -60,7 +60,7 @@ _SAMPLES: Final[Sequence[tuple[Callable[[pa.DataType], bool], KeyPart]]] = (
     (pa.types.is_timestamp, dt.datetime(1970, 1, 1, tzinfo=dt.UTC)),
     (pa.types.is_date32, dt.date(1970, 1, 1)),
 )
-"""Arrow types, and a key of the kind as which each is read."""
+"""Tests of a key column's Arrow type, each with an example of the keys that it is read as."""
 
 
 class KeyRows:
