@@ -30,7 +30,7 @@ class PrintedLines(Protocol):
     """Shows lines that user code printed in workers; called by one thread."""
 
     def show(self, lines: list[str], left_out: int) -> None:
-        """Show lines, each after the subtask it is from; `left_out` lines before them were dropped."""
+        """Show lines, each after operator and subtask; `left_out` lines before them were dropped."""
 
     def close(self) -> None:
         """Show lines that were kept back: no more will come."""

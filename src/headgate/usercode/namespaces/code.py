@@ -36,7 +36,7 @@ class NamespaceCode:
         self.namespace, self._data_plane = namespace, ParentFirst(tuple(data_plane))
 
     def call(self, function: Callable[..., T], *args: Any) -> T:
-        """Call a function in the namespace, for its imports; once for a batch, never for each record."""
+        """Call `function` so that its imports mean the namespace's modules; once per batch, not record."""
         return self.namespace.call(function, *args)
 
     @property
