@@ -267,7 +267,7 @@ class SinkCommitter(ABC, Generic[C]):
         """Make a running commit end soon: another driver leads the job now. Called from another thread."""
 
     def close(self) -> None:
-        """Release connections."""
+        """Release connections and other resources of the committer."""
 
 
 class Sink(ABC, Generic[T, C, W]):

@@ -213,7 +213,7 @@ class SplitEnumerator(ABC, Generic[P, S]):
         """
 
     def close(self) -> None:
-        """Release connections."""
+        """Release connections and other resources of the enumerator."""
 
 
 class Source(ABC, Generic[T, P, S]):

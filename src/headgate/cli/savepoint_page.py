@@ -29,7 +29,7 @@ _WIDEST: Final = 100
 
 
 def render(facts: SnapshotFacts, color: bool = False) -> str:
-    """Return the facts of `describe_snapshot` as text."""
+    """Return the facts about a snapshot, from `describe_snapshot`, as text for people."""
     moment = dt.datetime.fromtimestamp(facts["time_ms"] / 1000, dt.UTC).isoformat(" ", "seconds")
     form = "" if facts["format"] is None else f" ({facts['format']})"
     what = f"{facts['kind']}{form} {facts['checkpoint']}"
@@ -44,7 +44,7 @@ def render(facts: SnapshotFacts, color: bool = False) -> str:
 
 
 def described(facts: SnapshotFacts, color: bool = False) -> str:
-    """Return the facts of `describe_with_keys` as text."""
+    """Return the facts about a snapshot with its keys, from `describe_with_keys`, as text for people."""
     lines = [render(facts, color)]
     for operator in facts["operators"]:
         if "key_types" not in operator:
@@ -84,7 +84,7 @@ def rewritten(made: Rewritten, as_json: bool = False) -> str:
 
 
 def deleted(made: Deleted) -> str:
-    """Return the report on a deleted savepoint.
+    """Return the report on a deleted savepoint as text for people.
 
     Example:
         >>> print(deleted(Deleted("file:///sp/a", 3, [], {"out": 2}, [])))
@@ -115,7 +115,7 @@ def with_progress(work: Callable[[Told | None], Rewritten]) -> Rewritten:
 
 
 def differences(found: Sequence[StateDifference]) -> str:
-    """Return the differences of all states as text.
+    """Return the differences of all states between two snapshots as text for people.
 
     Example:
         >>> from headgate.stateprocessor.diff import Sample, StateDifference

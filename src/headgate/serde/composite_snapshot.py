@@ -159,7 +159,7 @@ class CompositeTypeSerializerSnapshot(NestsSnapshots, TypeSerializerSnapshot[T],
             write_versioned(out, snapshot)
 
     def read_snapshot(self, read_version: int, in_: DataInputView) -> None:
-        """Read what :meth:`write_snapshot` wrote.
+        """Read the outer configuration and the nested snapshots that :meth:`write_snapshot` wrote.
 
         Raises:
             StorageError: it was written in another layout, or is damaged.
@@ -177,7 +177,7 @@ class CompositeTypeSerializerSnapshot(NestsSnapshots, TypeSerializerSnapshot[T],
         self._nested = tuple(read_versioned(in_, self.known) for _ in range(count))
 
     def restore_serializer(self) -> TypeSerializer[T]:
-        """Return the outer serializer of the restored nested ones."""
+        """Return the outer serializer, made of the serializers that the nested snapshots restore."""
         return self.create_outer_serializer([one.restore_serializer() for one in self._nested])
 
     def restore_serializer_for(self, new_serializer: TypeSerializer[T]) -> TypeSerializer[T]:

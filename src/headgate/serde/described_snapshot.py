@@ -120,7 +120,7 @@ class DescribedSnapshot(TypeSerializerSnapshot[T]):
     def resolve_schema_compatibility(
         self, old_snapshot: TypeSerializerSnapshot[T]
     ) -> TypeSerializerSchemaCompatibility[T]:
-        """Judge by the rules of changed types; what a serializer of the user's wrote is incompatible."""
+        """Return the verdict by the rules for changed types; incompatible if a custom serializer wrote it."""
         if not isinstance(old_snapshot, DescribedSnapshot):
             return TypeSerializerSchemaCompatibility.incompatible(
                 f"the values were written by a serializer with snapshot {logical_name(type(old_snapshot))}, "

@@ -48,23 +48,23 @@ class ListState(Protocol[V]):
     """Live handle of a state with a list per key, in order of appending, for the list of the current key."""
 
     def add(self, value: V) -> None:
-        """Append one element."""
+        """Append one element to the list."""
         ...
 
     def extend(self, values: Iterable[V]) -> None:
-        """Append several elements."""
+        """Append several elements to the list, in their order."""
         ...
 
     def get(self) -> list[V]:
-        """Return a copy of the elements; empty when there are none."""
+        """Return a copy of the list; empty when it has no elements."""
         ...
 
     def update(self, values: Iterable[V]) -> None:
-        """Replace all elements."""
+        """Replace the list by these elements."""
         ...
 
     def clear(self) -> None:
-        """Remove all elements."""
+        """Remove all elements of the list."""
         ...
 
 
@@ -74,15 +74,15 @@ class MapState(Protocol[MK, MV]):
     """
 
     def get(self, key: MK, default: MV | None = None) -> MV | None:
-        """Return the value of `key` in the current key's map, or `default`."""
+        """Return the value that the map has for `key`, or `default`."""
         ...
 
     def put(self, key: MK, value: MV) -> None:
-        """Set an entry."""
+        """Set the map's entry for `key`."""
         ...
 
     def remove(self, key: MK) -> None:
-        """Remove an entry; an absent one is no error."""
+        """Remove the map's entry for `key`; an absent one is no error."""
         ...
 
     def __getitem__(self, key: MK) -> MV: ...
@@ -92,11 +92,11 @@ class MapState(Protocol[MK, MV]):
     def __iter__(self) -> Iterator[MK]: ...
     def __len__(self) -> int: ...
     def items(self) -> Iterable[tuple[MK, MV]]:
-        """Return the entries at this moment, in order of insertion."""
+        """Return the map's entries at this moment, in order of insertion."""
         ...
 
     def clear(self) -> None:
-        """Remove all entries."""
+        """Remove all entries of the map."""
         ...
 
 
@@ -104,7 +104,7 @@ class ReducingState(Protocol[V]):
     """Live handle of one value per key: everything that was added, reduced by the declared function."""
 
     def add(self, value: V) -> None:
-        """Reduce `value` into what is there; the first value of a key is kept as it is.
+        """Reduce `value` into the current key's value; a key's first value is kept as it is.
 
         Raises:
             TypeError: the function returned None, or `value` is None: that would read as empty.
@@ -112,7 +112,7 @@ class ReducingState(Protocol[V]):
         ...
 
     def get(self) -> V | None:
-        """Return the reduced value; None when nothing was added."""
+        """Return the current key's reduced value; None when nothing was added."""
         ...
 
     def clear(self) -> None:
@@ -132,7 +132,7 @@ class AggregatingState(Protocol[IN, OUT]):
         ...
 
     def get(self) -> OUT | None:
-        """Return the result of what was added so far; None when nothing was."""
+        """Return the current key's result of what was added so far; None when nothing was."""
         ...
 
     def clear(self) -> None:
@@ -190,7 +190,7 @@ class StateDeclaration(Declaration, Generic[V]):
         self._default, self._factory = default, default_factory
 
     def default(self) -> V | None:
-        """Return the value for a key without an entry; a fresh copy where it could be changed in place."""
+        """Return the default for a key without an entry; a fresh copy where it could be changed in place."""
         if self._factory is not None:
             return self._factory()
         return copy.deepcopy(self._default)

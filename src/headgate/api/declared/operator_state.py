@@ -36,7 +36,7 @@ class OperatorListState(ListState[V], Protocol[V]):
 
 
 class BroadcastState(MapState[K, V], Protocol[K, V]):
-    """A map that is the same in every subtask, because each changes it by the same records.
+    """Live handle of a map that is the same in every subtask, because each changes it by the same records.
 
     Square brackets work as with a dict.
     """

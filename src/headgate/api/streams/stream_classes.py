@@ -59,7 +59,7 @@ class DataStream(Outputs[T]):
     # -- per record
 
     def map(self, function: Callable[[T], U], uid: str | None = None) -> DataStream[U]:
-        """Emit one record for each record that comes in."""
+        """Emit the one record that `function` returns for each record that comes in."""
         check_callable("map", function)
         kind, waits = inference.map_output(function), is_blocking(function)
         node = logical.MapNode(NEW, "map", uid=uid, record_type=kind, blocking=waits, function=function)
@@ -188,7 +188,7 @@ class DataStream(Outputs[T]):
         return DataStream(self._environment, self._environment.program.add(node, inputs))
 
     def rebalance(self) -> DataStream[T]:
-        """Spread the records evenly over the subtasks of the next operator."""
+        """Spread the records evenly over the subtasks of the next operator, whatever their keys."""
         return DataStream(self._environment, self._travel("rebalance", Rebalance()))
 
     def broadcast(self) -> BroadcastStream[T]:

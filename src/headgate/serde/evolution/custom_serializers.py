@@ -32,7 +32,7 @@ _VERSION: Final = 1
 
 
 def judge_stored(stored: Description, current: TypeSerializer[T]) -> TypeSerializerSchemaCompatibility[T]:
-    """Judge whether, and how, the program's serializer can read bytes of a stored description."""
+    """Return the verdict on reading bytes of a stored description with the program's serializer."""
     return judge_snapshot(stored_snapshot(stored, current), current, writer_of(stored))
 
 

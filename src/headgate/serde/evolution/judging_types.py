@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 @stored_description()
 def judge(stored: Description, current: TypeSerializer[T]) -> Compatibility:
-    """Judge whether bytes of a stored description can become values of a declared type."""
+    """Return the verdict on reading bytes of a stored description as values of a declared type."""
     if _by_snapshots(stored, current):
         return judge_stored(stored, current).verdict
     return judge_description(stored, current)

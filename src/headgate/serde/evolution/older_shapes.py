@@ -52,7 +52,7 @@ _PARTS: Final[dict[str, tuple[str, ...]]] = {"list": ("of",), "dict": ("key", "v
 
 @stored_description()
 def judge_description(stored: Description, current: TypeSerializer[T]) -> Compatibility:
-    """Return whether bytes of a stored built-in description can become values of a built-in serializer."""
+    """Return the verdict on reading bytes of a built-in description as values of a built-in serializer."""
     try:
         return evolve(stored, form_of(current)).verdict
     except Refused as refused:

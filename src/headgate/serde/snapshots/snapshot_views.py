@@ -122,7 +122,7 @@ class DataInputView:
 
     @property
     def remaining(self) -> int:
-        """How many bytes are left."""
+        """The number of bytes that were not read yet."""
         return len(self._data) - self._at
 
     def read_boolean(self) -> bool:
@@ -137,7 +137,7 @@ class DataInputView:
         return byte == 1
 
     def read_int(self) -> int:
-        """Read a number of 32 bits.
+        """Read a number of 32 bits that :meth:`DataOutputView.write_int` wrote.
 
         Raises:
             StorageError: fewer are left.
@@ -145,7 +145,7 @@ class DataInputView:
         return int(self._unpack(_INT))
 
     def read_long(self) -> int:
-        """Read a number of 64 bits.
+        """Read a number of 64 bits that :meth:`DataOutputView.write_long` wrote.
 
         Raises:
             StorageError: fewer are left.
@@ -153,7 +153,7 @@ class DataInputView:
         return int(self._unpack(_LONG))
 
     def read_double(self) -> float:
-        """Read a float.
+        """Read a float that :meth:`DataOutputView.write_double` wrote.
 
         Raises:
             StorageError: fewer bytes are left.
@@ -161,7 +161,7 @@ class DataInputView:
         return float(self._unpack(_DOUBLE))
 
     def read_utf(self) -> str:
-        """Read text.
+        """Read text that :meth:`DataOutputView.write_utf` wrote.
 
         Raises:
             StorageError: less is left than its length says, or it is no UTF-8.
@@ -174,7 +174,7 @@ class DataInputView:
             ) from None
 
     def read_bytes(self) -> bytes:
-        """Read bytes.
+        """Read bytes that :meth:`DataOutputView.write_bytes` wrote.
 
         Raises:
             StorageError: less is left than their length says.
