@@ -43,7 +43,7 @@ SELF_DESCRIBING: Final = "self-describing"
 ARROW: Final = "Arrow"
 YES, NO, PLAIN_ONLY = "yes", "no", "plain values only"
 NEVER: Final = "never there"  # of records that no barrier overtakes
-NOBODY: Final = "nobody tells it"
+UNDECLARED: Final = "not declared"
 PICKLED: Final = (
     "pickled, so it cannot change its type, runs code when it is read, and is bound to this version of Python"
 )
@@ -114,7 +114,7 @@ def _stream_row(node: Node, tag: str | None, target: int | None, hint: Hint | No
         "to": target,
         "side": None,
         "type": type_text(hint),
-        "why": NOBODY if hint is None else _origin(node, tag),
+        "why": UNDECLARED if hint is None else _origin(node, tag),
     }
     if shape == COLUMNS:
         return row | {"serializer": ARROW, "immutable": True, "in_flight": YES}
@@ -131,7 +131,7 @@ def _key_row(node: KeyedProcessNode) -> Row:
     """Return a row about the key type that the program declares for an operator, and where."""
     row: Row = {"operator": node.name, "uid": node.uid}
     if node.keys is None:
-        return row | {"type": None, "why": NOBODY}
+        return row | {"type": None, "why": UNDECLARED}
     return row | {"type": hint_words(node.keys.hint), "why": node.keys.teller}
 
 
@@ -180,7 +180,7 @@ def _state_row(node: Node, fact: StateFact) -> Row:
 def _state_origin(hints: Sequence[Hint | None], given: Sequence[TypeSerializer[Any] | None]) -> str:
     if any(serializer is not None for serializer in given):
         return "serializer in the declaration"
-    return NOBODY if all(hint is Any for hint in hints) else "annotation"
+    return UNDECLARED if all(hint is Any for hint in hints) else "annotation"
 
 
 def _serializer_text(serializer: TypeSerializer[Any]) -> str:

@@ -151,11 +151,11 @@ def test_every_stream_is_told(facts: dict[str, Any]) -> None:
     assert facts["job"] == "typed"
     keys = ("uid", "tag", "type", "why", "serializer", "immutable", "in_flight")
     streams = [tuple(row[key] for key in keys) for row in facts["streams"]]
-    nobody = "nobody tells it"
+    undeclared = "not declared"
     assert streams == [
         ("in", None, "int", "inferred from the source", "self-describing", True, "yes"),
         ("parse", None, "Word", "annotation of parse", "dataclass", True, "yes"),
-        ("count", None, "unknown", nobody, "self-describing", None, "plain values only"),
+        ("count", None, "unknown", undeclared, "self-describing", None, "plain values only"),
         ("count", "late", "int", "type argument of the tag", "self-describing", True, "yes"),
         ("hide", None, "Opaque", "annotation of hide", "self-describing", None, "no"),
     ]
@@ -212,18 +212,18 @@ def test_every_state_is_told(facts: dict[str, Any]) -> None:
         ("count", "value", ["int"], ["int"], "annotation", True),
         ("words", "list", ["Word"], ["dataclass"], "annotation", False),
         ("seen", "map", ["str", "Any"], ["str", "self-describing"], "annotation", False),
-        ("loose", "value", ["Any"], ["self-describing"], "nobody tells it", False),
+        ("loose", "value", ["Any"], ["self-describing"], "not declared", False),
     ]
 
 
 def test_who_declares_the_keys_is_told(facts: dict[str, Any], tmp_path: Path) -> None:
-    """A type that nobody declares is not compared at a restore, so it is told, too."""
+    """A type that is not declared is not compared at a restore, so it is reported, too."""
     told = [(row["uid"], row["type"], row["why"]) for row in facts["keys"]]
     assert told == [("count", "str", "field 'text' of Word")]
     file = tmp_path / "job.py"
     file.write_text(PROGRAM.replace('key_by("text")', "key_by(lambda word: word.text)"), encoding="utf-8")
     _, out, _ = headgate("types", str(file))
-    assert "keys of Count (count): nobody tells it, so a change of their type is not noticed" in out
+    assert "keys of Count (count): not declared, so a change of their type is not noticed" in out
 
 
 def test_the_tables_for_people(program: str) -> None:

@@ -401,7 +401,7 @@ class _Driver:
             log_json=self._job.config.get(o.PROGRESS) is o.ProgressDisplay.JSON,
             probe=self._job.config.get(o.PROBE),
             storage=self._storage_settings,
-            prints_told=where_prints_show() is not Prints.LOG,
+            sends_prints=where_prints_show() is not Prints.LOG,
         )
 
     def _gang_exited(self, gang: int, error: str | None) -> None:

@@ -104,7 +104,7 @@ class WorkerMessages:
                 self._attempts.assign_splits(slot, message)
             case m.StateAnswer():
                 self._attempts.queries.answered(message)
-            case m.Told():
+            case m.WriterMessage():
                 self._listener.told(message.uid, message.subtask, message.data)
             case m.SlowRecords():
                 self._reports.slow_records(message.name, message.pickled)

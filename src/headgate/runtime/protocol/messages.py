@@ -134,7 +134,7 @@ class TaskFailed(_OfSubtask, frozen=True, tag="task-failed"):
     lost_peer: int | None  # slot of the worker whose broken connection is the reason, if so
 
 
-class Told(_OfAttempt, frozen=True, tag="told"):
+class WriterMessage(_OfAttempt, frozen=True, tag="told"):
     """Worker to job master: a message of a sink's writer to the driver, independent of checkpoints."""
 
     uid: str
@@ -225,7 +225,7 @@ class StateAnswer(_OfAttempt, frozen=True, tag="state-answer"):
     arguments: list[Plain] = []  # the error's arguments, for rebuilding it
 
 
-_AboutJob = Told | Printed | SlowRecords | StateAnswer
+_AboutJob = WriterMessage | Printed | SlowRecords | StateAnswer
 _AboutAttempt = Register | Deployed | TaskFailed | Idle | Heartbeat | Totals
 FromWorker = _AboutJob | _AboutAttempt | Recovered | Acknowledge | Decline | RequestSplits | DataEnded
 

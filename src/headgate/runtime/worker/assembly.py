@@ -23,7 +23,7 @@ from headgate.runtime.job.shipped_program import Program
 from headgate.runtime.protocol.element_codec import ElementCodec
 from headgate.runtime.protocol.elements import Event
 from headgate.runtime.protocol.frames import Frame, FrameKind
-from headgate.runtime.protocol.messages import Deploy, SlowRecords, Told
+from headgate.runtime.protocol.messages import Deploy, SlowRecords, WriterMessage
 from headgate.runtime.protocol.undeclared_rows import UndeclaredRows
 from headgate.runtime.worker.exchange.output import EdgeEnds, EdgeReceiver, OutputChannel, OutputEdge, Outputs
 from headgate.runtime.worker.exchange.remote_channel import Between, RemoteLane
@@ -184,7 +184,9 @@ class Assembler:
 
     def _on_thread(self, vertex: Vertex, collected: CollectedOutput) -> Callable[[StepBudget], ChainRunner]:
         ports, name = self._ports, f"headgate-blocking-{uid_of(vertex.chain[0])}-{self._slot}"
-        return lambda budget: OnThread(lambda: ports.beside(name), ports.post, collected, ports.clock, budget)
+        return lambda budget: OnThread(
+            lambda: ports.user_thread(name), ports.post, collected, ports.clock, budget
+        )
 
     def _recovered_input(
         self, shares: Sequence[InFlightShare], position_of: Callable[[str], int]
@@ -292,7 +294,7 @@ class Assembler:
                 backends=self._backends,
                 ignore_unclaimed=self._program.settings.ignore_unclaimed,
                 generation=self._deploy.generation,
-                tell=lambda uid, subtask, data: link.send(Told(attempt, uid, subtask, data)),
+                tell=lambda uid, subtask, data: link.send(WriterMessage(attempt, uid, subtask, data)),
             )
 
         return context

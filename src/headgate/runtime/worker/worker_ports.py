@@ -24,7 +24,7 @@ class WorkerPorts:
     open_disk: Callable[[str], Disk]  # URI -> checkpoint storage
     probe: Probe  # where tests inject faults
     post: Callable[[Callable[[], None]], None]  # has the loop call a callback, from any thread
-    beside: Callable[[str], SubtaskThread]  # name -> a thread for the user code of one subtask
+    user_thread: Callable[[str], SubtaskThread]  # name -> a thread for the user code of one subtask
     code: UserCode = SAME_INTERPRETER  # the modules in which user code lives in this process
     threads: Callable[[], Iterable[threading.Thread]] = threading.enumerate  # some may be user code's
     box: BlackBox | None = None  # records why this process ended; None if it is not the worker's own

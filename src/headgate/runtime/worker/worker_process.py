@@ -69,7 +69,7 @@ class WorkerSpec:
     storage: StorageSettings = field(default_factory=StorageSettings)
     # whether lines that user code prints are sent to the job master, which shows them; else they go to the
     # log, or where workers are threads, to the standard output
-    prints_told: bool = False
+    sends_prints: bool = False
 
 
 def run_worker(
@@ -158,14 +158,14 @@ class _Process:
             opened.callback(link.wait_closed, LINGER_S)
             opened.callback(link.close)
             probe, disks = load_probe(spec.probe), disks_with(spec.storage)
-            post, beside = self._mailbox.post, functools.partial(UserThread, call=call)
+            post, user_thread = self._mailbox.post, functools.partial(UserThread, call=call)
             box = opened.enter_context(black_box()) if spec.dies_with_parent else None
             if box is not None:
                 opened.enter_context(rare_collections())
                 self._box = box
                 opened.enter_context(self._threads_watched())
             mine = self._code, self._threads, box
-            ports = WorkerPorts(self._clock, background, data, link, disks, probe, post, beside, *mine)
+            ports = WorkerPorts(self._clock, background, data, link, disks, probe, post, user_thread, *mine)
             opened.enter_context(self._printing(link))
             self._worker, self._link = Worker(JobId(spec.job), slot, ports), link
             opened.callback(self._worker.close)
@@ -181,7 +181,7 @@ class _Process:
 
     def _printing(self, link: Link) -> AbstractContextManager[None]:
         outlet: LogOutlet | None = None
-        if self._spec.prints_told:
+        if self._spec.sends_prints:
             outlet = SendingOutlet(lambda lines, left_out: link.send(m.Printed(0, lines, left_out)))
         elif self._spec.dies_with_parent:
             outlet = LogOutlet()

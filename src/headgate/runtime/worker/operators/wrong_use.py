@@ -12,7 +12,7 @@ from typing import Any, Final, NoReturn, TypeVar
 
 from headgate.api.functions import RichFunction
 from headgate.common.errors import HeadgateError, PlanError, UsageError
-from headgate.common.keys.keygroups import key_hash
+from headgate.common.keys.keygroups import ALLOWED_KEYS, key_hash
 from headgate.common.process.process_exceptions import let_pass
 from headgate.common.refusals.users_frames import calling_line
 from headgate.records.batch import Batch
@@ -73,8 +73,7 @@ def refuse_keys(context: OperatorContext, selector: KeySelector, records: Iterab
             key_hash(key)
         except (TypeError, UsageError) as error:
             listed = "; give a tuple instead" if isinstance(key, list) else ""
-            known = "int, str, bytes, bool, float, datetime, date, UUID, or a tuple of these"
-            why = str(error) if isinstance(error, UsageError) else f"expected {known}{listed}"
+            why = str(error) if isinstance(error, UsageError) else f"expected {ALLOWED_KEYS}{listed}"
             raise UsageError(
                 f"the key selector of {context.label}, {_name_of(selector)}, gave {shorten(key)} of type "
                 f"{type(key).__name__} for record {shorten(record)}, which cannot be a key: {why}"
