@@ -43,7 +43,7 @@ def asked(job: Job, event: v.RescaleAsked, _now_ms: int) -> Effects:
 
 
 def plan_made(job: Job, event: v.PlanMade, _now_ms: int) -> Effects:
-    """Go on with the new plan by counting slots; answer if there is no plan, or none is needed."""
+    """Count slots for a rescale's plan, which is made; answer if no plan is needed, or none is possible."""
     rescale = _at(job, event, Step.MAKING)
     if rescale is None:
         return []
@@ -59,7 +59,7 @@ def plan_made(job: Job, event: v.PlanMade, _now_ms: int) -> Effects:
 
 
 def slots_counted(job: Job, event: v.SlotsCounted, _now_ms: int) -> Effects:
-    """Go on if there are enough slots, by taking a checkpoint or checking the last one; else refuse."""
+    """Take the checkpoint for a rescale, or check the last one, if there are enough slots; else refuse it."""
     rescale = _at(job, event, Step.COUNTING)
     if rescale is None:
         return []
@@ -73,7 +73,7 @@ def slots_counted(job: Job, event: v.SlotsCounted, _now_ms: int) -> Effects:
 
 
 def saved(job: Job, event: v.Saved, _now_ms: int) -> Effects:
-    """Go on by checking the plan against the new checkpoint, or the last one if that will do; else refuse."""
+    """Check the rescale's plan against the new checkpoint, or the last if that will do; else refuse it."""
     rescale = _at(job, event, Step.SAVING)
     if rescale is None:
         return []
@@ -84,7 +84,7 @@ def saved(job: Job, event: v.Saved, _now_ms: int) -> Effects:
 
 
 def fits(job: Job, event: v.Fits, now_ms: int) -> Effects:
-    """Adopt the new plan, which can restore the last checkpoint, and end the attempt; or refuse it."""
+    """Adopt a rescale's plan, which can restore the last checkpoint, and end the attempt; or refuse it."""
     rescale = _at(job, event, Step.CHECKING)
     if rescale is None or rescale.plan is None:
         return []
