@@ -11,17 +11,16 @@ import logging
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from headgate.common.files.durable import clock
+from headgate.common.process.processes import resident_bytes
 from headgate.usercode.exhaustion import LoaderBounds
 from headgate.usercode.namespaces.leaks import LeakReport, examine
 from headgate.usercode.namespaces.loader import Namespace, Token
 
 BUILTINS: Final = "builtins"
 """Not counted: a namespace's builtins live as long as any one function of it, and hold no module."""
-_PAGE: Final = 4096
 _log = logging.getLogger("headgate.usercode")
 
 
@@ -99,11 +98,3 @@ class LeakedModules:
     def _overdue(self) -> list[_Left]:
         self._left = [one for one in self._left if one.modules()]
         return [one for one in self._left if self._clock() - one.closed_s >= self.release_s]
-
-
-def resident_bytes() -> int:
-    """Return the resident memory of this process in bytes; 0 where the system does not report it."""
-    try:
-        return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * _PAGE
-    except (OSError, IndexError, ValueError):
-        return 0
