@@ -11,7 +11,7 @@ import headgate as hg
 from headgate.common.process.system import SystemClock
 from headgate.connectors.files import json_source
 from headgate.display.progress import Narrator
-from headgate.display.progress_status import JobStatus
+from headgate.display.progress_status import JobProgress
 from headgate.graph.logical import SourceNode
 from headgate.testing import MiniCluster
 
@@ -52,7 +52,7 @@ def test_events_and_result_count_every_attempt(tmp_path: Path) -> None:
     stream.map(strike).collect_later()
     sources = {vertex.id for vertex in env.plan().vertices if isinstance(vertex.chain[0], SourceNode)}
     clock = SystemClock()
-    cluster._listener = Narrator(JobStatus("job", sources, clock.monotonic_ms()), events, clock)
+    cluster._listener = Narrator(JobProgress("job", sources, clock.monotonic_ms()), events, clock)
     result = env.execute("job")
     last = events.shown[-1]
     good = RECORDS - 4

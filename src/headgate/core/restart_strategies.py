@@ -1,7 +1,7 @@
 """Restart strategies: after a failure, may the job start again, and after how long.
 
 Each strategy is a frozen description (what the configuration says) and a pure object built from it
-that remembers past failures. What to restart, and how, is the job master's business.
+that remembers past failures. What follows from a decision is in `core.job.restart`.
 
 A failure that arrives while a restart is already scheduled belongs to the attempt that is being
 replaced: it is merged into that restart and not counted.

@@ -1,10 +1,10 @@
-"""The events of a job that displays show: their facts, and sentences about them for people."""
+"""What displays say of a job: its events, as facts and sentences, and the phrases of the progress line."""
 
 from __future__ import annotations
 
 from typing import Final, Protocol, TypedDict
 
-from headgate.display.progress_status import ErrorFacts, JobStatus, error_line
+from headgate.display.progress_status import ErrorFacts, JobProgress, error_line
 
 END_EVENTS: Final = frozenset({"finished", "failed", "cancelled"})  # a job's last event is one of these
 
@@ -79,7 +79,7 @@ def sentence(event: str, facts: Facts) -> str | None:
     return None
 
 
-def phrases(status: JobStatus, now_ms: int, width: int | None = None) -> list[str]:
+def phrases(status: JobProgress, now_ms: int, width: int | None = None) -> list[str]:
     """Return the state of a running job as short phrases, such as ``restarts 0``, for a progress line.
 
     Phrases are left out until all fit into `width`, with two spaces between; state, restarts and attempt

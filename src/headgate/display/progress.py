@@ -21,7 +21,7 @@ from headgate.common.settings.config import Config
 from headgate.common.settings.options import ProgressDisplay
 from headgate.display.event_texts import END_EVENTS, Display, Facts, phrases, sentence
 from headgate.display.printed import Cell, ShowsInCell, notebook_display
-from headgate.display.progress_status import JobStatus, error_facts
+from headgate.display.progress_status import JobProgress, error_facts
 from headgate.graph.logical import SourceNode
 from headgate.graph.physical import PhysicalPlan
 from headgate.runtime.job.listener import JobListener
@@ -39,7 +39,7 @@ _LOG: Final = logging.getLogger("headgate.job")
 class Narrator(JobListener):
     """A listener of the job master that updates the job's status and sends events to a display."""
 
-    def __init__(self, status: JobStatus, display: Display, clock: Clock) -> None:
+    def __init__(self, status: JobProgress, display: Display, clock: Clock) -> None:
         self.status, self._clock = status, clock
         self._display: Display | None = display
         self._progress_at_ms: int | None = None
@@ -165,7 +165,7 @@ class WarningsDisplay:
 class PlainDisplay:
     """A display without a terminal: a line per event on standard error, and a progress line now and then."""
 
-    def __init__(self, status: JobStatus, clock: Clock) -> None:
+    def __init__(self, status: JobProgress, clock: Clock) -> None:
         self._status, self._clock = status, clock
         self._line_at_ms: int | None = None
 
@@ -187,7 +187,7 @@ class PlainDisplay:
 class CellDisplay:
     """A display in a notebook's cell: one output kept current, which shows the job's end at last."""
 
-    def __init__(self, status: JobStatus, clock: Clock, display: ShowsInCell) -> None:
+    def __init__(self, status: JobProgress, clock: Clock, display: ShowsInCell) -> None:
         self._status, self._clock, self._cell = status, clock, Cell(display)
         self._lasting: list[str] = []
 
@@ -210,7 +210,7 @@ def listener_for(
     """
     clock = clock or SystemClock()
     sources = None if plan is None else _sources(plan)
-    status = JobStatus(job_name, sources, clock.monotonic_ms())
+    status = JobProgress(job_name, sources, clock.monotonic_ms())
     return Narrator(status, _display(config.get(o.PROGRESS), status, clock), clock)
 
 
@@ -218,7 +218,7 @@ def _sources(plan: PhysicalPlan) -> frozenset[int]:
     return frozenset(vertex.id for vertex in plan.vertices if isinstance(vertex.chain[0], SourceNode))
 
 
-def _display(chosen: ProgressDisplay, status: JobStatus, clock: Clock) -> Display:
+def _display(chosen: ProgressDisplay, status: JobProgress, clock: Clock) -> Display:
     if chosen is ProgressDisplay.AUTO:
         terminal = sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
         chosen = ProgressDisplay.LIVE if terminal else ProgressDisplay.PLAIN

@@ -18,7 +18,7 @@ from typing_extensions import override
 from headgate.common.ports import Clock
 from headgate.common.process.children import at_exit
 from headgate.display.event_texts import END_EVENTS, Facts, phrases, sentence
-from headgate.display.progress_status import JobStatus
+from headgate.display.progress_status import JobProgress
 
 REFRESH_PER_SECOND: Final = 2
 NAME_LENGTH_MIN: Final = 8  # how much of a long job name stays on a narrow terminal
@@ -41,7 +41,7 @@ class LiveDisplay:
     What the program prints meanwhile, to either stream of the terminal, appears above the line.
     """
 
-    def __init__(self, status: JobStatus, clock: Clock, console: Console | None = None) -> None:
+    def __init__(self, status: JobProgress, clock: Clock, console: Console | None = None) -> None:
         self._status, self._clock = status, clock
         self._console = console or Console(stderr=True, highlight=False)
         self._live: Live | None = None

@@ -19,7 +19,7 @@ _SAMPLE_GAP_MS: Final = 200
 _SHOWN_LENGTH: Final = 2_000
 
 
-class JobStatus:
+class JobProgress:
     """The present state and totals of one job, updated by a listener and read by displays.
 
     Times are milliseconds of the monotonic clock. `sources` are ids of the vertices that begin with a source;

@@ -43,7 +43,7 @@ from headgate.state.snapshots import (
     size_of,
 )
 from headgate.state.state_names import Claims, is_stamps
-from headgate.state.stored.heads import filled_natively, judge, key_shapes, sections_of, too_large
+from headgate.state.stored.heads import filled_natively, judge_state, key_shapes, sections_of, too_large
 from headgate.state.targets import Target, target_of, timers_target
 from headgate.state.ttl.declared import with_stamps
 
@@ -213,7 +213,9 @@ def _state(
         return None if target is None else Item("state", name, Verdict.AS_IS, words, declared, NOTHING_STORED)
     if target is None:
         return Item("state", name, Verdict.ONLY_IN_SNAPSHOT, words)
-    verdict, why = together(one for schema in schemas for one in judge(name, schema, target, stored.handles))
+    verdict, why = together(
+        one for schema in schemas for one in judge_state(name, schema, target, stored.handles)
+    )
     return Item("state", name, verdict, words, declared, why)
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Batch(Protocol):
-    """Records in order, with timestamps and watermarks, or with neither if the stream has no event time."""
+    """Records in order, as rows or Arrow columns; with event time, each has its timestamp and watermark."""
 
     timestamps: Int64s | None  # event time per record in ms
     watermarks: Int64s | None  # the watermark in force before each record, never falling

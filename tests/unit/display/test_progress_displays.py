@@ -23,7 +23,7 @@ from headgate.display import progress, progress_json
 from headgate.display.progress import Narrator, PlainDisplay, WarningsDisplay, listener_for
 from headgate.display.progress_json import LineWriter, reserve_stdout
 from headgate.display.progress_live import LiveDisplay
-from headgate.display.progress_status import RATE_WINDOW_MS, JobStatus, error_facts
+from headgate.display.progress_status import RATE_WINDOW_MS, JobProgress, error_facts
 from headgate.runtime.protocol.messages import Counters
 
 
@@ -76,9 +76,9 @@ def clock() -> HandClock:
 
 
 @pytest.fixture
-def status() -> JobStatus:
+def status() -> JobProgress:
     """A job whose vertices 0 and 2 read."""
-    return JobStatus("streaks", {0, 2}, 0)
+    return JobProgress("streaks", {0, 2}, 0)
 
 
 def play(narrator: Narrator, clock: HandClock) -> None:
@@ -100,7 +100,7 @@ def play(narrator: Narrator, clock: HandClock) -> None:
     narrator.ended("finished")
 
 
-def test_a_job_is_told_as_events(clock: HandClock, status: JobStatus) -> None:
+def test_a_job_is_told_as_events(clock: HandClock, status: JobProgress) -> None:
     """Each call becomes one event with its facts; the last one holds the totals."""
     display = Recording()
     play(Narrator(status, display, clock), clock)
@@ -120,7 +120,7 @@ def test_a_job_is_told_as_events(clock: HandClock, status: JobStatus) -> None:
     }  # fmt: skip
 
 
-def test_records_are_those_of_the_sources_over_all_attempts(clock: HandClock, status: JobStatus) -> None:
+def test_records_are_those_of_the_sources_over_all_attempts(clock: HandClock, status: JobProgress) -> None:
     """Only source vertices count; what earlier attempts read is added."""
     display = Recording()
     play(Narrator(status, display, clock), clock)
@@ -130,7 +130,7 @@ def test_records_are_those_of_the_sources_over_all_attempts(clock: HandClock, st
     assert (first["records_per_second"], second["records_per_second"]) == (120.0, 60.0)
 
 
-def test_progress_is_told_once_per_second(clock: HandClock, status: JobStatus) -> None:
+def test_progress_is_told_once_per_second(clock: HandClock, status: JobProgress) -> None:
     """Every worker's heartbeat brings totals; events do not multiply with workers."""
     display = Recording()
     narrator = Narrator(status, display, clock)
@@ -141,7 +141,7 @@ def test_progress_is_told_once_per_second(clock: HandClock, status: JobStatus) -
     assert display.names().count("progress") == 3
 
 
-def test_a_failure_for_good_is_told_by_the_last_event_only(clock: HandClock, status: JobStatus) -> None:
+def test_a_failure_for_good_is_told_by_the_last_event_only(clock: HandClock, status: JobProgress) -> None:
     """Between giving up and the end nothing claims that the job has ended; then the error is there."""
     display = Recording()
     narrator = Narrator(status, display, clock)
@@ -155,7 +155,7 @@ def test_a_failure_for_good_is_told_by_the_last_event_only(clock: HandClock, sta
     assert event["error"]["attempt"] == 1
 
 
-def test_a_display_that_cannot_write_never_disturbs_the_job(clock: HandClock, status: JobStatus) -> None:
+def test_a_display_that_cannot_write_never_disturbs_the_job(clock: HandClock, status: JobProgress) -> None:
     """A terminal that is gone is tried once."""
 
     class Gone(Recording):
@@ -172,7 +172,7 @@ def test_a_display_that_cannot_write_never_disturbs_the_job(clock: HandClock, st
 # --- numbers
 
 
-def test_the_rate_covers_the_last_seconds_only(status: JobStatus) -> None:
+def test_the_rate_covers_the_last_seconds_only(status: JobProgress) -> None:
     """A fast start does not hide that the job is slow now."""
     status.deploying(1)
     status.running(0)
@@ -183,7 +183,7 @@ def test_the_rate_covers_the_last_seconds_only(status: JobStatus) -> None:
     assert status.rate(20_000) == pytest.approx(10)
 
 
-def test_the_rate_counts_workers_that_report_close_together(status: JobStatus) -> None:
+def test_the_rate_counts_workers_that_report_close_together(status: JobProgress) -> None:
     """Totals of two heartbeats a few milliseconds apart count as one sample, the later one."""
     status.deploying(1)
     status.running(0)
@@ -193,7 +193,7 @@ def test_the_rate_counts_workers_that_report_close_together(status: JobStatus) -
     assert status.rate(3005) == pytest.approx(2000, rel=0.01)
 
 
-def test_no_rate_is_claimed_when_nothing_was_heard(status: JobStatus) -> None:
+def test_no_rate_is_claimed_when_nothing_was_heard(status: JobProgress) -> None:
     """Before the first heartbeat, after a silence, and in a new attempt the rate is not known."""
     assert status.rate(0) is None
     status.deploying(1)
@@ -208,12 +208,12 @@ def test_no_rate_is_claimed_when_nothing_was_heard(status: JobStatus) -> None:
 def test_without_a_plan_no_record_counts_are_claimed(clock: HandClock) -> None:
     """Who does not know the sources says null, not zero."""
     display = Recording()
-    play(Narrator(JobStatus("x", None, 0), display, clock), clock)
+    play(Narrator(JobProgress("x", None, 0), display, clock), clock)
     assert display.events[-1]["records_in"] is None
-    assert "records" not in "".join(progress.phrases(JobStatus("x", None, 0), 0))
+    assert "records" not in "".join(progress.phrases(JobProgress("x", None, 0), 0))
 
 
-def test_long_texts_are_cut(status: JobStatus) -> None:
+def test_long_texts_are_cut(status: JobProgress) -> None:
     """A line stays a line whatever record failed; of a traceback the end is kept."""
     long = UserFunctionError("op", "r" * 9000, "x" * 9000 + "\nValueError: odd", 1)
     facts = error_facts(long)
@@ -225,7 +225,7 @@ def test_long_texts_are_cut(status: JobStatus) -> None:
 # --- displays
 
 
-def test_plain_lines(clock: HandClock, status: JobStatus, capsys: pytest.CaptureFixture[str]) -> None:
+def test_plain_lines(clock: HandClock, status: JobProgress, capsys: pytest.CaptureFixture[str]) -> None:
     """One line per event that matters, on the standard error, with nothing on the standard output."""
     play(Narrator(status, PlainDisplay(status, clock), clock), clock)
     shown = capsys.readouterr()
@@ -245,7 +245,7 @@ def test_plain_lines(clock: HandClock, status: JobStatus, capsys: pytest.Capture
 
 
 def test_plain_progress_comes_every_few_seconds(
-    clock: HandClock, status: JobStatus, capsys: pytest.CaptureFixture[str]
+    clock: HandClock, status: JobProgress, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A log file does not fill with progress."""
     narrator = Narrator(status, PlainDisplay(status, clock), clock)
@@ -257,7 +257,7 @@ def test_plain_progress_comes_every_few_seconds(
 
 
 def test_a_note_takes_one_line(
-    capsys: pytest.CaptureFixture[str], clock: HandClock, status: JobStatus
+    capsys: pytest.CaptureFixture[str], clock: HandClock, status: JobProgress
 ) -> None:
     """What follows the first line, such as a traceback, is for the JSON lines."""
     Narrator(status, PlainDisplay(status, clock), clock).note("also: it raised\nTraceback ...")
@@ -265,7 +265,7 @@ def test_a_note_takes_one_line(
 
 
 def test_without_a_display_only_restarts_are_warned_of(
-    clock: HandClock, status: JobStatus, caplog: pytest.LogCaptureFixture
+    clock: HandClock, status: JobProgress, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A plain script sees what went wrong, through logging, and nothing else."""
     with caplog.at_level(logging.WARNING):
@@ -278,7 +278,7 @@ def test_without_a_display_only_restarts_are_warned_of(
     ]
 
 
-def test_json_lines(clock: HandClock, status: JobStatus) -> None:
+def test_json_lines(clock: HandClock, status: JobProgress) -> None:
     """Every event is one object on one line, and the writer knows the last one."""
     stream = io.StringIO()
     writer = LineWriter(stream)
@@ -335,7 +335,7 @@ def on_terminal() -> Console:
     return Console(file=io.StringIO(), force_terminal=True, width=150, highlight=False, color_system=None)
 
 
-def test_the_live_line(clock: HandClock, status: JobStatus) -> None:
+def test_the_live_line(clock: HandClock, status: JobProgress) -> None:
     """Name, state, rate, records, checkpoint with age and duration, restarts, attempt."""
     display = LiveDisplay(status, clock, on_terminal())
     status.deploying(1)
@@ -349,7 +349,7 @@ def test_the_live_line(clock: HandClock, status: JobStatus) -> None:
     )
 
 
-def test_the_terminal_keeps_failures_and_the_end(clock: HandClock, status: JobStatus) -> None:
+def test_the_terminal_keeps_failures_and_the_end(clock: HandClock, status: JobProgress) -> None:
     """The line goes when the job ends; restarts and totals stay, and the cursor is back."""
     console = on_terminal()
     before = sys.stderr
@@ -370,7 +370,7 @@ class Terminal(io.StringIO):
 
 @pytest.mark.parametrize("name", ["stdout", "stderr"])
 def test_long_lines_stay_whole_above_the_line(
-    name: str, clock: HandClock, status: JobStatus, monkeypatch: pytest.MonkeyPatch
+    name: str, clock: HandClock, status: JobProgress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The terminal wraps them, so that who copies one gets what was printed; nothing in them is markup."""
     stream = Terminal()
@@ -429,7 +429,7 @@ def test_the_plan_tells_the_sources(clock: HandClock) -> None:
     assert listener.status.records == 11
 
 
-def test_a_status_without_failure_ends_failed_without_error(clock: HandClock, status: JobStatus) -> None:
+def test_a_status_without_failure_ends_failed_without_error(clock: HandClock, status: JobProgress) -> None:
     """An end that came without a reason says so."""
     display = Recording()
     Narrator(status, display, clock).ended("failed")
@@ -448,7 +448,7 @@ def test_a_status_without_failure_ends_failed_without_error(clock: HandClock, st
 def test_the_line_fits_the_terminal_and_keeps_restarts_and_attempt(width: int, name: str) -> None:
     """What is least important goes first, whatever the numbers."""
     clock = HandClock()
-    status = JobStatus(name, {0}, clock.monotonic_ms())
+    status = JobProgress(name, {0}, clock.monotonic_ms())
     status.deploying(12)
     status.running(clock.monotonic_ms())
     status.restarts, status.records_attempt, status.skipped_attempt = 11, 123_456_789_012, 1_234

@@ -8,9 +8,9 @@ again. Numbers of checkpoints and of epochs are independent.
 ===================  =========  ===========================================================
 phase                move       becomes
 ===================  =========  ===========================================================
-between epochs       admit      reading; at once read, if the epoch has no shares reading              take
-reading; read, when no reader has or may get a share any more read                 complete   between epochs,
-if the checkpoint holds the epoch
+between epochs       admit      reading; at once read, if the epoch has no shares
+reading              take       reading; read, when no reader has or may get a share any more
+read                 complete   between epochs, if the checkpoint holds the epoch
 ===================  =========  ===========================================================
 """
 

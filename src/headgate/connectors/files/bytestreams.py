@@ -227,9 +227,10 @@ class ZstdStream(CompressedStream["zstandard.ZstdDecompressionObj"]):
 
 
 def open_stream(path: str, member: int = 0, offset: int = 0) -> ByteStream:
-    """Open a file as a stream that reads from `member` on; plain files from their beginning. The compression
-    is found by the first bytes, not by the name. `offset` is the uncompressed offset of `member`, as
-    :meth:`ByteStream.locate` gave them.
+    """Open a file to read its uncompressed bytes; its first bytes, not its name, tell the compression.
+
+    `member`: byte position in the file of the gzip member or zstd frame to begin at. `offset`: how many
+    uncompressed bytes come before it, as the stream counts from the file's start. A plain file ignores both.
     """
     file = open(path, "rb")  # noqa: SIM115 - the stream owns it
     head = file.read(4)

@@ -1,5 +1,7 @@
 """The exactly-once barrier handler of one input gate: a state machine for one checkpoint at a time.
 
+It only decides: `runtime.worker.task.gate_task` performs its effects, `snapshot_taker` takes the snapshot.
+
 A checkpoint is either aligned (a channel waits once its barrier was read, until all were read) or
 overtaking (its barriers count on arrival, and the records ahead of them become part of the checkpoint).
 An aligned checkpoint may become overtaking after a timeout.

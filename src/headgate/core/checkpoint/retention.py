@@ -1,6 +1,6 @@
 """Which completed checkpoints are kept: the newest N, once the newest is committed, and one being read.
 
-At the end of the job all are kept, or none, as the settings say.
+At the end of the job all are kept, or none, as the settings say. `publishing` asks after each commit.
 """
 
 from __future__ import annotations

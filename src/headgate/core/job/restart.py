@@ -1,5 +1,7 @@
 """Reactions to failures: wait for the cause, restart the job, revert to its old plan, or end it.
 
+`core.job.machine` brings the failures, and `core.restart_strategies` says whether and when to restart.
+
 ::
 
     phase                   failure                                what follows

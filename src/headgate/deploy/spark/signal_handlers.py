@@ -1,4 +1,7 @@
-"""Turns Ctrl-C and SIGTERM to the driver into exceptions that end the job cleanly.
+"""Turns Ctrl-C and SIGTERM to the driver's process into exceptions.
+
+The job is cancelled where they arrive: in the driver's loop (`runtime/driver/driver.py`), or in
+`api/jobs/job_handle.py` for a job in the background.
 
 Only the main thread can be interrupted; in any other these do nothing. Handlers that the program
 itself has installed are left alone.

@@ -15,13 +15,13 @@ from typing import Final, Generic, TypeVar
 from headgate.common.errors import ProtocolError
 from headgate.common.files.durable import clock
 from headgate.runtime.protocol.frames import FrameKind, Part
-from headgate.runtime.protocol.messages import FromWorker, ToWorker
-from headgate.runtime.protocol.wire import (
+from headgate.runtime.protocol.message_codec import (
     MESSAGE_SIZE_MAX,
     control_frame,
     decode_to_worker,
     encode_message,
 )
+from headgate.runtime.protocol.messages import FromWorker, ToWorker
 from headgate.runtime.transport.connection import DIAL_TIMEOUT_MS, Connection, FrameSender, dial
 from headgate.runtime.transport.handshake import Hello, judge_hello
 from headgate.runtime.transport.sockets import FrameReceiver

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from headgate.common.files.durable import clock
+from headgate.runtime.protocol.message_codec import decode_from_worker
 from headgate.runtime.protocol.messages import FromWorker
-from headgate.runtime.protocol.wire import decode_from_worker
 from headgate.runtime.transport.acceptor import HANDSHAKE_TIMEOUT_MS, Acceptor
 from headgate.runtime.transport.connection import Connection
 from headgate.runtime.transport.control_link import LINGER_S, LinkEvents, SocketLink

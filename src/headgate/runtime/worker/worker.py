@@ -296,9 +296,9 @@ class Worker:
         return errors.UserFunctionError("code of the program", no_record, trace, self.attempt, kind, line)
 
     def standstills(self, loop: int) -> list[m.Standstill]:
-        """Return calls that have not returned for a while; `loop` is the id of the loop's thread.
+        """Return the calls of user code that have lasted for a second, each with its operator and stack.
 
-        Called in the heartbeat's thread.
+        Called in the heartbeat's thread; `loop` is the id of the thread that all subtasks here share.
         """
         now, at_work, assembly = self.clock.monotonic_ms(), self.at_work, self._assembly
         calls = [] if at_work is None else [(at_work[0], loop, at_work[1])]

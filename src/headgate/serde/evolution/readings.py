@@ -27,7 +27,7 @@ class Refused(Exception):
 
 
 class PartRefused(Refused):
-    """Raised where the type is right but a part of it does not fit: other alternatives are not tried."""
+    """Raised where the stored type fits, but a field or element does not: a union tries no other type."""
 
 
 def prefixed(where: str, judge: Callable[[], Reading]) -> Reading:

@@ -153,8 +153,9 @@ def _joined(older: Changed, newer: Changed) -> Changed:
 
 
 class Waste:
-    """Tracked changes that no segment needs, freed bit by bit: a million entries at once would be a long
-    pause.
+    """Remembered changes that will not be written, freed a few per call: a million at once would be a pause.
+
+    `settle(n)` frees at most `n` entries, and is True once none is left.
 
     Example:
         >>> waste = Waste()

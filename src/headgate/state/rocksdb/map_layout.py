@@ -165,7 +165,10 @@ class MapEntries(VersionedValues):
         return [(place, key, value) for place, (key, value) in zip(places, items, strict=True)]
 
     def in_order(self, stored: bytes, found: Sequence[Found], count: int) -> list[Found]:
-        """Return the entries of a map, in order of insertion, after a check that none is missing."""
+        """Return `found`, all entries read of one map, in order of insertion.
+
+        Raises StorageError if they are not `count` ones; `stored`, the map's stored key, is for its text.
+        """
         if len({place for place, _, _ in found}) != count or len(found) != count:
             raise self._damaged(stored, f"it has {len(found)} entries, and its head says {count}")
         return sorted(found, key=lambda each: each[0])

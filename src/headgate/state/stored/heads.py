@@ -178,7 +178,7 @@ def _native_keys(store: ColumnStore, timers: bool) -> Keys:
 # -- what becomes of it under the type that a program declares: the judge of a restore
 
 
-def judge(
+def judge_state(
     name: str, schema: Description, target: Target, stored: Iterable[KeyedStateHandle]
 ) -> list[Compatibility]:
     """Return the verdicts on a state: one on values of the type `schema`, one on each older type in native

@@ -116,7 +116,7 @@ def reading_of(request: ReadRequest) -> Reading:
 
 @dataclass(frozen=True)
 class TablePiece:
-    """Piece of a read: row groups of a state's table, returned as they are stored."""
+    """Piece of a read: row groups of one state table, yielded as Arrow batches that are never decoded."""
 
     table: StateTable
     shape: Shape

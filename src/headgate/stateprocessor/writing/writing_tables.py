@@ -228,7 +228,10 @@ class Transform:
 
 @dataclass(frozen=True, slots=True)
 class TransformTask:
-    """Task that gives the tables of one state other values, table by table; picklable."""
+    """Spark task that applies the user's function to every value of one state, under the same keys.
+
+    It writes new table files, and yields rows that report them. Picklable.
+    """
 
     uid: str
     transform: Transform

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from headgate.runtime.protocol.message_codec import decode_from_worker, decode_to_worker, encode_message
 from headgate.runtime.protocol.messages import FromWorker, ToWorker
-from headgate.runtime.protocol.wire import decode_from_worker, decode_to_worker, encode_message
 from headgate.testing.simulation.network import Underway
 
 M = TypeVar("M", bound=FromWorker | ToWorker)

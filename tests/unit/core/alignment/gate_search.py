@@ -16,7 +16,7 @@ from types import FunctionType
 from typing import Any, NamedTuple
 
 from headgate.core.alignment.barriers import Alignment, Barrier
-from headgate.core.alignment.gate import CheckpointedInputGate, Clocks, Kind
+from headgate.core.alignment.checkpointed_gate import CheckpointedInputGate, Clocks, Kind
 from headgate.core.alignment.handler_contract import (
     AbortSnapshot,
     BarrierHandler,

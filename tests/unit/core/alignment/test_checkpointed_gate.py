@@ -11,8 +11,8 @@ from barrier_scenes import ORDER, UnalignedBarrierHandler
 from headgate.common.errors import InternalError
 from headgate.core.alignment.at_least_once_handler import CheckpointBarrierTracker
 from headgate.core.alignment.barriers import Alignment, Barrier
+from headgate.core.alignment.checkpointed_gate import CheckpointedInputGate, Clocks, Kind
 from headgate.core.alignment.factory import AlignedBarrierHandler, AlternatingBarrierHandler
-from headgate.core.alignment.gate import CheckpointedInputGate, Clocks, Kind
 from headgate.core.alignment.handler_contract import (
     AbortSnapshot,
     BarrierHandler,

@@ -26,8 +26,8 @@ from gate_search import END, Build, Cancel, Case, Script, Violated, explore, kin
 
 from headgate.core.alignment.at_least_once_handler import CheckpointBarrierTracker
 from headgate.core.alignment.barriers import Alignment, Barrier
+from headgate.core.alignment.checkpointed_gate import CheckpointedInputGate, Clocks
 from headgate.core.alignment.factory import AlignedBarrierHandler, AlternatingBarrierHandler
-from headgate.core.alignment.gate import CheckpointedInputGate, Clocks
 from headgate.core.alignment.handler_contract import (
     ON_CANCELLATION_BARRIER,
     AbortSnapshot,

@@ -21,7 +21,7 @@ from headgate.connectors.collection import collection_source
 from headgate.core.execution import JobState
 from headgate.core.job.state import CAUSE_WAIT_MS, FINISH_MS, GANG_EXIT_MS, REASON_WAIT_MS
 from headgate.display.progress import Narrator
-from headgate.display.progress_status import JobStatus
+from headgate.display.progress_status import JobProgress
 from headgate.graph.physical import PhysicalPlan
 from headgate.runtime.job.listener import JobListener
 from headgate.runtime.job.replanning import PlannedJob
@@ -274,7 +274,7 @@ def test_a_rescale_during_a_restart_pause_is_a_restart(tmp_path: Path) -> None:
 
 def test_a_plan_that_is_put_back_is_no_restart(tmp_path: Path) -> None:
     """The job did not fail; neither its status nor a display counts it."""
-    status = JobStatus("job", None, 0)
+    status = JobProgress("job", None, 0)
     desk = AskedDesk(tmp_path, listener=Narrator(status, Silent(), ManualClock())).running()
     asked = desk.rescales(1)
     desk.master.gang_exited(1, None)

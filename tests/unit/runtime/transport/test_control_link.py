@@ -21,7 +21,7 @@ from headgate.common.plain_data import Description
 from headgate.common.ports import Link
 from headgate.runtime.protocol import messages
 from headgate.runtime.protocol.frames import Frame, FrameKind, encode_header
-from headgate.runtime.protocol.wire import decode_from_worker, decode_to_worker, encode_message
+from headgate.runtime.protocol.message_codec import decode_from_worker, decode_to_worker, encode_message
 from headgate.runtime.transport.acceptor import PENDING_MAX
 from headgate.runtime.transport.connection import dial
 from headgate.runtime.transport.control_link import SocketLink, connect_control
@@ -252,7 +252,7 @@ def test_a_message_beyond_the_limit_is_refused_where_it_is_sent(
     started: Callable[..., Master], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A message too large to receive is not sent; the link stays."""
-    monkeypatch.setattr("headgate.runtime.protocol.wire.MESSAGE_SIZE_MAX", 1000)
+    monkeypatch.setattr("headgate.runtime.protocol.message_codec.MESSAGE_SIZE_MAX", 1000)
     master = started()
     worker = Worker(master, 0)
     with pytest.raises(InternalError, match=r"Decline message has .* the limit is 1000"):

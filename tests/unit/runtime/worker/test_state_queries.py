@@ -19,7 +19,7 @@ from headgate.core.job.state import REASON_WAIT_MS
 from headgate.runtime.job.live_state import LiveState
 from headgate.runtime.master.attempt.live_queries import PENDING_MAX, StateQueries
 from headgate.runtime.protocol import messages as m
-from headgate.runtime.protocol.wire import decode_from_worker, decode_to_worker, encode_message
+from headgate.runtime.protocol.message_codec import decode_from_worker, decode_to_worker, encode_message
 from headgate.runtime.worker import answering
 from headgate.runtime.worker.operators.keyed_operator import KeyedProcessOperator
 from headgate.runtime.worker.task.gate_task import GateTask

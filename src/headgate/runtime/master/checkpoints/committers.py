@@ -1,5 +1,7 @@
 """The sinks' committers, which run in the driver: they publish the output of completed checkpoints.
 
+A commit is ordered by `core.checkpoint.publishing` once its checkpoint is in the log.
+
 Before the first commit the lineage of the job's output is decided: if an old snapshot is restored after newer
 output was committed, the user's choice says what happens to that. Output is only removed (taken back) once
 the restore is certain, when all subtasks run; until then nothing is committed.

@@ -219,7 +219,7 @@ class KeyedProcessOperator(Operator):
         self._backend.settle()
 
     def may_build_on(self, checkpoint: int | None) -> None:
-        """Let the next snapshot refer to the files of `checkpoint`, which is complete; None: to no files."""
+        """Let the next snapshot refer to files of `checkpoint`, the last one (0: none); None: a savepoint."""
         self._completed = checkpoint
 
     def snapshot(self, checkpoint: int) -> PendingState | None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from operator import methodcaller
 
 from headgate.core.alignment.barriers import Barrier
-from headgate.core.alignment.gate import CheckpointedInputGate, Clocks, Kind
+from headgate.core.alignment.checkpointed_gate import CheckpointedInputGate, Clocks, Kind
 from headgate.core.alignment.handler_contract import BarrierHandler, CompleteCapture, Effect, TriggerSnapshot
 from headgate.core.credit import ReceiverCredit
 from headgate.core.watermarks import WatermarkValve
