@@ -7,7 +7,7 @@ Everything a program needs is a name of this module::
     env = hg.Environment(parallelism=2)
     env.from_collection(["a", "bc"]).map(len).collect()
 
-Importing it loads none of Spark, Arrow or NumPy; they are loaded by who uses them.
+Importing it loads none of Spark, Arrow or NumPy; each is loaded by the first call that needs it.
 """
 
 from __future__ import annotations

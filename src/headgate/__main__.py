@@ -1,4 +1,4 @@
-"""`python -m headgate`: the command, where its script is not on the path."""
+"""Runs the `headgate` command line for `python -m headgate`, also where its script is not on the PATH."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bottom layer: ids, errors, ports and small helpers for all other packages; it imports none of them.
+"""The bottom layer: ids, errors, ports (interfaces to the outside), helpers; it imports no other package.
 
 Nothing here knows of jobs, checkpoints or Spark.
 """

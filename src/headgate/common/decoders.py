@@ -50,7 +50,7 @@ _lock: Final = threading.RLock()
 def msgpack_decoder(
     kind: TypeForm[T], ext_hook: Callable[[int, memoryview], object] | None = None
 ) -> msgspec.msgpack.Decoder[T]:
-    """Return a decoder from MessagePack bytes to a value of type `kind`; `ext_hook` reads extension types.
+    """Return a decoder of MessagePack to type `kind`; `ext_hook(code, data)` decodes extension types.
 
     Example:
         >>> msgpack_decoder(list[int]).decode(bytes([0x92, 1, 2]))
@@ -61,7 +61,7 @@ def msgpack_decoder(
 
 
 def json_decoder(kind: TypeForm[T], dec_hook: DecodeHook | None = None) -> msgspec.json.Decoder[T]:
-    """Return a decoder that reads JSON as a value of type `kind`; `dec_hook` converts types msgspec lacks.
+    """Return a decoder of JSON to type `kind`; `dec_hook(type, value)` makes values of types msgspec lacks.
 
     Example:
         >>> json_decoder(dict[str, int]).decode('{"a": 1}')
@@ -74,7 +74,8 @@ def json_decoder(kind: TypeForm[T], dec_hook: DecodeHook | None = None) -> msgsp
 def converter(
     kind: TypeForm[T], strict: bool = True, dec_hook: DecodeHook | None = None
 ) -> Callable[[object], T]:
-    """Return a function that converts plain values (dicts, lists, text) to `kind`; see `msgspec.convert`.
+    """Return a function that converts plain values (dicts, lists, text) to `kind`; unless `strict`, it takes
+    text such as "1" for a number. `dec_hook(type, value)` makes values of types that msgspec lacks.
 
     Example:
         >>> converter(list[int], strict=False)(["1", "2"])

@@ -40,7 +40,7 @@ _LINE_CHARS_MAX: Final = 4096
 
 
 class HeadgateError(Exception):
-    """Base class of all of Headgate's exceptions; never raised itself. Long texts lose their middle."""
+    """Base class of all of Headgate's exceptions, never raised itself; cuts the middle out of long texts."""
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*(shortened(each) if isinstance(each, str) else each for each in arguments))
@@ -51,7 +51,7 @@ class HeadgateError(Exception):
 
 
 class TerminatedError(KeyboardInterrupt):
-    """A signal such as SIGTERM ends this process; unlike Ctrl-C, it is no request to cancel the job."""
+    """Raised when a signal such as SIGTERM ends this process: unlike Ctrl-C, no request to cancel the job."""
 
     goes_on: bool = False
     """Whether the job was left to the next driver, and not cancelled."""
@@ -74,7 +74,7 @@ class NotShippableError(UsageError):
 
 
 class NoEntryError(UsageError):
-    """Nothing is stored under the key that was asked for."""
+    """A running job was asked for the state of a key, and nothing is stored under that key."""
 
 
 class UserFunctionError(UsageError):
@@ -142,7 +142,7 @@ class ProtocolError(OperatingError):
 
 
 class FencedError(OperatingError):
-    """This process was replaced by a newer one and must stop."""
+    """This process, a driver or worker, was replaced by a newer one and must stop."""
 
 
 class JobFailedError(OperatingError):
@@ -164,8 +164,8 @@ class InternalError(HeadgateError):
 def restart_may_help(error: BaseException) -> bool:
     """Return whether the same program may get further in another attempt, after this error ended one.
 
-    A wrong program or setting stays wrong, and so does what is stored; user code may have met a passing
-    condition.
+    A wrong program or setting stays wrong, and so does a stored path that leads out of its folder; user code
+    may have met a passing condition.
 
     Example:
         >>> restart_may_help(ConfigError("no such option")), restart_may_help(StorageError("disk full"))

@@ -32,7 +32,7 @@ class ChannelId(NamedTuple):
 
 
 class Fence(NamedTuple):
-    """The sender's job, generation and attempt, in each frame and message, to refuse outdated senders."""
+    """Job, generation (of its driver) and attempt of a sender, by which receivers refuse outdated ones."""
 
     job: JobId
     generation: Generation

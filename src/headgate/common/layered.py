@@ -82,7 +82,7 @@ class LayeredTable(Generic[K, V]):
         self.entries.pop(key, None)
 
     def freeze(self) -> tuple[Layers[K, V], int]:
-        """Return the entries as they are now, for a snapshot, and a ticket for :meth:`thaw`.
+        """Return the entries as they are now, for a snapshot (layers, oldest first), and a ticket to thaw.
 
         Takes no time per entry.
         """
@@ -108,7 +108,7 @@ class LayeredTable(Generic[K, V]):
     def settle(self, budget: int) -> bool:
         """Merge at most `budget` changes from layers into the dict; return True once no layer is left.
 
-        Does nothing while a snapshot is pending.
+        While a snapshot is pending (not thawed), it does nothing and returns False.
         """
         if self._view is None:
             return True
@@ -153,7 +153,6 @@ class _View(MutableMapping[K, V]):
     @overload
     def get(self, key: K, default: D) -> V | D: ...
     def get(self, key: K, default: V | D | None = None) -> V | D | None:
-        """Return the value of `key`, or `default`."""
         for delta in self._deltas:
             value: V = delta.get(key, _UNKNOWN)
             if value is not _UNKNOWN:
@@ -223,7 +222,6 @@ class _Shadow(_View[K, V]):
     @overload
     def pop(self, key: K, default: D) -> V | D: ...
     def pop(self, key: K, default: V | D | None = None) -> V | D | None:
-        """Remove the entry of `key` and return its value, or `default` if there is none."""
         value: V = self.get(key, MISSING)
         if value is MISSING:
             return default
@@ -248,7 +246,6 @@ class _Merging(_View[K, V]):
     @overload
     def pop(self, key: K, default: D) -> V | D: ...
     def pop(self, key: K, default: V | D | None = None) -> V | D | None:
-        """Remove the entry of `key` and return its value, or `default` if there is none."""
         value: V = self.get(key, MISSING)
         for delta in self._deltas:
             delta.pop(key, None)

@@ -56,7 +56,7 @@ def texts_in(data: Mapping[str, Plain], name: str) -> list[str]:
 
 
 def mapping_in(data: Mapping[str, Plain], name: str) -> Mapping[str, Plain]:
-    """Return the mapping under a name, such as the description of the elements of a list.
+    """Return `data[name]`, a mapping (else TypeError), such as the description of the elements of a list.
 
     Example:
         >>> mapping_in({"of": {"kind": "int"}}, "of")
@@ -66,7 +66,7 @@ def mapping_in(data: Mapping[str, Plain], name: str) -> Mapping[str, Plain]:
 
 
 def mappings_in(data: Mapping[str, Plain], name: str) -> list[Mapping[str, Plain]]:
-    """Return the mappings in the list under a name, such as the descriptions of the parts of a tuple.
+    """Return `data[name]`, a list of mappings (else TypeError), such as descriptions of the parts of a tuple.
 
     Example:
         >>> mappings_in({"of": [{"kind": "int"}]}, "of")
@@ -76,7 +76,7 @@ def mappings_in(data: Mapping[str, Plain], name: str) -> list[Mapping[str, Plain
 
 
 def named_mappings_in(data: Mapping[str, Plain], name: str) -> dict[str, Mapping[str, Plain]]:
-    """Return the mappings by name under a name, such as the descriptions of the fields of a record.
+    """Return `data[name]`, a mapping from names to mappings (else TypeError), as for the fields of a record.
 
     Example:
         >>> named_mappings_in({"fields": {"x": {"kind": "int"}}}, "fields")

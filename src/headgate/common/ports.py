@@ -64,14 +64,14 @@ class Disk(Protocol):
         """Remove a file; an absent one is no error."""
 
     def describe(self, name: str = "") -> str:
-        """Return the full URI, for messages."""
+        """Return the full URI of a file, or of the root (empty name), for messages."""
 
 
 class Background(Protocol):
-    """The port to background work: runs blocking calls outside a loop and reports their results."""
+    """The port to background work: runs blocking calls in another thread and reports their results."""
 
     def submit(self, work: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
-        """Run `work` in the background, in submission order; then call `done(result, error)` from there."""
+        """Run `work` in the background, in submission order; then call `done(result, error)`, also there."""
 
 
 class Link(Protocol):
@@ -89,7 +89,7 @@ class UserCode(Protocol):
 
     @property
     def refuse_leaving(self) -> Callable[[Iterable[Any]], None] | None:
-        """Check that raises where a record must not leave isolated code; None: nothing to check."""
+        """A function that raises for records that must not leave isolated code; None: all may."""
 
     def call(self, function: Callable[..., T], *args: Any) -> T:
         """Call `function` so that user code in it finds its own modules; used once per batch."""

@@ -126,7 +126,7 @@ def replace(source: FilePath, target: FilePath) -> None:
 
 
 def link(source: FilePath, target: FilePath) -> None:
-    """Give a file a second name; FileExistsError where the name is taken, as nothing is replaced."""
+    """Give `source` the second name `target`; FileExistsError where that is taken: nothing is replaced."""
     system.link(source, target)
 
 

@@ -44,7 +44,7 @@ class UnsyncedNameError(OSError):
 
 
 class NewFile:
-    """A new file that is written from front to end; the file must not exist, its folder must."""
+    """A new file, written from front to end, in a folder that exists; `permissions` None: those in use."""
 
     def __init__(self, path: Path, permissions: Permissions | None = None) -> None:
         self.path = path
@@ -144,8 +144,9 @@ def create_new(
 ) -> bool:
     """Write a durable file under a free name; return False when another file has the name.
 
-    Of any number of callers at the same time exactly one makes the file, on network file systems too. Raises
-    UnsyncedNameError where the file has its name, but a folder could not be synced.
+    Of any number of callers at the same time exactly one makes the file, on network file systems too. `parts`
+    are its bytes; `folders` is how many of the folders above it are synced. UnsyncedNameError says that the
+    file has its name, but this failed. `permissions` None: those in use.
 
     Example:
         >>> import tempfile
@@ -174,7 +175,8 @@ def replace(
 ) -> None:
     """Write a file in one step: an older file of that name is replaced only when the new one is complete.
 
-    Where an OSError other than UnsyncedNameError is raised, nothing has changed.
+    Where an OSError other than UnsyncedNameError is raised, nothing has changed. The parameters are those of
+    :func:`create_new`; unless `durable`, neither the file nor a folder is synced.
 
     Example:
         >>> import tempfile
@@ -193,7 +195,7 @@ def replace(
 def writing(
     path: Path, permissions: Permissions | None = None, *, durable: bool = True, folders: int = 1
 ) -> Iterator[NewFile]:
-    """Yield a file to write into; it gets the name `path` when the block ends without error, else never."""
+    """Yield a file to write into, named `path` if the block succeeds; parameters as for :func:`replace`."""
     with _unfinished(path, permissions, durable=durable) as file:
         yield file
         file.finish(durable=durable)
@@ -225,8 +227,8 @@ def made_beside(path: Path) -> Iterator[Path]:
 def hold(path: Path, data: bytes, mode: int) -> int:
     """Write a small file that is locked before others see it, replacing an older one; return its descriptor.
 
-    The file has `mode` whatever the process's mask, and is locked until the returned descriptor is closed,
-    at the latest by the end of the process.
+    The file has the permission bits `mode` whatever the umask, and is locked until the returned descriptor is
+    closed, at the latest by the end of the process.
     """
     with _cleared(path) as temporary:
         descriptor = system.open(temporary, system.O_WRONLY | system.O_CREAT | system.O_EXCL, mode)
@@ -244,7 +246,7 @@ def hold(path: Path, data: bytes, mode: int) -> int:
 
 
 def try_lock(descriptor: int, kind: int = fcntl.LOCK_SH) -> bool | None:
-    """Lock a file without waiting: True if locked, False if another holds it, None without locks."""
+    """Lock an open file at once, as `flock`: True: done, False: another holds it, None: without locks."""
     try:
         fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -88,14 +88,14 @@ class Envelope:
         return [self._fields.pack(*values), *parts]
 
     def open(self, data: Part, where: str, versions: Collection[int]) -> tuple[int, memoryview]:
-        """Return the version and the verified body of a file, given all its bytes."""
+        """Return version (one of `versions`) and verified body from all bytes of the file called `where`."""
         head = self.head(data, where, versions)
         body = memoryview(data)[self.size :]
         self.check(head, body, where)
         return head.version, body
 
     def decode(self, data: Part, where: str, readers: Mapping[int, Callable[[memoryview], T]]) -> T:
-        """Return the decoded body of a file, given all its bytes; `readers` is version -> decoder."""
+        """Return the decoded body from all bytes of the file `where`; `readers` is version -> decoder."""
         version, body = self.open(data, where, readers)
         try:
             return readers[version](body)
@@ -107,7 +107,9 @@ class Envelope:
             ) from error
 
     def head(self, start: Part, where: str, versions: Collection[int], begins: int = 0) -> Head:
-        """Return the envelope's fields from the first bytes of a file (`start`), before its body is read."""
+        """Return the fields of an envelope from its bytes (`start`), which lie at byte `begins` of the file
+        called `where`; DamagedFileError unless its version is one of `versions`.
+        """
         found = bytes(start[: len(self.magic)])
         if found != self.magic[: len(found)]:
             first = next(at for at, got in enumerate(found) if got != self.magic[at])
@@ -132,7 +134,7 @@ class Envelope:
         return Head(version, length, crc32, rest[0] if rest else None, covered)
 
     def check(self, head: Head, body: Part, where: str, begins: int = 0) -> None:
-        """Raise DamagedFileError unless the body has the length and the checksums that its envelope names."""
+        """Raise DamagedFileError unless `body` has the length and checksums in `head`; see :meth:`head`."""
         length, start = memoryview(body).nbytes, begins + self.size
         if length != head.length:
             kind = "is truncated" if length < head.length else "has bytes too many"
@@ -148,7 +150,6 @@ class Envelope:
             )
 
     def _what_differs(self, head: Head, body: Part, begins: int) -> str | None:
-        """Return which bytes are damaged: one checksum if the other fits, else the body; None if all fit."""
         fits = [crc32_of(body, head.covered) == head.crc32]
         if head.sha256 is not None:
             fits.append(sha256_of(body).digest() == head.sha256)

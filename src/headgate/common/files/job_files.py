@@ -65,7 +65,7 @@ class JobFile(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class KnownJob:
-    """A job found by its file in the folder of jobs; `exited` is whether its driver process died."""
+    """A job found by its file in the user's folder of them; `exited` is whether its driver process died."""
 
     file: JobFile
     path: Path
@@ -77,7 +77,7 @@ class KnownJob:
 
 
 def jobs_folder(variables: Mapping[str, str] | None = None) -> Path:
-    """Return the folder with this user's job files, as environment variables set it; it may not exist.
+    """Return the folder of this user's job files, set by `variables` (None: the environment); may not exist.
 
     Example:
         >>> jobs_folder({"HEADGATE_HOME": "/srv/headgate"}).as_posix()
@@ -259,7 +259,7 @@ def _living(path: Path) -> Occupant | None:
 
 
 def _lock_for_entering(gate: int) -> None:
-    """Lock the folder while a driver enters; stop waiting for another entering driver after 5 seconds."""
+    """Lock the folder open as `gate` while a driver enters; wait at most 5 s for another one that enters."""
     until = clock.monotonic() + _GATE_S
     while try_lock(gate, fcntl.LOCK_EX) is False and clock.monotonic() < until:
         clock.sleep(0.01)

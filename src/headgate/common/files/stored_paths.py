@@ -19,7 +19,7 @@ def inside(
 ) -> Path:
     """Return `root`/`name` for a name from stored bytes; StrayPathError unless the path lies below `root`.
 
-    The root may itself be a link, or not exist; the whole name must match `shape`, where that is given.
+    The root may be a link, or not exist. The whole name must match `shape`, if given; errors call it `what`.
 
     Example:
         >>> inside("/srv/out", "_pending/a/part-1", "a prepared file").as_posix()
@@ -72,9 +72,9 @@ def is_relative(name: str) -> bool:
 def made_folder(stored: object, kind: str, below: re.Pattern[str], what: str) -> Path:
     """Return a stored absolute path if it has the form of a folder that Headgate makes, else StrayPathError.
 
-    It may be on a disk that the job does not use any more. `kind` is what the folder of all such folders is
-    called, possibly with random digits after it; `below` is what the path must be from there on, where an
-    empty text is the folder itself.
+    It may be on a disk that the job no longer uses. A folder on the path must be called `kind` or `kind-` and
+    hexadecimal digits, and the path below that must match `below` (empty text: that folder itself). Errors
+    call the path `what`.
 
     Example:
         >>> made_folder("/srv/.made-0a1b/x", ".made", re.compile("x"), "a folder").as_posix()

@@ -36,7 +36,7 @@ def key_text(key: Hashable) -> str:
 
 
 def key_of_text(text: str) -> Key | None:
-    r"""Return the key from JSON text that :func:`key_text` wrote; UsageError where the text is no key.
+    r"""Return the key from JSON text that :func:`key_text` wrote (null: None); UsageError if it is no key.
 
     Example:
         >>> key_of_text('["ada", 7]'), key_of_text('{"bytes": "AP8="}')

@@ -42,7 +42,7 @@ def key_group(key: Hashable, max_parallelism: int) -> int:
 
 
 def murmur(value: int) -> int:
-    """Mix 32 bits into a number from 0 to 2**31 - 1 (the step before the modulo).
+    """Mix a key's 32-bit hash into a number from 0 to 2**31 - 1, whose modulo is the key group.
 
     Example:
         >>> murmur(0), murmur(12345)
@@ -70,7 +70,7 @@ def key_groups_of_arrow(
 ) -> NDArray[np.int32]:
     """Return the key groups of an Arrow column, or of the tuples that several columns make together.
 
-    A column's key is the Python value that Arrow gives for it, so the groups are those of
+    A row's key is the Python value that Arrow gives for it, so the groups are those of
     :func:`key_group`. A list of columns stands for tuples, also when it is a list of one.
     """
     from headgate.common.keys import keygroups_vectorised as vectorised
@@ -93,7 +93,7 @@ def key_groups_of_keys(keys: Sequence[Hashable], max_parallelism: int) -> NDArra
 def operator_indexes_of_key_groups(
     groups: NDArray[np.integer], max_parallelism: int, parallelism: int
 ) -> NDArray[np.uint16]:
-    """Return which subtask owns each key group; 16 bits wide, so that a stable argsort is a radix sort."""
+    """Return the index of the subtask that owns each key group; as 16 bits, which NumPy sorts fast."""
     import numpy as np
 
     owners = np.arange(max_parallelism, dtype=np.int64) * parallelism // max_parallelism
@@ -101,7 +101,7 @@ def operator_indexes_of_key_groups(
 
 
 def operator_index_for_key_group(max_parallelism: int, parallelism: int, group: int) -> int:
-    """Return which subtask owns a key group.
+    """Return the index of the subtask, of `parallelism` ones, that owns a key group (of `max_parallelism`).
 
     Example:
         >>> [operator_index_for_key_group(128, 3, group) for group in (0, 42, 43, 127)]
@@ -111,7 +111,7 @@ def operator_index_for_key_group(max_parallelism: int, parallelism: int, group: 
 
 
 def key_group_range(max_parallelism: int, parallelism: int, index: int) -> tuple[int, int]:
-    """Return the first and last key group (inclusive) of a subtask.
+    """Return the first and last key group (inclusive) of the subtask with this index, from 0.
 
     Example:
         >>> [key_group_range(10, 3, index) for index in range(3)]

@@ -98,7 +98,7 @@ def hashes_of_floats(values: NDArray[np.floating]) -> Hashes:
 
 
 def hashes_of_strings(offsets: NDArray[np.integer], data: NDArray[np.uint8]) -> Hashes:
-    """Return the CRC-32 of each byte string in `data`, given where each begins and the last one ends."""
+    """Return the CRC-32 of each string in `data`; `offsets`: where each begins, and the end of the last."""
     ends = offsets[1:].astype(np.int64, copy=False)
     lengths = ends - offsets[:-1]
     hashes = np.empty(len(lengths), np.uint32)
@@ -118,9 +118,9 @@ def hashes_of_strings(offsets: NDArray[np.integer], data: NDArray[np.uint8]) -> 
 def _crc_of_short(ends: NDArray[np.int64], lengths: NDArray[np.uint8], data: NDArray[np.uint8]) -> Hashes:
     """Return the CRC-32 of each string of at most 64 bytes: the sum of what each byte contributes.
 
-    The contribution depends on the byte's distance from the end (CRC is linear). Distances are walked one by
-    one over all rows that are long enough; sorting the rows by length (a radix sort) makes these rows a
-    prefix.
+    Strings end in `data` at `ends`. A contribution depends on the byte's distance from there (CRC is linear).
+    Distances are walked one by one over all rows that are long enough; sorting the rows by length (a radix
+    sort) makes these rows a prefix.
     """
     longest = int(lengths.max())
     order: NDArray[np.int64] | None = None
@@ -261,7 +261,7 @@ def hashes_of_keys(keys: Sequence[Any]) -> Hashes:
 
 
 def hashes_of_columns(columns: Sequence[Hashes], rows: int) -> Hashes:
-    """Return the hashes of tuples, given the hashes of their elements column by column."""
+    """Return the hashes of as many tuples as `rows` says, from columns of hashes of their elements."""
     total = np.ones(rows, np.uint32)
     for column in columns:
         total *= np.uint32(31)

@@ -18,7 +18,7 @@ _MEANT: Final = {errno.EFBIG: "RLIMIT_FSIZE", errno.EMFILE: "RLIMIT_NOFILE", err
 
 
 def limits_of(pid: int = 0) -> dict[str, tuple[int, int]]:
-    """Return the resource limits of a process (0: this one), without any that the system does not report."""
+    """Return name -> (soft, hard) of a process's resource limits (0: this one) that the system reports."""
     found: dict[str, tuple[int, int]] = {}
     for name in NAMES:
         number = getattr(resource, name, None)

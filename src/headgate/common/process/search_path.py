@@ -6,7 +6,7 @@ import sys
 
 
 def framework_path() -> list[str]:
-    """Return `sys.path` without folders of isolated user code, also when called inside its namespace.
+    """Return `sys.path` without folders of isolated user code, also when called in an isolated namespace.
 
     Example:
         >>> framework_path() == list(sys.path)

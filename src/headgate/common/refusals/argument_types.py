@@ -42,7 +42,7 @@ class Kind(NamedTuple):
 
 
 class Wrong(NamedTuple):
-    """An argument that its parameter does not accept."""
+    """Why a parameter does not accept an argument; `final`: the function itself cannot say it better."""
 
     text: str  # the end of a sentence about it
     final: bool  # whether the function need not be asked for a better sentence
@@ -57,7 +57,7 @@ class Parameters(NamedTuple):
     names: tuple[str, ...]  # in order
 
     def wrong(self, given: Sequence[object], named: Mapping[str, object]) -> Wrong | None:
-        """Return the first argument its parameter does not accept, of a plain kind if any; None: all fit."""
+        """Return why the first unfit argument is refused, one of a plain kind if any; None: all fit."""
         found = None
         for name, kind, value in self._with_kinds(given, named):
             if not kind.fits(value):

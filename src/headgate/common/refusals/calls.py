@@ -61,7 +61,7 @@ def check_calls(module: str, names: Iterable[str]) -> None:
 
 
 def with_checked_calls(thing: T) -> T:
-    """Return a public function or class with checked arguments, where it is loaded later than its package."""
+    """Return a public function or class, wrapped to check its arguments; for those loaded at first use."""
     if isinstance(thing, FunctionType):
         checked: T = _in_place(thing)
         return checked
@@ -79,7 +79,7 @@ def check_calls_of(cls: type) -> None:
 
 
 def called(verb: str, function: Callable[P, R]) -> Callable[P, R]:
-    """Return `function` with checked arguments, named `verb` in errors; for options that are passed on.
+    """Return `function` with checked arguments; errors call it `verb`, the method that passes options to it.
 
     Example:
         >>> called("write_json", lambda path, *, roll_bytes=0: None)("out", rol_bytes=5)

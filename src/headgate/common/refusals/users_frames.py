@@ -166,6 +166,6 @@ def calling_line() -> str:
 
 
 def text_with_line(error: BaseException) -> str:
-    """Return the type, text and the program's line of an error, for a message that stands for it."""
+    """Return an error's type, text and the program's line that raised it, to be quoted in another message."""
     text, line = str(error), users_line(error)
     return f"{type(error).__name__}{f': {text}' if text else ''}{f' at {line}' if line else ''}"

@@ -67,7 +67,7 @@ class Config:
         return option.default if setting is None else setting.value
 
     def origin(self, option: ConfigOption[T]) -> Origin:
-        """Return where the value of an option came from."""
+        """Return the layer that the value of an option came from; DEFAULT if none sets it."""
         setting = self._settings.get(option.key)
         return Origin.DEFAULT if setting is None else setting.origin
 
@@ -92,7 +92,7 @@ class Config:
 
     @classmethod
     def from_texts(cls, texts: Mapping[str, str]) -> Config:
-        """Return the settings that :meth:`texts` wrote, for another process; their origins are lost."""
+        """Return the settings that :meth:`texts` wrote, for another process; all count as the program's."""
         return cls().with_program(texts)
 
     def with_spark(self, spark_conf: Mapping[str, str]) -> Config:
@@ -138,7 +138,7 @@ class Config:
 
 
 def assigned(assignments: Iterable[str], example: str) -> dict[str, str]:
-    """Return the ``-D key=value`` texts as a dict; ConfigError without ``=``. Of two values the last wins."""
+    """Return ``key=value`` texts as a dict, the last value wins; ConfigError (shows `example`) without =."""
     values = {}
     for assignment in assignments:
         key, equals, value = assignment.partition("=")
@@ -157,7 +157,7 @@ def _unknown(key: str, origin: Origin, known: Iterable[str]) -> ConfigError:
 
 
 def effective_restart_strategy(config: Config) -> RestartStrategyType:
-    """Return the restart strategy in force; if none is set, exponential delay exactly with checkpoints on."""
+    """Return the restart strategy in force; if none is set: exponential delay with checkpoints, else none."""
     chosen = config.get(o.RESTART_STRATEGY)
     if chosen is not None:
         return chosen

@@ -104,7 +104,7 @@ class Integer:
         return f"a whole number {_bounds(self.low, self.high)}"
 
     def parse(self, value: object) -> int:
-        """Return the number; a bool is not one."""
+        """Return the number that an int or its digits stand for; ValueError for others, also for a bool."""
         if isinstance(value, bool) or not isinstance(value, int | str):
             raise _refuse(self)
         with _refusing(self):
@@ -131,7 +131,7 @@ class Number:
         return f"a number {_bounds(self.low, self.high)}"
 
     def parse(self, value: object) -> float:
-        """Return the number; a bool is not one, nor is infinity."""
+        """Return the number that a number or text stands for; ValueError for a bool or infinity."""
         if isinstance(value, bool) or not isinstance(value, int | float | str):
             raise _refuse(self)
         with _refusing(self):
@@ -177,7 +177,7 @@ class Duration:
         return span_ms
 
     def format(self, value: int) -> str:
-        """Return the shortest text with a unit."""
+        """Return the shortest text, such as ``5min``, for that many milliseconds."""
         return format_ms(value)
 
 
@@ -211,7 +211,7 @@ class MemorySize:
 
 @dataclass(frozen=True)
 class Choice(Generic[E]):
-    """The kind of options whose value is one of a closed set of names, the members of an enumeration."""
+    """The kind of options whose value is one of the members of the enumeration `names`."""
 
     names: type[E]
 
@@ -222,7 +222,7 @@ class Choice(Generic[E]):
         return f"{', '.join(most)} or {last}"
 
     def parse(self, value: object) -> E:
-        """Return the member of a name; ``_`` stands for ``-`` and case does not matter."""
+        """Return the member whose value the text spells; ``_`` stands for ``-``, and case does not matter."""
         if isinstance(value, str):
             for member in self.names:
                 if _plain(member.value) == _plain(value):
@@ -230,7 +230,7 @@ class Choice(Generic[E]):
         raise _refuse(self)
 
     def format(self, value: E) -> str:
-        """Return the name as documented."""
+        """Return the member's value, by which the list of options calls it."""
         return str(value.value)
 
 
@@ -266,7 +266,7 @@ class OptionalKind(Generic[T]):
 
 @dataclass(frozen=True)
 class ConfigOption(Generic[T]):
-    """The definition of one setting of a job."""
+    """The definition of an option: its key, kind of values, default, and the sentence that explains it."""
 
     key: str  # its dotted name, the field's own where the field has one
     kind: OptionKind[T]
