@@ -83,7 +83,7 @@ def phrases(status: JobProgress, now_ms: int, width: int | None = None) -> list[
     """Return the state of a running job as short phrases, such as ``restarts 0``, for a progress line.
 
     Phrases are left out until all fit into `width`, with two spaces between; state, restarts and attempt
-    stay.
+    stay. `now_ms` is by the monotonic clock; `width` None: nothing is left out.
     """
     rate = status.rate(now_ms)
     kept = {"state": status.state}

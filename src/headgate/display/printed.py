@@ -40,14 +40,14 @@ class CellOutput(Protocol):
     """One output of a notebook's cell, as IPython returns it."""
 
     def update(self, data: dict[str, str], *, raw: bool) -> None:
-        """Replace the shown output; `data` holds the same content for each MIME type."""
+        """Replace the shown output by `data`: the same content by MIME type, as `raw` tells IPython."""
 
 
 class ShowsInCell(Protocol):
     """The function of IPython that adds an output to the cell that runs."""
 
     def __call__(self, data: dict[str, str], *, raw: bool, display_id: bool) -> CellOutput:
-        """Add an output that shows `data`, the same content for each MIME type."""
+        """Add an output of `data`, content by MIME type (`raw`); with `display_id` it can be updated."""
 
 
 def where_prints_show() -> Prints:

@@ -87,7 +87,7 @@ class Narrator(JobListener):
         self._show("rescaled", slots=plan.slots)
 
     def failed(self, attempt: int, error: HeadgateError, restart_in_ms: int | None) -> None:
-        """Show that an attempt failed and another follows; if none does, only the job's end is shown."""
+        """Show that an attempt failed and another follows; if none does (`restart_in_ms` None), nothing."""
         self.status.failed(error, restart_in_ms is not None)
         if restart_in_ms is not None:
             self.status.restarts += 1
@@ -163,7 +163,7 @@ class WarningsDisplay:
 
 
 class PlainDisplay:
-    """A display without a terminal: a line per event on standard error, and a progress line now and then."""
+    """A display without a terminal: a line per event on standard error, progress every 5 seconds."""
 
     def __init__(self, status: JobProgress, clock: Clock) -> None:
         self._status, self._clock = status, clock

@@ -76,7 +76,7 @@ def _are_standard_files(stdout: TextIO, stderr: TextIO) -> bool:
 
 @contextmanager
 def _own_stream(stdout: TextIO, exchange: bool) -> Iterator[TextIO]:
-    """Yield a stream to the present standard output; to exchange the files it gets its own descriptor."""
+    """Yield a stream to the present standard output; with `exchange`, descriptor 1 is stderr's meanwhile."""
     if not exchange:
         yield stdout
         return

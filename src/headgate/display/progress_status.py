@@ -56,7 +56,7 @@ class JobProgress:
         return now_ms - self._began_ms
 
     def rate(self, now_ms: int) -> float | None:
-        """Return how many records per second the sources read lately; None without a recent report."""
+        """Return the sources' records per second in the last 5 s; None without a report in that time."""
         rate = self._rate
         return None if rate is None or now_ms - rate[0] > RATE_WINDOW_MS else rate[1]
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class SparkExecutor:
-    """Runs jobs on Spark, and reports to the listener; by default to the one of `headgate.progress`."""
+    """Runs jobs on Spark, and reports their events to `listener` (None: the option `headgate.progress`)."""
 
     def __init__(self, listener: JobListener | None = None) -> None:
         self._listener = listener
@@ -100,9 +100,9 @@ def _ship(context: SparkContext, job: JobSpec) -> None:
 
 
 def reachable(job: JobSpec, setting: Callable[[str], str | None]) -> tuple[JobSpec, str | None]:
-    """Return the job with the address to listen on that other machines reach, and the driver's host name.
+    """Return the job, set to listen on an address that other machines reach, and the driver's host name.
 
-    Workers call the driver by that name; it is None where the user chose the address. `setting` returns the
+    Workers call the driver by that name; it is None if the user chose the address. `setting` returns the
     value of one of Spark's settings, or None.
     """
     host = setting("spark.driver.host")

@@ -41,7 +41,7 @@ class SparkGang:
     """Runs gangs of worker processes as barrier stages of Spark; implements `common.ports.Gang`.
 
     `executors_come_s` is how long executors that were lost may take to be replaced; None in local mode, where
-    workers are on the driver's machine. `code` is that of an isolated program.
+    workers are on the driver's machine. `code` is that of an isolated program, `hold` the slots it has taken.
     """
 
     def __init__(

@@ -24,7 +24,7 @@ _ANSWER_S: Final = 20
 
 
 def check_java(environment: Mapping[str, str] | None = None) -> None:
-    """Raise UsageError unless Java 17 or 21 is found."""
+    """Raise UsageError unless these variables (None: the environment) lead to Java 17 or 21."""
     variables = os.environ if environment is None else environment
     java = find_java(variables)
     if java is None:

@@ -63,7 +63,7 @@ _opening: Final = threading.Lock()  # held while Spark is opened: jobs may begin
 
 
 def acquire(given: SparkSession | None, name: str, config: Config, slots: int) -> SparkContext:
-    """Return the Spark context for a job; a local one that is opened here has at least `slots` task slots."""
+    """Return `given`'s Spark context, else the active one, else a new one (with `slots` slots, if local)."""
     with _opening:
         found = _acquired(given, name, config, slots)
     check_jvm_order(found, config)
@@ -176,7 +176,7 @@ def check_jvm_order(context: SparkContext, config: Config) -> None:
 
 
 def check_interpreter(workers: str) -> None:
-    """Raise UsageError for a local session whose workers run another Python than this program."""
+    """Raise UsageError unless the interpreter of local workers (name or path) is this program's Python."""
     found = shutil.which(workers)
     if found is not None and Path(found).absolute() == Path(sys.executable).absolute():
         return

@@ -112,7 +112,7 @@ CHILD_FIRST: Final = ("spark.driver.userClassPathFirst", "spark.executor.userCla
 
 
 def session_settings(name: str, master: str, submitted: Mapping[str, str], log_file: str) -> dict[str, str]:
-    """Return the settings of a new Spark; submitted ones win. `log_file` is a file with :data:`LOGGING`."""
+    """Return the settings of a new Spark; spark-submit's win. `log_file` is a file with :data:`LOGGING`."""
     local = is_local(submitted.get("spark.master", master))
     settings = {
         "spark.app.name": name,
@@ -143,7 +143,7 @@ def settings_after_submit(has: Callable[[str], bool]) -> dict[str, str]:
 def launch_environment(environment: Mapping[str, str], local: bool) -> dict[str, str]:
     """Return the environment variables to set while Spark starts.
 
-    On one machine workers must run the driver's own interpreter. On a cluster that path need not
+    On one machine (`local`) workers must run the driver's own interpreter. On a cluster that path need not
     exist, so what the user has set stands.
     """
     if local:

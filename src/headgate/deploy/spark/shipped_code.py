@@ -69,7 +69,7 @@ def installed_roots(more: Iterable[Path] = ()) -> tuple[Path, ...]:
 
 
 def collect(modules: Mapping[str, ModuleType], installed: Iterable[Path]) -> dict[str, Path]:
-    """Return the files to ship by name in the archive: Headgate, and modules not below `installed`."""
+    """Return name in the archive -> file to ship: Headgate, and modules not below `installed`."""
     installed = tuple(installed)
     found = dict(_below(_HEADGATE))
     for top in _tops(modules, installed):

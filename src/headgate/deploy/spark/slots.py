@@ -71,7 +71,7 @@ class Hold:
         self._application, self._master = application, master
 
     def refusal(self, gang: int, available: int) -> str | None:
-        """Return why the job cannot have `gang` workers in place of those that it has; None: it can."""
+        """Return why the job cannot change to `gang` workers if Spark has `available` slots; None: it can."""
         wanted = Need(gang, self.need.reserved)
         with _lock:
             others = _held[self._application] - self.need.gang
@@ -80,9 +80,9 @@ class Hold:
         return too_few(wanted, available, others, self._master)
 
     def shortage(self, gang: int, available: int) -> str | None:
-        """Return why a gang of a job that ran already cannot start now, and what would help; None: it can.
+        """Return why a running job's next gang cannot start in a Spark of `available` slots; None: it can.
 
-        Slots that are reserved do not count: a job that goes on without them is better than none.
+        Slots reserved for Spark do not count: a job that goes on without them is better than none.
         """
         with _lock:
             others = _held[self._application] - self.need.gang
@@ -121,7 +121,7 @@ def await_return(
 
 @contextmanager
 def holding(application: str, need: Need, available: int, master: str) -> Iterator[Hold]:
-    """Take the slots of a gang for the block, or raise UsageError if other jobs have left too few."""
+    """Take the slots of a gang for the block; UsageError if other jobs left too few of `available` ones."""
     with _lock:
         taken = _held[application]
         if available - taken < need.total:
@@ -135,7 +135,7 @@ def holding(application: str, need: Need, available: int, master: str) -> Iterat
 
 
 def too_few(need: Need, available: int, taken: int, master: str) -> str:
-    """Return the message that refuses a job for want of task slots, with what would help.
+    """Return the message that refuses a job for want of slots (`taken` are other jobs'), and the remedy.
 
     Example:
         >>> too_few(Need(2, 1), 2, 0, "local[2]")

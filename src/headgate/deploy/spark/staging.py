@@ -37,7 +37,7 @@ FOLDER: Final = STAGING
 
 
 def connectors_of(job: JobSpec) -> dict[str, DataFrameConnector]:
-    """Return the job's sources and sinks that need a Spark session, also wrapped ones, by uid or place."""
+    """Return the job's sources and sinks that need a Spark session, also wrapped ones, by uid or `#id`."""
     found: dict[str, DataFrameConnector] = {}
     for node in job.nodes:
         outer = getattr(node, "source", None) or getattr(node, "sink", None)
@@ -49,7 +49,7 @@ def connectors_of(job: JobSpec) -> dict[str, DataFrameConnector]:
 
 
 def check_restorable(job: JobSpec, connectors: Mapping[str, DataFrameConnector]) -> None:
-    """Refuse a snapshot that needs staged rows which were removed, before Spark is started for it."""
+    """Raise an error, before Spark starts, if the job's snapshot needs staged rows that were removed."""
     led = job.config.get(o.HIGH_AVAILABILITY) is not o.HighAvailabilityType.NONE
     if job.restore_from is None or led or job.config.get(o.FALLBACK_TO_OLDER):
         return  # which snapshot it will be is not known yet; it is looked at when it is
@@ -90,7 +90,7 @@ class Inputs:
             self._job.begins(control)
 
     def make_ready(self, job_id: str, restored: RestorePoint | None) -> None:
-        """Stage the rows of inputs that no snapshot has staged; this driver leads, and no worker runs yet."""
+        """Stage rows of inputs that snapshot `restored` lacks; this driver leads, and no worker runs yet."""
         self._folder, self._restored = self._root / FOLDER / quote(job_id, safe=""), restored
         known: Collection[str] = ()
         if restored is not None:
@@ -156,7 +156,7 @@ class Inputs:
 def staged(
     job: JobSpec, connectors: Mapping[str, DataFrameConnector], local: bool
 ) -> Iterator[Inputs | None]:
-    """Prepare output folders, yield the object that stages the inputs, and clean up after the job."""
+    """Prepare output folders, yield the object that stages inputs (None: no DataFrames), and clean up."""
     if not connectors:
         yield None
         return

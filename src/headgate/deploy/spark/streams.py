@@ -1,4 +1,4 @@
-"""Folders and checks for jobs that read streaming DataFrames, or whose sinks hand epochs to Spark."""
+"""Folders and checks for jobs that read streaming DataFrames, or hand rows to Spark by checkpoint."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ def _no_slot(what: str) -> UsageError:
 
 
 class Streams:
-    """The folders in which one job's streaming DataFrames stage their epochs, as one driver sees them."""
+    """One driver's folders in which streaming DataFrames stage epochs (the rows between two checkpoints)."""
 
     def __init__(self, job: JobSpec, sources: Collection[StreamSource], root: Path) -> None:
         self._job, self._sources, self._root = job, sources, root
         self._folder: Path | None = None
 
     def make_ready(self, job_id: str) -> None:
-        """Set the folders in which sources stage their epochs; this driver leads, and no worker runs yet."""
+        """Set the folders where sources stage each epoch's rows; this driver leads, no worker runs yet."""
         lasts = self._root != Path(tempfile.gettempdir())
         self._folder = self._folder_of(job_id) if lasts else self._root / f"{FOLDER}-{secrets.token_hex(6)}"
         for number, source in enumerate(self._sources):

@@ -42,12 +42,12 @@ class OpenedAlone(SameInterpreter):
         self.job, self._fatal = code.job, code.limits.fatal
 
     def import_module(self, name: str) -> Any:
-        """Return a module, imported as the job's code would; see :func:`loading` if memory runs out."""
+        """Return a module, imported as the job's code would; exit or UserCodeLoadError if memory runs out."""
         with loading(self.job, self._fatal):
             return importlib.import_module(name)
 
     def call(self, function: Callable[..., T], *args: Any) -> T:
-        """Call `function` with the job's code; see :func:`loading` for an import that runs out of memory."""
+        """Call `function` with the job's code; an import without memory ends in exit or UserCodeLoadError."""
         try:
             return super().call(function, *args)
         except Exception as error:
@@ -55,7 +55,7 @@ class OpenedAlone(SameInterpreter):
             raise
 
     def load(self, payload: bytes) -> Any:
-        """Return an object that the job's driver has pickled; see :func:`loading` if memory runs out."""
+        """Return an object that the job's driver pickled; exit or UserCodeLoadError if memory runs out."""
         with loading(self.job, self._fatal):
             return super().load(payload)
 
@@ -69,12 +69,12 @@ class OpenedCode(NamespaceCode):
         self._fatal = code.limits.fatal
 
     def import_module(self, name: str) -> Any:
-        """Return a module, imported as the job's code would; see :func:`loading` if memory runs out."""
+        """Return a module, imported as the job's code would; exit or UserCodeLoadError if memory runs out."""
         with loading(self.namespace.name, self._fatal):
             return self.namespace.import_module(name)
 
     def call(self, function: Callable[..., T], *args: Any) -> T:
-        """Call `function` in the namespace; see :func:`loading` for an import that runs out of memory."""
+        """Call `function` in the namespace; an import without memory ends in exit or UserCodeLoadError."""
         try:
             return super().call(function, *args)
         except Exception as error:
@@ -245,7 +245,7 @@ def this_process() -> WorkerProcess:
 
 @contextmanager
 def opened(code: ShippedCode, live: LiveJobs) -> Iterator[OpenedCode | OpenedAlone]:
-    """Yield a job's user code, opened for the length of a task."""
+    """Yield a job's user code, opened for a task in a namespace, or in a process for this job alone."""
     if code.environment is not None and code.environment.whole:
         yield this_process().alone(code)
         return
@@ -281,7 +281,7 @@ def task_function(
 
 
 def run_task(order: bytes, payload: bytes, rows: Iterable[R]) -> Iterator[T]:
-    """Run a task in the worker: open the job's code, and yield the rows that the pickled body returns."""
+    """Run a task in the worker: open the job's code (of `order`), and yield the rows of the pickled body."""
     # Both were written by the driver and handed over by Spark, which ships code the same way.
     code, live = pickle.loads(order)  # noqa: S301
     with opened(code, live) as user_code:
