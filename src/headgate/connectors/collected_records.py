@@ -49,7 +49,7 @@ class DriverRecords(DriverResults, Generic[T]):
 
 
 class RecordPacker:
-    """Encodes records as values that msgpack can hold; one per sink writer. `verb` is for error messages."""
+    """Encodes the records of one sink writer as values for msgpack. `verb`: API method named in errors."""
 
     def __init__(self, verb: str = "collect") -> None:
         self._verb = verb
@@ -102,9 +102,7 @@ class RecordPacker:
 
 
 def _serializer_of(kind: type) -> tuple[bytes, TypeSerializer[Any]] | str:
-    """Return a record class's logical name and serializer; the reason as text if a class with fields has
-    none, else "".
-    """
+    """Return a record class's stored name and serializer; or text: why it has none, "" for other classes."""
     if kind.__module__ in ("datetime", "decimal", "uuid") or hasattr(kind, "as_dict"):
         return ""
     try:
@@ -115,7 +113,7 @@ def _serializer_of(kind: type) -> tuple[bytes, TypeSerializer[Any]] | str:
 
 
 def packed_bytes(packed: Sequence[Packed], verb: str = "collect") -> bytes:
-    """Return the bytes of records packed by :class:`RecordPacker`; UsageError for text that is no Unicode.
+    """Return the bytes of records packed by RecordPacker; UsageError, naming `verb`, for invalid Unicode.
 
     Example:
         >>> records = [(1, 2**70), [None, {"a": b"x"}], {3}]
@@ -131,7 +129,7 @@ def packed_bytes(packed: Sequence[Packed], verb: str = "collect") -> bytes:
 
 
 def unpacked(data: bytes, class_of: Callable[[str], type] | None) -> list[T]:
-    """Decode the bytes of :func:`packed_bytes` into records; `class_of` finds a record's class by name."""
+    """Decode bytes of `packed_bytes` to records; `class_of` finds a class by name, None if there are none."""
 
     def extension(code: int, inner: memoryview) -> Any:
         if code == _BIG_INT:

@@ -157,9 +157,9 @@ class CollectionReader(RangeReader[T]):
 class CollectedBatch(TypedDict):
     """Committable of a collect sink: the encoded records of one writer between two checkpoints."""
 
-    writer: str
-    sequence: int
-    records: bytes
+    writer: str  # its name, which no other writer has in any job or attempt
+    sequence: int  # number of this batch among the writer's, from 0
+    records: bytes  # encoded by :func:`packed_bytes`
 
 
 def collect_sink(limit: int = COLLECT_LIMIT_DEFAULT, record_type: type[T] | None = None) -> CollectSink[T]:
@@ -169,7 +169,7 @@ def collect_sink(limit: int = COLLECT_LIMIT_DEFAULT, record_type: type[T] | None
     record class whose fields have serializable types, or a container of these. Row views become dicts.
 
     Args:
-        limit: how many records may be collected altogether.
+        limit: how many records may be collected altogether; one more fails the job.
         record_type: the declared type of the records: row views and dicts become records of this class.
 
     Raises:
@@ -259,7 +259,7 @@ class CollectCommitter(SinkCommitter[CollectedBatch], Generic[T]):
 
 
 def rebuilt(record_type: type[T] | None, records: list[T]) -> list[T]:
-    """Convert dicts, the form in which row views arrive, to `record_type`; keep all other records."""
+    """Convert dicts, as row views arrive, to `record_type`, UsageError on a misfit; keep other records."""
     if record_type is None or all(type(record) is not dict for record in records):
         return records
     make = converter(record_type, dec_hook=model_hook)
@@ -299,7 +299,7 @@ class SampleSink(Sink[T]):
         return rebuilt(self.record_type, self._sample.records[: self.count])
 
     def told(self, data: bytes) -> bool:
-        """Add the records in a message from a writer; return whether `count` records have arrived now."""
+        """Add the records in a writer's message; return True once `count` have come and the job may end."""
         self._sample.records.extend(unpacked(data, self._sample.class_of))
         return len(self._sample.records) >= self.count
 
@@ -313,7 +313,7 @@ class SampleSink(Sink[T]):
 
 
 class SampleWriter(SinkWriter[T]):
-    """Sends the first `count` records to the driver at once, so that a preview waits for no checkpoint."""
+    """Sends its first `count` records to the driver at once, so that a preview waits for no checkpoint."""
 
     def __init__(self, context: SinkWriterContext, count: int, verb: str) -> None:
         self._send, self._left, self._verb = context.tell, count, verb

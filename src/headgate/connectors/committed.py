@@ -42,9 +42,7 @@ class CommittedOnce:
         self._above: dict[str, set[int]] = {}
 
     def take(self, writer: str, sequence: int) -> bool:
-        """Record a committable; return True the first time, then False. A writer numbers its committables
-        from 0.
-        """
+        """Record a writer's committable number `sequence`, from 0; return False if it was recorded before."""
         low, above = self._below.get(writer, 0), self._above.setdefault(writer, set())
         if sequence < low or sequence in above:
             return False
@@ -57,7 +55,7 @@ class CommittedOnce:
 
 
 class DriverResults:
-    """Results of an in-memory sink: unpickled in the driver it is the same object, elsewhere an empty one."""
+    """A sink's results in the driver's memory. Unpickled there it is the same object, elsewhere a new one."""
 
     _living: ClassVar[WeakValueDictionary[Ticket, DriverResults]] = WeakValueDictionary()
 

@@ -40,10 +40,10 @@ class Counts(DriverResults):
 class CountedBatch(TypedDict):
     """Committable of a counting sink: how many records one writer got between two checkpoints."""
 
-    writer: str
-    sequence: int
-    subtask: int
-    count: int
+    writer: str  # its name, which no other writer has in any job or attempt
+    sequence: int  # number of this batch among the writer's, from 0
+    subtask: int  # the writer's
+    count: int  # records in the batch
 
 
 class CountingSink(Sink[T, CountedBatch]):

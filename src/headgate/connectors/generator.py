@@ -75,7 +75,7 @@ class RateLimit:
         self._credit, self._at_ms = 0.0, now_ms
 
     def allowed(self, now_ms: int) -> int:
-        """Return how many records may be emitted at this moment."""
+        """Return how many records may be emitted at the monotonic time `now_ms`; 0: none yet."""
         earned = (now_ms - self._at_ms) * self._rate_per_ms
         self._credit, self._at_ms = min(self._credit_max, self._credit + earned), now_ms
         # The tiny addition makes up for what binary fractions lose: ten tenths must be one record.
@@ -149,7 +149,7 @@ def _check_rate(where: str, rate_per_s: float | None) -> None:
 
 
 def foreign_positions(problem: Exception) -> UsageError:
-    """Return the error for a snapshot whose positions belong to another kind of source."""
+    """Return the error for a snapshot with positions of another kind of source, which raised `problem`."""
     return UsageError(
         f"its positions are those of another kind of source ({problem}); keep the source as it was, or give "
         "the new one another uid"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def print_sink() -> PrintSink:
-    """Return a sink that prints every record in its subtask at once, at least once.
+    """Return a sink that prints every record at once, before any checkpoint; a failure may print it again.
 
     Example:
         >>> writer = print_sink().create_writer(SinkWriterContext("p", 0, 1, 1, "job"), [])

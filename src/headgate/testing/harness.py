@@ -189,17 +189,17 @@ class OperatorHarness:
             self._operator.watermark(timestamp)
 
     def set_processing_time(self, now_ms: int) -> None:
-        """Set the wall clock and fire the processing-time timers that are due."""
+        """Set the wall clock (ms since 1970), and fire the processing-time timers that are due."""
         self.clock.set(now_ms)
         self._operator.fire_processing_time(now_ms)
 
     def take(self) -> list[Any]:
-        """Return the records emitted to the main output since the last call."""
+        """Return the records emitted to the main output since the last call, and forget them."""
         taken, self.outputs[:] = list(self.outputs), []
         return taken
 
     def side_outputs(self, tag: OutputTag[T] | str) -> list[Any]:
-        """Return the records emitted to the side output `tag` so far."""
+        """Return all records emitted to the side output `tag` so far; the call does not remove them."""
         return self._sides.get(tag if isinstance(tag, str) else tag.name, [])
 
     def state(self, name: str, key: K) -> Any:

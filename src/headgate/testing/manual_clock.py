@@ -43,6 +43,6 @@ class ManualClock:
         self._passed_ms += by_ms
 
     def set(self, now_ms: int) -> None:
-        """Set the wall clock, also back; the monotonic clock moves only when it goes forward."""
+        """Set the wall clock to `now_ms`, also back; the monotonic clock follows forward moves only."""
         self._passed_ms += max(0, now_ms - self._now_ms)
         self._now_ms = now_ms

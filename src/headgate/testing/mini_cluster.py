@@ -32,7 +32,7 @@ class MiniCluster:
     """An executor whose workers are threads of this process.
 
     Args:
-        listener: gets the events of each job.
+        listener: called with the events of each job: deployments, checkpoints, failures, its end.
         slots: most workers that a job can have; None for no limit.
 
     Example:
@@ -103,7 +103,7 @@ class _ThreadGang:
 
 @contextmanager
 def _inherited_owners() -> Iterator[None]:
-    """Let each thread started in the block inherit the owning gang of the thread that starts it."""
+    """Let each thread started in the block inherit the mark that tells whose gang its starter belongs to."""
     global _jobs, _patch
     with _lock:
         _jobs += 1

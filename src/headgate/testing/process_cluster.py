@@ -41,7 +41,7 @@ class ProcessCluster:
     What user code writes to its standard output or error appears on this process's standard error.
 
     Args:
-        listener: gets the events of each job.
+        listener: called with the events of each job: deployments, checkpoints, failures, its end.
         slots: most workers that a job can have; None for no limit.
 
     Example:

@@ -103,7 +103,7 @@ class TestSource(Source[T]):
             raise UsageError(f"TestSource remembers in {self.memory!r}, which is no folder; create it first")
 
     def first_time(self, split: int, position: int) -> bool:
-        """Record a crash at this entry of a list; return False if an attempt has crashed there before."""
+        """Record a crash at entry `position` of list `split`; return False if one was recorded before."""
         try:
             os.close(os.open(f"{self.memory}/crashed-{split}-{position}", os.O_CREAT | os.O_EXCL))
         except FileExistsError:

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 def check_schema(schema: StructType | str | None, verb: str) -> None:
-    """Refuse a schema that is not None, text or a StructType; text is parsed later, where a session is."""
+    """Raise UsageError, naming `verb`, for a schema that is not None, text or StructType; parse no text."""
     if schema is not None and not isinstance(schema, str) and type(schema).__name__ != "StructType":
         raise UsageError(
             f"{verb}() got a schema of type {type(schema).__name__}; expected a StructType or text "
@@ -34,7 +34,7 @@ def check_schema(schema: StructType | str | None, verb: str) -> None:
 
 
 def struct_of(schema: StructType | str, verb: str) -> StructType:
-    """Return the program's schema as a StructType; UsageError if it is text that Spark cannot parse."""
+    """Return the program's schema as a StructType; UsageError, naming `verb`, if Spark cannot parse it."""
     from pyspark.sql.types import StructType
 
     if not isinstance(schema, str):
@@ -48,7 +48,7 @@ def struct_of(schema: StructType | str, verb: str) -> StructType:
 
 
 def typed_rows(schema: StructType, verb: str) -> TypedRows:
-    """Return a converter of records to batches of `schema`; UsageError for types that Arrow would change."""
+    """Return a converter of records to batches of `schema`; UsageError, naming `verb`, for refused types."""
     check_types(schema, verb)
     shown = {field.name: field.dataType.simpleString() for field in schema}
     required = frozenset(field.name for field in schema if not field.nullable)

@@ -36,7 +36,7 @@ _ADVICE: Final = {
 
 
 def check_types(schema: StructType, verb: str) -> None:
-    """Raise UsageError for the first column whose type a dataflow cannot carry unchanged.
+    """Raise UsageError, naming `verb`, for the first column whose type a dataflow cannot carry unchanged.
 
     Example:
         >>> from pyspark.sql.types import ArrayType, StructType, YearMonthIntervalType

@@ -29,8 +29,8 @@ class DataFrameConnector(ABC):
 
     @abstractmethod
     def prepare(self, spark: SparkSession, folder: str) -> None:
-        """Do all work that needs the Spark session, such as staging rows. The folder does not exist yet; its
-        parent is shared by all workers.
+        """Do all work that needs the Spark session, such as staging rows, in `folder`. It does not exist yet;
+        its parent is shared by all workers.
         """
 
     def finish(self) -> None:  # noqa: B027 - optional hook
@@ -38,7 +38,7 @@ class DataFrameConnector(ABC):
 
 
 def unprepared(verb: str) -> UsageError:
-    """Return the error for a DataFrame connector that no executor with a Spark session has prepared."""
+    """Return the error of API method `verb` for a connector not prepared by an executor that has Spark."""
     return UsageError(f"{verb}() needs a Spark session; run the job with Environment(executor='spark')")
 
 

@@ -65,7 +65,7 @@ class DataFrameSink(Sink, DataFrameConnector):
 
     @property
     def dataframe(self) -> DataFrame:
-        """The committed records as a DataFrame; in the driver, after the job, while this process lives."""
+        """The committed records; in the driver, from the job's end to the process's; UsageError before."""
         if self._spark is None:
             raise unprepared(self.verb)
         schema = self._schema if self._schema is not None else self._columns_found()

@@ -55,8 +55,8 @@ _INSTEAD: Final = "start without the checkpoint, or from one whose rows are stil
 
 def dataframe_source(frame: DataFrame) -> DataFrameSource:
     """Return a bounded source of a DataFrame's rows; they stay columnar up to the first per-record function.
-    The rows of the frame, a bounded one of a classic session, are computed once, when the job is executed;
-    each partition becomes at least one split.
+    `frame` is bounded and of a classic session (not Spark Connect), else UsageError. Its rows are computed
+    once, when the job is executed; each partition becomes at least one split.
     """
     kind = type(frame)
     if not (kind.__module__.startswith("pyspark.sql.") and kind.__name__ == "DataFrame"):
@@ -79,16 +79,16 @@ def dataframe_source(frame: DataFrame) -> DataFrameSource:
 class StagedPosition(TypedDict):
     """Enumerator state in a checkpoint: unassigned staged files, each as the fields of a `StagedFile`."""
 
-    folder: str
+    folder: str  # absolute path of the staging folder
     files: list[list[str | int]]
 
 
 class RowPosition(TypedDict):
     """Position of a split: a staged file and the number of the next row to read in it."""
 
-    folder: str
-    file: list[str | int]
-    row: int
+    folder: str  # absolute path of the staging folder
+    file: list[str | int]  # the fields of a `StagedFile`
+    row: int  # from 0
 
 
 class DataFrameSource(Source[T, RowPosition, StagedPosition], DataFrameConnector):

@@ -114,12 +114,12 @@ def read(folder: str, staged: StagedFile, from_row: int = 0) -> Iterator[pa.Reco
 
 
 def staged_folder(stored: Plain) -> Path:
-    """Return the staging folder that a split names; StrayPathError unless it lies in a staging area."""
+    """Return `stored`, a split's staging folder, as a path; StrayPathError if it is in no staging area."""
     return made_folder(stored, STAGING, _BELOW, "a folder of staged rows")
 
 
 def complete_staging(stored: Plain) -> Path:
-    """Return the folder of one source's staged rows that a snapshot names; StrayPathError for other paths."""
+    """Return `stored`, the folder of a source's staged rows, as a path; StrayPathError for other paths."""
     return made_folder(stored, STAGING, _TOKEN, "a folder of staged rows")
 
 
@@ -193,7 +193,7 @@ def write_attempt(batches: Iterator[pa.RecordBatch], target: Target) -> Iterator
 def _in_parts(
     batches: Iterator[pa.RecordBatch], limits: tuple[int, int]
 ) -> Iterator[Iterator[pa.RecordBatch]]:
-    """Group batches into runs that fit into one file each; consume a run before the next one is taken."""
+    """Group batches into runs that fit into a file of `limits` (rows, bytes); use each up before the next."""
     max_rows, max_bytes = limits
     queue = (
         batch.slice(start, max_rows) for batch in batches for start in range(0, batch.num_rows, max_rows)

@@ -1,6 +1,6 @@
 """State machine of the protocol between a Structured Streaming query and the dataflow; no I/O.
 
-Spark gives its input in numbered epochs. One at a time is admitted; its shares are handed to readers; only
+Spark gives its input in numbered epochs. One at a time is admitted; readers get its shares (parts); only
 when all are read may a checkpoint be taken, so that every snapshot is between two epochs; and only when a
 checkpoint that holds the epoch is complete is it acknowledged, after which Spark forgets how to make it
 again. Numbers of checkpoints and of epochs are independent.

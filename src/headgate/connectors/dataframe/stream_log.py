@@ -110,7 +110,7 @@ def lay_out(folder: Path, log: Mapping[str, bytes]) -> None:
 
 
 def planned_ms(folder: Path, epoch: int) -> int | None:
-    """Return when Spark planned a batch (wall clock, ms); None if the query's log does not have the batch."""
+    """Return when Spark planned batch `epoch` (wall clock, ms); None if the log in `folder` does not tell."""
     try:
         facts = json.loads((folder / _OFFSETS / str(epoch)).read_text().splitlines()[1])
         return int(facts["batchTimestampMs"])
@@ -131,7 +131,7 @@ def offsets_text(log: Mapping[str, bytes], epoch: int) -> str:
 
 
 def files_of_later_epochs(lineage: Path, log: Mapping[str, bytes]) -> list[str]:
-    """Return URIs of the files that queries in the folder `lineage` read after the position of `log`."""
+    """Return URIs of files that queries in the folder `lineage` have read, except those that `log` lists."""
     before = {uri for name, data in log.items() for uri in listed(name, zlib.decompress(data))}
     later: set[str] = set()
     for query in lineage.iterdir() if lineage.is_dir() else ():
@@ -170,7 +170,7 @@ def _number(name: str) -> int:
 
 
 def listed(name: str, data: bytes) -> Iterator[str]:
-    """Yield the URIs of the files that an entry of a file source lists; other sources' entries list none."""
+    """Yield the file URIs in a log entry of this name and content; only file sources' entries have any."""
     if not name.startswith(f"{_SOURCES}/"):
         return
     for text in data.decode("utf-8", "replace").splitlines():

@@ -48,7 +48,7 @@ _SENTENCE_END: Final = re.compile(r"\n\s*(?:at |\n|===|'|[+:]- |Caused by:)")
 
 
 def trigger_of(text: str | None) -> Trigger:
-    """Convert the trigger of `from_spark()` to keyword arguments for ``DataStreamWriter.trigger``.
+    """Convert a trigger of `from_spark()` to arguments for Spark's ``trigger()``; UsageError if unknown.
 
     Example:
         >>> trigger_of("processing-time 1500ms"), trigger_of("available-now"), trigger_of(None)
@@ -71,7 +71,7 @@ def trigger_of(text: str | None) -> Trigger:
 
 
 def check_stateless(frame: DataFrame) -> None:
-    """Refuse a DataFrame for which Spark would keep state, because no checkpoint of the job would hold it."""
+    """Raise UsageError if Spark would keep state for a DataFrame: no checkpoint of the job would hold it."""
     for node in _streaming_nodes(frame._jdf.queryExecution().analyzed()):
         name = str(node.nodeName())
         called = _STATEFUL.get(name)

@@ -22,7 +22,7 @@ _NAME: Final = re.compile(r"[0-9a-f]{1,64}")  # of lineages and queries: they ar
 
 @dataclass(frozen=True, slots=True)
 class QueryEpoch:
-    """One epoch of one query, identified by the query's lineage, its name and the epoch's number."""
+    """One epoch of one query: lineage (queries that continue each other), name of the query, and number."""
 
     line: str  # the lineage: queries of which each resumes after an epoch of another
     query: str  # the one that made the epoch

@@ -139,7 +139,7 @@ class StreamQuery:
         return offered is not None and position is not None and position.last == offered.position.last
 
     def acknowledge(self, epoch: int) -> None:
-        """Let Spark continue after an epoch that a completed checkpoint holds, and release its rows."""
+        """Let Spark continue after an epoch that a completed checkpoint holds; let its rows be removed."""
         while self._staged and self._staged[0].number <= epoch:
             self._read_through.append(self._staged.popleft().folder)
         self._acknowledged = epoch

@@ -45,8 +45,8 @@ _LOGS: Final = "logs"
 
 def spark_source(frame: DataFrame, name: str, trigger: str | None) -> Source:
     """Return the source of `from_spark()`: the rows of a DataFrame, bounded or streaming, as Arrow batches. A
-    streaming DataFrame must be of a classic session, with stateless SQL only; it ends with the trigger
-    "available-now".
+    streaming one is of a classic session (not Spark Connect), with stateless SQL only, else UsageError.
+    `name` is for messages; `trigger` is for :func:`trigger_of`; with "available-now" the source ends.
     """
     classic = type(frame).__module__.startswith("pyspark.sql.classic")
     if not (classic and frame.isStreaming):
@@ -228,7 +228,7 @@ def shares_of(epoch: StagedEpoch) -> list[list[Split[RowPosition]]]:
 
 
 def epoch_text(epoch: StagedEpoch, latency_ms: float) -> str:
-    """Return the log line about a completed epoch: its rows, staging rate and latency.
+    """Return the log line about a completed epoch: rows, staging rate, and `latency_ms` since Spark's plan.
 
     Example:
         >>> from headgate.connectors.dataframe.stream_position import QueryEpoch

@@ -35,11 +35,11 @@ class Frames(Protocol):
     def opened(
         self, paths: Sequence[str], columns: Columns, epoch: SparkEpoch, writer: EpochWriter
     ) -> contextlib.AbstractContextManager[DataFrame]:
-        """Open the rows of an epoch as a DataFrame, for as long as the writer writes them."""
+        """Open an epoch's files `paths` as a DataFrame for the block in which `writer` writes it."""
         ...
 
     def cancel(self) -> None:
-        """Cancel the running write and refuse later ones; called from another thread."""
+        """Cancel the running write; later ones raise FencedError. Called from another thread."""
         ...
 
 
@@ -132,8 +132,8 @@ def agreed(files: Sequence[Columns]) -> Columns:
 
 
 def same_columns(expected: Columns, found: Columns, epoch: str) -> Columns:
-    """Return an epoch's columns in the order of earlier epochs; one that is missing, new or of another type
-    raises UsageError.
+    """Return the columns `found` in the order of `expected`, those of earlier epochs; UsageError, naming
+    `epoch`, for one that is missing, new or of another type.
 
     Example:
         >>> same_columns([("a", "int"), ("b", "int")], [("b", "int"), ("a", "int")], "epoch 7")

@@ -19,20 +19,20 @@ _REMEMBERED_MAX: Final = 32  # of so many latest epochs the state has the names 
 class Origin(msgspec.Struct, frozen=True, array_like=True):
     """Origin of staged rows: the attempt of a job that staged them, and the first snapshot with them."""
 
-    job: str
-    generation: int
-    attempt: int
-    checkpoint: int
+    job: str  # its id
+    generation: int  # of the job's driver
+    attempt: int  # the deployment
+    checkpoint: int  # id of that snapshot
 
 
 class Run(msgspec.Struct, frozen=True, array_like=True):
     """Consecutive epochs prepared by one attempt; an epoch's number is its checkpoint's id plus `shift`."""
 
-    job: str
-    generation: int
-    attempt: int
-    first: int
-    last: int
+    job: str  # its id
+    generation: int  # of the job's driver
+    attempt: int  # the deployment
+    first: int  # id of the first checkpoint
+    last: int  # id of the last checkpoint
     shift: int
 
     @property
@@ -70,18 +70,18 @@ class Run(msgspec.Struct, frozen=True, array_like=True):
 class Owner(msgspec.Struct, frozen=True, tag="goes-on"):
     """Journal entry: a job's driver becomes the lineage's owner; from here on no other one adds epochs."""
 
-    job: str
-    generation: int
-    forks: list[tuple[str, int, int, int]] = []
+    job: str  # its id
+    generation: int  # of the driver
+    forks: list[tuple[str, int, int, int]] = []  # snapshots it descends from, each as a `Fork`'s fields
 
 
 class Begun(msgspec.Struct, frozen=True, tag="begun"):
     """Journal entry: an epoch is about to be written; from here on its number and its rows are fixed."""
 
-    epoch: int
-    origin: Origin
-    files: list[str]
-    columns: list[tuple[str, str]]
+    epoch: int  # its number
+    origin: Origin  # of its rows
+    files: list[str]  # names of the staged files
+    columns: list[tuple[str, str]]  # names and types
 
 
 class Written(msgspec.Struct, frozen=True, tag="written"):
@@ -206,7 +206,7 @@ def missing(state: State, lineage: Lineage) -> list[Run]:
 
 
 def why_fenced(state: State, job: str, generation: int, lineage: Lineage) -> str | None:
-    """Return why a driver must not become the owner of the lineage; None if it may."""
+    """Return why this driver must not become the lineage's owner, which alone adds epochs; None if it may."""
     last = state.jobs[-1] if state.jobs else None
     if last == job:
         later = state.generation > generation
@@ -243,7 +243,7 @@ def not_written(state: State, origin: Origin, files: Sequence[str]) -> list[str]
 
 
 def next_epoch(state: State, checkpoint: int) -> int:
-    """Return the number of a new epoch: the checkpoint's id if it is free, so that people recognise it.
+    """Return the number of a new epoch: the checkpoint's id if free, for people to recognise, else larger.
 
     Example:
         >>> next_epoch(State(last=6), 7), next_epoch(State(last=9), 7), next_epoch(State(last=9, shift=5), 7)

@@ -34,14 +34,14 @@ _ROWS: Final = "a file of staged rows"
 class StagedRows(TypedDict):
     """Committable of `to_spark()`: a file of staged rows, the attempt that made it, its first snapshot."""
 
-    root: str
-    pending: str
-    size: int
-    crc32: int
-    job: str
-    generation: int
-    attempt: int
-    checkpoint: int
+    root: str  # the staging folder
+    pending: str  # name of the file, relative to it
+    size: int  # bytes
+    crc32: int  # of all bytes
+    job: str  # its id
+    generation: int  # of the job's driver
+    attempt: int  # the deployment
+    checkpoint: int  # id of that snapshot
 
 
 class Staging:
@@ -125,7 +125,7 @@ def staged_parquet(root: str, schema: pa.Schema | None) -> Sink:
 
 
 def verified_paths(root: str, committables: Sequence[StagedRows], checkpoint: int) -> list[str]:
-    """Return the paths of staged rows; OperatingError if a file is missing or its bytes have changed."""
+    """Return the paths of staged rows; OperatingError, naming `checkpoint`, for a missing or changed file."""
     paths = []
     for ready in committables:
         path = _path(root, ready)

@@ -34,23 +34,23 @@ class ByteStream(ABC):
 
     @abstractmethod
     def read(self, size: int) -> bytes:
-        """Return up to about `size` bytes, b"" only at the end; StorageError for damaged compressed data."""
+        """Return about `size` uncompressed bytes or fewer, b"" only at the end; StorageError for bad data."""
 
     @abstractmethod
     def locate(self, offset: int) -> Entry:
-        """Return the point at which to enter the file to read from `offset` on. The offset must not be before
-        one that was passed to :meth:`forget_before`.
+        """Return the point at which to enter the file to read from the uncompressed `offset` on. The offset
+        must not be before one that was passed to :meth:`forget_before`.
         """
 
     @abstractmethod
     def approach(self, skip: int, tail: int) -> int:
-        """Seek towards the offset `skip` bytes after the entry; return how many bytes, at least `tail`, are
-        still to be read before it.
+        """Seek towards the position `skip` bytes after the stream's entry point, leaving `tail` bytes before
+        it to verify; return how many bytes are still to be read before the position.
         """
 
     @abstractmethod
     def forget_before(self, offset: int) -> None:
-        """Drop what is only needed to locate offsets before this one."""
+        """Drop the entry points that only offsets before this one need."""
 
     def close(self) -> None:
         """Close the underlying file."""
@@ -139,7 +139,7 @@ class CompressedStream(ByteStream, Generic[D]):
                 return data
 
     def locate(self, offset: int) -> Entry:
-        """Return the start of the member that has the offset, and the distance from there."""
+        """Return the start of the member with this offset, and the uncompressed bytes from there to it."""
         for member, start in reversed(self._members):
             if start <= offset:
                 return Entry(member, offset - start)
@@ -160,7 +160,7 @@ class CompressedStream(ByteStream, Generic[D]):
         return bool(self._input)
 
     def _begin_member(self) -> D | None:
-        """Start decoding the next member; None if the input has only padding, as tape-minded tools append."""
+        """Start decoding the next member; None if the input has only zero bytes, some tools' padding."""
         stripped = self._input.lstrip(b"\0")
         if not stripped:
             self._input = b""

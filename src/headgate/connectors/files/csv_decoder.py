@@ -68,7 +68,7 @@ class CsvDecoder(Generic[T]):
         self._header: list[str] = list(saved or make.names or [])
 
     def begin(self, data: bytes) -> int:
-        """Read the header, if the file has one, from its first bytes; return the header's length in bytes."""
+        """Read the header from the file's first bytes; return its length in bytes, 0 if the file has none."""
         if not self._has_header or not data:
             return 0
         end = _first_border(data)
@@ -99,7 +99,7 @@ class CsvDecoder(Generic[T]):
         return end + 1
 
     def decode(self, data: bytes, first_line: int) -> Decoded[T]:
-        """Decode complete records: together if all are good, else one by one to find the bad ones."""
+        """Decode a block of complete records from line `first_line` (from 1) on, singly if any is bad."""
         if b'"' not in data:
             body = data[:-1] if data.endswith(b"\n") else data
             try:

@@ -29,10 +29,10 @@ _PART: Final = re.compile(
 class Prepared(TypedDict):
     """Committable of a files sink: one complete file; its names are relative to the output directory."""
 
-    pending: str
-    final: str
-    size: int
-    crc32: int
+    pending: str  # its name until it is published
+    final: str  # its name from then on
+    size: int  # bytes
+    crc32: int  # of all bytes
 
 
 def safe(name: str) -> str:
@@ -66,7 +66,7 @@ def pending_path(root: str | Path, stored: str) -> Path:
 def part_name(
     job: str, uid: str, subtask: int, generation: int, attempt: int, sequence: int, suffix: str
 ) -> str:
-    """Return the name of a sink writer's file; no other writer, attempt, driver or job ever uses it.
+    """Return the name of a writer's file number `sequence`; no other writer, attempt, driver or job uses it.
 
     Example:
         >>> part_name("job", "out", 1, 3, 2, 0, ".jsonl")
@@ -112,7 +112,7 @@ def origin_of(name: str) -> PartOrigin | None:
 
 
 def held_mark(pending: str, holder: str) -> str:
-    """Return the name of the mark that keeps a pending file for the savepoint identified by `holder`.
+    """Return the name of the mark file that keeps a pending file for the savepoint that `holder` identifies.
 
     Example:
         >>> held_mark("part-a.jsonl", "job/1/1/7")

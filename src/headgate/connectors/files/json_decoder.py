@@ -29,7 +29,7 @@ _BORDERS = (b"}\n{", b"}\r\n{", b"]\n[")
 
 
 def one_record_per_line(data: bytes, records: int) -> bool:
-    """Return whether the lines of a block that decoded at once are exactly its records.
+    """Return whether each line of a block is one record, after it decoded as a whole to `records` records.
 
     JSON takes a line feed for white space, so a decoder also accepts records that span lines or share one. A
     line feed between a closing and an opening bracket, without a comma, can only be between two records; with
@@ -70,7 +70,7 @@ class JsonDecoder(Generic[T]):
         return data.rfind(b"\n") + 1
 
     def decode(self, data: bytes, first_line: int) -> Decoded[T]:
-        """Decode complete lines: together if all are good, else one by one to find the bad ones."""
+        """Decode a block of complete lines from line `first_line` (from 1) on, singly if any is bad."""
         records = self._parser.block(data)
         if records is not None:
             return Decoded(records)
@@ -123,7 +123,7 @@ class ObjectParser(Generic[T]):
 def object_decoder(
     schema: type[T] | None,
 ) -> tuple[msgspec.json.Decoder[Any], Callable[[Records], list[T]] | None]:
-    """Return a msgspec decoder for the schema, and a function that finishes its records, or None."""
+    """Return a msgspec decoder for the schema, and a function to make NamedTuples of its results, or None."""
     try:
         if schema is None:
             return msgspec.json.Decoder(), None

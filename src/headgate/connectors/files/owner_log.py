@@ -40,7 +40,9 @@ _decoder: Final = json_decoder(_Entry)
 
 
 class OwnerLog:
-    """The ownership log of one sink in one output directory, as one job sees it."""
+    """The ownership log of one sink in one output directory, as one job sees it. The job's history is the
+    output of the jobs it descends from, up to the snapshots with which they were continued.
+    """
 
     def __init__(self, root: Path, context: SinkCommitterContext) -> None:
         self._root, self._context = root, context

@@ -39,7 +39,7 @@ def expand(paths: Paths, file_format: str) -> list[str]:
 
     Directories are searched recursively; names that begin with ``_`` or ``.`` are skipped there and after the
     wildcards of a glob, as Spark does, so that unfinished files are never read. ``file:`` URIs are accepted.
-    UsageError for a path without files, an unreadable file, or one of another format.
+    UsageError for a path without files, an unreadable file, or one not of `file_format`.
     """
     given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     if not given:
@@ -94,7 +94,7 @@ def tops(paths: Paths) -> tuple[str, ...]:
 
 def check_meant(stored: Plain, below: Sequence[str], source: str) -> str:
     """Return the path of a file that a snapshot names, after a check that the program's source reads it, too.
-    `below` is the result of :func:`tops`; StrayPathError for any other file.
+    `below` is the result of :func:`tops`; StrayPathError, naming `source`, for any other file.
 
     Example:
         >>> check_meant("/data/in/a.json", ["/data/in"], "JSON files /data/in")

@@ -74,8 +74,8 @@ class FilesSource(Source[T, P, list[str]]):
 
     @abstractmethod
     def open_cursor(self, path: str, position: P | None) -> FileCursor[T, P]:
-        """Open a file at a position, in a worker; OperatingError if it was changed since the position was
-        taken.
+        """Open a file at a position (None: its beginning), in a worker; OperatingError if it was changed
+        since the position was taken.
         """
 
     @override

@@ -32,12 +32,12 @@ _SHOWN_MAX: Final = 120
 
 
 class TextPosition(TypedDict):
-    """Position in a text file; a reader enters the file `skip` uncompressed bytes after `member`'s start."""
+    """Position in a text file: `skip` uncompressed bytes after the gzip member or zstd frame at `member`."""
 
-    member: int
-    skip: int
-    offset: int  # of uncompressed bytes
-    line: int
+    member: int  # byte of the file at which to enter it; 0 for plain files
+    skip: int  # uncompressed bytes from there to the position
+    offset: int  # uncompressed bytes from the file's beginning to the position
+    line: int  # line feeds before the position
     size: int  # of the file, when the position was taken
     tail: list[int]  # length and checksum of the bytes before the position
     saved: list[str] | None  # see `TextDecoder.saved`
@@ -136,7 +136,7 @@ class TextCursor(Generic[T]):
         return records, bad
 
     def position(self) -> TextPosition | None:
-        """Return the position from which a reader gets exactly the records not returned yet."""
+        """Return the position right after the last record returned; None for the file's beginning."""
         if self._to_skip or self._fresh:
             return self._start
         used = self._used()

@@ -30,15 +30,15 @@ class Timeline:
         self._numbers = itertools.count()
 
     def at(self, when_ms: int, name: str, action: Callable[[], None]) -> None:
-        """Plan `action` for a time (ms, virtual); plans for the same time keep their order."""
+        """Plan `action`, with a name for the trace, for a virtual time (ms); equal times keep their order."""
         heapq.heappush(self._planned, (max(when_ms, self.now_ms), next(self._numbers), name, action))
 
     def after(self, delay_ms: int, name: str, action: Callable[[], None]) -> None:
-        """Plan `action` for `delay_ms` from now."""
+        """Plan `action`, with a name for the trace, for `delay_ms` from now."""
         self.at(self.now_ms + delay_ms, name, action)
 
     def next_time(self) -> int | None:
-        """Return the time of the earliest planned action; None if there is none."""
+        """Return the virtual time (ms) of the earliest planned action; None if there is none."""
         return self._planned[0][0] if self._planned else None
 
     def due(self) -> tuple[int, str] | None:
@@ -115,7 +115,7 @@ class Agenda:
         self.following: int | None = None
 
     def add(self, name: str, since: int | None, action: Action) -> None:
-        """Add an action that is possible from the time `since` on, before or after now; ignore None."""
+        """Add an action that is possible from the time `since` (ms) on, past or future; None: it is not."""
         if since is None:
             return
         if since > self.now:
@@ -127,6 +127,6 @@ class Agenda:
             self.oldest = since
 
     def not_before(self, time: int | None) -> None:
-        """Record that something becomes possible at `time`; a time that has passed changes nothing."""
+        """Record that an action becomes possible at `time` (ms); ignore None and times that have passed."""
         if time is not None and time > self.now and (self.following is None or time < self.following):
             self.following = time

@@ -43,7 +43,7 @@ class CrashPoints:
             self._open = self.to_end
 
     def reached(self, process: Process, place: str) -> None:
-        """Note that a process is at a named place: counting ends once the predecessor was deleted."""
+        """Note that a process is at a named place in its code; "checkpoint.retired" ends the count."""
         if process is self._driver and place == "checkpoint.retired":
             self._open = self.to_end
 
@@ -53,11 +53,11 @@ class CrashPoints:
         return self._step(owner, f"{process.name} {operation} {name}")
 
     def message(self, driver: Process, wire: str) -> int | None:
-        """Count a control message about to arrive; return the step's number, None if not counted."""
+        """Count a control message about to arrive on `wire`; return the step's number, None if uncounted."""
         return self._step(driver, f"message, {wire}")
 
     def after(self, step: int | None) -> None:
-        """Note that a step has had its effect: the driver is killed now if this was chosen."""
+        """Kill the driver now if `step`, which has just had its effect, is the chosen one; ignore None."""
         if step is not None and step == self.strike_at and self.phase == "after":
             self._kill(step)
 

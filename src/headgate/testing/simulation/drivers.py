@@ -57,7 +57,7 @@ class DriverStarter(Protocol):
         """Report that a driver failed before its job was started."""
 
     def driver_exited(self, driver: DriverProcess, how: str) -> None:
-        """Report that a driver has exited or was killed; `how` says which."""
+        """Report that a driver has exited; `how` is "killed", or says how it ended."""
 
 
 class DriverObserver(Protocol):
@@ -228,7 +228,7 @@ class DriverProcess(GangOwner):
             self.scene.triggered(self, message.checkpoint)
 
     def kill(self, why: str, *, silently: bool) -> None:
-        """Kill the driver as by SIGKILL; its workers notice at once, or if `silently` only by their lease."""
+        """Kill the driver (`why`: for traces); workers notice at once, `silently`: at their lease's end."""
         if not self.alive:
             return
         self.scene.note(f"{self.name} is killed: {why}{' with its machine' if silently else ''}")

@@ -184,14 +184,14 @@ class StorageFaults(Injecting):
     """Whether the simulated disk has no space at present."""
 
     def hang_disk(self) -> None:
-        """Block a process's disk for a while: checkpoints time out, leaders cannot renew their lease."""
+        """Block a process's disk for 20 to 400 ms: checkpoints time out, leaders cannot renew their lease."""
         process = self._some_process()
         if process is not None:
             process.held = True
             self._until(process.name, "hang the disk of", lambda: setattr(process, "held", False))
 
     def fail_disk(self) -> None:
-        """Make the next disk operations fail, some after they have had their effect."""
+        """Make the next one to four disk operations of workers, or drivers, fail, some after their effect."""
         verdict: Verdict = self._rng.choice(("fails", "unsure"))
         whose = self._rng.choice(("master", "worker"))
         what = self._rng.choice(("create", "create", ""))
@@ -200,7 +200,7 @@ class StorageFaults(Injecting):
         self._armed_disk += [(whose, what, verdict)] * count
 
     def fill_disk(self) -> None:
-        """Refuse all writes to the disk for a while, as if there were no space."""
+        """Refuse all writes to the disk for 20 to 400 ms, as if there were no space."""
         self.full = True
         self._until("everybody", "no space on the disk of", lambda: setattr(self, "full", False))
 
@@ -227,18 +227,18 @@ class MessageFaults(Injecting):
             worker.link.cut(self._rng.randint(0, 2))
 
     def slow_control(self) -> None:
-        """Delay the messages of one worker in one direction, while those of others arrive first."""
+        """Delay one worker's messages in one direction by 10 to 200 ms, while others arrive first."""
         wire = self._some_wire()
         if wire is not None:
             wire.slow_ms = self._rng.choice((10, 50, 200))
             self._until(wire.name, f"{wire.slow_ms} ms of delay", lambda: setattr(wire, "slow_ms", 0))
 
     def lose_messages(self) -> None:
-        """Lose some messages of one worker for a while, of the kinds in :data:`LOSABLE`."""
+        """Lose half of a worker's :data:`LOSABLE` messages in one direction, for 20 to 400 ms."""
         self._tampered("lose messages", self._losing)
 
     def repeat_messages(self) -> None:
-        """Repeat some messages of one worker, late, of the kinds in :data:`REPEATABLE`."""
+        """Repeat some of a worker's :data:`REPEATABLE` messages in one direction, up to 200 ms later."""
         self._tampered("repeat messages", self._repeating)
 
     def tampers(self, wire: ControlWire) -> Tamper:

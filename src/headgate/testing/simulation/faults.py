@@ -194,7 +194,7 @@ class Faults(WorkerFaults, StorageFaults, MessageFaults, DriverFaults, Requests)
             inject(process)
 
     def disk(self, process: Process, operation: str, name: str) -> Verdict:
-        """Return the outcome of a process's disk operation: "works" unless a fault was injected."""
+        """Return a disk operation's outcome: "works", or by an injected fault "fails", "full" or "unsure"."""
         whose = "worker" if isinstance(process, WorkerProcess) else "master"
         writes = operation.startswith("create")
         if isinstance(process, DriverProcess):

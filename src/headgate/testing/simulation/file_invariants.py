@@ -66,7 +66,7 @@ class StoredFiles:
         return [entry for entry in self.run(job) if isinstance(entry, Completed)]
 
     def generation(self, job: str) -> int:
-        """Return the driver generation of the last claim in a job's log, also if that entry was trimmed."""
+        """Return the generation of the driver that last claimed a job's log, also if its entry is gone."""
         return max((entry.generation for entry in self.run(job)), default=0)
 
     def metadata(self, entry: Completed) -> CheckpointMetadata:
@@ -106,7 +106,7 @@ class StoredFiles:
             self._demand_order(process, job)
 
     def savepoint(self, uri: str) -> CheckpointMetadata:
-        """Check that a savepoint reported as done is complete, and from now on that its files stay."""
+        """Check that a finished savepoint is complete; return its metadata. From now on its files stay."""
         disk = SimDisk.at(uri, self._files)
         try:
             metadata = decode_metadata(disk.read(METADATA), uri)

@@ -54,7 +54,7 @@ class Checks:
         self._watermarks[channel] = watermark
 
     def used(self, process: Process, operation: str, name: str, verdict: str) -> None:
-        """Check, before a process deletes a file, that no checkpoint or savepoint needs it."""
+        """Check before each disk operation that it deletes no file that a checkpoint or savepoint needs."""
         if operation == "delete" and verdict in ("works", "unsure"):
             self.stored.deleting(process.name, name)
 
@@ -112,7 +112,7 @@ class Checks:
     def answered(
         self, driver: DriverProcess, number: int, answer: str | int | None, error: HeadgateError | None
     ) -> None:
-        """Check that a request is answered once, and a savepoint named in the answer is complete."""
+        """Check that request `number` is answered once, and a savepoint named in its answer is complete."""
         if (driver.name, number) in self._answered:
             raise Violation(f"{driver.name} answers request {number} ({driver.asked[number]}) twice")
         self._answered.add((driver.name, number))

@@ -18,9 +18,7 @@ Tamper = Callable[[ControlMessage, bytes], str]
 
 
 class Wire(Underway[bytes | str], Generic[M]):
-    """One direction of a control link; messages wait while the receiver is paused, and are dropped if it is
-    deaf.
-    """
+    """One direction of a control link: messages wait for a paused receiver, and are lost once it ended."""
 
     def __init__(
         self,
@@ -129,7 +127,7 @@ def make_link(
     worker_paused: Callable[[], bool],
     master_paused: Callable[[], bool] = lambda: False,
 ) -> tuple[SimLink[FromWorker, ToWorker], SimLink[ToWorker, FromWorker]]:
-    """Return the two ends of a new control link: the worker's and the job master's."""
+    """Return the ends of a new control link, the worker's and the job master's; times are virtual ms."""
     up = Wire(f"{name} to master", decode_from_worker, now, latency, master_paused)
     down = Wire(f"{name} to worker", decode_to_worker, now, latency, worker_paused)
     return SimLink(up, down), SimLink(down, up)

@@ -34,7 +34,7 @@ class SimLeadership(Leadership):
         return self._term.state is LeadershipState.LOST and bool(self._listeners)
 
     def look(self) -> Candidacy:
-        """Take part in the election once; StorageError if the disk does not answer."""
+        """Take part in the election once and return its result; StorageError if the disk gives no answer."""
         seen = self._election.campaign()
         if seen.won_ms is not None and not self._granted(seen.won_ms):
             return Candidacy(None, "nobody: the answer came too late")

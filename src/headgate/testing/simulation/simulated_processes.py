@@ -128,7 +128,7 @@ class Process:
         return self.alive and not self.paused
 
     def reached(self, place: str) -> None:
-        """Report a named place in the code, where a fault may be injected."""
+        """Report that production code is at the named place, where a fault may be injected."""
         self.scene.faults.reached(self, place)
 
     def post(self, callback: Callable[[], None]) -> None:

@@ -44,7 +44,7 @@ class SimFiles:
         return _below(self.torn, prefix)
 
     def tear(self, name: str, data: bytes) -> None:
-        """Leave an unfinished file, because the process that wrote `name` was killed meanwhile."""
+        """Leave half of `data` as an unfinished file: the process that wrote `name` was killed meanwhile."""
         folder, slash, last = name.rpartition("/")
         self.torn[f"{folder}{slash}{TEMPORARY_PREFIX}{len(self.torn)}-{last}"] = data[: len(data) // 2]
 

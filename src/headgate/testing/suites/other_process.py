@@ -28,9 +28,9 @@ _LENGTH: Final = struct.Struct(">Q")
 class Task(msgspec.Struct, array_like=True):
     """Request to the other process: decode a batch with a shipped serializer, and encode it again."""
 
-    serializer: bytes
-    batch: bytes
-    count: int
+    serializer: bytes  # as it is shipped to workers
+    batch: bytes  # of the encoded values
+    count: int  # of the values
 
 
 class Answer(msgspec.Struct, array_like=True):

@@ -95,7 +95,7 @@ class SerializerSuite(ABC, Generic[T]):
         return change_in_place(value)
 
     def read(self, serializer: TypeSerializer[T], data: Buffer, count: int) -> list[T]:
-        """Decode stored bytes as state backends do: an error of the serializer becomes a StorageError."""
+        """Decode `count` values as state backends do: an error of the serializer becomes a StorageError."""
         return serializer.decode_stored(data, count)
 
     # -- values and bytes

@@ -50,7 +50,7 @@ def same(left: Any, right: Any) -> bool:
 
 
 def check_same(found: list[T], expected: list[T], what: str, is_same: Callable[[T, T], bool] = same) -> None:
-    """Raise AssertionError for the first value that differs; `what` says how the values came back."""
+    """Raise AssertionError for the first value that differs; its message begins with `what`."""
     assert len(found) == len(expected), f"{what}: {len(found)} values came back; expected {len(expected)}"
     for place, (one, other) in enumerate(zip(found, expected, strict=True)):
         assert is_same(one, other), (
@@ -140,7 +140,7 @@ def _set(value: T, name: str) -> bool:
 
 
 def cut_short(data: bytes, at_most: int = 100) -> Iterator[bytes]:
-    """Yield the bytes cut off at about `at_most` lengths, or at every length if there are fewer."""
+    """Yield the first bytes of `data`, cut off at about `at_most` lengths, or at every one if fewer."""
     step = max(1, len(data) // at_most)
     return (data[:end] for end in range(0, len(data), step))
 
@@ -157,7 +157,7 @@ def with_a_flipped_bit(data: bytes, at_most: int = 300) -> Iterator[bytes]:
 
 
 def with_large_sizes(data: bytes, at_most: int = 24) -> Iterator[bytes]:
-    """Yield copies in which one, two, four or eight bytes are replaced by a huge number."""
+    """Yield copies in which one, two, four or eight bytes, at about `at_most` places, are a huge number."""
     step = max(1, len(data) // at_most)
     for width in (1, 2, 4, 8):
         for place in range(0, len(data) - width + 1, step):

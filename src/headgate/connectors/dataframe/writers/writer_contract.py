@@ -64,7 +64,7 @@ class EpochWriter(ABC):
     one epoch only the first succeeds.
 
     Attributes:
-        guarantee: shown by `explain()`.
+        guarantee: how often a row of an epoch can appear, as text that `explain()` shows.
         takes_back: whether :meth:`take_back` and :meth:`put_back` do anything.
         own_session: whether frames come in a session of their own, with settings and views of its own.
     """
@@ -74,7 +74,7 @@ class EpochWriter(ABC):
     own_session: ClassVar[bool] = False
 
     def place(self) -> str | None:
-        """Return the output's local folder, which no second job may write to unasked; None if it has none."""
+        """Return the output's local folder, where a second job is refused by default; None if it has none."""
         return None
 
     def check(self) -> None:  # noqa: B027 - optional hook

@@ -42,7 +42,7 @@ class Bench:
         stored: Iterable[KeyedStateHandle] | None = None,
         max_parallelism: int = GROUPS,
     ) -> KeyedBackend:
-        """Return a new backend for key groups of an operator, restored from `stored` if that is given."""
+        """Return a new backend for `groups` (first and last key group), restored from `stored` if given."""
         made = self._new_backend(states, groups, max_parallelism)
         self._open.append(made)
         if stored is not None:
@@ -70,13 +70,13 @@ class Bench:
     def store(
         self, backend: KeyedBackend, checkpoint: int = 1, completed: int = 0, subtask: int = 0
     ) -> KeyedStateHandle:
-        """Take and write a complete checkpoint of one subtask's backend; return its handle."""
+        """Take and write a checkpoint that may share files with checkpoint `completed`; return its handle."""
         return self.finish(backend, backend.snapshot_sync(checkpoint, completed), checkpoint, subtask)
 
     def finish(
         self, backend: KeyedBackend, pending: PendingSnapshot, checkpoint: int = 1, subtask: int = 0
     ) -> KeyedStateHandle:
-        """Write the asynchronous part of a checkpoint of one subtask; return the handle of its state."""
+        """Write the asynchronous part `pending` of a subtask's checkpoint; return the handle of its state."""
         taken = TakenSnapshot(
             SubtaskId(VertexId(0), SubtaskIndex(subtask)),
             checkpoint,

@@ -99,7 +99,7 @@ KINDS = ["one", "many", "named", "keyed", "most", "last"]
 
 
 def versioned(kind: str, serializer: VersionedSerializer) -> dict[str, declared.StateDescriptor]:
-    """Return the declaration of one state of a kind, whose values, or map keys, have `serializer`."""
+    """Return the declaration of one state of a kind (see KINDS), whose values, or keys, have `serializer`."""
 
     class Program:
         one: declared.ValueState[Value] = declared.value_state(serializer=serializer)
@@ -115,7 +115,7 @@ def versioned(kind: str, serializer: VersionedSerializer) -> dict[str, declared.
 
 
 def put(kind: str, handle: Any, value: Value) -> None:
-    """Put a value into a state of this kind; states with several values keep those they have."""
+    """Put a value into the state behind `handle`; a state of several values keeps those that it has."""
     if kind == "one":
         handle.value = value
     elif kind == "named":
@@ -127,7 +127,7 @@ def put(kind: str, handle: Any, value: Value) -> None:
 
 
 def held(kind: str, handle: Any) -> list[Value]:
-    """Return the values that a state of this kind holds for the current key."""
+    """Return the values that the state behind `handle` holds for the current key."""
     if kind == "many":
         found: list[Value] = handle.get()
         return found

@@ -89,7 +89,7 @@ def bound(backend: KeyedBackend, key: Hashable) -> Iterator[Mapping[str, Any]]:
 
 
 def touch(backend: KeyedBackend, key: Hashable, number: int) -> None:
-    """Change every state of a key, in place where possible, and register two timers."""
+    """Add `number` to every state of a key, in place where possible, and register two timers."""
     with bound(backend, key) as handles:
         handles["count"].value += number
         handles["basket"].value.items.append(str(number))

@@ -40,7 +40,7 @@ class BackendTests(ABC):
 
     @contextmanager
     def opened(self, root: Path) -> Iterator[Bench]:
-        """Provide a `Bench` in a folder of its own; fail if closed backends leave files there."""
+        """Provide a `Bench` in a new folder below `root`; fail if closed backends leave files there."""
         self.folder = root / "backends"
         self.folder.mkdir()
         made = Bench(self.new_backend)
