@@ -1,7 +1,7 @@
-"""Batches of Arrow columns, for expressions and for the vectorised exchange.
+"""Batches of records as Arrow columns, for column expressions and for exchanges that route whole columns.
 
-A per-record function gets the records as :class:`headgate.records.row.Row` views, which convert a column when
-it is first read.
+A per-record function gets the records as :class:`headgate.records.row.Row` views, which convert a column to
+Python objects when it is first read.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class ArrowBatch:
-    """A batch of records as columns of a ``pyarrow.RecordBatch``, with event time and watermark of each."""
+    """Records as columns of a ``pyarrow.RecordBatch``, each with event time and the watermark before it."""
 
     __slots__ = ("_views", "columns", "timestamps", "watermarks")
 
@@ -58,7 +58,7 @@ class ArrowBatch:
         return ArrowBatch(picked, take_times(self.timestamps, indices), take_times(self.watermarks, indices))
 
     def with_times(self, timestamps: Int64s, watermarks: Int64s) -> ArrowBatch:
-        """Return a batch of the same columns with these timestamps and watermarks, in ms, of its records."""
+        """Return a batch of the same columns with other timestamps and watermarks, in ms, one per record."""
         batch = ArrowBatch(self.columns, timestamps, watermarks)
         batch._views = self._views
         return batch
@@ -68,7 +68,7 @@ class ArrowBatch:
         return row_type(tuple(self.columns.schema.names))
 
     def views(self) -> Columns:
-        """Return the columns that all row views of this batch share; each becomes a list when first read."""
+        """Return the columns that this batch's row views share; each becomes a Python list at first read."""
         if self._views is None:
             self._views = columns_of(self.columns)
         return self._views
@@ -83,7 +83,7 @@ class ArrowBatch:
         return rows
 
     def keys(self, selector: KeySelector) -> Objects:
-        """Return every record's key: a column's value, a tuple of several, or a function's result."""
+        """Return each record's key by `selector`: a column's value, a tuple of some, a function's result."""
         if isinstance(selector, str):
             return self.views().column(self.field(selector))
         if isinstance(selector, tuple):
@@ -91,7 +91,7 @@ class ArrowBatch:
         return each_of(selector, self.rows())
 
     def key_groups(self, selector: KeySelector, max_parallelism: int) -> NDArray[np.int32]:
-        """Return the key group of every record; a UsageError refuses None and types that cannot be routed."""
+        """Return each record's key group; UsageError: a key is None, or of a type that has no stable hash."""
         if callable(selector):
             hashes = vectorised.hashes_of_keys(self.keys(selector))
         elif isinstance(selector, str):
@@ -102,7 +102,7 @@ class ArrowBatch:
         return vectorised.groups_of_hashes(hashes, max_parallelism)
 
     def field(self, name: str) -> int:
-        """Return the index of a column; raise a UsageError that lists the columns if there is none."""
+        """Return the index of column `name`; raise a UsageError that lists the columns if there is none."""
         index = self.columns.schema.get_field_index(name)
         if index < 0:
             names = ", ".join(self.columns.schema.names)
@@ -110,7 +110,7 @@ class ArrowBatch:
         return int(index)
 
     def nbytes(self) -> int:
-        """Return how many bytes of the columns belong to these records."""
+        """Return how many bytes these records take in the columns, not the rest of buffers they share."""
         return int(self.columns.nbytes)
 
 

@@ -1,7 +1,7 @@
 """The protocol of the batches in which records travel between operators: as Python rows or Arrow columns.
 
-A batch carries, besides its records, their event timestamps and the watermark *before* each of
-them. With the watermark inside, event time is exact for every record, whatever the size of the
+A batch carries, besides its records, their event timestamps and the watermark *before* each of them, where
+Flink sends watermarks between records. So event time is exact for every record, whatever the size of the
 batches: an operator splits a batch exactly where a timer must fire.
 """
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Batch(Protocol):
-    """Records in order, as rows or Arrow columns; with event time, each has its timestamp and watermark."""
+    """Records in order, as rows or Arrow columns; in event time each has its own timestamp and watermark."""
 
     timestamps: Int64s | None  # event time per record in ms
     watermarks: Int64s | None  # the watermark in force before each record, never falling
@@ -32,31 +32,31 @@ class Batch(Protocol):
         """Return records `start` (included) to `stop` (excluded), sharing memory where possible."""
 
     def take(self, indices: NDArray[np.int64]) -> Batch:
-        """Return the records at `indices`, in that order."""
+        """Return a batch of the records at the positions `indices`, in that order."""
 
     def with_times(self, timestamps: Int64s, watermarks: Int64s) -> Batch:
-        """Return a batch of this one's records with event time; this batch stays as it is."""
+        """Return a batch of the same records with these timestamps and watermarks, in ms, one for each."""
 
     def rows(self) -> Objects:
-        """Return the records as Python objects."""
+        """Return the records as Python objects; those of an Arrow batch are `Row` views of its columns."""
 
     def keys(self, selector: KeySelector) -> Objects:
-        """Return the key of every record, as Python objects."""
+        """Return the key of every record, which `selector` names or computes, as a Python object."""
 
     def key_groups(self, selector: KeySelector, max_parallelism: int) -> NDArray[np.int32]:
-        """Return the key group of every record; a UsageError refuses None and types that cannot be routed."""
+        """Return each record's key group; UsageError: a key is None, or of a type that has no stable hash."""
 
     def nbytes(self) -> int:
-        """Return about how much memory the records take; decides when a frame is full."""
+        """Return about how many bytes the records take; at some size an exchange sends them as a frame."""
 
 
 def take_times(times: Int64s | None, indices: NDArray[np.int64]) -> Int64s | None:
-    """Return the timestamps or watermarks at `indices`; None if the batch has no event time."""
+    """Return the `times`, a batch's timestamps or watermarks, at `indices`; None if it has no event time."""
     return None if times is None else times[indices]
 
 
 def slice_times(times: Int64s | None, start: int, stop: int) -> Int64s | None:
-    """Return the timestamps or watermarks from `start` to `stop`; None if the batch has no event time."""
+    """Return the `times`, timestamps or watermarks, from `start` to before `stop`; None if there are none."""
     return None if times is None else times[start:stop]
 
 

@@ -21,7 +21,7 @@ _CODEC: Final = DynamicSerializer()
 
 
 def detached(batch: RowBatch) -> RowBatch:
-    """Return a batch of copied records, for another subtask; the batch itself if no record can be changed.
+    """Return a batch of copies for another subtask of this process, or `batch` if no record can be changed.
 
     Example:
         >>> shared = RowBatch([("a", 1)])

@@ -66,13 +66,13 @@ class RowBatch:
         return self.records
 
     def keys(self, selector: KeySelector) -> Objects:
-        """Return every record's key: a field, a tuple of fields, or a function's result."""
+        """Return each record's key by `selector`: a field, a tuple of fields, or a function's result."""
         if not self.records:
             return []
         return each_of(field_getter(selector, self.records[0]), self.records)
 
     def key_groups(self, selector: KeySelector, max_parallelism: int) -> NDArray[np.int32]:
-        """Return the key group of every record; a UsageError refuses None and types that cannot be routed."""
+        """Return each record's key group; UsageError: a key is None, or of a type that has no stable hash."""
         from headgate.common.keys.keygroups_vectorised import groups_of_hashes, hashes_of_keys
 
         return groups_of_hashes(hashes_of_keys(self.keys(selector)), max_parallelism)
@@ -108,7 +108,7 @@ def each_of(function: Callable[[T], R], records: Sequence[T]) -> list[R]:
 
 
 def guessed_size(value: T, depth: int = 3) -> int:
-    """Return about how many bytes a record takes on the wire; looks at a few elements of each container.
+    """Return about how many bytes a record takes on the wire, by some elements of containers to `depth`.
 
     Example:
         >>> guessed_size("x" * 1000), guessed_size((1, "x" * 1000)), guessed_size({"a": ["x" * 1000] * 50})
@@ -136,7 +136,7 @@ def _size_of_some(values: list[T], depth: int) -> int:
 
 
 def field_getter(selector: KeySelector, sample: T) -> Callable[[T], Any]:
-    """Return a function that reads a record's key or event time; UsageError: `sample` lacks a named field."""
+    """Return a function that reads a record's `selector`; UsageError: the record `sample` lacks a field."""
     if callable(selector):
         return selector
     names = (selector,) if isinstance(selector, str) else tuple(selector)

@@ -41,7 +41,7 @@ Restored = list[tuple[int, int, list[OperatorSubtaskState]]]
 def assign_state(
     plan: PhysicalPlan, checkpoint: CheckpointMetadata, *, ignore_unclaimed: bool = False
 ) -> Restored:
-    """Return (vertex id, subtask, its states in `checkpoint`) for each subtask that restores any state."""
+    """Return (vertex id, subtask, states to restore) where there are any. Raises as `check_compatible`."""
     check_compatible(plan, checkpoint, ignore_unclaimed=ignore_unclaimed)
     _report(plan, checkpoint)
     restored: Restored = []
@@ -61,7 +61,7 @@ def assign_state(
 def check_compatible(
     plan: PhysicalPlan, checkpoint: CheckpointMetadata, *, ignore_unclaimed: bool = False
 ) -> None:
-    """Raise a UsageError if a restore of `checkpoint` into `plan` would lose or misread state or records."""
+    """Raise UsageError if `plan` misreads `checkpoint`, loses records or (not `ignore_unclaimed`) state."""
     if plan.max_parallelism != checkpoint.max_parallelism:
         raise UsageError(
             f"{called(checkpoint)} has "
@@ -85,9 +85,9 @@ def called(checkpoint: CheckpointMetadata) -> str:
 
 
 def unclaimed_state(plan: PhysicalPlan, checkpoint: CheckpointMetadata) -> list[str]:
-    """Return a clause for each stored state that no operator of `plan` would restore, with how to keep it.
+    """Return a message for each stored state that no operator of `plan` would restore: how to keep it.
 
-    Only state that the metadata names is found. Workers check keyed states within a blob or RocksDB's files.
+    Only state that the metadata names is found. Workers check keyed states named only in a blob's header.
     """
     nodes = {node.uid or f"node-{node.id}": node for vertex in plan.vertices for node in vertex.chain}
     stateful = [uid for uid, states in checkpoint.operators.items() if any(map(_has_state, states))]
@@ -150,7 +150,7 @@ def sources_in(checkpoint: CheckpointMetadata) -> set[str]:
 
 
 def prepared_in(checkpoint: CheckpointMetadata) -> set[str]:
-    """Return the uids of the sinks whose prepared output the checkpoint holds; it may be uncommitted yet."""
+    """Return the uids of sinks whose prepared output (committables) a checkpoint holds, committed or not."""
     operators = checkpoint.operators.items()
     return {uid for uid, states in operators if any(state.committables for state in states)}
 
@@ -214,9 +214,9 @@ def share_operator(
 ) -> list[list[OperatorSubtaskState]]:
     """Return, for each of `parallelism` new subtasks of an operator, the stored states that it starts from.
 
-    `old`: the stored state of each old subtask. With `makes_time` the operator makes watermarks of what it
-    reads itself, so an old subtask without one had read nothing and does not count. Else watermarks come from
-    upstream, and an old subtask that none had reached holds back the restored one.
+    `old`: the stored state of each old subtask; `max_parallelism`: number of key groups. With `makes_time`
+    the operator makes watermarks itself, so an old subtask without one had read nothing and does not count.
+    Else they come from upstream, and an old subtask that none had reached holds back the restored one.
     """
     held = _share_operator_state(old, parallelism)
     if len(old) == parallelism:
@@ -303,5 +303,5 @@ def _finished_copies(
 
 
 def without_committables(states: Sequence[OperatorSubtaskState]) -> list[OperatorSubtaskState]:
-    """Return the states without committables, as workers get them: the job master commits prepared output."""
+    """Return the states without committables: workers need none, as the job master commits the output."""
     return [msgspec.structs.replace(state, committables=[]) for state in states]

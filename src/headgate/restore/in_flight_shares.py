@@ -1,8 +1,8 @@
 """Assigns the records in flight of an unaligned checkpoint to subtasks of the restored job; reads none.
 
-Keyed records go to the subtasks that get their key groups. Other streams stay with their subtask while
-their receiver's parallelism does; else they follow a forward exchange as one piece, or their batches are
-dealt out. Empty streams carry watermarks: no subtask may be ahead of the slowest channel's event time.
+A stream holds one channel's records. Keyed ones go to the subtasks that get their key groups. Others stay
+with their subtask while their receiver's parallelism does; else they follow a forward exchange in one piece,
+or are dealt out by batches. Empty ones carry watermarks: no subtask may be ahead of the slowest channel.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from headgate.graph.physical import PhysicalPlan
 from headgate.state.snapshots import CheckpointMetadata, InFlightShare, InFlightStream
 
 SEVERAL, SEVERAL_CONTINUED = -1, -2
-"""In place of a sender's subtask, for a stream that stands for several senders: their watermark is known; or
-it begins where the streams of lower levels end.
+"""`sender_subtask` of an empty stream that stands for several senders: it begins with their least watermark;
+or, continued, with the event time at which their streams of the level below end.
 """
 
 Taken = list[list[InFlightShare]]
@@ -33,8 +33,8 @@ Taken = list[list[InFlightShare]]
 def assign_in_flight(
     plan: PhysicalPlan, checkpoint: CheckpointMetadata
 ) -> list[tuple[VertexId, int, list[InFlightShare]]]:
-    """Return (vertex id, subtask, shares of streams in flight) for every subtask that takes over any stream,
-    also an empty one, which only carries a watermark.
+    """Return (vertex id, subtask, shares of streams) for every subtask that takes over any stream (what was
+    in flight on one channel), also an empty one, which only carries a watermark.
     """
     check_receivers(plan, checkpoint)
     nodes = _places(plan)

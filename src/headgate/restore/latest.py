@@ -24,11 +24,11 @@ def latest_point(
     fell_back: Callable[[str], None] | None = None,
     gone_back: Collection[int] = (),
 ) -> RestorePoint | None:
-    """Return the newest completed checkpoint of a job's log, read afresh, to restore; None: it has none.
+    """Return the newest completed checkpoint in the log of `service`'s job, to restore; None: it has none.
 
-    With `fell_back` an older one is taken when the newest is damaged; it gets a sentence about each of them.
-    `gone_back` are checkpoints that the job has skipped before: it does not continue from them any more, even
-    if they are complete again, because their output was written anew.
+    `disks` opens a storage by URI. A damaged checkpoint raises DamagedFileError; but with `fell_back`, which
+    gets a sentence about each damaged one, an older one is taken. `gone_back`: checkpoints skipped so before,
+    from which the job does not continue even if they are intact again: their output was written anew.
     """
     try:
         logged = service.completed()
@@ -47,7 +47,10 @@ def latest_point(
 def offered(
     error: DamagedFileError, point: RestorePoint, service: CheckpointService | None, disks: Disks
 ) -> HeadgateError:
-    """Return the error for a restore point whose files subtasks found damaged; it advises what to restore."""
+    """Return the error to report where subtasks found files of `point` damaged; it says what to restore.
+
+    `service`: the job's checkpoints, None if it stores none; `disks` opens a storage by its URI.
+    """
     checkpoint, root = point.checkpoint, point.storage
     foreign = service is None or checkpoint.job != service.job
     if root is not None and foreign and _is_deleted(disks(root), checkpoint):
@@ -73,7 +76,7 @@ def _is_deleted(disk: Disk, checkpoint: CheckpointMetadata) -> bool:
 
 
 def still_logged(jobs: Sequence[str], disks: Iterable[Disk]) -> list[CheckpointMetadata]:
-    """Return the completed checkpoints that the logs of `jobs` list on any of `disks`, without savepoints.
+    """Return the checkpoints, savepoints excepted, that the logs of `jobs` (ids) list on any of `disks`.
 
     Logs and metadata that cannot be read are skipped.
     """

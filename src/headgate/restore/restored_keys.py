@@ -19,7 +19,7 @@ from headgate.state.snapshots import CheckpointMetadata, KeyedStateHandle
 def check_keys(plan: PhysicalPlan, checkpoint: CheckpointMetadata, called: str) -> None:
     """Raise a UsageError if state is stored under keys of another type than `plan` declares for its operator.
 
-    Where the metadata does not list the types of stored keys, the workers check the restored keys themselves.
+    `called` names the checkpoint in the message. Workers check keys whose types its metadata does not list.
     """
     for node in (node for vertex in plan.vertices for node in vertex.chain):
         if isinstance(node, KeyedProcessNode) and node.keys is not None and node.uid is not None:
@@ -31,12 +31,12 @@ def check_keys(plan: PhysicalPlan, checkpoint: CheckpointMetadata, called: str) 
 
 
 def stored_shapes(keyed: KeyedStateHandle) -> frozenset[Shape] | None:
-    """Return the types of a subtask's stored keys, as the metadata lists them; None where it does not."""
+    """Return the types of a subtask's stored keys by the metadata; empty: no state; None: it lists none."""
     return frozenset() if keyed.tables == [] else shapes_of_stored(keyed.key_types)
 
 
 def other_type(what: str, wrong: Shape, declared: DeclaredKeys) -> str:
-    """Return the message for stored keys that are not of the declared type.
+    """Return the message for stored keys of the type `wrong`, which is not the declared one.
 
     `what` is what holds them, such as "savepoint 3 of job 'visits' holds state of 'count'".
     """

@@ -44,7 +44,7 @@ class RestoredSplits:
         return self.unread - self.reading
 
     def moved(self, now: Sequence[Split], before: Sequence[Split]) -> None:
-        """Find out from which splits a batch came: their position differs from `before`, or they ended."""
+        """Find out which splits a batch is of: their position `now`, after it, is not that `before` it."""
         left = {split.id: split.position for split in now}
         self.reading = frozenset(
             split.id
@@ -66,7 +66,8 @@ def picture(splits: Iterable[Split]) -> list[Split]:
 class SplitMarks:
     """The watermark of each restored split: the greatest timestamp read from it, first as in the snapshot.
 
-    An unread split without new records holds the operator's watermark back for `idleness_ms`; None: for ever.
+    An unread split holds the operator's watermark back until no record came of it for `idleness_ms`; None:
+    for ever. `now_ms` is always the time of the call, by one clock.
 
     Example:
         >>> marks = SplitMarks({"a": 100, "b": 40}, None, 0)
@@ -88,11 +89,11 @@ class SplitMarks:
     def around(
         self, reading: Collection[str], others: Iterable[str], default: int, now_ms: int
     ) -> tuple[int, int | None]:
-        """Return the greatest timestamp read before a batch, and the bound that unread splits set to it.
+        """Return the greatest timestamp read before from a batch's splits, and the bound of its watermarks.
 
         The batch is of the splits `reading`; where there are several, it is unknown which record is of which.
-        `others` wait to be read. The first is `default` when nothing is known of the batch's split, the bound
-        None when no split is waited for.
+        `others`, which wait to be read, set the bound; None: none of them is waited for. The first result is
+        `default` when nothing is known of the batch's split.
         """
         start = min((self._marks[split] for split in reading if split in self._marks), default=default)
         held = [self._marks[split] for split in others if self._waited_for(split, now_ms)]
@@ -101,7 +102,7 @@ class SplitMarks:
         return start, min(held, default=None)
 
     def note(self, reading: Collection[str], greatest: int, now_ms: int) -> None:
-        """Record that a batch with the timestamp `greatest` was read from some splits at `now_ms`."""
+        """Record that a batch with timestamps up to `greatest` was read from splits `reading` at `now_ms`."""
         for split in reading:
             if split in self._marks:
                 self._read_ms[split] = now_ms

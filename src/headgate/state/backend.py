@@ -61,19 +61,19 @@ class StateFiles(Protocol):
     """The storage of a checkpoint, to which a background thread writes a snapshot; may raise StorageError."""
 
     def write(self, uid: str, parts: Iterable[Part]) -> StoredHandle:
-        """Store the bytes of operator `uid` durably, and return their handle; `parts` are taken once."""
+        """Store bytes of operator `uid`, given in `parts` (taken once), durably, and return their handle."""
 
     def write_sections(
         self, uid: str, sections: Sequence[Iterable[Part]], *, inline: bool
     ) -> list[StoredHandle]:
-        """Store several pieces of bytes durably in one file, and return a handle for each.
+        """Store several pieces of bytes of operator `uid` durably in one file, and return a handle for each.
 
         `sections`: the bytes of each piece, in parts; taken once and in order.
         `inline`: whether all of it may be kept in the metadata when it is little.
         """
 
     def share(self, handle: StoredHandle, root: str | None) -> bool:
-        """Refer to bytes that an earlier checkpoint stored; False if they may be deleted before this one.
+        """Let this checkpoint refer to an earlier one's bytes; False: not so, they may be deleted before it.
 
         `root`: the storage that they were restored from; None: this attempt wrote them.
         """
@@ -83,7 +83,7 @@ class StoredFiles(Protocol):
     """The files of a stored snapshot, from which a restore or an offline command reads state."""
 
     def read(self, handle: StoredHandle) -> bytes:
-        """Return all bytes that a handle stands for, once they match their checksum."""
+        """Return all bytes that a handle refers to; a StorageError if they do not match their checksum."""
 
     def verify(self, handle: StoredHandle) -> None:
         """Compare the bytes of a handle with their checksum; a mismatch is a StorageError."""
@@ -97,7 +97,7 @@ class StoredFiles(Protocol):
         """
 
     def native(self, keyed: KeyedStateHandle) -> NativeState:
-        """Return the backend's own files (RocksDB's) of one subtask, and the blob stored with them."""
+        """Return a reader of the backend's own files (RocksDB's) of one subtask and of the blob with them."""
 
     def where(self, handle: StoredHandle) -> str:
         """Return the name of a handle's file for messages."""
@@ -106,8 +106,8 @@ class StoredFiles(Protocol):
 class NativeState(BlobReader, Protocol):
     """The backend's own files (RocksDB's) that one earlier subtask stored, and the bytes of the blob."""
 
-    native: NativeFiles
-    root: str
+    native: NativeFiles  # the handles of the files, by name
+    root: str  # URI of the storage that they are in
 
     def fetch(self, name: str, target: Path) -> None:
         """Copy the native file `name` to `target` on the local disk.

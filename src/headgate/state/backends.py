@@ -43,11 +43,11 @@ class HeapBackends:
     def open(
         self, descriptors: Mapping[str, StateDescriptor], groups: tuple[int, int], max_parallelism: int
     ) -> TableBackend:
-        """Return an empty backend in memory for one operator subtask with these key groups."""
+        """Return an empty backend in memory for one operator subtask; `groups`: its first and last one."""
         return HeapKeyedBackend(descriptors, *groups, max_parallelism)
 
     def to_build_on(self) -> HeapBackends:
-        """Return the factory of the backends inside those with a changelog: here the same one."""
+        """Return the factory of the backends that those with a changelog wrap: here this one itself."""
         return self
 
 
@@ -55,15 +55,15 @@ class HeapBackends:
 class RocksBackends:
     """Makes backends that keep state in RocksDB on the local disk; one memory bound for all of the worker.
 
-    Not counted are live values of the keys in use, and the next timers.
+    The bound does not count live values of the keys in use, nor the next timers.
     """
 
-    memory_bytes: int
+    memory_bytes: int  # the bound: for all block caches and write buffers of the worker's RocksDB databases
     local: str | None  # folder on a disk of this machine; None: the one for temporary files
-    incremental: bool = False
-    timers_on_disk: bool = False
+    incremental: bool = False  # checkpoints store RocksDB's own files, those that no earlier one has
+    timers_on_disk: bool = False  # timers are in RocksDB, and only the next ones in memory too
     eager_migration: bool = False  # rewrite values of older types before processing begins
-    map_entries: bool = True
+    map_entries: bool = True  # each entry of a large map is stored by itself
     _memory: RocksMemory | None = field(default=None, init=False)
 
     def open(
@@ -92,8 +92,8 @@ class RocksBackends:
         )
 
     def to_build_on(self) -> RocksBackends:
-        """Return the factory of backends inside those with a changelog, which tracks whole maps, and timers
-        in memory: so maps are stored as one entry each, and timers are not on disk.
+        """Return the factory of the backends that those with a changelog wrap. A changelog tracks whole maps,
+        and timers in memory: so maps are stored as one entry each, and timers are not on disk.
         """
         return replace(self, timers_on_disk=False, map_entries=False)
 
@@ -101,7 +101,7 @@ class RocksBackends:
 class ChangelogBackends:
     """Makes backends whose checkpoints mostly store changes only, around those of RocksDB or Python dicts.
 
-    `materialize_ms`: how often a snapshot is complete by itself.
+    `materialize_ms`: how often a snapshot is complete by itself, and the log of changes begins anew.
     `restored`: the checkpoint that the attempt begins with, 0 for none.
     """
 
@@ -129,7 +129,7 @@ def backends_for(
     timers_on_disk: bool = False,
     eager_migration: bool = False,
 ) -> HeapBackends | RocksBackends:
-    """Return the factory of the state backend `kind`, "hashmap" or "rocksdb"; a ConfigError for another."""
+    """Return the factory for "hashmap", or "rocksdb", which takes the other arguments; else ConfigError."""
     if kind == HASHMAP:
         return HeapBackends()
     if kind != ROCKSDB:

@@ -298,7 +298,7 @@ class OperatorStateBackend:
             self._target(stored.name).restore(stored, blob)
 
     def verdict(self, stored: OperatorStateHandle) -> Compatibility:
-        """Return whether, and with which changes, a restore could read the elements of a stored state."""
+        """Return how a restore reads a stored state's elements: as is, or changed; UsageError: it cannot."""
         target = self._target(stored.name)
         target.readers(stored)
         return target.verdict(stored)

@@ -206,12 +206,12 @@ class SubtaskSnapshot(msgspec.Struct, frozen=True):
 
 
 class SnapshotFork(msgspec.Struct, frozen=True):
-    """A snapshot from which a job was started, as sinks see it; `api.sink.Fork` explains the fields."""
+    """A snapshot of another job, from which a job was started; sinks get it as `api.sink.Fork`."""
 
-    job: str
-    generation: int
-    attempt: int
-    checkpoint: int
+    job: str  # id of the job that took it
+    generation: int  # of that job's master
+    attempt: int  # the deployment that it was taken in
+    checkpoint: int  # its number
 
 
 class CheckpointMetadata(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
 """The canonical format: keyed state as typed Parquet tables that other tools can open.
 
-Which snapshots use it is decided elsewhere.
+Canonical savepoints are in it; nothing here decides which snapshots are.
 """

@@ -64,7 +64,9 @@ def key_description(key: Hashable) -> Description | None:
 
 
 class KeyColumns:
-    """Converts keys to the columns `key` (typed, unless `stored` is None) and `key_raw` (bytes), and back."""
+    """Converts keys to Arrow columns and back: those of the type `stored` to `key` (None: no such column),
+    others to `key_raw`, as bytes.
+    """
 
     def __init__(self, stored: Description | None) -> None:
         self._typed = None if stored is None else _TypedKeys(stored)

@@ -20,7 +20,7 @@ from headgate.state.canonical.value_columns import TableRows
 
 
 class OpenTable:
-    """An open canonical table; the caller has compared the file's checksum, unless it reads no row."""
+    """The open Parquet file of one table; its checksum was compared before, unless no row is read."""
 
     def __init__(self, blob: BlobReader) -> None:
         try:
@@ -48,7 +48,7 @@ class OpenTable:
             raise self._error()
 
     def check_groups(self, first: int, last: int) -> None:
-        """Raise a StorageError if the table is of other key groups, so of another subtask."""
+        """Raise a StorageError if the table is not of key groups `first` to `last`, so of another subtask."""
         info = self.info
         if (info.first_group, info.last_group) != (first, last):
             raise self._error(
@@ -71,23 +71,23 @@ class OpenTable:
     def record_batches(
         self, groups: Container[int], columns: Sequence[str], row_groups: Iterable[int]
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the named columns of the row groups that may hold rows of some key groups, as stored."""
+        """Yield `columns` (names), undecoded, of Parquet `row_groups` that may have rows of key `groups`."""
         for number in row_groups:
             if self.holds(groups, [number]):
                 yield from self._table(number, columns).to_batches()
 
     def holds(self, groups: Container[int], row_groups: Iterable[int]) -> bool:
-        """Return whether any of some row groups may hold rows of some key groups."""
+        """Return whether any of the Parquet `row_groups` (numbers) may hold rows of the key `groups`."""
         borders = (self._borders[number] for number in row_groups)
         return any(group in groups for low, high in borders for group in range(low, high + 1))
 
     @property
     def row_groups(self) -> int:
-        """Number of row groups in the file."""
+        """Number of the Parquet file's row groups."""
         return len(self._borders)
 
     def entries(self, groups: tuple[int, int]) -> Iterator[tuple[list[int], list[Any], list[Any]]]:
-        """Yield key groups, keys and plain values of rows of some key groups, a row group at a time."""
+        """Yield (key groups, keys, plain values) of all entries in `groups`, first to last, by row group."""
         for number, (low, high) in enumerate(self._borders):
             batch = self._read(number, groups) if low <= groups[1] and high >= groups[0] else None
             if batch is None or not len(batch):

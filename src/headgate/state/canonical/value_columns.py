@@ -36,7 +36,7 @@ VALUE: Final = "value"
 
 
 class ValueColumns(ABC, Generic[V]):
-    """Base of the layouts, each converting values to its columns `fields` and back; here one row for each."""
+    """Base of the layouts: each converts values to its Arrow columns `fields`, and back; here a row each."""
 
     fields: Sequence[pa.Field]
 
@@ -84,7 +84,7 @@ class _Single(ValueColumns[V]):
 
 
 class _Cells(ValueColumns[bytes]):
-    """Layout of values of a program's own serializer: the bytes of each value's batch of one."""
+    """Layout of values of a program's own serializer: the bytes of each value, encoded by itself."""
 
     fields = (pa.field(VALUE + RAW, pa.binary()),)
 
@@ -247,7 +247,7 @@ class TableRows:
         return len(values) if sizes is None else sum(sizes)
 
     def pieces(self, values: Sequence[Any], rows: int) -> Iterator[slice]:
-        """Yield slices of `values`, cut between entries, each of about `rows` rows."""
+        """Yield slices of `values`, one value for each of some keys, that take about `rows` rows each."""
         sizes = self._values.sizes(values)
         if sizes is None:
             yield from (slice(start, start + rows) for start in range(0, len(values), rows))

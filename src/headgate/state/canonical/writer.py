@@ -55,7 +55,7 @@ class TablesWriter:
 
     Each table waits in `folder` on the local disk until it is complete. Then `store` takes the name of the
     state, or `table_layout.TIMERS`, and the bytes, makes them durable and returns the name of the file. Of
-    each state one batch of entries is in memory at a time, and one row group.
+    each state one batch of entries is in memory at a time, and one row group, of about `rows` rows.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class TablesWriter:
         return KeyedStateHandle(*self._groups, Inline(b""), size, tables=self._tables)
 
     def abandon(self) -> None:
-        """Free the space on the local disk; stored tables are removed by whoever stored them."""
+        """Free the space on the local disk; stored tables stay, for the owner of `store` to remove."""
         if self._timers is not None:
             self._timers.abandon()
 
@@ -144,7 +144,7 @@ def _as_in_tables(section: NewSection, entries: Iterable[Entries]) -> Iterator[E
 
 
 class TableWriter:
-    """Writes one canonical table to a stream; `info` describes it, but for its number of rows."""
+    """Writes one table to a stream; `info` describes it, but for its length; `rows`: of a row group."""
 
     def __init__(self, info: TableInfo, stream: SupportsWrite[memoryview], rows: int = ROWS) -> None:
         self._info, self._rows, self._limit = info, TableRows(info), rows
@@ -166,7 +166,7 @@ class TableWriter:
         self._flush_over(1)
 
     def add_rows(self, batch: pa.RecordBatch) -> None:
-        """Write rows that are columns already, in the order of key groups; a key's are in one batch."""
+        """Write rows in the table's own columns, in the order of key groups; a key's are in one batch."""
         groups = batch.column(0).to_numpy()
         borders = [0, *(np.flatnonzero(np.diff(groups)) + 1).tolist(), len(groups)]
         for start, stop in pairwise(borders):

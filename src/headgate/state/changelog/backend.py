@@ -36,7 +36,7 @@ class ChangelogBackend(BackendWrapper[TableBackend]):
     one. Now and then it is complete by itself: then the log begins anew. How the backend inside writes a
     complete snapshot is its own affair.
 
-    `materialize_ms`: after so long the next snapshot is complete.
+    `materialize_ms`: after so long, by the clock `now_ms`, the next snapshot is complete.
     `restored`: the checkpoint that will be restored, 0 for none.
     """
 

@@ -1,4 +1,4 @@
-"""Tracks which entries of a backend's tables and timers the program changes, for the next segment.
+"""Tracks which entries of a backend's tables and timers the program changes, for a changelog's next segment.
 
 Of values that cannot be changed in place the new one is kept, so that a segment costs nothing per entry; of
 others, and of timers, the key alone, and they are looked up and copied when a segment is taken. What a
@@ -101,7 +101,7 @@ class TrackedStore:
         return taken
 
     def begin(self) -> None:
-        """Start tracking, with no changes."""
+        """Start tracking, or forget all changes tracked so far."""
         self.changed = {}  # type: ignore[misc]  # a slot of the classes below
 
 
@@ -183,6 +183,6 @@ class TrackedTimerQueue(TimerQueue[K]):
 
 
 def take_all(trackers: Mapping[str, Tracker]) -> Changes:
-    """Return the entries changed since the last call, by name, without states that were not changed."""
+    """Return each tracker's changes since the last call, by state; states without changes are left out."""
     taken = {name: each.take() for name, each in trackers.items()}
     return {name: changed for name, changed in taken.items() if changed}

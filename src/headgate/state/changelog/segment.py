@@ -30,7 +30,7 @@ REMOVED_STATE: Final = Target({"kind": "removed", "of": [_FLAGS.describe()]}, _F
 
 @dataclass(slots=True)
 class EntriesView(StateView):
-    """A section of a segment: changed entries of a state, changed timers, or the keys of removed entries."""
+    """A section of a changelog segment: a state's changed entries or timers, or the keys of removed ones."""
 
     keys: list[Hashable] = field(default_factory=list)
     values: list[Any] = field(default_factory=list)
@@ -48,7 +48,7 @@ class EntriesView(StateView):
 
 @dataclass(slots=True)
 class DeltaView(StateView):
-    """A section of a segment, out of tracked values: the changed entries, or the keys of removed ones.
+    """A section of a changelog segment from tracked values: changed entries, or the keys of removed ones.
 
     `delta` has the new value of each changed key, `default` where the entry is removed; it is changed no
     more.
@@ -73,7 +73,7 @@ class DeltaView(StateView):
 
 @dataclass(frozen=True, slots=True)
 class ChangedSections:
-    """Makes the sections of a segment out of tracked changes; `defaults`: of states tracked by value."""
+    """Makes a segment's sections out of tracked changes; `defaults`: what a removed entry is tracked as."""
 
     tables: Mapping[str, StateTable]
     defaults: Mapping[str, Any]

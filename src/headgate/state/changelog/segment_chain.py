@@ -1,4 +1,4 @@
-"""Decides which stored state of an earlier checkpoint a segment of changes may follow, and what it holds.
+"""Decides which stored state of an earlier checkpoint a segment of changes may follow, and its changes.
 
 A checkpoint is removed when a later one completes, and with it every file that the later one does not refer
 to. So a segment of checkpoint C follows what K stored, the newest complete one, only if every snapshot that
@@ -65,7 +65,7 @@ class Stored:
 
 
 class Chain:
-    """The stored states of one subtask that its next segment of changes may have to follow.
+    """One subtask's stored states of earlier checkpoints, one of which its next segment may continue.
 
     The operator's thread asks; the thread that writes snapshots reports what is durable.
     """
@@ -79,7 +79,7 @@ class Chain:
         self._stored[checkpoint] = stored
 
     def taken(self, checkpoint: int, follows: Stored | None) -> None:
-        """Record a pending snapshot and the stored state that it follows; None: it may store all state."""
+        """Record a pending snapshot for `checkpoint`, and what it follows; None: it may store all state."""
         self._refers[checkpoint] = _files_of(follows)
 
     def stored(self, checkpoint: int, stored: Stored) -> None:

@@ -151,7 +151,7 @@ class HeapKeyedBackend(OwnTables[HeapTable]):
 
 
 def handle_of(descriptor: StateDescriptor, serializer: TypeSerializer[V], table: HeapTable) -> StateHandle:
-    """Return the live handle, for the user function, of a declared state over its table in any backend."""
+    """Return the user function's live handle of a declared state, which reads and changes `table`."""
     if descriptor.kind == StateKind.LIST:
         return handles.HeapListState(table)
     if descriptor.kind == StateKind.MAP:

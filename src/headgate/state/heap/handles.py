@@ -26,7 +26,7 @@ class HeapTable(LayeredTable):
     def follow(self, handle: Any) -> None:
         """Keep a handle's attribute `table` equal to `entries`, which is replaced now and then.
 
-        Generated loops read the attribute once per run, and `entries` is not replaced during one.
+        Code generated for an operator reads it once per run of records, in which `entries` is not replaced.
         """
 
         def use(entries: Any) -> None:
@@ -128,7 +128,7 @@ class MutableValueState(_TableState, Generic[V]):
 class ImmutableReducingState(ImmutableValueState[V]):
     """Reducing state of a type whose values cannot be changed in place.
 
-    To the generated loops it is a value state whose default is MISSING.
+    To the generated loop over an operator's records it is a value state whose default is MISSING, no entry.
     """
 
     __slots__ = ("reduce",)
@@ -152,7 +152,7 @@ class ImmutableReducingState(ImmutableValueState[V]):
 class ImmutableAggregatingState(ImmutableValueState[ACC], Generic[IN, ACC, OUT]):
     """Aggregating state whose accumulators cannot be changed in place.
 
-    To the generated loops it is a value state whose default is MISSING.
+    To the generated loop over an operator's records it is a value state whose default is MISSING, no entry.
     """
 
     __slots__ = ("function",)

@@ -45,8 +45,8 @@ def _nothing() -> None:
 
 @dataclass(slots=True)
 class StateView:
-    """One state's entries at the snapshot point, for the thread that writes them; `thaw` gives the table its
-    layers back.
+    """One state's entries at the snapshot point, for the thread that writes them. They are in `layers`, above
+    which the table keeps later changes until `thaw` is called.
     """
 
     name: str
@@ -60,7 +60,7 @@ class StateView:
         return slices_of(self.layers, SLICE_ENTRIES)
 
     def taken(self) -> None:
-        """Give the table its layers back once all slices were read, if values cannot be changed in place."""
+        """Let the table have its entries back, unless they may change in place; all slices were read."""
         if self.serializer.immutable:
             self.release()
 
@@ -89,7 +89,7 @@ class TimersView:
             yield keys, timestamps
 
     def taken(self) -> None:
-        """Give the timer queue its layers back once all slices were read."""
+        """Let the timer queue have the timers back; all slices were read."""
         self.release()
 
     def ordered(self, keys: list[Hashable], values: list[Any]) -> Columns:
@@ -105,8 +105,8 @@ class TimersView:
 class PendingHeapSnapshot:
     """A subtask's in-memory state at the snapshot point, to be encoded and stored in another thread.
 
-    The loop goes on meanwhile. Until a view is encoded or released, its table stays in layers. `views` are in
-    the order of the sections to be written.
+    The loop goes on meanwhile. Until a view is encoded or released, its table keeps later changes in a layer
+    of their own. `views` are in the order of the sections to be written.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class PendingHeapSnapshot:
             self.release()
 
     def release(self) -> None:
-        """Give the tables and timer queues their layers back; safe at any time and more than once."""
+        """Let tables and timer queues have their entries back; safe at any time and more than once."""
         for view in self._views:
             view.release()
         self._views = []
@@ -173,7 +173,7 @@ class PendingHeapSnapshot:
 
 
 def kept(keep: EntryFilter | None, name: str, entries: Iterable[Entries]) -> Iterable[Entries]:
-    """Return the batches of entries of the state `name` that the filter `keep` leaves; None leaves all."""
+    """Return batches of the `entries` of state `name` that the filter `keep` lets pass; None: all."""
     if keep is None:
         return entries
     return (Entries(each.group, *keep(name, each.keys, each.values)) for each in entries)

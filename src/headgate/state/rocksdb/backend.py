@@ -55,7 +55,7 @@ class RocksKeyedBackend(OwnTables[RocksTable | RocksMapTable]):
     checkpoint has. A restore reads every form, whichever is taken.
 
     `directory`: on a local disk, for this subtask of this attempt alone; made if it is not there and removed
-    by :meth:`close`.
+    by :meth:`close`. `memory`: the bound that all databases of the worker share.
     `cache_entries`: keys of one state that are kept as live values at most.
     `eager_migration`: whether values of older types are rewritten before anything else; else in the
     background.
@@ -132,8 +132,8 @@ class RocksKeyedBackend(OwnTables[RocksTable | RocksMapTable]):
     def snapshot_sync(self, checkpoint: int = 0, completed: int | None = 0) -> PendingSnapshot:
         """Fix the state at this moment. Call it between records, with everything stored.
 
-        If the local disk fails, the snapshot raises that when it is stored. Later snapshots do not refer to
-        the files of a savepoint.
+        If the local disk fails, the snapshot raises that when it is stored. `completed`: the newest complete
+        checkpoint, whose files it may refer to (0: to none); None: a savepoint, to whose files none refers.
         """
         on_disk = self._timers_on_disk
         for queue in on_disk.values():

@@ -51,7 +51,7 @@ class ColumnStore:
         return value
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Return the values of several keys, with one call."""
+        """Return the value of each of `keys`, with one call; None where there is none."""
         try:
             values: list[bytes | None] = self._store.get(list(keys))  # type: ignore[assignment]
         except Exception as error:
@@ -76,7 +76,7 @@ class ColumnStore:
     ) -> Iterator[tuple[bytes, bytes]]:
         """Yield the entries in order of their keys' bytes, as they are when the first one is asked for.
 
-        `stop`: end before this key; None: read all entries, late timers as well.
+        `stop`: end before this key; None: at the last entry, also of timers beyond :data:`BEYOND_ALL_KEYS`.
         `ahead`: whether so many entries are wanted that the disk should read ahead.
         """
         options = ReadOptions()
@@ -115,7 +115,7 @@ class ColumnStore:
         return found or 0
 
     def portion(self, after: bytes | None, count: int) -> list[tuple[bytes, bytes]]:
-        """Return the first entries after a key, in order of their keys' bytes; None: the very first."""
+        """Return the first `count` entries after key `after`, or of all (None), in order of keys' bytes."""
         start = b"" if after is None else after + b"\0"  # the least bytes after it
         return list(islice(self.items(start, None, ahead=False), count))
 
@@ -124,7 +124,7 @@ class ColumnStore:
         self._store.flush(True)
 
     def empty(self) -> bool:
-        """Return whether the column family has no entries at all, late timers included."""
+        """Return whether the column family has no entries at all."""
         return not self.portion(None, 1)
 
     def close(self) -> None:
@@ -211,7 +211,7 @@ def remove_tree(directory: Path) -> None:
 
 
 def storage_error(doing: str, where: str, error: Exception) -> StorageError:
-    """Return an error of RocksDB as a StorageError that says what failed where, and what to check."""
+    """Return RocksDB's `error` as a StorageError: could not `doing` (a verb) `where`, and what to check."""
     return StorageError(
         f"RocksDB could not {doing} {where}: {error}; check the local disk (space, rights, health), "
         "the state itself is restored from the last checkpoint"

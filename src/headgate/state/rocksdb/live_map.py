@@ -45,7 +45,7 @@ class LiveMap:
         self.changed = set(small)
 
     def lend(self, entries: dict[Hashable, Any]) -> dict[Hashable, Any]:
-        """Return the map as a dict that the program may change; large maps are written anew from it."""
+        """Return the map as a dict to be changed: of a large one, `entries`, all of them, to be rewritten."""
         if self.small is None:
             self.small, self.cleared = entries, self.kept > 0
             self.entries, self.changed, self.whole = {}, set(), False

@@ -78,12 +78,12 @@ class MapEntries(VersionedValues):
     format = MAP_ENTRIES
 
     def rows(self, store: ColumnStore, groups: tuple[int, int]) -> Iterator[Row]:
-        """Yield the keys of some key groups with their maps, in order of the keys' bytes."""
+        """Yield the keys of `groups` (first and last) with their maps, in order of the keys' bytes."""
         low, high = groups_range(*groups)
         yield from self.maps(store, low, high)
 
     def maps(self, store: ColumnStore, start: bytes, stop: bytes, *, ahead: bool = True) -> Iterator[Row]:
-        """Yield the keys whose bytes are from `start` to before `stop`, each with its map."""
+        """Yield keys with bytes from `start` to before `stop`, with their maps; `ahead`: many are wanted."""
         head, names, data = b"", list[bytes](), list[bytes]()
         found = StoredMap(0, 0, {})
         for stored, each in store.items(start, stop, ahead=ahead):
@@ -112,7 +112,7 @@ class MapEntries(VersionedValues):
                 return
 
     def entries(self, stored: bytes, value: Any) -> Stored:
-        """Yield the bytes to put for a map, whose key had none: one entry, or a head and its entries."""
+        """Yield the RocksDB entries of a new map under key `stored`: one, or a head and one per map entry."""
         if len(value) <= SMALL_MAX:
             yield stored, whole(self.versions.encode([value])[0])
             return
@@ -139,7 +139,7 @@ class MapEntries(VersionedValues):
         return self.versions.prefix + _APART + _HEAD.pack(count, next_place)
 
     def read_map(self, stored: bytes, data: bytes) -> StoredMap:
-        """Return the map, or its head, out of the bytes stored under a key of the stream."""
+        """Return the small map, or a large one's head, in `data`, stored under the stream's key `stored`."""
         kind = data[1:2]
         if kind == _WHOLE:
             value = decoded(self.versions, where(stored), data[:1] + data[2:])
@@ -150,7 +150,7 @@ class MapEntries(VersionedValues):
         return StoredMap(size, next_place, None)
 
     def read_entries(self, names: Sequence[bytes], data: Sequence[bytes]) -> list[Found]:
-        """Return the entries that are stored by themselves, out of their bytes."""
+        """Return a large map's entries, decoded from their RocksDB keys `names` and values `data`."""
         batches = [each[:1] + each[_ENTRY:] for each in data]
         try:
             maps = self.versions.decode(batches)
@@ -184,7 +184,7 @@ class MapEntries(VersionedValues):
 
 
 def entry(place: int, encoded: bytes) -> bytes:
-    """Return the bytes of a map's entry; `encoded`: the number of its type, then a map of it alone."""
+    """Return an entry's stored bytes: its type's number and a map of it alone, `encoded`, and its `place`."""
     return encoded[:1] + _PLACE.pack(place) + encoded[1:]
 
 
@@ -268,7 +268,7 @@ LAYOUTS: Final[dict[int, Callable[[Versions], VersionedValues]]] = {
 
 
 def layout_of(name: str, target: Target, *, map_entries: bool = True) -> VersionedValues:
-    """Return the layout of a declared state's values in an empty column family."""
+    """Return the layout of a declared state's values; `map_entries`: it may store map entries apart."""
     apart = map_entries and has_entries_apart(target)
     return (MapEntries if apart else VersionedValues)(Versions(name, target))
 
@@ -276,7 +276,7 @@ def layout_of(name: str, target: Target, *, map_entries: bool = True) -> Version
 def transferred(
     theirs: VersionedValues, store: ColumnStore, mine: VersionedValues, groups: tuple[int, int]
 ) -> Stored:
-    """Yield the RocksDB entries of some key groups, converted for a column family that lacks their keys."""
+    """Yield the entries of `groups` in `store`, from layout `theirs` to `mine`, for a store without them."""
     if (theirs.format == MAP_ENTRIES) != (mine.format == MAP_ENTRIES):
         for row in theirs.rows(store, groups):
             yield from mine.entries(row.stored, row.value)

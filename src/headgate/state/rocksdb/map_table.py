@@ -68,7 +68,7 @@ class RocksMapTable:
     # -- what handles use
 
     def live(self, key: Hashable) -> LiveMap:
-        """Return the cached map of a key of the stream, to be used until the next call of this."""
+        """Return the map of the stream's key `key`, out of the cache; use it until the next call of this."""
         self._make_room_if_full()
         found = self._maps.get(key)
         if found is None:
@@ -185,7 +185,10 @@ class RocksMapTable:
         self.clear(self.live(key))
 
     def prefetch(self, keys: Iterable[Hashable], *, certain: bool = False) -> None:
-        """Read small maps of `keys`, and heads of large ones; see :meth:`RocksTable.prefetch`."""
+        """Read the small maps of a batch's `keys`, and heads of large ones, with one call, into the cache.
+
+        `certain`: whether all of them will be used; else it is judged by earlier batches.
+        """
         missing = set(keys).difference(self._maps, self._older)
         if not missing or not (certain or self._ahead.wanted(len(missing))):
             return
@@ -238,7 +241,7 @@ class RocksMapTable:
             self._store.write(self.layout.entries(stored, value))
 
     def keys(self) -> Iterator[Hashable]:
-        """Return the keys that have a map; changes made meanwhile may be seen or not."""
+        """Return the stream's keys that have a map; changes made meanwhile may be seen or not."""
         self.flush()
         return map(key_of, self.layout.heads(self._store))
 

@@ -87,9 +87,9 @@ def group_of_timer(stored: bytes) -> int:
 class RocksTimerQueue:
     """The timer queue of one time domain, with all timers in RocksDB and the next ones in memory too.
 
-    The head holds every timer before the horizon, so the next timer is found in memory. When it is used up,
-    the next `head_entries` timers are read from the horizon on; fired ones are before it and are not read
-    again.
+    The head, in memory, has all timers before the horizon, a place in their order. When it is used up, the
+    next `head_entries` timers are read from the horizon on; fired ones are before it and not read again.
+    Up to `pending_entries` changes wait to be written with one call.
     """
 
     __slots__ = (
@@ -211,7 +211,7 @@ class RocksTimerQueue:
         return [timer_of(stored, data) for stored, data in self.entries()]
 
     def restore(self, timers: Iterable[tuple[int, Hashable]]) -> None:
-        """Add timers of a snapshot, none of which is there yet."""
+        """Add timers of a snapshot, as (timestamp, key); none of them is there yet."""
         self.flush()
         for timestamp, key in timers:
             stored, data = stored_timer(timestamp, key, self._max_parallelism)
@@ -285,7 +285,7 @@ def timer_chunks(name: str, store: ColumnStore, groups: tuple[int, int]) -> Iter
 
     They are stored in the order of time, so a large queue is read several times, each time for some groups.
 
-    `groups`: first and last key group, of which all timers are.
+    `groups`: first and last key group; a timer of another is an InternalError with the queue's `name`.
     """
     first, last = groups
     passes = max(1, ceil(store.about_entries / PASS_TIMERS))
@@ -310,7 +310,7 @@ def _chunks(group: int, entries: list[Entry]) -> Iterator[Entries]:
 
 
 def timers_of(store: ColumnStore, groups: tuple[int, int]) -> Iterator[Entry]:
-    """Yield the RocksDB entries of some key groups' timers, in order of time."""
+    """Yield the RocksDB entries of timers in `groups` (first and last key group), in order of time."""
     first, last = groups
     for stored, data in store.items(stop=BEYOND_ALL_TIMERS):
         if first <= group_of_timer(stored) <= last:
@@ -318,7 +318,7 @@ def timers_of(store: ColumnStore, groups: tuple[int, int]) -> Iterator[Entry]:
 
 
 def keep_only(store: ColumnStore, groups: tuple[int, int]) -> None:
-    """Delete the timers of other key groups, one by one: they form no range of their own."""
+    """Delete the timers of key groups outside `groups`, one by one: they form no range of their own."""
     first, last = groups
     others = (
         (stored, None)

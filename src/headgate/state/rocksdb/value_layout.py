@@ -45,9 +45,9 @@ def entries_of(rows: Iterable[Row]) -> Iterator[Entries]:
 
 
 class VersionedValues:
-    """Writes a state's values to its column family, and reads them.
+    """Converts a state's values to RocksDB entries of its column family, and back.
 
-    Format 2, the one of today for all states but maps: the number of the type, then the batch of one.
+    Format 2, of all states but maps: the number of the value's type, one byte, then the encoded value.
     """
 
     format = VERSIONED_VALUES
@@ -57,12 +57,12 @@ class VersionedValues:
         self.versions = versions
 
     def rows(self, store: ColumnStore, groups: tuple[int, int]) -> Iterator[Row]:
-        """Yield the keys of some key groups with their values, in order of the keys' bytes."""
+        """Yield the keys of `groups` (first and last) with their values, in order of the keys' bytes."""
         for stored, data in store.items(*groups_range(*groups)):
             yield Row(stored, decoded(self.versions, where(stored), self.numbered(data)))
 
     def entries(self, stored: bytes, value: Any) -> Stored:
-        """Yield the RocksDB entries to put for a key's value, where the key had none."""
+        """Yield the RocksDB entries to put for the value of the key `stored`, which had none."""
         yield stored, self.versions.encode((value,))[0]
 
     def numbered(self, data: bytes) -> bytes:
@@ -79,7 +79,7 @@ class VersionedValues:
 
 
 class PlainValues(VersionedValues):
-    """Format 1, which is only read: the batch of one alone. All values are of the type with number 0."""
+    """Format 1, which is only read: the encoded value alone. All are of the type with number 0."""
 
     format = PLAIN_VALUES
 

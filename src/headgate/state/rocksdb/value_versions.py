@@ -88,13 +88,13 @@ class Versions:
         return bool(self._older)
 
     def encode(self, values: Sequence[Any]) -> list[bytes]:
-        """Encode values that are trusted to be of the declared type, each as a batch of one."""
+        """Encode values, trusted to be of the declared type, each by itself after its type's number."""
         # Batches are what other shapes and versions of a type are read from.
         prefix = self.prefix
         return [prefix + data for data in self._singles.encode(values)]
 
     def encode_checked(self, values: Sequence[Any]) -> list[bytes]:
-        """Encode values, each as a batch of one; a UsageError if one is not of the declared type."""
+        """Encode each value by itself, as :meth:`encode`; UsageError: one is not of the declared type."""
         try:
             self.target.serializer.encode_checked(values)
             return self.encode(values)

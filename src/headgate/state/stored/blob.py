@@ -23,7 +23,7 @@ _SPAN_BYTES: Final = 4 << 20
 
 
 class StoredBlob:
-    """The `StoredForm` of a blob or a changelog's segment; each chunk is verified when it is read."""
+    """Reads a blob, or a changelog's segment, as a `StoredForm`; a chunk is verified when it is read."""
 
     def __init__(self, reader: BlobReader) -> None:
         self._reader = reader
@@ -51,7 +51,7 @@ class StoredBlob:
     def entries(
         self, section: Section, codec: SectionCodec | None, groups: Collection[int]
     ) -> Iterator[Entries]:
-        """Yield the entries of a section in some key groups; without a codec keys only."""
+        """Yield a section's entries in key `groups`, values decoded by `codec`; None: only their keys."""
         for span in _spans([chunk for chunk in section.chunks if chunk.group in groups]):
             for chunk, part in zip(
                 span, blob_format.read_chunks(self._reader, self._body, section, span), strict=True

@@ -81,7 +81,7 @@ class BytesBlob:
 
 
 def place_in(blob: BlobReader, start: int, stop: int) -> str:
-    """Return some bytes' place in a blob for errors: by file and offset, where its reader knows them."""
+    """Return how errors name bytes `start` to `stop` of a blob: by file and offset, if its reader can."""
     where, begins = _source_of(blob)
     return f"bytes {begins + start} to {begins + stop} of {where}"
 
@@ -132,7 +132,7 @@ def read_header(blob: BlobReader) -> tuple[Header, int]:
 
 
 def read_chunks(blob: BlobReader, body: int, section: Section, chunks: list[Chunk]) -> list[memoryview]:
-    """Read adjacent chunks of a section with one access, and return the bytes of each, verified."""
+    """Read adjacent chunks with one access; return the verified bytes of each. `body`: the header's end."""
     if not chunks:
         return []
     start = chunks[0].offset

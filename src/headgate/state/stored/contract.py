@@ -82,7 +82,7 @@ TIMER_CODEC: Final = SectionCodec(_TIMERS.serializer.decode_many, _TIMERS, plain
 
 
 def described(name: str, schema: Description) -> Section:
-    """Return a section with this description, for a check of its type; it counts as not empty."""
+    """Return a made-up section of the type `schema`, for a check of that; it counts as not empty."""
     return Section(name, schema, [BlobChunk(0, 0, 0, 1, 0)])
 
 

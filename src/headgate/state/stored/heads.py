@@ -181,8 +181,8 @@ def _native_keys(store: ColumnStore, timers: bool) -> Keys:
 def judge_state(
     name: str, schema: Description, target: Target, stored: Iterable[KeyedStateHandle]
 ) -> list[Compatibility]:
-    """Return the verdicts on a state: one on values of the type `schema`, one on each older type in native
-    files.
+    """Return whether a program with `target` can read a state: a verdict on its stored type `schema`, and
+    one on each older type in RocksDB's files.
 
     A serializer that a restore would reconfigure is reconfigured by this, too.
     """

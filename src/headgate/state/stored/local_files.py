@@ -81,7 +81,7 @@ class Spool:
 
 
 def local_error(doing: str, path: Path, error: OSError) -> StorageError:
-    """Return an error of the operating system about a local file as a StorageError with advice."""
+    """Return an `error` met while `doing` (a verb, "read") the local `path` as a StorageError with advice."""
     todo = advice(error) or (
         "check the local disk (space, rights, health), or choose another one with "
         "state.backend.rocksdb.localdir"

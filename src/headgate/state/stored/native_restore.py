@@ -82,7 +82,7 @@ def sources_of(states: Sequence[NamedStates], groups: tuple[int, int]) -> list[S
 def readable(
     source: Source, stored: Database, targets: Mapping[str, Target], max_parallelism: int
 ) -> dict[str, VersionedValues]:
-    """Return state -> reader of its column family, where it has entries; UsageError: a type does not fit."""
+    """Return state -> reader of its non-empty column family in `stored`; UsageError: a type does not fit."""
     return _layouts_of(
         source,
         targets,

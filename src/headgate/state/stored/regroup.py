@@ -145,7 +145,7 @@ class Sorter:
                     yield from self._by_group(keys, values, 1 if codec.single else CHUNK_ENTRIES)
 
     def check_apart(self) -> None:
-        """Raise a UsageError if two keys became one: their state would be mixed, or half of it lost."""
+        """Raise a UsageError if `rekey` made two keys one: their state would mix, or half of it be lost."""
         if self._rekey is None:
             return
         self._write()

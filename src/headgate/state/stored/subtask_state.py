@@ -108,7 +108,7 @@ class StoredState(NamedTuple):
 def stored_chunks(
     files: StoredFiles, keyed: KeyedStateHandle, values: ValueCodec, max_parallelism: int
 ) -> Iterator[Chunk]:
-    """Yield all entries of a subtask, every byte verified; see :meth:`StoredState.chunks`."""
+    """Yield all entries that one subtask stored, then the changes to them; every byte is verified."""
     with open_state(files, keyed, max_parallelism, verified=True) as stored:
         yield from stored.chunks(values)
 
@@ -118,7 +118,7 @@ def chunks_of(
 ) -> Iterator[Chunk]:
     """Yield batches of the entries that sections of one stored form have in some key groups.
 
-    `place`: the number of the segment, 0 for the base.
+    `place`: the number of the segment, 0 for the base; `segments`: how many there are, for errors.
     """
     with located(place, segments):
         for section in sections:
@@ -128,7 +128,7 @@ def chunks_of(
 
 @contextmanager
 def located(place: int, segments: int) -> Iterator[None]:
-    """Let a StorageError in the block name the segment of the changelog; `place` 0 is the base."""
+    """Let a StorageError in the block name segment `place` of the changelog's `segments`; 0 is the base."""
     try:
         yield
     except StorageError as error:

@@ -47,7 +47,7 @@ class PlainValues:
         self._targets: dict[str, Target] = {}
 
     def codec(self, section: Section) -> SectionCodec | None:
-        """Return a codec of plain values; UsageError: opaque values, or values of several types."""
+        """Return a codec of plain values; UsageError: the program alone can decode them, or mixed types."""
         schema = section.schema
         single = row_of(schema) == BYTES
         if single and any(chunk.count != 1 for chunk in section.chunks):
@@ -69,7 +69,7 @@ class PlainValues:
         )
 
     def targets(self, stored: Mapping[str, Description]) -> dict[str, Target]:
-        """Return targets of plain values for RocksDB's files; maps are dicts, whatever their keys are."""
+        """Return targets of plain values for RocksDB's files, in which maps are dicts of any keys."""
         found = {}
         for name, schema in stored.items():
             if row_of(schema) == BYTES:

@@ -62,7 +62,7 @@ class TtlKeyedBackend(BackendWrapper[KeyedBackend]):
     """The keyed state of one operator subtask, in which the entries of some states expire.
 
     `descriptors` are the declared states by name, as the program wrote them. Each has one live handle; the
-    hidden states of last-access times have none.
+    hidden states of last-access times have none. The clocks return ms.
     """
 
     def __init__(

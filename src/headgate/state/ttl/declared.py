@@ -31,8 +31,8 @@ def stamps_name(descriptor: StateDescriptor) -> str:
 def with_stamps(descriptors: Mapping[str, StateDescriptor]) -> dict[str, StateDescriptor]:
     """Return the states that a backend keeps for the declared ones; one with a time to live becomes two.
 
-    The stamps of a state come before its values: a snapshot is written in this order, and the stamps
-    decide which values are left out.
+    The stamps (last-access times) of a state come before its values: a snapshot is written in this order,
+    and the stamps decide which values are left out.
     """
     kept: dict[str, StateDescriptor] = {}
     for name, descriptor in descriptors.items():
