@@ -18,7 +18,7 @@ from headgate.restore.point import RestorePoint
 
 
 def refuse_in_use(config: Config, point: RestorePoint | None, job: JobId, disks: Disks = open_disk) -> None:
-    """Refuse, by UsageError, to start from another job's checkpoint while that job is seen to be running,
+    """Raise UsageError if snapshot `point` is a checkpoint of another job than `job` which is seen to run,
     unless `execution.allow-second` is set and the claim mode is NO_CLAIM. A savepoint is never refused.
     """
     if point is None or point.storage is None or point.checkpoint.kind == SAVEPOINT:
@@ -28,15 +28,15 @@ def refuse_in_use(config: Config, point: RestorePoint | None, job: JobId, disks:
 
 
 def keeps(config: Config, point: RestorePoint, job: JobId) -> bool:
-    """Return whether the job starts, without a claim, from a checkpoint that another job may still delete."""
+    """Return whether `job` starts, without a claim, from another job's checkpoint, which may be deleted."""
     other = point.storage is not None and point.checkpoint.job != job
     return other and point.checkpoint.kind != SAVEPOINT and not _claims(config)
 
 
 def continued_job(config: Config, disk: Disk | None, point: RestorePoint | None) -> JobId | None:
-    """Return the id of the job that this driver continues, because it claims that job's newest checkpoint.
-
-    None: it runs as a job of its own. Raises UsageError if it claims while checkpoints are off.
+    """Return the id of the job that this driver continues, because it claims `point`, that job's newest
+    checkpoint. None: it runs as a job of its own. Raises UsageError if it claims while checkpoints are off
+    (`disk` None).
     """
     if point is None or not _claims(config):
         return None
@@ -51,9 +51,8 @@ def continued_job(config: Config, disk: Disk | None, point: RestorePoint | None)
 def check_claim(
     config: Config, disk: Disk | None, point: RestorePoint, disks: Disks = open_disk
 ) -> JobId | None:
-    """Raise UsageError if the snapshot has to be claimed and cannot be; changes nothing.
-
-    Return the id of the job that this driver would continue, or None if it would be a job of its own.
+    """Raise UsageError if snapshot `point` has to be claimed and cannot be; changes nothing. Return the id of
+    the job that this driver would continue, or None if it would be a job of its own.
     """
     job = continued_job(config, disk, point)
     if job is None and _claims(config) and point.checkpoint.kind != SAVEPOINT:
@@ -64,7 +63,7 @@ def check_claim(
 def taken_over(
     config: Config, service: CheckpointService | None, point: RestorePoint | None, disks: Disks = open_disk
 ) -> RestorePoint | None:
-    """Claim the snapshot named by the user if the claim mode is CLAIM; return the restore point to use."""
+    """Claim `point`, the user's snapshot, if the claim mode is CLAIM; return it, marked if it is claimed."""
     if point is None or service is None or not _claims(config):
         return point
     if continues_as(service.disk, point.storage or "", point.checkpoint) == service.job:

@@ -88,9 +88,10 @@ def run_job(
 ) -> JobResult:
     """Run a job from its start to its end in this thread, and return its result.
 
-    `answers_commands` decides whether other processes can control the job where the configuration does not
-    say it. Raises UserFunctionError, or OperatingError for other causes, once the restart strategy gives up,
-    and KeyboardInterrupt once a job that the user cancelled has ended.
+    `listener` gets reports of its events; `dies_with_parent`: workers exit with the process that started
+    them; `answers_commands`: whether other processes can control the job where the configuration does not say
+    it. Raises UserFunctionError, or OperatingError for other causes, once the restart strategy gives up, and
+    KeyboardInterrupt once a job that the user cancelled has ended.
     """
     with logging_for(job.name), permissions_of_job(storage_settings(job.config).permissions):
         return _Driver(job, listener, dies_with_parent, answers_commands).run(make_gang)
@@ -419,14 +420,17 @@ def job_master(
     point: RestorePoint | None,
     marker: str | None,
 ) -> JobMaster:
-    """Create the job master of one execution, with the program for workers and a function to re-plan it."""
+    """Create the job master of one execution. `service` is its log of checkpoints and `permit` the right to
+    write it, `point` the snapshot it restores, `marker` the token of a file that workers must see in the
+    storage.
+    """
     program = Program(job, plan, settings.worker, spec.record_types)
     replan = replanner(job, spec, plan, settings.worker, ports.code)
     return JobMaster(job, spec.name, plan, program, settings, ports, service, permit, point, marker, replan)
 
 
 def adopt_key_groups(job: JobSpec, point: RestorePoint | None) -> PhysicalPlan:
-    """Return the plan with the snapshot's key group count (unless set); UsageError if its state misfits."""
+    """Return the plan with the key group count of `point` (unless set); UsageError if its state misfits."""
     if point is None:
         return job.plan
     plan = with_stored_groups(job.plan, job.config, point.checkpoint)

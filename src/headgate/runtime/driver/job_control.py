@@ -22,7 +22,7 @@ STATUS_WAIT_S: Final = 10.0
 
 
 class JobControl:
-    """Implements `api.jobs.executor_contract.JobControl`: control of a running job, from any thread."""
+    """Controls a running job, from any thread, as the interface in `api.jobs.executor_contract` describes."""
 
     def __init__(
         self, master: JobMaster, post: Callable[[Callable[[], None]], None], started_ms: int
@@ -58,12 +58,12 @@ class JobControl:
         self._ask(self._master.take_checkpoint, then)
 
     def savepoint(self, target: str | None, format: str, then: Then) -> None:  # noqa: A002 - users know it
-        """Request a savepoint below `target`; `then` gets its URI once it is complete, or the error."""
+        """Request a savepoint in folder `target` (None: as configured); `then` gets its URI, or the error."""
         request = SavepointRequest(target, format)
         self._ask(lambda reply_to: request_savepoint(self._master, request, reply_to), then)
 
     def stop(self, target: str | None, format: str, drain: bool, then: Then) -> None:  # noqa: A002
-        """Request to stop the job with a savepoint (`drain`: end event time before); `then` gets its URI."""
+        """Stop the job with a savepoint (`drain`: all timers fire before); `then` gets its URI, or error."""
         request = SavepointRequest(target, format, stop=True, drain=drain)
         self._ask(lambda reply_to: request_savepoint(self._master, request, reply_to), then)
 
@@ -72,7 +72,7 @@ class JobControl:
         self._post(lambda: self._master.cancel(handed_over))
 
     def rescale(self, parallelism: int, then: Then, from_last: bool = False) -> None:
-        """Request another parallelism (from a new checkpoint, or the last); `then` gets it when all run."""
+        """Request another parallelism, from a new checkpoint (or the last); `then` gets it once all run."""
         self._ask(lambda reply_to: self._master.rescale(parallelism, from_last, reply_to), then)
 
     def close(self) -> None:
@@ -120,7 +120,6 @@ class _Requester:
 
 def request_savepoint(master: JobMaster, request: SavepointRequest, then: Then) -> None:
     """Take a savepoint, or stop the job with one; `then` gets its URI. To be called in the job master's loop.
-
     While not all subtasks run, `then` gets an OperatingError: the requester may rather wait, or cancel.
     """
     if master.state is JobState.RUNNING:

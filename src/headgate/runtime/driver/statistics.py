@@ -22,7 +22,7 @@ _PASSED_ON: Final = (
 
 
 class JobStatistics(JobListener):
-    """A job listener that counts records and checkpoints for the job's result, and passes every report on."""
+    """A job listener that counts records and checkpoints for the job's result and passes all reports on."""
 
     def __init__(
         self, plan: PhysicalPlan, listener: JobListener, told: Callable[[str, int, bytes], None] | None = None
@@ -36,14 +36,14 @@ class JobStatistics(JobListener):
         self.counters: dict[tuple[int, int], Counters] = {}  # last totals of the present attempt's subtasks
 
     def records_in(self, base: Totals) -> dict[str, int]:
-        """Return the records that each chain received, by uid of its first operator; each counts once."""
+        """Return how many records each chain received, by its first uid; `base`: those before the restore."""
         totals = add_totals(self._plan, base, self.counters.values())
         return {
             _uid(vertex.chain[0]): totals.get(chain_name(vertex), (0, 0))[0] for vertex in self._plan.vertices
         }
 
     def records_out(self, base: Totals) -> dict[str, int]:
-        """Return the records that each chain emitted (as a sink: wrote), by uid of its last operator."""
+        """Return how many records each chain emitted, by its last uid; `base`: those before the restore."""
         totals = add_totals(self._plan, base, self.counters.values())
         return {
             _uid(vertex.chain[-1]): totals.get(chain_name(vertex), (0, 0))[1]
@@ -51,7 +51,7 @@ class JobStatistics(JobListener):
         }
 
     def skipped(self) -> dict[str, int]:
-        """Return the bad records that each source skipped in all attempts, by uid; repeated reads count."""
+        """Return how many bad records each source skipped, by uid; one that is read again counts again."""
         found = dict(self._skipped_before)
         for (vertex, _), counters in self.counters.items():
             if counters.skipped:
@@ -62,13 +62,13 @@ class JobStatistics(JobListener):
     # -- JobListener -----------------------------------------------------------------------------
 
     def deploying(self, attempt: int, checkpoint: int | None) -> None:
-        """Keep the finished attempt's skipped records and reset its counters, then pass the report on."""
+        """Keep the ended attempt's skipped records and reset its counters; then pass the report on."""
         self._skipped_before = self.skipped()
         self.counters.clear()
         self._next.deploying(attempt, checkpoint)
 
     def progress(self, counters: Sequence[Counters]) -> None:
-        """Remember the latest counters; pass on those of all subtasks, also of workers that have exited."""
+        """Store the latest counters; pass on those of all subtasks, also of workers that have exited."""
         self.counters.update({(entry.vertex, entry.subtask): entry for entry in counters})
         # Counters of workers that have exited belong to the totals, too.
         self._next.progress(list(self.counters.values()))

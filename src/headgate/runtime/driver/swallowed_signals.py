@@ -43,7 +43,7 @@ class Interrupts:
 
     @contextmanager
     def remembered(self) -> Iterator[None]:
-        """Remember what the installed signal handlers raise in the block, if this is the main thread."""
+        """Remember what signal handlers raise in the `with` block; outside of the main thread do nothing."""
         before: dict[signal.Signals, Handler] = {}
         if threading.current_thread() is threading.main_thread():
             for number in SIGNALS:

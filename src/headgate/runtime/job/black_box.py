@@ -58,7 +58,7 @@ class BlackBox:
         self._process, self._noted, self._errors = OwnProcess(), b"", b""
 
     def at_work(self, whose: bytes) -> None:
-        """Record which subtask runs now, for the report of a crash."""
+        """Record which subtask runs now, as text `whose` for the report of a crash; called at each change."""
         if whose is not self._noted:
             self._noted = whose
             self._put(0, _AT_WORK, whose[: _AT_WORK - 1])
@@ -92,7 +92,7 @@ class BlackBox:
             self._map.close()
 
     def watch_fatal_signals(self) -> bool:
-        """Have fatal signals write name and stack to the file; False if a handler is already enabled."""
+        """Have fatal signals (SIGSEGV) write name and stack to the file; False if that was on already."""
         if faulthandler.is_enabled():
             return False
         faulthandler.enable(self._file, all_threads=False)
@@ -105,8 +105,7 @@ class BlackBox:
 
 @contextmanager
 def black_box() -> Iterator[BlackBox | None]:
-    """Open a black box for the block, which records standard error, `os._exit` and fatal signals.
-
+    """Open a black box for the `with` block, which records standard error, `os._exit` and fatal signals.
     Yields None where no file can be created; the worker then runs without a black box.
     """
     folder = Path(tempfile.gettempdir())

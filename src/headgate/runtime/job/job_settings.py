@@ -23,7 +23,7 @@ from headgate.runtime.job.shipped_program import WorkerSettings
 
 @dataclass(frozen=True, slots=True)
 class JobSettings:
-    """The settings of one job for its job master; `common.settings.options` explains the options."""
+    """The settings of one job for its job master; `common.settings.options` explains each option."""
 
     checkpoints: CheckpointSettings
     alignment: AlignmentSettings

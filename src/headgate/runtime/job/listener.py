@@ -18,13 +18,13 @@ class JobListener:
         """Report that the job is about to be submitted; threads can read its state through `live_state`."""
 
     def controllable(self, control: JobControl) -> None:
-        """Report that the job is about to be submitted; threads can request savepoints through `control`."""
+        """Report that the job is about to be submitted; any thread can control it through `control`."""
 
     def gang_submitted(self, gang: int, slots: int) -> None:
-        """Report that a gang of `slots` worker processes was requested from the executor."""
+        """Report that `slots` worker processes were requested from the executor, as gang number `gang`."""
 
     def worker_registered(self, slot: int, pid: int, host: str) -> None:
-        """Report that a worker process has connected for a slot."""
+        """Report that the worker process of a slot has connected."""
 
     def deploying(self, attempt: int, checkpoint: int | None) -> None:
         """Report that an attempt's subtasks are deployed, restored from `checkpoint` or empty (None)."""
@@ -33,13 +33,13 @@ class JobListener:
         """Report that all subtasks of an attempt run."""
 
     def progress(self, counters: Sequence[Counters]) -> None:
-        """Report the present attempt's running totals of all subtasks."""
+        """Report running totals of all subtasks since the present attempt began, after each heartbeat."""
 
     def checkpoint_completed(self, checkpoint: int, took_ms: int) -> None:
-        """Report that a checkpoint is complete and its sinks' output committed."""
+        """Report that a checkpoint completed and its output is committed, `took_ms` after its begin."""
 
     def savepoint_completed(self, checkpoint: int, uri: str, took_ms: int) -> None:
-        """Report that a savepoint is complete at `uri` and the job goes on."""
+        """Report that a savepoint is complete at `uri`, `took_ms` after its begin, and the job goes on."""
 
     def rescaled(self, plan: PhysicalPlan) -> None:
         """Report that the next attempt runs the same operators at another parallelism, with `plan`."""
@@ -51,16 +51,16 @@ class JobListener:
         """Report that a rescale failed: the next attempt runs the old plan, which counts as no restart."""
 
     def repeats(self, failure: RepeatingFailure) -> None:
-        """Report, before :meth:`failed`, that the same failure has repeated since the same checkpoint."""
+        """Report, before :meth:`failed`, that the same failure has repeated without a new checkpoint."""
 
     def told(self, uid: str, subtask: int, data: bytes) -> None:
-        """Report a message that a sink's writer sent to the driver with `SinkWriterContext.tell`."""
+        """Report bytes that a writer of sink `uid` sent to the driver with `SinkWriterContext.tell`."""
 
     def printed(self, lines: list[str], left_out: int) -> None:
         """Report lines that user code printed in a worker; `left_out` lines before them were dropped."""
 
     def note(self, text: str) -> None:
-        """Report a text that is worth a line in the log."""
+        """Report a text for people, worth a line in the log."""
 
     def ended(self, state: str) -> None:
         """Report that the job has ended: `state` is "finished", "failed" or "cancelled"."""

@@ -38,12 +38,11 @@ class LiveState:
     def value(self, uid: str, state: str, key: Any, wait_ms: int = WAIT_MS) -> Any:
         """Return a state's value under a key: a value, list, dict, reduced value or aggregate's result.
 
-        `uid` names the operator; `key` is as the program's key selector returns it. Waits for the job
-        master's loop, so it must not be called there.
-
-        Raises UsageError: there is no such operator or state, or the key cannot be one; NoEntryError: nothing
-        is stored under the key, or its time to live has expired; OperatingError: the job does not run at
-        present, stopped meanwhile, or did not answer in time.
+        `uid` names the operator; `key` is as the program's key selector returns it. Waits (at most `wait_ms`)
+        for the job master's loop, so it must not be called there. Raises UsageError: there is no such
+        operator or state, or the key cannot be one; NoEntryError: nothing is stored under the key, or its
+        time to live has expired; OperatingError: the job does not run at present, stopped meanwhile, or did
+        not answer in time.
         """
         answer: Future[Any] = Future()
 

@@ -13,7 +13,7 @@ from headgate.runtime.job.listener import JobListener
 
 @dataclass(frozen=True, slots=True)
 class MasterPorts:
-    """The interfaces through which a job master uses clock, storage, worker processes and its observers."""
+    """The interfaces by which a job master uses clock, storage, worker processes and its observers."""
 
     clock: Clock  # time
     background: Background  # one thread (or the simulator's) for storage and committers

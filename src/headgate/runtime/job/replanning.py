@@ -17,14 +17,14 @@ from headgate.runtime.job.shipped_program import Program, WorkerSettings
 
 @dataclass(frozen=True, slots=True)
 class PlannedJob:
-    """A physical plan and the serialized program that workers get to run it; ready to be deployed."""
+    """A physical plan (chains and subtasks) with the serialized program that workers get to run it."""
 
     plan: PhysicalPlan
     shipped: bytes
 
     @classmethod
     def of(cls, plan: PhysicalPlan, program: Program, code: UserCode = SAME_INTERPRETER) -> PlannedJob:
-        """Return `plan` with its program serialized; `code` is where the program's functions live."""
+        """Return `plan` with its program serialized; `code` finds the program's modules in this process."""
         return cls(plan, program.to_bytes(code))
 
 
@@ -39,7 +39,7 @@ def replanner(
     settings: WorkerSettings,
     code: UserCode = SAME_INTERPRETER,  # where the program's functions live
 ) -> Replan:
-    """Return a function that plans a running job anew for a given parallelism, for a rescale."""
+    """Return a function that plans the running job at a given parallelism, to rescale it."""
 
     def replan(parallelism: int) -> PlannedJob:
         nodes = narrowed(job.nodes, parallelism)

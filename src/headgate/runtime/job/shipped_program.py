@@ -57,23 +57,23 @@ class Program:
     record_types: Mapping[EdgeId, Any]  # edge id -> type of its records, where known
 
     def to_bytes(self, code: UserCode = SAME_INTERPRETER) -> bytes:
-        """Return the program pickled, as :class:`headgate.runtime.protocol.messages.Deploy` carries it."""
+        """Return the program pickled, for a deployment message; `code` finds its modules in this process."""
         return shipped(self, code)
 
 
 def shipped(thing: T, code: UserCode = SAME_INTERPRETER) -> bytes:
-    """Return an object of the program pickled for another process; `code` is where its classes live."""
+    """Return an object of the program pickled for another process; `code` finds its classes in this one."""
     buffer = io.BytesIO()
     code.call(lambda: shipping_pickler(code.pickler().Pickler)(buffer).dump(thing))
     return buffer.getvalue()
 
 
 def program_from_bytes(data: bytes, code: UserCode = SAME_INTERPRETER) -> Program:
-    """Unpickle a program from :meth:`Program.to_bytes`; only for bytes of an authenticated job master."""
+    """Return the program that :meth:`Program.to_bytes` pickled; bytes must be of an authenticated driver."""
     program: Program = received(data, code)
     return program
 
 
 def received(data: bytes, code: UserCode = SAME_INTERPRETER) -> Any:
-    """Unpickle an object from :func:`shipped`; only for bytes of an authenticated process of the job."""
+    """Return the object that :func:`shipped` pickled; the bytes must be of an authenticated process."""
     return code.load(data)

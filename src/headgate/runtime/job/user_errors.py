@@ -26,7 +26,9 @@ from headgate.runtime.job.public_names import say_public_names
 
 
 def user_error(context: OperatorContext, error: BaseException, record: object) -> BaseException:
-    """Return the error to raise in place of `error`, which user code raised while handling `record`."""
+    """Return the error to raise instead of `error`, which user code raised while it handled `record`: one
+    that names operator, record and the user's line. An error that ends the process is returned as it is.
+    """
     if is_about_the_process(error):
         return error
     if isinstance(error, HeadgateError):
@@ -39,7 +41,6 @@ def user_error(context: OperatorContext, error: BaseException, record: object) -
 
 def placed(context: OperatorContext, error: HeadgateError, record: object = None) -> HeadgateError:
     """Return an error of wrong use, raised by user code, with operator, line and record before its text.
-
     Errors of other types, and an error that already names the operator, are returned unchanged.
     """
     text = str(error)
@@ -66,9 +67,8 @@ class NoRecord(str):
 
 @contextmanager
 def blamed(context: OperatorContext, doing: str) -> Iterator[None]:
-    """Run user or connector code so that an error out of the user's own frames names the operator.
-
-    Errors without a frame of user code pass unchanged, with their complete traceback.
+    """Run the `with` block, which calls user or connector code: an error from a frame of the user's becomes
+    one that names the operator and what it was `doing`. Other errors pass unchanged.
     """
     try:
         yield

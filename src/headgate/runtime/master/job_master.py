@@ -40,7 +40,7 @@ from headgate.runtime.protocol import messages as m
 
 
 class JobMaster(JobView):
-    """The job master of one job; all methods, and each `ReplyTo` once, are called in the driver's loop."""
+    """The job master of one job; all methods, and each `ReplyTo` (once), are called in the driver's loop."""
 
     def __init__(
         self,
@@ -97,34 +97,32 @@ class JobMaster(JobView):
         self.happened(v.Fenced(failure_of(error)))
 
     def take_checkpoint(self, reply_to: ReplyTo[str]) -> None:
-        """Take a checkpoint; the reply is its URI once it is committed."""
+        """Take a checkpoint; the reply is its URI once its output is committed, or the error."""
         self.checkpoints.requests.checkpoint(reply_to)
         self._settle()
 
     def take_savepoint(self, request: SavepointRequest, reply_to: ReplyTo[str]) -> None:
-        """Take a savepoint, or stop the job with one; the reply is its URI."""
+        """Take a savepoint, or stop the job with one; the reply is the savepoint's URI, or the error."""
         self.checkpoints.requests.savepoint(request, reply_to)
         self._settle()
 
     def rescale(self, parallelism: int, from_last: bool, reply_to: ReplyTo[int]) -> None:
-        """Run all operators at another parallelism; an operator for which the program sets less keeps that.
-
-        With `from_last` the last completed checkpoint is used where no new one can be taken. The reply is the
+        """Run all operators at `parallelism`; an operator for which the program sets less keeps that. With
+        `from_last` the last completed checkpoint is used where no new one can be taken. The reply is the
         parallelism once all subtasks run, or the error for which the job runs as before.
         """
         self._rescaling.ask(parallelism, from_last, reply_to)
         self._settle()
 
     def query(self, uid: str, state: str, key: Hashable, reply_to: ReplyTo[Any]) -> None:
-        """Read the present value of an operator's keyed state under a key, between two records.
-
+        """Read the present value under `key` in keyed state `state` of operator `uid`, between two records.
         The reply is the value, or a UsageError if there is no such operator or state, a NoEntryError if
         nothing is stored under the key, an OperatingError if the job does not run or stopped meanwhile.
         """
         self._attempts.ask(self.state, uid, state, key, reply_to)
 
     def message(self, link: Link, message: m.FromWorker) -> None:
-        """Process a message from a worker."""
+        """Process a message that came from a worker over its control connection `link`."""
         self._messages.message(link, message)
         self._settle()
 
@@ -134,7 +132,7 @@ class JobMaster(JobView):
         self._settle()
 
     def gang_exited(self, gang: int, error: str | None) -> None:
-        """Process the exit of all workers of a gang; `error` is the reason if it was not normal."""
+        """Process that all workers of gang number `gang` exited; `error`: why, None if they left as asked."""
         self.happened(v.GangExited(gang, error))
 
     def tick(self) -> None:
@@ -145,14 +143,14 @@ class JobMaster(JobView):
         self._settle()
 
     def next_wakeup(self) -> int | None:
-        """Return the latest time of the next :meth:`tick` (monotonic ms), or None."""
+        """Return when :meth:`tick` must be called at the latest (monotonic ms); None: no time is set."""
         times = (self._machine.next_wakeup(), self.checkpoints.next_wakeup())
         return min((time for time in times if time is not None), default=None)
 
     # -- the machine ---------------------------------------------------------------------------------
 
     def happened(self, event: v.Event) -> None:
-        """Give an event to the state machine, after pending events, and perform the effects."""
+        """Give an event to the job's state machine, after pending ones, and perform what it decides."""
         self._outbox.put(event)
         self._settle()
 
@@ -166,7 +164,7 @@ class JobMaster(JobView):
         self.ports.post(turn)
 
     def _settle(self) -> None:
-        """Give all pending events to the state machine; a nested call leaves them to the outer one."""
+        """Give all pending events to the state machine; a call within a call returns at once."""
         if not self._turning:
             self._perform_all(self._effects())
 

@@ -15,16 +15,16 @@ from headgate.runtime.protocol.messages import Counters
 
 @runtime_checkable
 class HasPages(Protocol):
-    """A gang whose launcher (Spark) shows it on web pages."""
+    """A gang (the workers' launcher) that has web pages about itself, as Spark's; for links in the status."""
 
     @property
     def links(self) -> Mapping[str, str]:
-        """Addresses of these pages, by name."""
+        """Addresses of these pages, by their names for people."""
         ...
 
 
 def status_of(master: JobMaster, started_ms: int) -> JobStatus:
-    """Return the present status of the job, as `headgate status` and the endpoint show it."""
+    """Return the job's present status, for `headgate status` and the endpoint. `started_ms`: wall clock."""
     checkpoints, gang = master.checkpoints.coordinator.statistics(), master.ports.gang
     counters = master.counters()
     plan = master.plan

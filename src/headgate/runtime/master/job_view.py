@@ -31,34 +31,34 @@ class JobView:
 
     @property
     def state(self) -> JobState:
-        """The job's public state, such as RUNNING."""
+        """The state that users see, such as RUNNING or RECOVERING."""
         return self._machine.state
 
     @property
     def error(self) -> HeadgateError | None:
-        """The error with which the job failed, once it has."""
+        """The error with which the job failed; None unless it did."""
         outcome = self._machine.outcome
         return None if outcome is None or outcome.failure is None else self._losses.error(outcome.failure)
 
     @property
     def savepoint(self) -> str | None:
-        """URI of the savepoint with which the job was stopped, once it was."""
+        """URI of the savepoint with which the job was stopped; None unless it was."""
         outcome = self._machine.outcome
         return None if outcome is None or outcome.savepoint is None else str(outcome.savepoint)
 
     @property
     def last_failure(self) -> str | None:
-        """Text of the error of the latest failed attempt."""
+        """Text of the error of the latest failed attempt; None: none failed."""
         return self._reports.last_failure
 
     @property
     def restarts(self) -> int:
-        """How many deployments followed a failure."""
+        """How many deployments followed a failure; rescales do not count."""
         return self._machine.restarts
 
     @property
     def goes_on(self) -> bool:
-        """Whether the job, ended for this driver, continues or may continue under another job master."""
+        """Whether the job, ended in this driver, goes on or may go on under another driver's job master."""
         return self._machine.goes_on
 
     @property
@@ -78,17 +78,17 @@ class JobView:
 
     @property
     def repeating(self) -> RepeatingFailure | None:
-        """The failure that keeps repeating, or None."""
+        """The failure with which attempt after attempt ends, for the user; None: there is none."""
         same = self._machine.repeating
         return None if same is None else repeating_failure(same, self.settings.same_failure)
 
     @property
     def restored_totals(self) -> Mapping[str, tuple[int, int]]:
-        """Records in and out per chain, as counted up to the snapshot that the present attempt restored."""
+        """By chain: records in and out, counted up to the snapshot that the present attempt restored."""
         return self._attempts.restored_totals
 
     def counters(self) -> list[m.Counters]:
-        """Return the last running totals of all subtasks."""
+        """Return each subtask's last reported running totals (records in and out, busy time, ...)."""
         return self._members.counters()
 
     def standstills(self) -> list[m.Standstill]:

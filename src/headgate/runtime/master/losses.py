@@ -1,4 +1,4 @@
-"""The errors that a job's failures are reported as, with explanations of lost workers."""
+"""The errors by which a job's failures are reported; those for lost workers explain why the process ended."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class Losses:
         return self._errors[failure.what]
 
     def fingerprint(self, loss: Loss) -> Fingerprint | None:
-        """Return the key by which repeated losses of a worker are recognised, or None."""
+        """Return a key that losses of a worker by the same cause share; None: the cause is unknown."""
         return fingerprint_of(self.error(Failure(loss)))
 
     def stuck(self, slot: int, still_ms: int) -> str:
-        """Return a text that says which user code keeps a worker's loop busy for `still_ms`."""
+        """Return a text that says which user code kept the loop of `slot`'s worker busy for `still_ms`."""
         member, for_s = self._members.get(slot), f"{still_ms / 1000:.0f} s"
         if member is None or not member.standstills:
             return f"the loop of worker {slot} has not turned for {for_s}; a call does not return"
@@ -66,7 +66,6 @@ class Losses:
         return OperatingError(f"{loss.why} workers were not running within {seconds:g} s")
 
     def _gang_ended(self, why: str | None) -> OperatingError:
-        """Return the error for the end of a gang; it names the worker that was the cause, if known."""
         slot, lost, left = slot_named(why or ""), self._lost(), self._members.members()
         for member in left:
             if member.register.slot == slot:

@@ -24,7 +24,7 @@ def make_machine(
     initial: RestorePoint | None,
     losses: Losses,
 ) -> JobMachine:
-    """Return the state machine that decides about a job's life, before the job is submitted."""
+    """Return a new job's state machine; `initial` is the snapshot from which the job starts, None: none."""
     limits = JobLimits(
         settings.redeploy_timeout_ms,
         settings.rescale_timeout_ms,

@@ -13,7 +13,7 @@ from headgate.runtime.protocol.undeclared_rows import log_slowness, slowness
 
 
 class Reports:
-    """Passes facts from the job's state machine to the listener; used by the job master's loop."""
+    """Passes facts from the job's state machine to the listener (console, endpoint), failures as texts."""
 
     def __init__(
         self, listener: JobListener, losses: Losses, history: CheckpointHistory, settings: JobSettings
@@ -23,7 +23,7 @@ class Reports:
         self._slow: set[str] = set()
 
     def report(self, fact: e.Fact) -> None:
-        """Report one fact of the state machine to the listener."""
+        """Report one fact of the state machine, such as a failed attempt, to the listener."""
         listener = self._listener
         match fact:
             case e.Failing(attempt, failure, restart_in_ms):
@@ -50,8 +50,8 @@ class Reports:
                 listener.ended(how.value)
 
     def slow_records(self, name: str, pickled: bool) -> None:
-        """Report, once per type, that workers encode records of a type slowly; if `pickled`, as a log
-        warning.
+        """Note, once per type, that records of type `name` are encoded slowly; a log warning if they are
+        pickled.
         """
         if name in self._slow:
             return

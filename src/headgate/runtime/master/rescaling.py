@@ -51,7 +51,7 @@ class Rescaling:
         self._replan, self._has_storage = replan, checkpoints.has_storage
 
     def ask(self, parallelism: int, from_last: bool, reply_to: ReplyTo[int]) -> None:
-        """Request another parallelism; `reply_to` gets it once all subtasks run, or the error."""
+        """Begin a rescale (`from_last`: the last checkpoint may do); `reply_to` gets parallelism or error."""
         try:
             check_asked(parallelism, self._replan, self._has_storage)
         except HeadgateError as error:
@@ -76,7 +76,7 @@ class Rescaling:
                 self._adopt(self._planned_of(plan))
 
     def answer(self, answer: e.Answer, state: JobState) -> None:
-        """Reply to the requester of a rescale: the parallelism, or why the job was not rescaled."""
+        """Reply to the request of a rescale with its parallelism, or with why the job was not rescaled."""
         why = None if answer.failure is None else self._losses.error(answer.failure)
         refusal = refusal_of(answer, why, state)
         if answer.refusal is e.Refusal.REVERTED:
@@ -118,13 +118,13 @@ class Rescaling:
 
 
 def plan_of(planned: PlannedJob) -> Plan:
-    """Return the facts of a plan that the job's state machine needs."""
+    """Return `planned` for the state machine: its identity, number of slots and number of subtasks."""
     plan = planned.plan
     return Plan(planned, plan.slots, sum(vertex.parallelism for vertex in plan.vertices))
 
 
 def check_asked(parallelism: int, replan: Replan | None, has_storage: bool) -> None:
-    """Raise the error for a request to rescale that cannot be met in any state of the job."""
+    """Raise ConfigError or UsageError for a request to rescale that no state of the job could grant."""
     # A program without type checks may pass anything, and any other error raised here ends the job.
     if type(parallelism) is not int:
         raise UsageError(f"parallelism is {parallelism!r}; expected a whole number")
@@ -138,7 +138,7 @@ def check_asked(parallelism: int, replan: Replan | None, has_storage: bool) -> N
 
 
 def make_plan(parallelism: int, replan: Replan, present: PlannedJob) -> PlannedJob | None:
-    """Return the job planned at another parallelism, or None if that plan runs already."""
+    """Return the job planned anew at `parallelism`, or None if the `present` plan has the same subtasks."""
     if parallelism < 1:
         raise UsageError(f"parallelism is {parallelism}; expected at least 1")
     planned = replan(parallelism)
@@ -146,7 +146,7 @@ def make_plan(parallelism: int, replan: Replan, present: PlannedJob) -> PlannedJ
 
 
 def count_slots(gang: Gang, slots: int) -> None:
-    """Raise UsageError if there are not enough free slots for `slots` workers; may block."""
+    """Raise UsageError if the cluster cannot hold `slots` workers in place of the present ones; may block."""
     try:
         reason = gang.refusal(slots) if isinstance(gang, KnowsSlots) else None
     except Exception as error:
@@ -156,7 +156,7 @@ def count_slots(gang: Gang, slots: int) -> None:
 
 
 def refusal_of(answer: e.Answer, why: HeadgateError | None, state: JobState) -> HeadgateError | None:
-    """Return the error that answers a rescale, or None if it was done."""
+    """Return the error that answers a rescale, None: it was done. `why`: the failure, `state`: the job's."""
     match answer.refusal:
         case None:
             return None

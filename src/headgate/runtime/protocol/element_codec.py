@@ -72,7 +72,7 @@ class ElementCodec:
         self._slowness_reported = False
 
     def encode(self, element: Batch | Event) -> tuple[FrameKind, Sequence[Part]]:
-        """Return the kind and the payload of the frame that carries a batch or event."""
+        """Return kind and payload of the frame that carries a batch, or a control event such as a barrier."""
         if isinstance(element, ArrowBatch):
             return FrameKind.COLUMNS, [*_head(element, 0), _ipc(element.columns)]
         if isinstance(element, RowBatch):
@@ -80,7 +80,7 @@ class ElementCodec:
         return _encode_event(element)
 
     def decode(self, kind: FrameKind, payload: memoryview) -> Batch | Event:
-        """Return the batch or event of a received frame; ProtocolError if the payload does not fit."""
+        """Return the batch or control event of a received frame; ProtocolError if the payload is damaged."""
         try:
             if kind in (FrameKind.ROWS, FrameKind.PICKLED_ROWS, FrameKind.COLUMNS):
                 return self._decode_batch(kind, payload)
@@ -185,7 +185,6 @@ def _encode_event(event: Batch | Event) -> tuple[FrameKind, Sequence[Part]]:
 
 
 def _pack_barrier(barrier: Barrier) -> bytes:
-    """Return a barrier's fixed fields; for a savepoint followed by the order for all subtasks."""
     order = b"" if barrier.savepoint is None else msgspec.msgpack.encode(barrier.savepoint)
     timeout_ms = _NO_TIMEOUT if barrier.timeout_ms is None else barrier.timeout_ms
     alignment = _ALIGNMENTS.index(barrier.alignment)

@@ -16,7 +16,7 @@ class Watermark:
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """This channel is idle for a while, so its watermark must not hold event time back."""
+    """This channel has no records at present, so its watermark must not hold event time back."""
 
 
 @dataclass(frozen=True, slots=True)

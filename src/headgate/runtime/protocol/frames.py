@@ -105,7 +105,7 @@ _RELEASE_GIL_BYTES: Final = 128 * 1024
 
 
 def checksum(data: Part, crc: int = 0) -> int:
-    """Return the CRC-32 of `data`, continuing from `crc`.
+    """Return the CRC-32 of `data`, continuing from `crc`, the checksum of the bytes before (0: none).
 
     `zlib.crc32` releases the interpreter lock above 5 KiB, and in a process whose loop is busy, getting it
     back can take a switch interval (5 ms). Below 128 KiB, some 50 µs of work, that costs more than it gains,
@@ -125,9 +125,8 @@ def checksum(data: Part, crc: int = 0) -> int:
 
 
 def encode_header(frame: Frame, generation: int, attempt: int) -> bytes:
-    """Return the header that precedes the frame's parts, with the payload's checksum.
-
-    Raises InternalError if a number does not fit the header.
+    """Return the header that precedes the frame's parts, with the payload's checksum. Raises InternalError if
+    a number does not fit the header.
     """
     length, crc = 0, 0
     for part in frame.parts:
@@ -216,7 +215,7 @@ class FrameReader:
 
     @property
     def inside_frame(self) -> bool:
-        """Whether a frame has been received in part."""
+        """Whether a part of a frame has been received, so that an end of the stream would cut it off."""
         return self._header is not None or self._head != b""
 
     def feed(self, data: bytes | memoryview) -> list[tuple[FrameHeader, Frame]]:
@@ -248,13 +247,12 @@ class FrameReader:
         return frames
 
     def space(self) -> memoryview | None:
-        """Return the memory for the rest of the current payload, or None between payloads."""
+        """Return memory for the rest of the payload that is being received; None between two payloads."""
         return None if self._header is None else memoryview(self._payload)[self._filled :]
 
     def filled(self, size: int) -> list[tuple[FrameHeader, Frame]]:
-        """Return the frame that is complete with `size` more bytes received into :meth:`space`, if any.
-
-        Raises ProtocolError if the payload does not match its checksum.
+        """Note that `size` bytes were received into :meth:`space`; return the frame they complete, or
+        nothing. Raises ProtocolError if the payload does not match its checksum.
         """
         header = self._header
         if header is None or self._filled + size > header.length:

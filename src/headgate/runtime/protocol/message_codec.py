@@ -47,12 +47,12 @@ def encode_message(message: FromWorker | ToWorker) -> bytes:
 
 
 def decode_from_worker(data: Part) -> FromWorker:
-    """Return a worker's control message; raise ProtocolError if the bytes are not one."""
+    """Return a worker's control message; raise ProtocolError if the bytes are no such message."""
     return _decode(_from_worker, data, "from a worker")
 
 
 def decode_to_worker(data: Part) -> ToWorker:
-    """Return a control message of the job master; raise ProtocolError if the bytes are not one."""
+    """Return a control message of the job master; raise ProtocolError if the bytes are no such message."""
     return _decode(_to_worker, data, "from the job master")
 
 

@@ -60,7 +60,7 @@ class Deployed(_OfAttempt, frozen=True, tag="deployed"):
 
 
 class Trigger(_OfCheckpoint, frozen=True, tag="trigger"):
-    """Job master to worker: have the source subtasks snapshot and emit the barrier of `checkpoint`."""
+    """Job master to worker: have source subtasks snapshot state and emit the barrier of `checkpoint`."""
 
     trigger_ms: int  # wall clock at the trigger
     alignment: str = "aligned"  # how the barrier travels, as in `core.alignment.barriers.Alignment`
@@ -70,7 +70,7 @@ class Trigger(_OfCheckpoint, frozen=True, tag="trigger"):
 
 
 class Acknowledge(_OfCheckpoint, frozen=True, tag="acknowledge"):
-    """Worker to job master: this subtask's part of the checkpoint is durable."""
+    """Worker to job master: a subtask's part of the checkpoint is durable; `snapshot` says where."""
 
     snapshot: SubtaskSnapshot
 
@@ -97,7 +97,7 @@ class Recovered(_OfSubtask, frozen=True, tag="recovered"):
 
 
 class RequestSplits(_OfSubtask, frozen=True, tag="request-splits"):
-    """Worker to job master: this source subtask has no split left."""
+    """Worker to job master: this source subtask has read all its splits and asks for more."""
 
 
 class AssignSplits(_OfSubtask, frozen=True, tag="assign-splits"):
@@ -127,7 +127,7 @@ class DataEnded(_OfSubtask, frozen=True, tag="data-ended"):
 
 
 class TaskFailed(_OfSubtask, frozen=True, tag="task-failed"):
-    """Worker to job master: a subtask failed, so that the attempt cannot continue."""
+    """Worker to job master: this subtask failed, with this error, so that the attempt cannot continue."""
 
     kind: str  # name of the error's class in `common.errors`
     arguments: list[Plain]  # its arguments, for rebuilding it
@@ -135,7 +135,7 @@ class TaskFailed(_OfSubtask, frozen=True, tag="task-failed"):
 
 
 class WriterMessage(_OfAttempt, frozen=True, tag="told"):
-    """Worker to job master: a message of a sink's writer to the driver, independent of checkpoints."""
+    """Worker to job master: bytes that the writer of sink `uid` sent to the driver, at any time."""
 
     uid: str
     subtask: int
@@ -150,7 +150,7 @@ class Printed(_OfAttempt, frozen=True, tag="printed"):
 
 
 class SlowRecords(_OfAttempt, frozen=True, tag="slow-records"):
-    """Worker to job master: records of a type are encoded slowly; see `runtime.protocol.undeclared_rows`."""
+    """Worker to job master: records of a type are encoded slowly for exchanges, which users should know."""
 
     name: str  # name of the type
     pickled: bool  # whether its records are pickled
@@ -172,7 +172,7 @@ class Finish(_OfAttempt, frozen=True, tag="finish"):
 
 
 class Standstill(msgspec.Struct, frozen=True):
-    """A call of user code that has not returned for a while."""
+    """A call of user code that has not returned for a second or longer."""
 
     vertex: int
     subtask: int
@@ -192,19 +192,19 @@ class Heartbeat(_OfAttempt, frozen=True, tag="heartbeat"):
 
 
 class Totals(_OfAttempt, frozen=True, tag="totals"):
-    """Worker to job master: the last running totals of its subtasks."""
+    """Worker to job master: the last running totals of its subtasks, as they end."""
 
     counters: list[Counters]
 
 
 class HeartbeatSeen(msgspec.Struct, frozen=True, tag="heartbeat-seen"):
-    """Job master to worker: renews the worker's lease, counted from its heartbeat of `sent_ms`."""
+    """Job master to worker: the heartbeat of `sent_ms` came; it renews the worker's lease to run."""
 
     sent_ms: int
 
 
 class QueryState(_OfAttempt, frozen=True, tag="query-state"):
-    """Job master to worker: request for the present value of a keyed state under a key."""
+    """Job master to worker: return the present value under a key in an operator's keyed state."""
 
     query: int  # number of the query, which its answer carries, too
     vertex: int

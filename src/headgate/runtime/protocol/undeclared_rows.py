@@ -43,7 +43,7 @@ ReportSlowness = Callable[[str, bool], None]
 
 
 def slowness(name: str, pickled: bool) -> str:
-    """Return the message for users about a type whose records are encoded slowly, with the cost."""
+    """Return the message for users that records of type `name` are encoded slowly, with what that costs."""
     if pickled:
         return (
             f"records of type {name} are pickled on their way between workers, which takes about three times"
@@ -73,7 +73,7 @@ class _Known:
 
 
 class UndeclaredRows:
-    """Encodes and decodes records of undeclared types, for all exchanges of one worker."""
+    """Encodes and decodes records of types that the program does not declare, for a worker's exchanges."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class UndeclaredRows:
         return [_HEAD.pack(_PICKLED, 0), self._code.call(encode_rows, rows, self._names)]
 
     def report_once(self, kind: Any, pickled: bool) -> None:
-        """Report that records of a type are encoded slowly, unless it was reported before."""
+        """Report that records of type `kind` are encoded slowly, unless it was reported before."""
         name = _name_of(kind)
         if name not in self._reported:
             self._reported.add(name)
@@ -150,7 +150,6 @@ class UndeclaredRows:
 
 
 def _culprits(rows: Sequence[T], kinds: set[type]) -> list[type]:
-    """Return the classes inside rows of these kinds that are no plain values; the kinds if none is found."""
     one = {type(row): row for row in rows}
     return sorted({_culprit(one[kind]) or kind for kind in kinds}, key=_name_of)
 

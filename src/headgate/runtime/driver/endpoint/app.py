@@ -29,7 +29,7 @@ _Handler = Callable[[Request], Awaitable[Response]]
 
 
 def application(job: ServedJob, operations: Operations) -> Starlette:
-    """Return the ASGI application with the endpoint's routes; :class:`Guard` checks requests before."""
+    """Return the ASGI application with the endpoint's routes; :class:`Guard` checks each request before."""
     routes = _Routes(job, operations)
     table: list[tuple[str, str, _Handler]] = [
         ("GET", "/v1/job", routes.job),

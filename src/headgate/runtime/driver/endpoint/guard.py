@@ -31,7 +31,7 @@ class RefusedError(Exception):
 
 
 class Guard:
-    """ASGI middleware that refuses forbidden requests, and passes allowed ones on with their full body."""
+    """ASGI middleware that refuses requests, as those without `secret`, or passes them on with their body."""
 
     body_wait_s: float = BODY_WAIT_S  # how long a body may take to arrive
 

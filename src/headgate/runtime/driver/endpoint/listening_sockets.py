@@ -34,7 +34,7 @@ class Connections:
         self._silent: dict[Peer, float] = {}
 
     def come(self, connection: socket.socket, peer: Peer) -> None:
-        """Register an accepted connection; at the limit close the longest silent one, or else the new one."""
+        """Register an accepted connection; at the limit close the longest silent one, else the new one."""
         if len(self._all) >= self._most:
             # Without a silent one all are being answered, and the new one has to come again.
             for silent in list(self._silent)[:1]:

@@ -32,7 +32,7 @@ class Operation:
 
     @property
     def expected(self) -> bool:
-        """Whether a client probably still fetches the outcome, so that the end of the job waits for it."""
+        """Whether a client probably still fetches the outcome, so that the job's end waits for that."""
         now = clock.monotonic()
         if self.fetched or (self.outcome.done() and now - self._came_s > FORGOTTEN_AFTER_S):
             return False
@@ -58,8 +58,8 @@ class Operations:
         return bool(self._known)
 
     def begin(self, what: str, ask: Callable[[Then], None]) -> Operation:
-        """Start an operation by calling `ask` with the callback for its outcome, and return the operation.
-        Raises OperatingError while :data:`PENDING_MAX` operations are unfinished.
+        """Start an operation of kind `what`: call `ask` with the callback for its outcome. Return the
+        operation. Raises OperatingError while :data:`PENDING_MAX` operations are unfinished.
         """
         made = Operation(what)
         with self._lock:
@@ -72,7 +72,7 @@ class Operations:
         return made
 
     def find(self, operation: str) -> Operation | None:
-        """Return the operation with that id, or None if it is unknown or was dropped as one of the oldest."""
+        """Return the operation with this id, or None if it is unknown or was dropped as one of the oldest."""
         with self._lock:
             return self._known.get(operation)
 
@@ -84,7 +84,7 @@ class Operations:
             each.then(result, None)
 
     def all_fetched(self, wait_s: float) -> bool:
-        """Wait at most `wait_s` until clients have fetched expected outcomes; return whether they have."""
+        """Wait at most `wait_s` until clients have fetched outcomes they want; return whether they have."""
         until = clock.monotonic() + wait_s
         while True:
             with self._lock:

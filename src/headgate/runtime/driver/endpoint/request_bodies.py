@@ -45,7 +45,7 @@ Request = TypeVar("Request", bound=msgspec.Struct)
 
 
 def decoded(body: bytes, kind: type[Request]) -> Request:
-    """Decode a request's JSON body into `kind`; UsageError if it does not fit, or is empty.
+    """Return a request's JSON body as an object of class `kind`; UsageError if it does not fit, or is empty.
 
     An empty body is refused, too: half a request must not stop a job.
 

@@ -39,7 +39,6 @@ class ServedJob:
 
     def checkpoints(self) -> dict[str, Json]:
         """Return the job's checkpoint history as JSON, with the fields of `headgate checkpoints --json`.
-
         Waits for the job master's loop; raises OperatingError if it does not answer within 10 seconds.
         """
         answer: Future[Sequence[CheckpointRecord]] = Future()

@@ -45,7 +45,7 @@ class Endpoint:
         return self._settings.reached_at(self._socket.getsockname()[1])
 
     def begin(self, job: ServedJob) -> None:
-        """Publish the endpoint's address and secret in the job's file, and answer requests about `job` from
+        """Write the endpoint's address and secret into the job's file, and answer requests about `job` from
         now on. If the file cannot be written, raise StorageError if the user set the endpoint on, else go on
         without it.
         """
@@ -62,7 +62,7 @@ class Endpoint:
         self._thread.start()
 
     def close(self, state: str | None = None) -> None:
-        """End the endpoint, after pending outcomes were fetched; `state` is the job's. Can be repeated."""
+        """End the endpoint, but give clients 2 s to fetch outcomes; `state` is the job's. Can be repeated."""
         if self._published is not None:
             self._operations.end("cancel", state)
             self._operations.all_fetched(OUTCOMES_WAIT_S)

@@ -1,4 +1,4 @@
-"""Deploys the attempts of a job, one after the other: plan, workers, enumerators and state queries.
+"""Deploys a job's attempts, one after the other: sends plan and state to workers, and holds enumerators.
 
 When to deploy, and what to do after a failure, is decided by the job's state machine.
 """
@@ -26,7 +26,7 @@ from headgate.runtime.protocol import messages as m
 
 
 class Attempts:
-    """Deploys and ends a job's attempts, for the job master's loop; `planned` can change between two."""
+    """Deploys and ends the attempts (deployments) of one job; `planned`, the plan, may change between two."""
 
     def __init__(
         self,
@@ -47,17 +47,17 @@ class Attempts:
 
     @property
     def plan(self) -> PhysicalPlan:
-        """The physical plan that runs."""
+        """The physical plan (chains, subtasks and exchanges) that runs."""
         return self.planned.plan
 
     @property
     def tasks(self) -> list[tuple[int, int]]:
-        """(vertex, subtask) of all subtasks of the plan."""
+        """All subtasks of the plan, as (id of their chain's vertex, subtask's number)."""
         return [(v.id, s) for v in self.plan.vertices for s in range(v.parallelism)]
 
     @property
     def restored_totals(self) -> Mapping[str, tuple[int, int]]:
-        """Records in and out per chain, as counted up to the snapshot that the current attempt restored."""
+        """By chain: records in and out, counted up to the snapshot that the current attempt restored."""
         return {} if self.point is None else self.point.checkpoint.totals
 
     def replan(self, planned: PlannedJob) -> None:
@@ -67,10 +67,9 @@ class Attempts:
             member.counters = {}
 
     def begin(self, number: int, generation: int) -> Readers | None:
-        """Create the enumerators of a new attempt and send its deployment; a failure becomes an event.
-
-        Return the restored checkpoint, if the job owns it, with the subtasks that read in-flight records of
-        it.
+        """Create the split enumerators of attempt `number` and send its deployment to all workers. If that
+        fails, an event is put. `generation`: number of the leading driver. Return the restored checkpoint's
+        id and the subtasks that read in-flight records from its files; None if this job does not own it.
         """
         self.number, point = number, self.point
         checkpoint = None if point is None else point.checkpoint
@@ -102,7 +101,7 @@ class Attempts:
         return deployment.messages(self.plan, self.point)
 
     def assign_splits(self, slot: int, request: m.RequestSplits) -> None:
-        """Send splits to a reader that has none left; an error of its source becomes an event."""
+        """Send splits to a reader that has none, in `slot`'s worker; its source's error fails the attempt."""
         member = self._members.get(slot)
         assert member is not None
         try:
@@ -112,7 +111,9 @@ class Attempts:
             self._outbox.attempt_failed(request.attempt, error)
 
     def ask(self, phase: JobState, uid: str, state: str, key: Hashable, reply_to: ReplyTo[Any]) -> None:
-        """Query a state under a key from the key's subtask; `reply_to` is called once with value or error."""
+        """Send a query for an operator's (`uid`) state under `key` to the key's worker; refuse it unless the
+        job (`phase`) is running. `reply_to` is called once, with the value or the error.
+        """
         try:
             if phase is not JobState.RUNNING:
                 raise OperatingError(

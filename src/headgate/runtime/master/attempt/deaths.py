@@ -58,13 +58,13 @@ def death_text(
 
 
 def slot_named(reason: str) -> int | None:
-    """Return the slot that a launcher's reason mentions, or None."""
+    """Return the slot that the launcher's text `reason` mentions ("slot 3", "worker 3"), or None."""
     found = _SLOT.search(reason)
     return None if found is None else int(found[1])
 
 
 def await_words(member: Member) -> None:
-    """Wait until the worker has recorded why it exits; its launcher may report it lost before that."""
+    """Wait, at most 1.5 s, until a dying worker of this host has written why it exits (in its black box)."""
     pid, box = member.register.pid, member.register.box
     if not box or member.register.host != platform.node():
         return
@@ -74,7 +74,7 @@ def await_words(member: Member) -> None:
 
 
 def remains_left(member: Member | None) -> Remains:
-    """Return and delete a lost worker's black box; without one, return the stacks of its last heartbeat."""
+    """Return and delete a lost worker's black box (a file of last words); else its last reported stacks."""
     if member is None:
         return Remains()
     if member.register.box and member.register.host == platform.node():

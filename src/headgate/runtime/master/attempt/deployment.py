@@ -29,7 +29,7 @@ class Deployment:
     ignore_unclaimed: bool = False  # drop restored state that the program no longer declares
 
     def messages(self, plan: PhysicalPlan, point: RestorePoint | None) -> dict[int, m.Deploy]:
-        """Return the deployment message of each slot, with its share of the restored state."""
+        """Return each slot's deployment message, with its share of the state in `point` (None: no state)."""
         checkpoint = None if point is None else point.checkpoint
         restored: Restored = []
         if checkpoint is not None:

@@ -24,7 +24,7 @@ class Enumerators:
 
     @classmethod
     def of(cls, plan: PhysicalPlan, restored: Mapping[str, Any], job: str, attempt: int) -> Enumerators:
-        """Create the enumerators of the plan's sources, with their state in `restored` (by uid), if any."""
+        """Create the enumerators of the plan's sources, from their states in `restored` (by source uid)."""
         by_vertex: dict[int, tuple[OperatorContext, SplitEnumerator]] = {}
         for vertex in plan.vertices:
             node = vertex.chain[0]
@@ -36,7 +36,7 @@ class Enumerators:
         return cls(by_vertex)
 
     def next_splits(self, vertex: int, subtask: int) -> list[tuple[str, Any]] | None:
-        """Return (id, position) of the next splits for a reader; None: the source has no more splits."""
+        """Return (id, position) of the next splits for a reader; []: none yet, None: none ever again."""
         if vertex not in self._by_vertex:
             raise InternalError(f"vertex {vertex} asked for splits but has no source")
         place, enumerator = self._by_vertex[vertex]
@@ -45,7 +45,7 @@ class Enumerators:
         return None if splits is None else [(split.id, split.position) for split in splits]
 
     def ready(self) -> bool:
-        """Return whether all enumerators can be snapshotted now."""
+        """Return whether all enumerators can be snapshotted now; else the checkpoint waits."""
         for place, enumerator in self._by_vertex.values():
             with blamed(place, "in ready_to_snapshot()"):
                 if not enumerator.ready_to_snapshot():
@@ -61,7 +61,7 @@ class Enumerators:
         return False
 
     def snapshot(self, checkpoint: int) -> dict[str, Any]:
-        """Snapshot the enumerators: return their states by source uid, without splits already handed out."""
+        """Snapshot the enumerators: return their states, without splits already handed out, by source uid."""
         states = {}
         for place, enumerator in self._by_vertex.values():
             with blamed(place, "in snapshot()"):
@@ -78,12 +78,12 @@ class Enumerators:
                     enumerator.checkpoint_aborted(checkpoint)
 
     def reports(self) -> dict[str, SourceReport]:
-        """Return the status per source uid, for sources that report one."""
+        """Return the progress that sources report of themselves, by uid, for those that report one."""
         found = {place.uid: enumerator.report() for place, enumerator in self._by_vertex.values()}
         return {uid: report for uid, report in found.items() if report is not None}
 
     def close(self) -> list[Exception]:
-        """Close all enumerators; return the errors, since a failure must not keep the others open."""
+        """Close all enumerators; return the errors that this raised."""
         errors: list[Exception] = []
         for place, enumerator in self._by_vertex.values():
             try:

@@ -38,7 +38,7 @@ class _Keyed(NamedTuple):
 
 
 class StateQueries:
-    """The pending state queries of one job; looks up the plan's keyed operators at the first query."""
+    """The pending queries (reads of a key's live value) of one job, until the workers have answered them."""
 
     def __init__(self, plan: PhysicalPlan) -> None:
         self._plan, self._operators = plan, dict[str, _Keyed]()
@@ -48,10 +48,9 @@ class StateQueries:
     def ask(
         self, attempt: int, uid: str, state: str, key: Hashable, reply_to: ReplyTo[Any]
     ) -> tuple[int, m.QueryState]:
-        """Register a query: return the slot of the subtask that owns the key, and the message for it.
-
-        `reply_to` is called once, by :meth:`answered` or :meth:`end`. Raises UsageError for an unknown state
-        or a wrong key type.
+        """Register a query for `key` in keyed state `state` of operator `uid`; return the slot to ask and the
+        message. `reply_to` is called once, by :meth:`answered` or :meth:`end`. Raises UsageError for an
+        unknown operator or state or a wrong type of key, OperatingError if too many queries are pending.
         """
         operator = self._operator(uid)
         descriptor = operator.states.get(state)
@@ -72,7 +71,7 @@ class StateQueries:
         return subtask, m.QueryState(attempt, number, operator.vertex.id, subtask, uid, state, encoded)
 
     def answered(self, answer: m.StateAnswer) -> None:
-        """Pass a worker's answer on to its requester; an answer without a pending query is ignored."""
+        """Pass a worker's answer to the `reply_to` of its query; ignore it if no such query is pending."""
         question = self._pending.pop(answer.query, None)
         if question is None:
             return
@@ -84,7 +83,7 @@ class StateQueries:
             question.reply_to(value, None)
 
     def end(self, attempt: int) -> None:
-        """Fail the pending queries of an attempt that has ended."""
+        """Reply to all pending queries of `attempt`, which has ended, with an OperatingError."""
         for number in [number for number, asked in self._pending.items() if asked.attempt <= attempt]:
             question = self._pending.pop(number)
             reason = (

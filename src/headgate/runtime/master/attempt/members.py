@@ -43,7 +43,7 @@ class Members:
         self._ids = count(1)
 
     def renew(self, gang: int) -> None:
-        """Replace the old gang by a new one; closing the old connections ends workers that still run."""
+        """Close the old gang's connections, which ends its workers, and begin gang number `gang`, empty."""
         self.close()
         self.gang, self._members, self.lost = gang, {}, {}
 
@@ -53,19 +53,19 @@ class Members:
             member.link.close()
 
     def came(self, register: m.Register, link: Link) -> int:
-        """Store a worker that wants to register; return its id for :meth:`admit` or :meth:`close_link`."""
+        """Store a worker that asks to register; return an id for :meth:`admit` or :meth:`close_link`."""
         number = next(self._ids)
         self._waiting[number] = register, link
         return number
 
     def admit(self, number: int) -> Member:
-        """Accept the worker with this id as the one of its slot, and return it."""
+        """Make the worker with this id, from :meth:`came`, the member of its slot, and return it."""
         register, link = self._waiting.pop(number)
         member = self._members[register.slot] = Member(register, link, number)
         return member
 
     def close_link(self, number: int) -> None:
-        """Close the connection with this id; a worker that was admitted counts as lost from now on."""
+        """Close the connection with this id from :meth:`came`; an admitted worker moves to `lost`."""
         if number in self._waiting:
             self._waiting.pop(number)[1].close()
             return
@@ -87,7 +87,7 @@ class Members:
         return [self._members[slot] for slot in sorted(self._members)]
 
     def counters(self) -> list[m.Counters]:
-        """Return the last known running totals of all subtasks."""
+        """Return each subtask's last reported running totals (records in and out, busy time, ...)."""
         return [counters for member in self.members() for counters in member.counters.values()]
 
     def broadcast(self, message: m.ToWorker) -> None:

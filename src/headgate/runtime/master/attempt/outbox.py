@@ -17,7 +17,7 @@ class Outbox:
         self._events: deque[v.Event] = deque()
 
     def put(self, event: v.Event) -> None:
-        """Append an event."""
+        """Append an event for the state machine, which handles it at the end of the loop's present turn."""
         self._events.append(event)
 
     def attempt_failed(self, attempt: int, error: Exception) -> None:
@@ -30,7 +30,7 @@ class Outbox:
 
 
 def failure_of(error: Exception) -> Failure:
-    """Return an error as the state machine sees it: opaque, with what matters for a decision on a restart."""
+    """Return `error` for the state machine: with whether a restart may help, and a key that repeats share."""
     if not isinstance(error, HeadgateError):
         error = JobFailedError(f"{type(error).__name__}: {error}")
     return Failure(error, restart_may_help(error), fingerprint_of(error))

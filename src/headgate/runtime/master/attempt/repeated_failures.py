@@ -49,7 +49,7 @@ def fingerprint_of(error: HeadgateError) -> Fingerprint | None:
 
 
 def repeating_failure(same: SameFailure, action: SameFailureAction) -> RepeatingFailure:
-    """Return the report of a failure that keeps repeating, with the user's choices according to `action`."""
+    """Return the report of a repeating failure; `action`: whether the job ends with it, or goes on trying."""
     mark, since = same.fingerprint, f"checkpoint {same.since}" if same.since is not None else "the beginning"
     where = f"{mark.operator} raised {mark.kind}" if mark.operator else mark.kind
     line = f" at {mark.line}" if mark.line else ""

@@ -29,14 +29,14 @@ class Tickets(Generic[A]):
         self._waiting: dict[int, ReplyTo[A]] = {}
 
     def issue(self, reply_to: ReplyTo[A] | None = None) -> int:
-        """Return a new ticket; `reply_to`, if given, is called once with its reply."""
+        """Return a new ticket; `reply_to` is called once, by :meth:`reply` or :meth:`refuse_all`."""
         number = next(self._numbers)
         if reply_to is not None:
             self._waiting[number] = reply_to
         return number
 
     def reply(self, ticket: int, answer: A | None, error: HeadgateError | None = None) -> None:
-        """Reply to the request of a ticket, with an answer or an error."""
+        """Reply to the request of `ticket`, with `answer` or else `error`."""
         reply_to = self._waiting.pop(ticket, None)
         if reply_to is not None:
             reply_to(answer, error)

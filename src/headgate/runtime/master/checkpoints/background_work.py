@@ -44,7 +44,9 @@ class BackgroundWork:
         done: Callable[[R], None],
         failed: Callable[[Exception], None] | None = None,
     ) -> None:
-        """Run `work` in background, then `done` in the loop; on error call `failed` or fail the attempt."""
+        """Run `work` in the background, then `done(result)` in the loop. An error is given to `failed` or,
+        without that, fails the attempt; FencedError (another driver leads) ends the job here.
+        """
 
         def returned(result: R, error: BaseException | None) -> None:
             if error is None:

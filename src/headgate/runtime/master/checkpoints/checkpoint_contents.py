@@ -16,7 +16,7 @@ from headgate.state.snapshots import CheckpointMetadata, OperatorSubtaskState, S
 
 
 class CheckpointContents:
-    """Assembles the metadata of a job's checkpoints."""
+    """Assembles the metadata of each checkpoint of one job: states, record counts, lineage of its output."""
 
     def __init__(self, job: JobId, job_name: str, generation: int, plan: PhysicalPlan) -> None:
         self.plan = plan
@@ -31,9 +31,9 @@ class CheckpointContents:
         order: SavepointOrder | None,
         lineage: Lineage,
     ) -> CheckpointMetadata:
-        """Return the complete metadata of a checkpoint that was triggered at `trigger_ms` (wall clock).
-
-        `order` is the request of a savepoint, None for a checkpoint.
+        """Return the complete metadata of the checkpoint in `effect`, triggered at `trigger_ms` (wall clock).
+        `enumerators`: their states by source uid; `order`: the request of a savepoint, None for a checkpoint;
+        `lineage`: the jobs whose output this one continues.
         """
         operators, parallelism = self._operators(effect.snapshots)
         return CheckpointMetadata(
@@ -100,10 +100,9 @@ class _Counted(Protocol):
 def add_totals(
     plan: PhysicalPlan, base: Mapping[str, tuple[int, int]], counted: Iterable[_Counted]
 ) -> dict[str, tuple[int, int]]:
-    """Return records in and out per chain: those before this attempt (`base`) plus those that it counted.
-
-    Another parallelism may chain operators differently. The input of a new chain is then known if an old
-    chain began with the same operator, its output if an old chain ended with the same.
+    """Return records in and out per chain: `base`, up to the restored snapshot, plus those of `counted`,
+    since. Another parallelism may chain operators differently. The input of a new chain is then known if an
+    old chain began with the same operator, its output if an old chain ended with the same.
     """
     totals = dict(base)
     heads = {name.partition(_JOINT)[0]: each for name, each in base.items()}
@@ -125,7 +124,7 @@ _JOINT = " -> "
 
 
 def chain_name(vertex: Vertex) -> str:
-    """Return the uids of a chain's operators, joined: its stable name in checkpoints."""
+    """Return the chain's name in checkpoints, stable between runs: its operators' uids, joined by " -> "."""
     return _JOINT.join(_uid(vertex, place) for place in range(len(vertex.chain)))
 
 

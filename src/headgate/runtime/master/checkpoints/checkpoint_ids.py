@@ -20,7 +20,7 @@ _LOG: Final = logging.getLogger("headgate.checkpoints")
 
 
 class CheckpointIds:
-    """Reserves checkpoint ids for the job master's loop; without a log (no checkpoints) it does nothing."""
+    """Reserves ids for coming checkpoints; without a log (the job takes no checkpoints) it does nothing."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class CheckpointIds:
         self._reserving = False
 
     def require(self, checkpoint: int) -> None:
-        """Raise OperatingError unless this id of the next checkpoint is reserved; reserve more in time."""
+        """Raise OperatingError unless id `checkpoint` is reserved; reserve more before few are left."""
         if self._service is None or self._permit is None:
             return
         if self._end is None:

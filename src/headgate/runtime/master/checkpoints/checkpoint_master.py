@@ -90,17 +90,17 @@ class CheckpointMaster:
 
     @property
     def generation(self) -> int:
-        """The generation of this job master (number of the leading driver); 1 without checkpoints."""
+        """The generation (number of the driver that leads the job); always 1 without checkpoints."""
         return 1 if self._permit is None else self._permit.generation
 
     @property
     def has_storage(self) -> bool:
-        """Whether the job can take checkpoints at all."""
+        """Whether the job has a storage for checkpoints; without one it takes savepoints only."""
         return self._service is not None
 
     @property
     def has_own(self) -> bool:
-        """Whether the job has a checkpoint of its own, and no longer reads the snapshot it started from."""
+        """Whether the job has its own checkpoint, and no subtask still reads files of the restored one."""
         return self.points.latest is not None and not self._readers
 
     # -- what happens to the job -----------------------------------------------------------------
@@ -124,7 +124,7 @@ class CheckpointMaster:
         self.history.replanned(plan)
 
     def restoring(self, readers: Readers | None) -> None:
-        """Keep the restored checkpoint while `readers` (subtasks) read in-flight records from its files."""
+        """Keep the restored checkpoint while `readers` (its id and subtasks) read in-flight records of it."""
         if readers is not None:
             checkpoint, self._readers = readers
             self.coordinator.hold(CheckpointId(checkpoint) if self._readers else None)
@@ -140,7 +140,9 @@ class CheckpointMaster:
         self._perform(self.coordinator.suspend())
 
     def settle(self) -> v.StorageChanged | None:
-        """Process finished deletions and new requests; return an event if the use of the storage changed."""
+        """Give finished deletions and users' requests to the coordinator. Return an event if the storage
+        became quiet, busy or busy with storing a checkpoint since the last call, else None.
+        """
         for fence in self._cleaning.take_ended():
             self._perform(self.coordinator.cleaning_ended(self._clock.monotonic_ms()))
             if fence is not None:
@@ -157,21 +159,21 @@ class CheckpointMaster:
         return v.StorageChanged(storage)
 
     def tick(self) -> None:
-        """Trigger, expire and clean up checkpoints that are due, and poll the enumerators."""
+        """Do what is due: trigger checkpoints, abort too old ones, retry deletions, ask the enumerators."""
         self._perform(self.coordinator.tick(self._clock.monotonic_ms()))
         self._attend_sources()
         self._cleaning.tick()
         self.history.write_if_due()
 
     def next_wakeup(self) -> int | None:
-        """Return the latest time of the next :meth:`tick` (monotonic ms), or None."""
+        """Return when :meth:`tick` must be called at the latest (monotonic ms); None: no time is set."""
         times = [self.coordinator.next_wakeup(), self._cleaning.next_wakeup()]
         if self._sources.waiting is not None:
             times.append(self._clock.monotonic_ms() + RETRY_MS)
         return min((time for time in times if time is not None), default=None)
 
     def request_final(self) -> None:
-        """Request the final checkpoint of a bounded job, because all input has ended."""
+        """Request the final checkpoint of a job with bounded input, because all its sources have ended."""
         self._perform(self.coordinator.request(e.RequestKind.FINAL, self._clock.monotonic_ms()))
 
     def acknowledged(self, message: m.Acknowledge) -> None:
@@ -185,7 +187,7 @@ class CheckpointMaster:
         self._perform(effects)
 
     def declined(self, message: m.Decline) -> None:
-        """Process a subtask's report that it cannot take part in a checkpoint."""
+        """Process that a subtask cannot take part in a checkpoint: the coordinator aborts that."""
         reason = CheckpointFailureReason[message.reason]
         if reason is CheckpointFailureReason.CHANNEL_STATE_SHARED_STREAM_EXCEPTION:
             self._align_from_now_on(message.detail)
@@ -219,7 +221,7 @@ class CheckpointMaster:
         self._committers.interrupt()
 
     def end(self, end: JobEnd) -> None:
-        """Retain or delete the job's checkpoints and refuse pending requests, because the job has ended."""
+        """Keep or delete the job's checkpoints, by how it ended (`end`), and refuse pending requests."""
         self._perform(self.coordinator.end(end))
         self.requests.end(end.value)
         self._cleaning.close()
@@ -229,7 +231,6 @@ class CheckpointMaster:
     # -- effects ---------------------------------------------------------------------------------
 
     def _perform(self, effects: Sequence[e.Effect[SubtaskSnapshot]]) -> None:
-        """Perform the coordinator's effects in order."""
         waiting = deque(effects)
         while waiting:
             match effect := waiting.popleft():
@@ -258,10 +259,9 @@ class CheckpointMaster:
                     _LOG.warning("task %s spoke of checkpoint %d, which is long over", task, checkpoint)
 
     def _run_hooks(self, effect: e.RunHooks) -> Sequence[e.Effect[SubtaskSnapshot]]:
-        """Snapshot the enumerators, before any subtask is triggered.
-
-        The triggers follow in the same turn of the loop, so no split is handed out in between: it would be in
-        the checkpoint twice, with the enumerator and with a reader.
+        """Snapshot the enumerators, before any subtask is triggered. The triggers follow in the same turn of
+        the loop, so no split is handed out in between: it would be in the checkpoint twice, with the
+        enumerator and with a reader.
         """
         self.history.begun(effect)
         return self._snapshot_sources(effect.checkpoint, self._clock.monotonic_ms())
@@ -379,7 +379,7 @@ class CheckpointMaster:
         self._members.broadcast(m.CheckpointAborted(self._attempt, effect.checkpoint))
 
     def _end_of_sources(self, checkpoint: int, *, complete: bool) -> int:
-        """Notify the enumerators of the checkpoint's end; return how long it took (ms)."""
+        """Notify the enumerators of a checkpoint's end; return how long the checkpoint took (ms)."""
         begun = self._sources.ended(checkpoint, complete=complete)
         return 0 if begun is None else self._clock.monotonic_ms() - begun.began_ms
 

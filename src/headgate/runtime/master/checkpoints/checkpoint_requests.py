@@ -29,11 +29,11 @@ class CheckpointRequests:
         self._stops, self._rescales = set[int](), dict[int, int]()
 
     def checkpoint(self, reply_to: ReplyTo[str]) -> None:
-        """Request a checkpoint; `reply_to` gets its URI once it is committed, or an error."""
+        """Request a checkpoint; `reply_to` gets its URI once its output is committed, or an error."""
         self._want_checkpoint(self._tickets.issue(reply_to))
 
     def for_rescale(self, rescale: int) -> None:
-        """Request a checkpoint for a rescale; the event `Saved` reports its outcome."""
+        """Request a checkpoint for the rescale with ticket `rescale`; the event `Saved` has its outcome."""
         ticket = self._tickets.issue()
         self._rescales[ticket] = rescale
         self._want_checkpoint(ticket)
@@ -57,7 +57,7 @@ class CheckpointRequests:
             self._reply(ticket, error)
 
     def take(self) -> tuple[e.RequestKind, int] | None:
-        """Remove and return the oldest request, for the checkpoint coordinator; None: there is none."""
+        """Remove and return (kind, ticket) of the oldest request, for the coordinator; None: no request."""
         for kind, ticket, error in self._savepoints.take_prepared():
             if error is None:
                 self._wanted.append((kind, ticket))
@@ -88,7 +88,7 @@ class CheckpointRequests:
         return self._service.disk.describe(checkpoint_folder(self._job, checkpoint))
 
     def end(self, end: str) -> None:
-        """Refuse all pending requests, because the job has ended."""
+        """Refuse all pending requests: the job has ended; `end`: how, for the error's text ("failed")."""
         self._tickets.refuse_all(OperatingError(f"the job is {end}, so nothing more is done for it"))
 
     def _reply(self, ticket: int, error: OperatingError | ConfigError | None, uri: str | None = None) -> None:

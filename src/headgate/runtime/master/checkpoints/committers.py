@@ -38,8 +38,9 @@ _CHOICES: Final = (
 class Committers:
     """One committer per two-phase sink. For the background thread only, in order of checkpoints.
 
-    `older` is the user's choice for output that was committed after the restored snapshot. The first
-    :meth:`recommit` decides the lineage of the job's output.
+    `older` is the user's choice for output that was committed after the restored snapshot: refuse the
+    restore, take that output back, or begin a new lineage. The first :meth:`recommit` decides the lineage of
+    the job's output.
     """
 
     def __init__(
@@ -82,9 +83,8 @@ class Committers:
         return self._owed is not None
 
     def settle(self) -> None:
-        """Take back output committed after the restored snapshot, then commit the snapshot's output.
-
-        Called when the restore is certain. Raises OperatingError if it could not be done yet; call it again.
+        """Take back output committed after the restored snapshot, then commit the snapshot's output. Called
+        when the restore is certain. Raises OperatingError if it could not be done yet; call it again.
         """
         if self._owed is None:
             return
@@ -96,7 +96,7 @@ class Committers:
         self.commit(restored.operators)
 
     def require_settled(self) -> None:
-        """Raise OperatingError while output is still to be taken back, before which nothing is committed."""
+        """Raise OperatingError while output must still be taken back; nothing is committed before."""
         if self._owed is not None:
             raise OperatingError(
                 "output that came after the restored snapshot is not yet taken back; nothing is committed "
@@ -104,7 +104,7 @@ class Committers:
             )
 
     def check(self, restored: CheckpointMetadata) -> None:
-        """Raise the errors that :meth:`recommit` would raise for this snapshot, without changing anything."""
+        """Raise the errors that :meth:`recommit` would raise for this snapshot, but change nothing."""
         lineage, own = lineage_of(self._job, restored), restored.job == self._job
         if not own:
             lineage = self._decided(lineage, restored)
@@ -113,9 +113,9 @@ class Committers:
                 committer.check_restore(self._context(uid, lineage), committables_of(restored, uid), own)
 
     def go_back(self, restored: CheckpointMetadata) -> None:
-        """Prepare a restore from an older snapshot, as the newer ones are damaged, by the user's choice.
-
-        The lineage stays the same, so with `new-lineage` output committed since stays next to the new output.
+        """Prepare the restore of an older snapshot, the newer ones being damaged, according to the user's
+        choice. The lineage stays the same, so with `new-lineage` output committed since stays next to the new
+        output.
         """
         lineage = lineage_of(self._job, restored)
         history = Lineage(lineage.id, (*lineage.forks, fork_of(restored)))
@@ -127,8 +127,8 @@ class Committers:
         """Check whether sinks committed output of checkpoints that the job's log does not list (any more).
 
         If so, the log has lost entries, and the user's choice applies as in :meth:`go_back`; UsageError if it
-        is to refuse. `perhaps` are such checkpoints found in the storage. Return the uids of sinks that
-        cannot tell.
+        is to refuse. `perhaps`: such checkpoints that are in the storage. Return the uids of sinks that
+        cannot say what they committed.
         """
         lineage = lineage_of(self._job, restored)
         # Of what this job has committed only what it restores is history.
@@ -163,7 +163,7 @@ class Committers:
         )
 
     def commit(self, operators: Operators) -> None:
-        """Publish all output that a checkpoint holds; it may be repeated without harm."""
+        """Publish a checkpoint's output, held in `operators` (states by uid); repeating it does no harm."""
         self.require_settled()
         for uid, committer in self._by_uid.items():
             committables = _committables(operators.get(uid, ()))
@@ -172,7 +172,7 @@ class Committers:
                     committer.commit(committables)
 
     def hold(self, savepoint: CheckpointMetadata) -> None:
-        """Have sinks keep the pending output that a savepoint, about to be completed, refers to."""
+        """Have sinks keep unpublished output to which `savepoint` refers; called before it completes."""
         for uid, committer in self._by_uid.items():
             committables = committables_of(savepoint, uid)
             if committables:
@@ -237,7 +237,6 @@ class Committers:
         )
 
     def _newer(self, lineage: Lineage) -> dict[str, str]:
-        """Return, by uid, descriptions of sinks' output that was committed outside of a lineage."""
         return {
             uid: found
             for uid, committer in self._by_uid.items()
@@ -255,7 +254,7 @@ class Committers:
 
 
 def committers_in(plan: PhysicalPlan) -> dict[str, SinkCommitter]:
-    """Return new committers of the plan's two-phase sinks, by sink uid."""
+    """Return a new committer for each two-phase sink of the plan, by the sink's uid."""
     made = {node.uid or f"node-{node.id}": node.sink.create_committer() for node in _sinks_in(plan)}
     return {uid: committer for uid, committer in made.items() if committer is not None}
 
@@ -270,7 +269,7 @@ def committables_of(snapshot: CheckpointMetadata, uid: str) -> list[Any]:
 
 
 def fork_of(snapshot: CheckpointMetadata) -> Fork:
-    """Return the identity of a snapshot as sinks know it, with job, generation, attempt and id."""
+    """Return a snapshot's identity as sinks record it with committed output: job, generation, attempt, id."""
     return Fork(snapshot.job, snapshot.generation, snapshot.attempt, snapshot.checkpoint)
 
 

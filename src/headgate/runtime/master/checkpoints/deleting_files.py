@@ -56,14 +56,12 @@ class Cleaning:
         return min((deletion.due_ms for deletion in self._waiting), default=None)
 
     def take_ended(self) -> list[FencedError | None]:
-        """Return an entry per deletion that ended since the last call: FencedError if another driver took
-        over.
-        """
+        """Return, per deletion ended since the last call: None, or FencedError if another driver leads."""
         ended, self._ended = self._ended, []
         return ended
 
     def close(self) -> None:
-        """Schedule no more retries, because the job has ended: failed work is repeated at once, or never."""
+        """End the waits for retries, as the job has ended: those deletions are given up, with a warning."""
         self._closed = True
         waiting, self._waiting = self._waiting, []
         for deletion in waiting:

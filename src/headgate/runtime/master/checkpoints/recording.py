@@ -33,7 +33,7 @@ _LOG: Final = logging.getLogger("headgate.checkpoints")
 
 
 class CheckpointHistory:
-    """The records of one job's checkpoints, for the job master's loop; without a file kept in memory only."""
+    """The records (times, sizes, failures) of one job's checkpoints; without `file` in memory only."""
 
     def __init__(
         self, plan: PhysicalPlan, file: HistoryFile | None, clock: Clock, background: Background
@@ -55,7 +55,7 @@ class CheckpointHistory:
         return tuple(records[number] for number in sorted(records))
 
     def deployed(self, tasks: Iterable[tuple[int, int]]) -> None:
-        """Note that an attempt begins, whose `tasks` (vertex, subtask) must acknowledge each checkpoint."""
+        """Note that an attempt begins: each of `tasks` (vertex, subtask) must acknowledge its checkpoints."""
         self._tasks = tuple(sorted(tasks))
         self._began_ms.clear()
 
@@ -68,7 +68,7 @@ class CheckpointHistory:
         return self._topology.label(task)
 
     def begun(self, effect: e.RunHooks) -> None:
-        """Record that a checkpoint begins now; its subtasks are triggered after its hooks (enumerators)."""
+        """Record that the checkpoint of `effect` begins now, before its enumerators are snapshotted."""
         now = self._clock.monotonic_ms()
         what = effect.checkpoint, effect.attempt, effect.kind.value, CheckpointStatus.IN_PROGRESS
         begun = CheckpointRecord(*what, self._clock.now_ms(), self._topology)
@@ -84,7 +84,7 @@ class CheckpointHistory:
             self._note()
 
     def stuck(self, slot: int, still_ms: int) -> None:
-        """Record, for all pending checkpoints, that a slot's worker loop has been stuck for `still_ms`."""
+        """Record in all pending checkpoints that the loop of `slot`'s worker stood still for `still_ms`."""
         for entry in self._open.values():
             entry.stuck[slot] = max(still_ms, entry.stuck.get(slot, 0))
             self._note()
@@ -106,7 +106,7 @@ class CheckpointHistory:
             self._note()
 
     def failed(self, checkpoint: int, reason: CheckpointFailureReason, detail: str) -> None:
-        """Record that a checkpoint failed; only the first reason counts."""
+        """Record that a checkpoint failed; a second call for the same checkpoint changes nothing."""
         entry = self._open.get(checkpoint)
         if entry is not None:
             self._end(checkpoint, entry, status=CheckpointStatus.FAILED, reason=reason.name, detail=detail)
@@ -116,9 +116,8 @@ class CheckpointHistory:
         self._file = None
 
     def write_if_due(self) -> None:
-        """Write new records, unless that was done a moment ago or could delay a young checkpoint.
-
-        For a checkpoint that has been pending for longer they are written: a user may be looking at it.
+        """Write new records to the file, at most once a second, and up to 5 s later if a checkpoint younger
+        than 1 s is pending, which the write could delay.
         """
         now = self._clock.monotonic_ms()
         if not self._changed or now - self._written_at_ms < WRITE_EVERY_MS:
@@ -174,7 +173,7 @@ class _Open:
 
 
 def topology_of(plan: PhysicalPlan) -> Topology:
-    """Return the plan's vertices and edges as the diagnosis of checkpoints needs them."""
+    """Return the plan's vertices and edges for checkpoint records: operators, parallelism, partitioners."""
     vertices = tuple(
         VertexFacts(v.id, v.name, tuple(n.uid or f"node-{n.id}" for n in v.chain), v.parallelism)
         for v in plan.vertices

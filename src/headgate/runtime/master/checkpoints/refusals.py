@@ -29,7 +29,7 @@ def request_error(failed: RequestFailed) -> OperatingError:
 
 
 def checkpoints_failed(effect: FailJob) -> StorageError:
-    """Return the error with which failed checkpoints fail an attempt; the restart strategy gets it."""
+    """Return the error that fails an attempt after too many failed checkpoints, or after a failed stop."""
     which = "a checkpoint" if effect.checkpoint is None else f"checkpoint {effect.checkpoint}"
     detail = f": {effect.detail}" if effect.detail else ""
     if effect.stopping:

@@ -1,4 +1,4 @@
-"""Finds the snapshot that the next attempt restores, and has the sinks commit its output again.
+"""Finds the snapshot (restore point) that the next attempt restores, and has sinks commit its output again.
 
 Each outcome is an event for the job's state machine; blocking work runs in the background.
 """
@@ -23,8 +23,7 @@ from headgate.state.snapshots import CheckpointMetadata
 
 
 class RestorePoints:
-    """Finds and commits the restore points of one job; used by the job master's loop.
-
+    """Finds the restore points of one job and commits their output again; used by the job master's loop.
     `latest` is the job's own newest complete and verified checkpoint.
     """
 
@@ -46,7 +45,6 @@ class RestorePoints:
 
     def find(self) -> None:
         """Find the newest restore point in the log; the event PointFound or PointFailed reports the outcome.
-
         This also clears up a checkpoint whose completion was uncertain: it is complete if the log has it.
         """
         service = self._service
@@ -59,7 +57,7 @@ class RestorePoints:
         self._work.run(work, lambda point: self._outbox.put(v.PointFound(point)), self.failed)
 
     def explain(self, error: DamagedFileError, point: RestorePoint, attempt: int) -> None:
-        """Fail an attempt that restored a damaged file, with an error that offers older complete ones."""
+        """Fail `attempt`, to which `point` proved damaged, with an error that offers older snapshots."""
         service, disks = self._service, self._ports.disks
         self._work.run(
             lambda: offered(error, point, service, disks),
@@ -69,7 +67,9 @@ class RestorePoints:
         )
 
     def commit(self, point: RestorePoint | None) -> None:
-        """Commit the output of `point` again and clean up: event PointCommitted or PointFailed follows."""
+        """Have sinks commit the output of `point` again and drop other pending output; None: drop all of it.
+        The event PointCommitted or PointFailed follows.
+        """
         checkpoint = None if point is None else point.checkpoint
 
         def work() -> None:
@@ -108,7 +108,7 @@ class RestorePoints:
             )
 
     def settle_owed(self) -> None:
-        """Take back output committed after the restored snapshot; blocks. Called once the restore is sure."""
+        """Take back output committed after the restored snapshot; blocks. Called once all subtasks run."""
         self.require_leadership()
         self._committers.settle()
 
@@ -124,6 +124,6 @@ class RestorePoints:
         return still_logged(sorted(forks - {own.job}), disks)
 
     def require_leadership(self) -> None:
-        """Raise FencedError if another driver may lead; the commit is then left to that driver."""
+        """Raise FencedError if another driver may lead the job. Called before each commit."""
         if self._ports.require_leadership is not None:
             self._ports.require_leadership()

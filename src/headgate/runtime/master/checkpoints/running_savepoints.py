@@ -38,7 +38,7 @@ class SavepointRequest:
 
     @property
     def kind(self) -> RequestKind:
-        """The kind of request, for the checkpoint coordinator: STOP or SAVEPOINT."""
+        """Kind of request for the checkpoint coordinator: STOP (a stop with savepoint) or SAVEPOINT."""
         return RequestKind.STOP if self.stop else RequestKind.SAVEPOINT
 
 
@@ -54,9 +54,8 @@ class _Savepoint:
 
 
 class Savepoints:
-    """The pending savepoints of one job, for the job master's loop; disks are used in the background.
-
-    `own` is the URI of the job's checkpoint folder, where unknown files are deleted: no place for savepoints.
+    """The pending savepoints of one job, by ticket of their request and later by checkpoint id. `own` is the
+    URI of the job's checkpoint folder, where unknown files are deleted: no place for savepoints.
     """
 
     def __init__(
@@ -69,7 +68,9 @@ class Savepoints:
         self._prepared: list[Prepared] = []
 
     def prepare(self, ticket: int, request: SavepointRequest) -> None:
-        """Create and test a savepoint's folder, in the background; :meth:`take_prepared` has the outcome."""
+        """Create a savepoint's folder in the background and test it; :meth:`take_prepared` returns the
+        outcome. Raises ConfigError if the request names no target folder or an unknown format.
+        """
         target = self._target(request)
 
         def work() -> SavepointFolder:
@@ -94,12 +95,12 @@ class Savepoints:
         self._ports.background.submit(work, done)
 
     def take_prepared(self) -> list[Prepared]:
-        """Return the savepoints whose folder was prepared, or could not be, since the last call."""
+        """Return kind, ticket and error, if any, per savepoint prepared since the last call."""
         prepared, self._prepared = self._prepared, []
         return prepared
 
     def begun(self, checkpoint: int, ticket: int | None) -> SavepointOrder | None:
-        """Return the savepoint order for a triggered checkpoint's barriers; None if it is no savepoint."""
+        """Return what the barriers of `checkpoint`, now triggered, say of its savepoint; None: it is none."""
         savepoint = None if ticket is None else self._expected.pop(ticket, None)
         if savepoint is None:
             return None
@@ -107,7 +108,7 @@ class Savepoints:
         return savepoint.order
 
     def refused(self, ticket: int) -> None:
-        """Forget a savepoint that will not be triggered."""
+        """Forget the request with this ticket, whose savepoint will not be triggered."""
         self._expected.pop(ticket, None)
 
     def folder(self, checkpoint: int) -> SavepointFolder | None:
@@ -116,7 +117,7 @@ class Savepoints:
         return None if savepoint is None else savepoint.folder
 
     def order(self, checkpoint: int) -> SavepointOrder | None:
-        """Return the order that the barriers of a pending savepoint carry; None for a checkpoint."""
+        """Return what a savepoint's barriers say: target, format, stop, drain; None: it is a checkpoint."""
         savepoint = self._open.get(checkpoint)
         return None if savepoint is None else savepoint.order
 
@@ -135,7 +136,7 @@ class Savepoints:
         self._open = {number: each for number, each in self._open.items() if not each.kept}
 
     def ended(self, checkpoint: int) -> None:
-        """Forget a savepoint that has ended; if it is not complete it failed, and its files are deleted."""
+        """Forget a savepoint that has ended; if :meth:`keep` was not called, it failed: delete its files."""
         savepoint = self._open.pop(checkpoint, None)
         if savepoint is None or savepoint.kept:
             return
@@ -145,7 +146,7 @@ class Savepoints:
         self._remove(savepoint.folder)
 
     def late(self, checkpoint: int) -> None:
-        """Delete files that a subtask wrote late, if their savepoint has failed meanwhile."""
+        """Delete the files of savepoint `checkpoint` again if it failed: a subtask wrote some late."""
         folder = self._failed.get(checkpoint)
         if folder is not None:
             self._remove(folder)

@@ -1,4 +1,4 @@
-"""The snapshots of the split enumerators for pending checkpoints, from request to notification."""
+"""The snapshots of the split enumerators for pending checkpoints, kept until a checkpoint has ended."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Begun:
 
 
 class SourceSnapshots:
-    """Snapshots of the enumerators for the checkpoint master; at most one checkpoint waits for them."""
+    """Snapshots the enumerators for checkpoints; at most one checkpoint waits for enumerators to be ready."""
 
     def __init__(self, attempts: Attempts, outbox: Outbox) -> None:
         self._attempts, self._outbox = attempts, outbox
@@ -29,7 +29,7 @@ class SourceSnapshots:
         self.waiting: tuple[int, int] | None = None  # checkpoint that waits for enumerators, began_ms
 
     def take(self, checkpoint: int, began_ms: int) -> bool:
-        """Snapshot the enumerators; return False if they are not ready, and the checkpoint has to wait."""
+        """Snapshot the enumerators; False: not ready, ask again. `began_ms`: the checkpoint's (monotonic)."""
         self.waiting = None
         if not self._attempts.sources.ready():
             self.waiting = (checkpoint, began_ms)
@@ -42,7 +42,7 @@ class SourceSnapshots:
         return self._begun[checkpoint]
 
     def ended(self, checkpoint: int, *, complete: bool) -> Begun | None:
-        """Notify the enumerators that a checkpoint completed or was aborted; return its `Begun` or None."""
+        """Notify the enumerators that a checkpoint completed or was aborted; return its snapshots, if any."""
         if self.waiting is not None and self.waiting[0] == checkpoint:
             self.waiting = None
         try:

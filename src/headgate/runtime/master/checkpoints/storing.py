@@ -21,7 +21,7 @@ ENUMERATORS: Final = "enumerators"  # hook before the subtasks are triggered: sn
 def make_coordinator(
     settings: CheckpointSettings, service: CheckpointService | None, randomness: Randomness
 ) -> CheckpointCoordinator[SubtaskSnapshot]:
-    """Return the checkpoint coordinator, which continues with the ids and checkpoints of the log."""
+    """Return a checkpoint coordinator that goes on from the log (`service`); None: without one, at id 1."""
     first = CheckpointId(1) if service is None else service.next_checkpoint_id()
     logged = [] if service is None else service.completed()
     known = [CheckpointId(entry.checkpoint) for entry in logged]
@@ -39,7 +39,9 @@ def store_checkpoint(
     service: CheckpointService | None,
     permit: CommitPermit | None,
 ) -> None:
-    """Write the metadata of a checkpoint or savepoint, then its log entry; blocks, so in the background."""
+    """Write a checkpoint's metadata, then its log entry, which completes it; blocks. `folder`: a savepoint's,
+    else None; without `service` (the log) and `permit` (the right to write it) there is no entry.
+    """
     log = None if service is None or permit is None or not kind.is_logged else (service, permit)
     if folder is None:
         if log is not None:
@@ -59,7 +61,6 @@ def store_checkpoint(
 def _savepoint(
     kind: RequestKind, metadata: CheckpointMetadata, folder: SavepointFolder, committers: Committers
 ) -> str:
-    """Write a savepoint's metadata and have sinks keep its pending output; return the metadata's digest."""
     if not kind.is_logged:
         committers.hold(metadata)
         return folder.write(metadata)
