@@ -72,7 +72,9 @@ class JobControl:
         self._post(lambda: self._master.cancel(handed_over))
 
     def rescale(self, parallelism: int, then: Then, from_last: bool = False) -> None:
-        """Request another parallelism, from a new checkpoint (or the last); `then` gets it once all run."""
+        """Request another parallelism; `then` gets it once all subtasks run, or the error. With `from_last`
+        the last completed checkpoint is used where no new one can be taken.
+        """
         self._ask(lambda reply_to: self._master.rescale(parallelism, from_last, reply_to), then)
 
     def close(self) -> None:

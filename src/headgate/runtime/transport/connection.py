@@ -156,7 +156,7 @@ class FrameSender:
             connection.abort()
 
     def join(self, timeout_s: float | None = None) -> bool:
-        """Wait for the thread to end, and return whether it has; returns at once in the thread itself."""
+        """Wait at most `timeout_s` (None: forever) for the thread to end; return whether it has."""
         if self._thread is threading.current_thread() or self._thread.ident is None:
             return False
         self._thread.join(timeout_s)

@@ -48,9 +48,7 @@ class LinkEvents(Generic[M]):
 
 
 class SocketLink(Generic[M]):
-    """A control link (`common.ports.Link`) over an authenticated connection, for use by any thread; it
-    receives messages of type `M`.
-    """
+    """A control link (`common.ports.Link`) that receives messages of type `M`; for use by any thread."""
 
     def __init__(self, connection: Connection, generation: int, name: str, events: LinkEvents[M]) -> None:
         self._connection, self._generation, self._events = connection, generation, events
@@ -68,16 +66,14 @@ class SocketLink(Generic[M]):
         self._thread.start()
 
     def send(self, message: FromWorker | ToWorker) -> None:
-        """Queue a message, encoded at once; never blocks. Does nothing once the link has ended.
-
-        Raises InternalError if the message cannot be encoded or is too large.
+        """Queue a message, encoded at once; never blocks. Does nothing once the link has ended. Raises
+        InternalError if the message cannot be encoded or is too large.
         """
         self._sender.send(control_frame(encode_message(message)))
 
     def close(self) -> None:
-        """Send the queued messages, then close the connection; does not wait for that.
-
-        A peer that hangs is disconnected after `LINGER_S`. No callback but `on_end` is called any more.
+        """Send the queued messages, then close the connection; does not wait for that. A peer that hangs is
+        disconnected after `LINGER_S`. No callback but `on_end` is called any more.
         """
         with self._close_lock:
             if self._closing:
@@ -89,7 +85,7 @@ class SocketLink(Generic[M]):
             threading.Thread(target=self._abort_later, name=f"{self._thread.name}-abort", daemon=True).start()
 
     def wait_closed(self, timeout_s: float) -> bool:
-        """Wait for a closed or lost link to end; return whether it has. Call it before the process exits."""
+        """Wait for a closed or lost link to end, before an exit, at most `timeout_s`; return whether it has."""
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 

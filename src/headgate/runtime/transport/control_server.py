@@ -63,7 +63,6 @@ class ControlServer:
 
     def close(self) -> None:
         """Stop accepting, then send the queued messages of all links and close them. Can be called twice.
-
         Waits at most two seconds, however many workers hang; not to be called in a callback.
         """
         self._acceptor.close()

@@ -23,16 +23,14 @@ class DataPlane(Protocol):
     def open(self, fence: Fence, peers: Mapping[int, str]) -> None:
         """Begin an attempt and connect to every peer; does not wait for the connections.
 
-        Frames may be sent at once. A peer that cannot be reached, fails to authenticate, or is in a newer
-        attempt is reported by :meth:`lost`, like one whose connection breaks later.
-
-        The fence must be newer than in every call before. `peers` has addresses by slot; the worker's own
-        slot is skipped. Raises InternalError if an attempt is open already or the fence is not newer.
+        `fence` is job, generation and attempt, newer than in every call before; `peers` has addresses by
+        slot; the worker's own slot is skipped. Frames may be sent at once. A peer that cannot be reached,
+        fails to authenticate, or is in a newer attempt is reported by :meth:`lost`, like one whose connection
+        breaks later. Raises InternalError if an attempt is open already or the fence is not newer.
         """
 
     def send(self, slot: int, frame: Frame) -> None:
-        """Queue a frame for a peer; never blocks. The frame's parts must not change afterwards.
-
+        """Queue a frame for the peer of `slot`; never blocks. The frame's parts must not change afterwards.
         Does nothing for a lost peer, which :meth:`lost` reports. Raises InternalError for an unknown peer.
         """
 

@@ -87,7 +87,7 @@ class SocketDataPlane:
 
     @property
     def address(self) -> str:
-        """The address at which peers reach this worker."""
+        """The address at which peers (the other workers) reach this worker, for its registration."""
         return self._acceptor.listener.address
 
     def _held(self) -> int:
@@ -96,7 +96,7 @@ class SocketDataPlane:
     # --- called by the loop
 
     def open(self, fence: Fence, peers: Mapping[int, str]) -> None:
-        """Begin an attempt and connect to every peer, without waiting for the connections."""
+        """Begin the attempt of `fence`: connect to `peers` (slot -> address), without waiting for that."""
         with self._changed:
             if self._closed or self._open:
                 state = "closed" if self._closed else "open"
@@ -112,20 +112,20 @@ class SocketDataPlane:
             sender.start()
 
     def send(self, slot: int, frame: Frame) -> None:
-        """Queue a frame for a peer; its sending thread sends it. Does nothing once the peer is lost."""
+        """Queue a frame for the worker of `slot`, to be sent by a thread. Does nothing once it is lost."""
         sender = self._outgoing.get(slot)
         if sender is None:
             raise InternalError(f"a frame was sent to slot {slot}, which is no open peer of {self._fence}")
         sender.send(frame)
 
     def receive(self) -> list[tuple[int, Frame]]:
-        """Return the frames received since the last call, with their senders' slots."""
+        """Return the frames received since the last call, as (sender's slot, frame), in order per sender."""
         with self._changed:
             inbox, self._inbox = self._inbox, []
         return inbox
 
     def lost(self) -> list[tuple[int, str]]:
-        """Return the peers whose connection broke since the last call, with the reasons."""
+        """Return (slot, reason) of peers whose connection broke since the last call, once per attempt."""
         with self._changed:
             lost, self._lost = self._lost, []
         return lost

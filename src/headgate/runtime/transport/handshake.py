@@ -147,7 +147,7 @@ class _Handshake(ABC):
 
     @property
     def done(self) -> bool:
-        """Whether both sides are authenticated and the verdict was given."""
+        """Whether both sides are authenticated and the verdict (welcome or refused) was given."""
         return self._step is _Step.DONE
 
     def receive(self, data: bytes) -> bytes:
@@ -298,10 +298,9 @@ class ServerHandshake(_Handshake):
 
 
 def greet(sock: socket.socket, secret: bytes, hello: Hello, nonce: bytes, timeout_ms: int) -> Hello:
-    """Run the connecting side of the handshake on a connected socket, and return the peer's Hello.
-
-    `nonce` are `NONCE_SIZE` bytes that were never used before. The timeout is for the complete handshake,
-    however slowly the peer sends. The socket stays blocking; the caller closes it, also on failure. Raises
+    """Run the connecting side of the handshake on a connected socket, and return the peer's Hello. `nonce`
+    are `NONCE_SIZE` bytes that were never used before. The timeout is for the complete handshake, however
+    slowly the peer sends. The socket stays blocking; the caller closes it, also on failure. Raises
     ProtocolError: the peer is not of this job or refused; FencedError: this side was replaced, as the peer
     says; OSError: the connection broke or the timeout passed (TimeoutError).
     """

@@ -67,9 +67,7 @@ class Endpoint(NamedTuple):
 
 @functools.cache
 def host_id() -> str:
-    """Return a text that identifies this machine since its boot; equal for processes of one kernel and host
-    name.
-    """
+    """Return a text that identifies this machine since its boot, the same in all its processes."""
     try:
         boot = read_bytes("/proc/sys/kernel/random/boot_id").decode().strip()
     except OSError:
@@ -120,10 +118,9 @@ class Listener:
 
 
 def listen(bind_host: str, advertise_host: str | None = None) -> Listener:
-    """Listen on a Unix socket of this machine and on a free TCP port of `bind_host`.
-
-    The address has `advertise_host` for other machines; by default `bind_host`, or this machine's name if
-    that is a wildcard. Raises ConfigError if `bind_host` is no address of this machine.
+    """Listen on a Unix socket of this machine and on a free TCP port of `bind_host`. The address has
+    `advertise_host` for other machines; by default `bind_host`, or this machine's name if that is a wildcard.
+    Raises ConfigError if `bind_host` is no address of this machine.
     """
     try:
         info = socket.getaddrinfo(bind_host, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
@@ -166,9 +163,8 @@ def _listen_unix(listener: Listener) -> Endpoint:
 
 
 def connect(address: str, timeout_ms: int) -> socket.socket:
-    """Return a connected, blocking socket to the first reachable endpoint of `address`, Unix before TCP.
-
-    The timeout is for each endpoint. Raises ProtocolError: the text is not an address, or has no endpoint for
+    """Return a connected, blocking socket to the first reachable endpoint of `address`, Unix before TCP. The
+    timeout is for each endpoint. Raises ProtocolError: the text is not an address, or has no endpoint for
     this machine; OSError: the error of the last endpoint, if none could be reached.
     """
     endpoints = [e for e in parse_address(address) if e.family == "tcp" or e.host_id == host_id()]
@@ -250,7 +246,7 @@ class FrameReceiver:
         self._buffer = memoryview(bytearray(RECEIVE_BYTES))
 
     def receive(self) -> list[tuple[FrameHeader, Frame]]:
-        """Return the next frames, at least one; an empty list if the peer closed between two frames.
+        """Return the next frames, at least one, with their headers; [] if the peer closed between two frames.
 
         Raises ProtocolError: the bytes are not valid frames, or end inside one; OSError: connection broken.
         """

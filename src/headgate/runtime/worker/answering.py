@@ -23,7 +23,7 @@ VALUE_BYTES_MAX: Final = 16 << 20
 
 
 def answer(task: Task, query: m.QueryState, send: Callable[[m.StateAnswer], None]) -> None:
-    """Read the queried state between two steps of `task`, and have the loop call `send` with the answer."""
+    """Read the queried state once `task` is between two steps, and call `send` with its value or error."""
     plain = m.StateAnswer(query.attempt, query.query)
 
     def look_up() -> m.StateAnswer:

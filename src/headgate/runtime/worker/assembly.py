@@ -47,13 +47,13 @@ _CREDIT = struct.Struct("<I")
 
 @dataclass(slots=True)
 class LocalLane:
-    """The send queue to a subtask in the same process: no encoding, but mutable values are copied."""
+    """The send queue to a subtask in the same process: nothing is encoded, but mutable rows are copied."""
 
     task: GateTask
     channel: int
 
     def deliver(self, element: Batch | Event) -> None:
-        """Hand a batch or event to the receiving task."""
+        """Hand a batch or control event to the receiving task, as having come on its channel."""
         if isinstance(element, RowBatch):
             element = detached(element)
         self.task.deliver(self.channel, element)
@@ -61,13 +61,13 @@ class LocalLane:
 
 @dataclass(slots=True)
 class Exchange:
-    """The worker's ends of channels to and from other workers, by which received frames are dispatched."""
+    """All channels between this worker and others; finds the channel that a received frame is for."""
 
     outgoing: dict[ChannelId, OutputChannel] = field(default_factory=dict)
     incoming: dict[ChannelId, tuple[GateTask, int, ElementCodec]] = field(default_factory=dict)
 
     def arrived(self, slot: int, frame: Frame) -> None:
-        """Dispatch a frame from worker `slot` to its channel; ProtocolError if they share no such channel."""
+        """Give a frame from the worker of `slot` to its channel; ProtocolError if they share no channel."""
         channel = ChannelId(EdgeId(frame.edge), SubtaskIndex(frame.sender), SubtaskIndex(frame.receiver))
         if frame.kind is FrameKind.CREDIT:
             output = self.outgoing.get(channel)
@@ -138,7 +138,7 @@ class Assembler:
         self._exchange = Exchange()
 
     def build(self) -> Assembly:
-        """Create the subtasks and connect their channels."""
+        """Create this worker's subtasks, connected by channels, with their restored state; not opened yet."""
         # Receivers first: a local lane needs its receiving task.
         here = [vertex for vertex in self._plan.vertices if self._slot < vertex.parallelism]
         for vertex in reversed(here):
@@ -301,10 +301,9 @@ class Assembler:
 
 
 def edge_ends(plan: PhysicalPlan, edge: Edge) -> EdgeEnds:
-    """Return the identity of an exchange in a checkpoint.
-
-    A stream that is united with itself reaches its receiver by several exchanges. Each has its own event
-    time, so their in-flight records are stored separately.
+    """Return the identity of exchange `edge` in checkpoints, which a changed plan can still find. A stream
+    that is united with itself reaches its receiver by several exchanges. Each has its own event time, so
+    their in-flight records are stored separately.
     """
     sender = plan.vertices[edge.source].chain[edge.operator]
     receiver = plan.vertices[edge.target].chain[0]

@@ -29,7 +29,7 @@ class LocalRecovery:
         self._copies: LocalCopies | None = None
 
     def configure(self, settings: WorkerSettings) -> None:
-        """Apply the settings of a new attempt, and open the folder of the copies if they are enabled."""
+        """Apply a new attempt's settings; open the folder of the copies if local backup or recovery is on."""
         self._settings = settings
         wanted = settings.local_backup or settings.recover_from_local
         if not wanted or self._copies is not None:
@@ -41,17 +41,17 @@ class LocalRecovery:
             _LOG.warning("no local copies can be kept in %s (%s); the job goes on without", root, error)
 
     def writing(self, disk: Disk | None) -> Disk | None:
-        """Return the storage to write snapshots with: `disk`, with local copies if enabled."""
+        """Return the storage for writing snapshots: `disk` (None: none), with local copies if they are on."""
         copies = self._copies if self._settings.local_backup else None
         return disk if disk is None or copies is None else BackedUpDisk(disk, copies)
 
     def reading(self, disk: Disk | None) -> Disk | None:
-        """Return the storage to restore state with: `disk`, but local copies first if enabled."""
+        """Return the storage for restoring state: local copies, if on, before `disk` (None: no storage)."""
         copies = self._copies if self._settings.recover_from_local else None
         return disk if disk is None or copies is None else NearbyDisk(disk, copies)
 
     def report(self, checkpoint: int | None, restored: Disk | None) -> None:
-        """Log how many bytes of a restored checkpoint came from local copies and from the storage."""
+        """Log how many bytes of the restored `checkpoint` came from local copies and from the storage."""
         if isinstance(restored, NearbyDisk):
             _LOG.info(
                 "slot %d restored checkpoint %s: %d bytes from local copies, %d bytes from %s",
@@ -59,13 +59,13 @@ class LocalRecovery:
             )  # fmt: skip
 
     def completed(self, checkpoint: int, background: Background) -> None:
-        """Delete, in the background, copies that no checkpoint from `checkpoint` on refers to."""
+        """Delete in the background, as `checkpoint` completed, local copies that only older ones need."""
         copies = self._copies
         if copies is not None:
             background.submit(lambda: copies.completed(checkpoint), _note_failure)
 
     def close(self, background: Background, *, job_over: bool) -> None:
-        """End with the worker; if the job has ended delete the copies, after all pending writing."""
+        """End with the worker; if the job is over, delete the copies, after all pending writing."""
         copies, self._copies = self._copies, None
         if copies is not None and job_over:
             background.submit(copies.remove, _note_failure)

@@ -39,14 +39,14 @@ _handing_on: Final[set[int]] = set()
 
 
 class LogOutlet:
-    """Receives complete lines of user code, from any thread, and writes them to the log; a base class."""
+    """Writes lines of user code to the log; base class of other outlets. Called by any thread."""
 
     def line(self, place: str, line: str) -> None:
-        """Process one line that was printed at `place` (operator and subtask)."""
+        """Write one line, printed at `place`: "uid[subtask]" of the operator."""
         _LOG.info("%s: %s", place, line)
 
     def close(self) -> None:
-        """Process the lines that are still buffered; no line follows."""
+        """Write the lines that are still buffered; no line follows."""
 
 
 class StreamOutlet(LogOutlet):
@@ -116,7 +116,7 @@ class WorkersStream(io.TextIOBase):
         return self.take(text, sys._getframe(1))
 
     def take(self, text: str, caller: FrameType) -> int:
-        """Write `text` of `caller`: complete lines go to the outlet of its worker, if it has one."""
+        """Write `text`, printed by frame `caller`: complete lines go to its worker's outlet, if any."""
         context = task_context()
         key = f"{context.job}/{context.subtask}"
         key = key if key in self.outlets else ""
@@ -145,7 +145,7 @@ class WorkersStream(io.TextIOBase):
         return len(text)
 
     def passes(self, caller: FrameType) -> bool:
-        """Return whether output of `caller` is not captured but written unchanged."""
+        """Return whether output of the code in frame `caller` is not captured but written unchanged."""
         return False
 
     @override
@@ -168,7 +168,7 @@ class WorkersStream(io.TextIOBase):
         return getattr(self.beneath, name)
 
     def end_lines(self, key: str) -> None:
-        """Print the unfinished lines of a worker's threads, because the worker ends."""
+        """Print the unfinished lines of the worker whose outlet is under `key`, because the worker ends."""
         for me, (of, rest) in list(self._unfinished.items()):
             if of == key:
                 del self._unfinished[me]
@@ -228,7 +228,6 @@ _installed: Final[dict[str, WorkersStream]] = {}
 
 
 def _install(box: BlackBox | None) -> list[WorkersStream]:
-    """Replace the standard streams, unless they are already replaced; return the replacements."""
     for name in ("stdout", "stderr"):
         mine, present = _installed.get(name), getattr(sys, name)
         if mine is None or present is not mine:
@@ -240,7 +239,6 @@ def _install(box: BlackBox | None) -> list[WorkersStream]:
 
 
 def _uninstall() -> None:
-    """Restore the standard streams that were not replaced by other code meanwhile."""
     for name, mine in _installed.items():
         if getattr(sys, name) is mine:
             setattr(sys, name, mine.beneath)
@@ -251,11 +249,10 @@ def _uninstall() -> None:
 def printing_to(
     outlet: LogOutlet | None, job: str, slot: int, *, alone: bool, box: BlackBox | None = None
 ) -> Iterator[None]:
-    """Send the lines that user code of worker `slot` of `job` prints in the block to `outlet`.
-
-    Without an outlet they go to the standard streams of this process, with their places. If the worker is
-    `alone` in its process, lines of every thread count as its own. `box` records the last lines on standard
-    error, to explain why the process ended.
+    """Send the lines that user code of worker `slot` of `job` prints in the `with` block to `outlet`. Without
+    an outlet they go to the standard streams of this process, with their places. If the worker is `alone` in
+    its process, lines of every thread count as its own. `box` records the last lines on standard error, to
+    explain why the process ended.
     """
     key = "" if alone else f"{job}/{slot}"
     with _lock:

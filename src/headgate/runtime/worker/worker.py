@@ -83,7 +83,7 @@ class Worker:
         self._idle_until: int | None = None
 
     def handle(self, message: m.ToWorker) -> None:
-        """Process one message of the job master; messages of another attempt are ignored."""
+        """Process one message of the job master; those of earlier attempts are ignored."""
         match message:
             case m.Deploy():
                 self._deploy(message)
@@ -217,7 +217,7 @@ class Worker:
                 self._left_behind.append(task)
 
     def step(self) -> bool:
-        """Run one turn of the loop: receive frames, then one step per subtask. False if all were idle."""
+        """Run one turn of the loop: receive frames, then one step per subtask. False: nothing was to do."""
         self.progress += 1
         if self.state is not WorkerState.RUNNING:
             self._report_idle()
@@ -243,7 +243,7 @@ class Worker:
             self.ports.box.at_work(task.label)
 
     def next_wakeup(self) -> int | None:
-        """Return when to run a turn although nothing arrives (monotonic ms), or None."""
+        """Return when to run a turn although nothing arrives (monotonic ms); None: no time is set."""
         if self._idle_until is not None:
             return self._idle_until
         if self._assembly is None or self.state is not WorkerState.RUNNING:
@@ -317,7 +317,7 @@ class Worker:
             self.ports.link.send(m.Totals(self.attempt, counters))
 
     def counters(self) -> list[m.Counters]:
-        """Return the running totals of all subtasks; may be called in the heartbeat's thread."""
+        """Return each subtask's totals since the attempt began; may be called in the heartbeat's thread."""
         assembly = self._assembly
         return [] if assembly is None else [task.counters() for task in assembly.tasks.values()]
 

@@ -81,7 +81,7 @@ def run_worker(
     # lists the threads of the worker and its user code
     threads: Callable[[], Iterable[threading.Thread]] = threading.enumerate,
 ) -> None:
-    """Run the worker of a slot in this process until the job ends.
+    """Run the worker of slot `slot` of gang number `gang` in this process until the job ends.
 
     `abandon` is called, possibly in another thread, when this worker must not continue; by default the
     process exits at once. Raises OperatingError: the job master cannot be reached; ProtocolError: it could
@@ -97,9 +97,8 @@ def run_worker(
 
 @contextmanager
 def rare_collections() -> Iterator[None]:
-    """Let the garbage collector run less often, for as long as this process is a worker.
-
-    A batch makes thousands of tuples and frees them at its end; Python's own threshold looks at them before.
+    """Run the garbage collector less often within the `with` block, while this process is a worker. A batch
+    makes thousands of tuples and frees them at its end; Python's own threshold looks at them before.
     """
     before = gc.get_threshold()
     if 0 < before[0] < YOUNG_OBJECTS:  # 0 means that it is off
@@ -275,7 +274,7 @@ class _Process:
 
 
 def load_probe(path: str | None) -> Probe:
-    """Return the probe of a fault-injection test, named "module:attribute", or the inactive one for None."""
+    """Return the probe that a test injects faults by, named "module:attribute"; None: one without effect."""
     if path is None:
         return NoProbe()
     probe: Probe = pkgutil.resolve_name(path)()

@@ -35,14 +35,14 @@ FRAME_BYTES_MAX = 4 * 1024 * 1024
 
 
 class Lane(Protocol):
-    """The send queue to one receiving subtask, in this process or another."""
+    """The send queue to one receiving subtask, below a channel: in this process or to another worker."""
 
     def deliver(self, element: Batch | Event) -> None:
-        """Send one batch or event; order is kept."""
+        """Send one batch or control event, after all earlier ones."""
 
 
 class OutputChannel:
-    """The channel from this subtask to one receiving subtask: gathers records into frames, obeys credit."""
+    """The channel to one receiving subtask: gathers records into frames, and sends them as credit allows."""
 
     __slots__ = ("_bytes", "_fragments", "_lane", "_rows", "_waiting", "credit")
 
@@ -55,16 +55,16 @@ class OutputChannel:
 
     @property
     def available(self) -> bool:
-        """Whether no frame waits for credit."""
+        """Whether no frame waits for credit (the receiver's permission to send)."""
         return not self._waiting
 
     @property
     def gathering(self) -> bool:
-        """Whether records are gathered that wait for a flush."""
+        """Whether the channel holds records that do not fill a frame yet and wait for :meth:`flush`."""
         return bool(self._fragments)
 
     def add(self, batch: Batch) -> None:
-        """Gather records, and send them once they fill a frame."""
+        """Gather the records of a batch, and send them once they fill a frame (8,192 rows or 512 KiB)."""
         self._fragments.append(batch)
         self._rows += len(batch)
         self._bytes += batch.nbytes()
@@ -72,7 +72,7 @@ class OutputChannel:
             self.flush()
 
     def flush(self) -> None:
-        """Send the gathered records, as far as credit allows."""
+        """Send the gathered records now, although they fill no frame; without credit they wait."""
         if not self._fragments:
             return
         fragments, self._fragments = self._fragments, []
@@ -82,22 +82,22 @@ class OutputChannel:
                 self._pass_on(frame)
 
     def event(self, event: Event) -> None:
-        """Send a control event, after all records gathered so far."""
+        """Send a control event (such as a watermark or barrier) after all records gathered so far."""
         self.flush()
         self._pass_on(event)
 
     def overtake(self, barrier: Barrier) -> list[Batch | Event]:
-        """Send an unaligned barrier ahead of all queued elements; return these, which stay queued."""
+        """Send an unaligned barrier before all queued elements; return these, which stay queued."""
         overtaken = [*_storable(self._waiting), *self._fragments]
         self._lane.deliver(barrier)
         return overtaken
 
     def holds_barrier(self, checkpoint: int) -> bool:
-        """Return whether a checkpoint's barrier is queued here, behind records that wait for credit."""
+        """Return whether the barrier of `checkpoint` is queued here, behind records that wait for credit."""
         return self._place_of(checkpoint) is not None
 
     def release_barrier(self, checkpoint: int) -> list[Batch | Event]:
-        """Send a queued barrier now, as unaligned; return the elements it overtook, none if not queued."""
+        """Send the queued barrier of `checkpoint` now, unaligned; return the elements that it overtook."""
         place = self._place_of(checkpoint)
         if place is None:
             return []
@@ -113,7 +113,7 @@ class OutputChannel:
         return next((at for at, e in places if isinstance(e, Barrier) and e.checkpoint == checkpoint), None)
 
     def grant(self, frames: int) -> None:
-        """Add credit for frames that the receiver has consumed, and send what waited for it."""
+        """Add credit for `frames` frames that the receiver has processed, and send what waited for it."""
         self.credit.grant(frames)
         while self._waiting and self._may_pass(self._waiting[0]):
             self._send(self._waiting.popleft())
@@ -134,14 +134,12 @@ class OutputChannel:
 
 
 def _storable(elements: Iterable[Batch | Event]) -> list[Batch | Event]:
-    """Return the elements that a checkpoint stores: records, watermarks and idleness, which hold after a
-    restore.
-    """
+    """Return those of `elements` that a checkpoint stores: records, watermarks and idleness."""
     return [e for e in elements if not isinstance(e, (Barrier, CancelMarker, EndOfData))]
 
 
 def merge(fragments: Sequence[Batch]) -> list[Batch]:
-    """Return the records in order in as few batches as their types allow."""
+    """Return the records of `fragments`, in order, as few batches: one per run of equal kind and schema."""
     runs: list[list[Batch]] = [[fragments[0]]]
     for batch in fragments[1:]:
         if _mergeable(runs[-1][-1], batch):
@@ -188,7 +186,7 @@ class EdgeEnds:
 
 @dataclass(frozen=True, slots=True)
 class Overtaken:
-    """The in-flight elements that an unaligned barrier overtook on the way to one receiving subtask."""
+    """The batches and events for one receiving subtask that an unaligned barrier overtook, to be stored."""
 
     ends: EdgeEnds
     receiver: int
@@ -196,7 +194,7 @@ class Overtaken:
 
 
 class OutputEdge:
-    """One exchange of a sending subtask: decides which channel (receiving subtask) gets which records."""
+    """One exchange of a sending subtask: distributes its records over channels, one per receiving subtask."""
 
     def __init__(
         self,
@@ -257,7 +255,7 @@ class OutputEdge:
 
 
 class Outputs:
-    """All exchanges that a subtask sends to; sends its watermarks, barriers and other events to them."""
+    """All exchanges that a subtask sends to; gives watermarks, barriers and other events to each channel."""
 
     def __init__(self, buffer_timeout_ms: int) -> None:
         self.edges: list[OutputEdge] = []
@@ -271,7 +269,7 @@ class Outputs:
 
     @property
     def available(self) -> bool:
-        """Whether the subtask may produce output: every channel has credit, and nothing pauses it."""
+        """Whether the subtask may produce output: no channel waits for credit, and nothing pauses it."""
         if self._paused is not None and self._paused():
             return False
         for edge in self.edges:
@@ -281,18 +279,18 @@ class Outputs:
         return True
 
     def pause_while(self, paused: Callable[[], bool] | None) -> None:
-        """Have :attr:`available` be False while `paused` returns True; None removes the condition."""
+        """Have :attr:`available` be False as long as `paused()` is True; None removes that condition."""
         self._paused = paused
 
     def watermark(self, timestamp: int) -> None:
-        """Advance the event time; the receivers get the new watermark with the next flush."""
+        """Advance event time to `timestamp` (ms); receivers learn it with the next flush, after records."""
         if self._idle:
             # Even the same watermark as before ends the idleness.
             self._idle, self._sent = False, WATERMARK_MIN
         self._watermark = max(self._watermark, timestamp)
 
     def idle(self) -> None:
-        """Flush, then send to all receivers that this subtask is idle for now."""
+        """Flush, then send to all receivers that no records come for now: event time must not wait."""
         self._flush_all()
         self._broadcast(Idle())
         self._idle = True
@@ -303,7 +301,7 @@ class Outputs:
         self._broadcast(EndOfData())
 
     def barrier(self, barrier: Barrier) -> list[Overtaken]:
-        """Send a barrier on every channel; return the in-flight elements that an unaligned one overtook."""
+        """Send a barrier on all channels; return the in-flight records it overtook, [] if it is aligned."""
         if not barrier.overtakes:
             self._flush_all()
             for edge in self.edges:
@@ -324,11 +322,11 @@ class Outputs:
         return overtaken
 
     def holds_barrier(self, checkpoint: int) -> bool:
-        """Return whether a checkpoint's barrier, which may overtake, waits for credit in some channel."""
+        """Return whether the barrier of `checkpoint` waits for credit where it may overtake records."""
         return any(channel.holds_barrier(checkpoint) for _, _, channel in self._overtakable())
 
     def release_barrier(self, checkpoint: int) -> list[Overtaken]:
-        """Turn a checkpoint's waiting barriers unaligned, as it timed out; return what they overtook."""
+        """Send a timed-out checkpoint's waiting barriers now, as unaligned; return what they overtook."""
         return [
             Overtaken(ends, receiver, channel.release_barrier(checkpoint))
             for ends, receiver, channel in self._overtakable()
@@ -341,11 +339,11 @@ class Outputs:
                     yield edge.ends, receiver, channel
 
     def cancel(self, marker: CancelMarker) -> None:
-        """Send to all receivers that a checkpoint was aborted, so that they do not wait for its barrier."""
+        """Tell all receivers that a checkpoint was aborted, so that they do not wait for its barrier."""
         self._broadcast(marker)
 
     def note_step(self, now_ms: int) -> None:
-        """Start the flush timeout after a step of the subtask, if anything waits for a flush."""
+        """Start the flush timeout at `now_ms` (monotonic), after a step, if anything waits for a flush."""
         if self.next_flush is not None or not self.edges:
             return
         gathering = (channel.gathering for edge in self.edges for channel in edge.channels)
@@ -353,7 +351,7 @@ class Outputs:
             self.next_flush = now_ms + self._timeout_ms
 
     def flush_due(self, now_ms: int) -> None:
-        """Flush all channels if the flush timeout has passed at `now_ms`."""
+        """Flush all channels if the flush timeout has passed at `now_ms` (monotonic)."""
         if self.next_flush is not None and now_ms >= self.next_flush:
             self._flush_all()
 
@@ -377,7 +375,7 @@ class Outputs:
 
 
 class EdgeReceiver:
-    """The end of a chain: counts emitted records and hands batches and events to the subtask's exchanges."""
+    """The end of a chain, or of one side output: counts records and gives them to the exchanges behind it."""
 
     def __init__(self, outputs: Outputs, edges: Sequence[OutputEdge], main: bool) -> None:
         self._outputs, self._edges, self._main = outputs, edges, main
@@ -389,16 +387,16 @@ class EdgeReceiver:
             edge.process(batch)
 
     def watermark(self, timestamp: int) -> None:
-        """Pass a watermark on, if this is the main output: the subtask sends it once."""
+        """Pass a watermark on if this is the main output; side outputs get it from there."""
         if self._main:
             self._outputs.watermark(timestamp)
 
     def idle(self) -> None:
-        """Pass idleness on, if this is the main output."""
+        """Pass on, if this is the main output, that no records come for now."""
         if self._main:
             self._outputs.idle()
 
     def end_of_data(self) -> None:
-        """Pass the end of the data on, if this is the main output."""
+        """Pass on, if this is the main output, that no record follows."""
         if self._main:
             self._outputs.end_of_data()

@@ -1,4 +1,4 @@
-"""In-flight records of unaligned checkpoints: captured, stored, and processed again after a restore.
+"""In-flight records (sent, not yet processed) of unaligned checkpoints: captured, stored, and later replayed.
 
-Which subtask gets which of them is decided in `restore`, not here.
+Which subtask gets which of them after a restore is decided in `restore`, not here.
 """

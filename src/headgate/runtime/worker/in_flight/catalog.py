@@ -1,4 +1,4 @@
-"""Looks up, in the plan, the codec and the key groups of a stream of in-flight records."""
+"""Looks up, in the plan, how in-flight records of a stream are encoded, and the key groups of its records."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class StreamCatalog:
             self._edges[uid_of(plan.vertices[edge.source].chain[edge.operator]), edge.tag] = edge.id
 
     def codec_of(self, sender: str, tag: str | None) -> ElementCodec:
-        """Return the codec of the records that operator `sender` emits, to side output `tag` if not None."""
+        """Return the codec of records that operator `sender` emits; `tag`: a side output (None: the main)."""
         at = (sender, tag)
         if at not in self._codecs:
             node = self._nodes.get(sender)
@@ -45,7 +45,7 @@ class StreamCatalog:
         return self._codecs[at]
 
     def groups_of(self, receiver: str) -> GroupsOf | None:
-        """Return the function from a batch to key groups for operator `receiver`; None if it is not keyed."""
+        """Return a function from a batch to its records' key groups at `receiver`; None: it is not keyed."""
         node = self._nodes.get(receiver)
         if not isinstance(node, KeyedProcessNode):
             return None

@@ -53,21 +53,20 @@ def prefetched(
 
 @dataclass(frozen=True, slots=True)
 class PartReader:
-    """Reads and decodes the stored parts of in-flight streams."""
+    """Reads stored parts (pieces of some megabytes) of in-flight streams, and decodes their records."""
 
     codec_of: Callable[[InFlightStream], ElementCodec]  # the codec of a stream's exchange
     read: Callable[[StateHandle], bytes]
     max_parallelism: int  # number of key groups
 
     def check(self, stream: InFlightStream) -> None:
-        """Raise UsageError if the stream's records cannot be read, because their class has changed."""
+        """Raise UsageError if `stream`'s records cannot be read, because their class has changed since."""
         where = f"from {stream.sender!r} to {stream.receiver!r}"
         check_records(stream.record_type, self.codec_of(stream), where)
 
     def elements(self, stream: InFlightStream, part: InFlightPart) -> list[tuple[Element, KeyGroups | None]]:
-        """Return the elements of a stored part, with the key groups of their records if the stream is keyed.
-
-        Raises StorageError if the part is damaged.
+        """Return the batches and events of one stored part, each with its records' key groups (None: not
+        keyed). Raises StorageError if the part is damaged.
         """
         try:
             found = decode_elements(self.read(part.handle), self.codec_of(stream))
@@ -96,9 +95,8 @@ class _Place(NamedTuple):
 
 
 class RecoveredChannel:
-    """The in-flight records of one former channel that this subtask has to process, at one level.
-
-    `shares` are of the channel's input side, its output side, or both. `recovered.py` explains levels.
+    """The in-flight records of one former channel that this subtask has to process, at one level. `shares`
+    are of the channel's input side, its output side, or both. `recovered.py` explains levels.
     """
 
     def __init__(self, shares: Sequence[InFlightShare], reader: PartReader) -> None:
@@ -112,7 +110,7 @@ class RecoveredChannel:
         self._queue: deque[Element] = deque()
 
     def take(self) -> Element | None:
-        """Return the next element for this subtask; None after the last."""
+        """Return the next batch or event that this subtask has to process; None after the last."""
         while not self._queue:
             loaded = self._load(self._next)
             if loaded is None:
@@ -124,7 +122,7 @@ class RecoveredChannel:
         return self._queue.popleft()
 
     def rest(self) -> list[Element]:
-        """Return copies of the elements not yet taken, for a snapshot; receivers may change the originals."""
+        """Return copies of all elements not yet taken, to be stored again in a checkpoint taken now."""
         rest: list[Element] = []
         place, skip = self._here, self._taken
         while (loaded := self._load(place)) is not None:
@@ -134,7 +132,7 @@ class RecoveredChannel:
         return rest
 
     def has_records(self) -> bool:
-        """Return whether any records follow, of this subtask's or of another one's share."""
+        """Return whether any records follow, be they this subtask's or of another one's share."""
         at = self._next
         later = [part for share in self._shares[at.share + 1 :] for part in share.stream.parts]
         unread = [*self._shares[at.share].stream.parts[at.part :], *later]
@@ -142,7 +140,6 @@ class RecoveredChannel:
         return queued or any(part.records for part in unread)
 
     def _load(self, place: _Place) -> tuple[list[Element], _Place] | None:
-        """Return the elements of the part at `place`, and the place after them; None after the last part."""
         share = self._shares[place.share]
         stream = share.stream
         if place.part == len(stream.parts):

@@ -1,7 +1,7 @@
 """Captures the in-flight records of a subtask's unaligned checkpoint, and stores them in the background.
 
-The loop adds elements, then seals; background jobs encode and store them, one after the other. Outcomes are
-reported by the background thread, in the order of the jobs.
+The loop adds elements, then seals: no more follow. Background jobs encode and store them, one after the
+other. Outcomes are reported by the background thread, in the order of the jobs.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class TooMuchInFlightError(OperatingError):
 
 @dataclass(frozen=True, slots=True)
 class StreamKey:
-    """The identity of the in-flight stream of an element; the fields are those of `InFlightStream`."""
+    """The identity of an in-flight stream (the records of one channel); fields are as in `InFlightStream`."""
 
     receiver: str
     sender: str
@@ -136,7 +136,7 @@ class InFlightCapture:
         self._held: dict[int, int] = {}
 
     def begin(self, key: StreamKey, watermark: int | None, idle: bool) -> None:
-        """Begin a stream, even if it will be empty; `watermark` and `idle` are as in `InFlightStream`."""
+        """Begin a stream, even one that stays empty; `watermark`, `idle`: its event time where it begins."""
         if not self._takes(key):
             return
         if key in self._streams:
@@ -144,9 +144,8 @@ class InFlightCapture:
         self._begin(key, watermark, idle)
 
     def add(self, key: StreamKey, element: Batch | Event) -> None:
-        """Capture an element, after the earlier ones of its stream; ignored after a failure.
-
-        A stream that was not begun begins here, at the event time at which the level below it ends.
+        """Capture a batch or event, after the earlier ones of its stream; ignored after a failure. A stream
+        that was not begun begins here, at the event time at which the level below it ends.
         """
         if not self._takes(key):
             return
@@ -171,7 +170,7 @@ class InFlightCapture:
             self._spill(last=False)
 
     def seal(self) -> None:
-        """Store all captured elements, then report the streams: no more elements are added."""
+        """End the capture: store all elements, then report the streams. No element may be added any more."""
         with self._lock:
             if self._state is _State.GIVEN_UP:
                 return
@@ -181,9 +180,8 @@ class InFlightCapture:
         self._spill(last=True)
 
     def cancel(self) -> None:
-        """Stop storing, delete what was stored, and report nothing, because the checkpoint was aborted.
-
-        Once the streams were reported this does nothing: their files belong to the receiver of the report.
+        """Stop storing, delete what was stored, and report nothing, because the checkpoint was aborted. Once
+        the streams were reported this does nothing: their files belong to the receiver of the report.
         """
         with self._lock:
             if self._state is _State.DONE or self._reported:

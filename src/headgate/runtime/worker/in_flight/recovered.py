@@ -33,7 +33,7 @@ Position = tuple[int, bool]
 
 
 class RecoveredInput:
-    """The in-flight records that one subtask has to process before it reads its live channels."""
+    """The restored in-flight records that a subtask has to process before it reads its live channels."""
 
     def __init__(
         self,
@@ -56,9 +56,8 @@ class RecoveredInput:
         them.
 
         Records None: only the watermark moved. It is for the head of the chain, which passes it on, and does
-        not move while operators after it have in-flight records. Returns None at the end.
-
-        Raises StorageError: a part cannot be read; UsageError: the records' class has changed.
+        not move while operators after it have in-flight records. Returns None at the end. Raises
+        StorageError: a part cannot be read; UsageError: the records' class has changed.
         """
         while not self._exhausted:
             operator = self._operators[self._at]
@@ -75,10 +74,10 @@ class RecoveredInput:
         return None
 
     def remainder(self, partly: Batch | None = None) -> list[Remainder]:
-        """Return the streams that are not processed yet, for a snapshot taken now; polling continues.
-
-        Streams without records are included, since their watermark holds event time back. Batches are copies
-        of those that :meth:`poll` will return. `partly` is the unprocessed rest of the current batch.
+        """Return the streams not yet processed, to be stored again in a checkpoint taken now; polling
+        continues. Streams without records are included, since their watermark holds event time back. Batches
+        are copies of those that :meth:`poll` will return. `partly` is the unprocessed rest of the current
+        batch.
         """
         found: list[Remainder] = []
         for operator in self._operators[self._at :]:
@@ -87,14 +86,13 @@ class RecoveredInput:
         return found
 
     def levels(self) -> int:
-        """Return the number of levels in :meth:`remainder`: the level for the live channels' records."""
+        """Return how many levels :meth:`remainder` has, which is the number of the live channels' level."""
         head = self._head()
         return 0 if head is None else head.levels()
 
     def seeds(self, channels: Sequence[tuple[str, str | None, int]]) -> list[tuple[int | None, bool]]:
         """Return (watermark, idle) of each live channel as it is once all in-flight records are processed.
-
-        `channels` are (sender uid, tag, sending subtask). An unknown watermark is None.
+        `channels` are (sender uid, tag of the side output, sending subtask). An unknown watermark is None.
         """
         head = self._head()
         if head is None:
@@ -138,11 +136,9 @@ class _OperatorInput:
                 return None
 
     def levels(self) -> int:
-        """Return how many levels are unfinished; the last one always counts, as live channels continue it."""
         return len(self._levels) - max(self._level, 0)
 
     def remainder(self, subtask: int, partly: Batch | None) -> list[Remainder]:
-        """Return this operator's part of :meth:`RecoveredInput.remainder`."""
         if self._level < 0:
             self._enter(0)
         origins = {_origin(channel.stream) for level in self._levels for channel in level}
@@ -202,7 +198,6 @@ class _OperatorInput:
         return mark, idle or stream.idle
 
     def _turn(self) -> Batch | None:
-        """Take the next element of the channel whose turn it is; return it if it has records."""
         index = self._turns.popleft()
         channel = self._channels()[index]
         element = channel.take()
@@ -283,7 +278,7 @@ def _least(positions: Sequence[Position]) -> Position:
 
 
 def in_step(batch: Batch, watermarks: Int64s, valve: WatermarkValve, channel: int) -> Batch:
-    """Return one channel's batch with watermarks that are no higher than those of all channels combined."""
+    """Return `channel`'s batch with its records' watermarks limited by those of all channels (`valve`)."""
     combined = valve.combined
     bound = max(valve.bound_by_others(channel), combined)
     marks = np.minimum(np.maximum(watermarks, combined), bound)

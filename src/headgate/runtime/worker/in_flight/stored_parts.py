@@ -98,7 +98,7 @@ def encode_elements(
 
 
 def decode_elements(data: bytes, codec: ElementCodec) -> list[tuple[Element, KeyGroups | None]]:
-    """Return the elements of one part, each with the key groups of its records if they were stored.
+    """Return the batches and events of one part, each with its records' key groups (None: not stored).
 
     Raises StorageError if the bytes are damaged or of an unknown version.
     """
@@ -115,13 +115,15 @@ def decode_elements(data: bytes, codec: ElementCodec) -> list[tuple[Element, Key
 
 
 def describe_records(codec: ElementCodec) -> Description | None:
-    """Return the serializer's description, to be stored with typed records; None if they are not typed."""
+    """Return the description of the declared record class, to be stored; None: no class is declared."""
     serializer = codec.record_serializer
     return None if serializer is None else serializer.describe()
 
 
 def check_records(stored: Description | None, codec: ElementCodec, where: str = "in flight") -> None:
-    """Raise UsageError, with the reason, if `codec` cannot read records whose description is `stored`."""
+    """Raise UsageError if `codec` cannot read records whose stored description is `stored`; None: any can be.
+    `where` names the operators at the stream's ends, for the message.
+    """
     if stored is None:
         return
     current = describe_records(codec)

@@ -34,7 +34,7 @@ S = TypeVar("S")
 
 
 class BroadcastProcessOperator(ProcessOperator):
-    """Runs a `BroadcastProcessFunction` (`api.broadcast`) with its operator state."""
+    """Runs a `BroadcastProcessFunction`: a function without keys and with a broadcast input."""
 
     _state_type: type[FunctionState] = TwoSidedState
     _state: TwoSidedState
@@ -44,7 +44,7 @@ class BroadcastProcessOperator(ProcessOperator):
         self._process_broadcast = function.process_broadcast
 
     def entry(self, side: Side) -> Callable[[Batch], int]:
-        """Return the method that processes records of an input: `broadcast_some` or `process_some`."""
+        """Return the method that processes batches of input `side`: `broadcast_some` or `process_some`."""
         return self.broadcast_some if side is Side.BROADCAST else self.process_some
 
     def broadcast_some(self, batch: Batch) -> int:
@@ -55,7 +55,7 @@ class BroadcastProcessOperator(ProcessOperator):
 
 
 class KeyedBroadcastProcessOperator(KeyedProcessOperator):
-    """Runs a `KeyedBroadcastProcessFunction` (`api.broadcast`) with its keyed and broadcast state."""
+    """Runs a `KeyedBroadcastProcessFunction`: a keyed function that has a broadcast input, too."""
 
     _state_type: type[FunctionState] = TwoSidedState
     _own: TwoSidedState
@@ -79,15 +79,15 @@ class KeyedBroadcastProcessOperator(KeyedProcessOperator):
         timers.event, timers.processing = self._timers.event, self._timers.processing
 
     def entry(self, side: Side) -> Callable[[Batch], int]:
-        """Return the method that processes records of an input: `broadcast_some` or `process_some`."""
+        """Return the method that processes batches of input `side`: `broadcast_some` or `process_some`."""
         return self.broadcast_some if side is Side.BROADCAST else self.process_some
 
     def broadcast_some(self, batch: Batch) -> int:
-        """Process records from the front of a broadcast batch; return how many, as :meth:`process_some`."""
+        """Process records from the front of a broadcast batch, until timers need a slice; return how many."""
         return self._run(batch, _BroadcastRun)
 
     def apply_to_all_keys(self, state: S, function: Callable[[Hashable, S], Iterable[R] | None]) -> list[R]:
-        """Call `function` with every key that has a value in `state`; return all of its outputs."""
+        """Call `function(key, state)` for every key of this subtask with a value; return all its outputs."""
         outputs: list[R] = []
         ctx = self._broadcast_ctx
         with self._keyed_sides.every_key(state) as name:
@@ -143,7 +143,7 @@ class BroadcastSideContext(KeyContext):
         self._current = key
 
     def apply_to_all_keys(self, state: S, function: Callable[[Hashable, S], Iterable[R] | None]) -> list[R]:
-        """Call `function` with every key that has a value in `state`; return all of its outputs."""
+        """Call `function(key, state)` for every key of this subtask with a value; return all its outputs."""
         return self._operator.apply_to_all_keys(state, function)
 
 

@@ -29,7 +29,7 @@ S = TypeVar("S")
 
 @contextmanager
 def _exchanged(function: RichFunction, inside: Mapping[str, S], after: Mapping[str, H]) -> Iterator[None]:
-    """Give a function the state handles `inside` for the block, and the handles `after` afterwards."""
+    """Give a function the state handles `inside` for the `with` block, and the handles `after` then."""
     give_handles(function, inside)
     try:
         yield
@@ -49,25 +49,24 @@ class TwoSidedState(FunctionState):
         give_handles(function, self._read_only)
 
     def broadcast_side(self) -> AbstractContextManager[None]:
-        """Allow changes of broadcast state during the block, which processes the broadcast input."""
+        """Allow changes of broadcast state in the `with` block, which processes the broadcast input."""
         return _exchanged(self._function, self._live, self._read_only)
 
 
 class KeyedSides:
-    """The keyed state of a function with a broadcast input: refused where there is no key, else `handles`."""
+    """Refuses a function's keyed state while its broadcast input, which has no key, is processed."""
 
     def __init__(self, function: RichFunction, handles: Mapping[str, S]) -> None:
         self._function, self._handles = function, handles
         self._guards = {name: KeylessState(name) for name in handles}
 
     def broadcast_side(self) -> AbstractContextManager[None]:
-        """Refuse the use of keyed state during the block, which processes the broadcast input."""
+        """Refuse the use of keyed state in the `with` block, which processes the broadcast input."""
         return _exchanged(self._function, self._guards, self._handles)
 
     @contextmanager
     def every_key(self, state: S) -> Iterator[str]:
-        """Allow keyed state again during the block, which visits all keys; yield the name of `state`.
-
+        """Allow keyed state again in the `with` block, which visits all keys; yield the name of `state`.
         Raises TypeError if `state` is not the attribute of one of the function's keyed states.
         """
         name = next((name for name, guard in self._guards.items() if guard is state), None)

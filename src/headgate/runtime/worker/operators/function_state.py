@@ -38,7 +38,7 @@ class FunctionState:
         give_handles(function, self.handles)
 
     def snapshot(self, rest: PendingState | None) -> PendingState | None:
-        """Return the snapshot of the operator's other state (`rest`) combined with its operator state."""
+        """Return `rest`, the snapshot of the operator's other state (None: none), with its operator state."""
         if not self.handles:
             return rest
         others = ReadyState(OperatorSubtaskState(self._uid)) if rest is None else rest

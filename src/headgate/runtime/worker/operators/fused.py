@@ -71,7 +71,7 @@ class FusedOperator(Operator):
         return out, origins
 
     def context_of_call(self, inner: Sequence[FrameType]) -> OperatorContext:
-        """Return the operator that the loop is calling at present, by the line in its frame."""
+        """Return the operator whose function the loop is calling, by the line in its frame (in `inner`)."""
         for frame in reversed(inner):
             for indexed in (False, True):
                 if frame.f_code.co_filename == _file_name(self._kinds, indexed):
@@ -131,7 +131,7 @@ def _source(kinds: tuple[str, ...], indexed: bool) -> tuple[str, dict[int, tuple
 
 @lru_cache(maxsize=256)
 def compile_loop(kinds: tuple[str, ...], indexed: bool) -> Callable[..., None]:
-    """Return the loop for these operators; with `indexed` it also records each output's input index."""
+    """Return the loop for operators of these kinds; `indexed`: it also notes each output's input index."""
     text, _ = _source(kinds, indexed)
     name = _file_name(kinds, indexed)
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
@@ -142,5 +142,5 @@ def compile_loop(kinds: tuple[str, ...], indexed: bool) -> Callable[..., None]:
 
 @lru_cache(maxsize=256)
 def line_owner(kinds: tuple[str, ...], indexed: bool) -> dict[int, tuple[int, str]]:
-    """Return, by line of the generated loop, the operator's index and the name of its input variable."""
+    """Return, by line of the generated loop, which function it calls (by place) and its input's variable."""
     return _source(kinds, indexed)[1]

@@ -25,7 +25,7 @@ STRIDE_MAX: Final = 16
 
 
 class Timers:
-    """The timers of one keyed operator: the `TimerService` of its function."""
+    """The timers of a keyed operator, as its function sees them: each is registered for the current key."""
 
     __slots__ = ("_clock", "_ctx", "_label", "current_watermark", "event", "processing", "untimed")
 
@@ -61,7 +61,7 @@ class Timers:
         )
 
     def register_processing_time(self, timestamp: int) -> None:
-        """Register a timer of the current key for a processing time (wall clock, ms)."""
+        """Register a timer of the current key, which fires when the wall clock reaches `timestamp` (ms)."""
         self.processing.register(timestamp, self._ctx.key)
 
     def delete_event_time(self, timestamp: int) -> None:
@@ -86,12 +86,12 @@ class KeyContext:
         self._side = side
 
     def side_output(self, tag: OutputTag, value: R) -> None:
-        """Emit `value` to the side output `tag`."""
+        """Emit `value` to the side output `tag`, with the event time of the current record or timer."""
         self._side.add(tag, value, self.timestamp, self.timers.current_watermark)
 
 
 class KeyedOutput(Generic[R]):
-    """Collects the main output of a keyed operator for one batch, with event times if there are any."""
+    """Collects a keyed operator's main output for one batch: records, their timestamps and watermarks."""
 
     __slots__ = ("marks", "records", "times")
 
@@ -135,7 +135,7 @@ class Slice:
 
 @dataclass(slots=True)
 class Firing:
-    """The due timers of one time domain, which fire in slices until all have fired."""
+    """The due timers of event or processing time, which fire in slices of a few ms until all have fired."""
 
     target: int  # timers at or before it are due, in ms
     # the timers taken from the queue; kept from slice to slice, as taking a bucket of a million timers

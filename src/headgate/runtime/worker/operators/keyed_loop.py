@@ -18,7 +18,7 @@ from functools import lru_cache
 
 @dataclass(frozen=True, slots=True)
 class LoopShape:
-    """The features that a generated loop needs."""
+    """The features that a generated loop needs; loops of one shape share their code."""
 
     eager: int  # how many value states are loaded before and stored after each record
     bound: int  # how many other states only have to be set to the key
@@ -30,9 +30,8 @@ class LoopShape:
 
 
 def loop_source(shape: LoopShape) -> str:
-    """Return the source of the loop; `rows` are rows or shared columns.
-
-    The generated function returns the index after the last record that it processed.
+    """Return the source of the loop. It processes `rows` (records or columns) from `start`, and returns the
+    index after the last record that it processed.
     """
     lines = [
         "def loop(start, stop, keys, rows, times, marks, ctx, timers, queue, process, out,",

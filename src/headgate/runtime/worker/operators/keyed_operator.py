@@ -156,7 +156,7 @@ class KeyedProcessOperator(Operator):
         return done
 
     def watermark(self, timestamp: int) -> None:
-        """Fire the timers that are due, then pass the watermark on, if need be later in :meth:`go_on`."""
+        """Fire the timers due at `timestamp`, then pass it on; :meth:`go_on` does what takes longer."""
         self._refuse_while_busy("a watermark")
         if timestamp <= self._mark:
             self.next.watermark(timestamp)
@@ -165,12 +165,12 @@ class KeyedProcessOperator(Operator):
         self.go_on()
 
     def idle(self) -> None:
-        """Pass the idleness of the input on."""
+        """Pass on that the input sends no records for now."""
         self._refuse_while_busy("idleness")
         self.next.idle()
 
     def end_of_data(self) -> None:
-        """Pass the end of the data on."""
+        """Pass on that no record follows."""
         self._refuse_while_busy("the end of the data")
         self.next.end_of_data()
 
@@ -179,7 +179,7 @@ class KeyedProcessOperator(Operator):
         return self._timers.processing.next_time
 
     def fire_processing_time(self, now_ms: int) -> None:
-        """Fire due processing-time timers for one slice; the remaining ones stay due."""
+        """Fire timers due at `now_ms` (wall clock) for one slice; the remaining ones stay due."""
         self._backend.settle()
         out, time = KeyedOutput(), self._slice()
         fired = self._fire_wall_slice(now_ms, out, time)
@@ -211,11 +211,11 @@ class KeyedProcessOperator(Operator):
 
     @property
     def has_spare_work(self) -> bool:
-        """Whether stored values of older types are still to be rewritten."""
+        """Whether stored values of older types are left, which :meth:`do_spare_work` rewrites."""
         return bool(self._backend.migration_progress())
 
     def do_spare_work(self) -> None:
-        """Rewrite some stored values of older types."""
+        """Rewrite some stored values of older types, for about a millisecond."""
         self._backend.settle()
 
     def may_build_on(self, checkpoint: int | None) -> None:
@@ -223,7 +223,7 @@ class KeyedProcessOperator(Operator):
         self._completed = checkpoint
 
     def snapshot(self, checkpoint: int) -> PendingState | None:
-        """Take the synchronous part of the snapshot of keyed and operator state."""
+        """Take the synchronous part of the snapshot of keyed state, timers and operator state."""
         target = None if self._firing is None else self._firing.target
         pending = self._backend.snapshot_sync(checkpoint, self._completed)
         key_types = self._key_types.stored(self._backend)
@@ -231,7 +231,7 @@ class KeyedProcessOperator(Operator):
         return self._own.snapshot(keyed)
 
     def peek(self, state: str, key: Hashable) -> StoredValue | None:
-        """Return the present value of a keyed state under a key, for a query; None: there is none."""
+        """Return the present value of keyed state `state` under `key`, for a live query; None: no value."""
         first, last = self._backend.groups
         if not first <= key_group(key, self.context.max_parallelism) <= last:
             raise InternalError(

@@ -48,7 +48,7 @@ def filled_backend(
     event_time: Callable[[], int],
     claims: Claims | None,
 ) -> KeyedBackend:
-    """Return the state backend, restored; `claims` limits that to states which the program declares."""
+    """Return the restored state backend, as :func:`open_backend`; `claims`: read only declared states."""
     backends: StateBackends = context.backends or HeapBackends()
     backend = backends.open(with_stamps(descriptors), groups, context.max_parallelism)
     if any(descriptor.ttl is not None for descriptor in descriptors.values()):
@@ -64,25 +64,24 @@ def filled_backend(
 
 
 def earlier_state(disk: Any, keyed: KeyedStateHandle, claims: Claims | None = None) -> EarlierState:
-    """Return one earlier subtask's stored state, for a backend's restore; without claims all of it is read.
-
+    """Return one earlier subtask's stored state, to be restored; `claims`: only declared states, None: all.
     `disk` is a `common.ports.Disk`, or None if all state is inline.
     """
     return EarlierState(DiskFiles(disk), keyed, None if disk is None else disk.describe(), claims)
 
 
 class EagerHandle(Protocol):
-    """A value state that the loop loads before each record and stores after it."""
+    """A value state, of immutable values, that the loop loads before each record and stores after it."""
 
     def load(self, key: Hashable) -> None:
-        """Load the value under `key`."""
+        """Load the value under `key` into the handle."""
 
     def store(self) -> None:
-        """Store the value in the backend's table, if it was changed."""
+        """Store the handle's value in the backend's table, if it was changed."""
 
 
 def split_handles(backend: KeyedBackend) -> tuple[list[EagerHandle], list[StateHandle]]:
-    """Return the value states that the loop loads and stores, and the states that are only set to the key."""
+    """Return the states that the loop loads and stores for each record, and those it only sets to the key."""
     handles = list(backend.handles.values())
     return [h for h in handles if h.immutable], [h for h in handles if not h.immutable]
 
@@ -107,5 +106,5 @@ class PendingKeyedState:
         return OperatorSubtaskState(self.uid, keyed, watermark=self.watermark, firing_to=self.firing_to)
 
     def release(self) -> None:
-        """Release the backend's snapshot view."""
+        """Release the backend's view of the state as it was at the snapshot."""
         self.pending.release()

@@ -72,7 +72,7 @@ def build_chain(
     entries: Collection[int] = (),  # nodes that receive restored in-flight records: each begins an operator
     refuse: Refuse | None = None,  # checks records that leave user code
 ) -> Chain:
-    """Create the operators of one subtask, and link them to each other and to the outputs."""
+    """Create the operators of one subtask, linked to each other and to its outputs; not opened yet."""
     operators: list[Operator] = []
     places: dict[int, int] = {}
     index = 0

@@ -42,7 +42,7 @@ class Receiver(Protocol):
         """Advance event time: no record at or before `timestamp` follows."""
 
     def idle(self) -> None:
-        """Note that no record will come for a while, so event time must not wait for this input."""
+        """Note that no record comes for now, so that event time must not wait for this input."""
 
     def end_of_data(self) -> None:
         """Note that no record follows."""
@@ -63,7 +63,7 @@ class PendingState(Protocol):
         """Serialize the state and store it; called once, in the background."""
 
     def release(self) -> None:
-        """Release the snapshot's resources; in the background, after :meth:`finish` or instead of it."""
+        """Release what the snapshot holds, in the background: after :meth:`finish`, or instead of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class ReadyState:
         return self.state
 
     def release(self) -> None:
-        """Do nothing, because there are no resources."""
+        """Do nothing: this snapshot holds no resources."""
 
 
 class Operator:
@@ -93,64 +93,61 @@ class Operator:
         """Prepare the operator and restore its state, before any input."""
 
     def context_of_call(self, inner: Sequence[FrameType]) -> OperatorContext:
-        """Return the context of the operator whose code is being called; several may run as one.
-
-        `inner` are the frames of the call inside this operator, innermost first.
+        """Return the context of the operator whose code is being called, as several may run as one. `inner`
+        are the frames of the call inside this operator, innermost first.
         """
         return self.context
 
     @property
     def busy(self) -> bool:
-        """Whether due timers have not fired yet: :meth:`go_on` has to be called before any new input.
-
-        New input is records, a watermark, idleness and the end of the data; a snapshot may be taken. Only the
+        """Whether due timers have not fired yet: :meth:`go_on` has to be called before any new input. New
+        input is records, a watermark, idleness and the end of the data; a snapshot may be taken. Only the
         head of a chain can be busy, possibly right after :meth:`open`.
         """
         return False
 
     def go_on(self) -> None:
-        """Fire due timers for another slice; after the last one pass on the watermark that waited."""
+        """Fire due timers for another slice (some ms); after the last pass on the watermark that waited."""
 
     def process(self, batch: Batch) -> None:
         """Process all records of a batch."""
         self.next.process(batch)
 
     def process_some(self, batch: Batch) -> int:
-        """Process records from the front of a batch, and return how many.
-
-        Fewer than all are processed only if the operator became :attr:`busy` before the next record: the
-        caller keeps the rest until :meth:`go_on` has finished.
+        """Process records from the front of a batch, and return how many. Fewer than all are processed only
+        if the operator became :attr:`busy` before the next record: the caller keeps the rest until
+        :meth:`go_on` has finished.
         """
         self.process(batch)
         return len(batch)
 
     def entry(self, side: Side) -> Callable[[Batch], int]:
-        """Return the method that processes records of one input, by the contract of :meth:`process_some`."""
+        """Return the method that processes a batch of input `side` and returns how many records it took."""
         if side is not Side.MAIN:
             raise InternalError(f"{self.context.label} has no {side} side; please report this")
         return self.process_some
 
     def watermark(self, timestamp: int) -> None:
-        """Advance event time: no record at or before `timestamp` follows."""
+        """Advance event time: no record at or before `timestamp` (ms) follows. Pass that on."""
         self.next.watermark(timestamp)
 
     def idle(self) -> None:
-        """Note that no record will come for a while."""
+        """Note that no record comes for now, and pass that on."""
         self.next.idle()
 
     def end_of_data(self) -> None:
-        """Note that no record follows."""
+        """Note that no record follows, and pass that on."""
         self.next.end_of_data()
 
     def next_processing_time(self) -> int | None:
-        """Return when :meth:`fire_processing_time` is to be called (wall clock, ms), or None."""
+        """Return when :meth:`fire_processing_time` is to be called (wall clock, ms); None: no timer."""
         return None
 
     def fire_processing_time(self, now_ms: int) -> None:
         """Fire the timers that are due at wall-clock time `now_ms`."""
 
     def snapshot(self, checkpoint: int) -> PendingState | None:
-        """Take the synchronous part of a snapshot and return it; None if the operator has no state."""
+        """Take the synchronous part of the snapshot for `checkpoint`; None if the operator has no state."""
         return None
 
     def state_types(self) -> StateTypes:
@@ -158,15 +155,14 @@ class Operator:
         return {}
 
     def peek(self, state: str, key: Hashable) -> StoredValue | None:
-        """Return the present value of a keyed state under a key; None: there is none.
-
+        """Return the present value of keyed state `state` under `key`, for a live query; None: no value.
         Called between two steps; has no effects.
         """
         raise InternalError(f"{self.context.label} has no keyed state {state!r}; please report this")
 
     @property
     def has_spare_work(self) -> bool:
-        """Whether :meth:`do_spare_work` has something to do."""
+        """Whether :meth:`do_spare_work` has something to do, such as to rewrite values of older types."""
         return False
 
     def do_spare_work(self) -> None:
@@ -179,27 +175,27 @@ class Operator:
         """
 
     def checkpoint_complete(self, checkpoint: int) -> None:
-        """Note that `checkpoint` is complete (in the log)."""
+        """Note that `checkpoint` is complete (in the log) and its output committed."""
 
     def close(self) -> None:
         """Release all resources; also called after a failure."""
 
     def emit_side(self, tag: str, batch: Batch) -> None:
-        """Emit a batch to a side output; without a receiver for `tag` the records are dropped."""
+        """Emit a batch to side output `tag`; its records are dropped if nothing in the program reads that."""
         receiver = self.side_outputs.get(tag)
         if receiver is not None:
             receiver.process(batch)
 
 
 def frames_outward(frame: FrameType | None) -> Iterator[FrameType]:
-    """Yield a stack frame, its caller, the caller's caller, and so on."""
+    """Yield `frame`, its caller, the caller's caller, and so on."""
     while frame is not None:
         yield frame
         frame = frame.f_back
 
 
 def operator_called(frames: Iterable[FrameType]) -> OperatorContext | None:
-    """Return the context of the innermost operator on a stack, or None; `frames` come innermost first."""
+    """Return the context of the operator that runs on a stack (`frames`, innermost first); None: none."""
     inner: list[FrameType] = []
     for frame in frames:
         # Looking only at methods' locals saves a copy of the locals of every other function.
@@ -211,5 +207,5 @@ def operator_called(frames: Iterable[FrameType]) -> OperatorContext | None:
 
 
 def give_handles(function: RichFunction, handles: Mapping[str, H]) -> None:
-    """Set the live states as attributes of a function, bypassing its declarations' refusal of assignments."""
+    """Set the states as attributes of a user function; the declarations refuse a plain assignment."""
     vars(function).update(handles)

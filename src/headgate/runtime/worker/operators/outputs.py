@@ -19,8 +19,7 @@ _TABLES = ("DataFrame", "LazyFrame", "RecordBatch", "Table")
 
 
 def checked_outputs(result: Iterable[R], giver: str = "process()") -> Iterable[R]:
-    """Return the result of user code (`giver`) after a check that it is a series of outputs.
-
+    """Return `result`, which user code (`giver`) returned, after a check that it is a series of outputs.
     Raises TypeError if it is, or looks like, one record that was returned instead of yielded.
     """
     checked_kind(result, giver)
@@ -29,7 +28,6 @@ def checked_outputs(result: Iterable[R], giver: str = "process()") -> Iterable[R
 
 def checked_kind(result: object, giver: str = "process()") -> type | None:
     """Return the class of `result` if all its instances are valid outputs; None: check the next one, too.
-
     Raises TypeError as :func:`checked_outputs` does.
     """
     kind: type = result.__class__
@@ -71,7 +69,7 @@ class SideBuffer(Generic[R]):
         self._records: dict[str, tuple[list[R], list[int | None], list[int | None]]] = {}
 
     def add(self, tag: OutputTag, value: R, timestamp: int | None, watermark: int | None) -> None:
-        """Add a record of a user function to a side output; raise TypeError if `tag` is no `OutputTag`."""
+        """Add a record to side output `tag`, with its event time; TypeError if `tag` is no `OutputTag`."""
         if not isinstance(tag, OutputTag):
             raise TypeError(
                 f"side_output() got {shortened(repr(tag), 80)} of type {type(tag).__name__} as its tag; "
@@ -83,7 +81,7 @@ class SideBuffer(Generic[R]):
         marks.append(watermark)
 
     def emit(self, operator: Operator) -> None:
-        """Emit the collected records to the side outputs of `operator`, and forget them."""
+        """Emit the collected records to side outputs of `operator`, a batch for each, and forget them."""
         if not self._records:
             return
         collected, self._records = self._records, {}

@@ -50,7 +50,7 @@ class SourceOperator(Operator):
             self.reader.add_splits(splits)
 
     def poll(self, max_records: int) -> Batch | PollStatus:
-        """Return the reader's next records as a batch, or its status if it has none now."""
+        """Return the reader's next records, about `max_records` of them, or its status if it has none now."""
         with blamed(self.context, "in poll()"):
             polled = self._polled(max_records)
         if self.reader.bad_records:
@@ -91,7 +91,7 @@ class SourceOperator(Operator):
             self.reader.no_more_splits()
 
     def splits(self) -> list[str]:
-        """Return the ids of the splits that are not read to their end."""
+        """Return the ids of the assigned splits that are not read to their end."""
         return [split.id for split in self._left()] if self._opened else []
 
     @property
@@ -115,7 +115,7 @@ class SourceOperator(Operator):
         return ReadyState(OperatorSubtaskState(self.context.uid, None, {"splits": splits}))
 
     def checkpoint_complete(self, checkpoint: int) -> None:
-        """Notify the reader that `checkpoint` is complete."""
+        """Notify the reader that `checkpoint` is complete, so that its origin may drop input before it."""
         if self._opened:
             self.reader.checkpoint_complete(checkpoint)
 

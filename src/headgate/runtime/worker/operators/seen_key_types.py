@@ -48,10 +48,7 @@ class KeyTypes:
         self._known, self._has_state = True, False
 
     def look(self, keys: Sequence[Hashable]) -> bool:
-        """Record the types of a batch's keys; return whether one is new here, so that keys must be checked.
-
-        Raises UsageError if a key is not of the declared type.
-        """
+        """Record the types of a batch's keys; return whether one is new, so that all keys must be checked."""
         if self._usual is not None and all_of_shape(keys, self._usual):
             return False
         shapes = shapes_of(keys)
@@ -90,9 +87,8 @@ class KeyTypes:
 
     def restore(self, backend: KeyedBackend, states: Iterable[str]) -> None:
         """Restore the types from the snapshots, or find them from restored keys if the snapshots have none.
-
-        The backend is restored; `states` are the declared ones. Raises UsageError if state is stored under
-        keys that are not of the declared type.
+        `backend` is restored; `states` are the declared ones. Raises UsageError if state is stored under keys
+        that are not of the declared type.
         """
         states = list(states)
         self._has_state = bool(states)
@@ -111,7 +107,7 @@ class KeyTypes:
         self._found = self._seen = with_tuples_bounded(self._seen)
 
     def stored(self, backend: KeyedBackend) -> list[Plain] | None:
-        """Return the types as a snapshot stores them; None if not all of them are known."""
+        """Return the types as snapshots store them; None: too many keys were restored to know all types."""
         if not self._known:
             return None
         queues = (backend.event_timers, backend.processing_timers)

@@ -32,7 +32,7 @@ from headgate.state.snapshots import OperatorSubtaskState
 
 
 class SelectOperator(Operator):
-    """Keeps some columns of each record; columnar batches stay columnar."""
+    """Keeps the named columns of each record; columnar batches stay columnar, rows become `Row` objects."""
 
     def __init__(self, context: OperatorContext, columns: tuple[str, ...]) -> None:
         super().__init__(context)
@@ -63,7 +63,7 @@ class ProcessContext:
         self._side = side
 
     def side_output(self, tag: OutputTag, value: R) -> None:
-        """Emit `value` to the side output `tag`."""
+        """Emit `value` to the side output `tag`, with the event time of the current record."""
         self._side.add(tag, value, self.timestamp, self.watermark)
 
 
@@ -116,7 +116,7 @@ class ProcessOperator(Operator):
         self._side.emit(self)
 
     def snapshot(self, checkpoint: int) -> PendingState | None:
-        """Take the synchronous part of the snapshot of operator state."""
+        """Take the synchronous part of the operator state's snapshot; None if there is none."""
         return self._state.snapshot(None)
 
     def state_types(self) -> StateTypes:

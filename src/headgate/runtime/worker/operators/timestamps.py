@@ -1,4 +1,4 @@
-"""Assigns event time: each record's timestamp, and the exact watermark before each record."""
+"""Assigns event time: each record's timestamp, and each record's own watermark (not one per batch)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class TimestampsOperator(Operator):
-    """Assigns timestamps; the watermark follows the greatest one by the allowed out-of-orderness."""
+    """Assigns timestamps, and to each record the watermark before it, by the greatest timestamp so far."""
 
     source: SourceOperator | None = None  # the head of its chain, if that is a source
 
@@ -38,7 +38,7 @@ class TimestampsOperator(Operator):
         self._idle_at: int | None = None
 
     def open(self) -> None:
-        """Restore the event time: that of the slowest of the former readers and splits."""
+        """Restore the event time: the lowest of the former readers' and splits'."""
         marks = [s.watermark for s in self.context.restored if s.watermark is not None]
         self._greatest = min((mark for mark in marks if mark != WATERMARK_MIN), default=WATERMARK_MIN)
         of_splits = marks_of(entry for s in self.context.restored for entry in s.list_state.get(MARKS, []))
@@ -69,17 +69,17 @@ class TimestampsOperator(Operator):
             self.next.watermark(timestamp)
 
     def next_processing_time(self) -> int | None:
-        """Return when the reader counts as idle (wall clock, ms), or None."""
+        """Return when the reader counts as idle unless records come (wall clock, ms); None: never."""
         return self._idle_at
 
     def fire_processing_time(self, now_ms: int) -> None:
-        """Announce idleness when it is due, so that event time does not wait for this reader."""
+        """Pass on, if due at `now_ms`, that the reader is idle, so that event time does not wait for it."""
         if self._idle_at is not None and now_ms >= self._idle_at:
             self._idle_at = None
             self.next.idle()
 
     def snapshot(self, checkpoint: int) -> PendingState | None:
-        """Return, as a snapshot, the event time, and the watermark of each split not read to its end."""
+        """Return the event time, and the watermark of each split not yet read to its end, as a snapshot."""
         unread = [] if self.source is None else self.source.splits()
         marks = [[split, self._splits.of(split, self._greatest)] for split in unread]
         return ReadyState(

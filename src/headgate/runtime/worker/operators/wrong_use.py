@@ -32,16 +32,16 @@ NO_EVENT_TIME: Final = (
 
 
 def with_event_time_hint(error: BaseException, timestamp: int | None) -> BaseException:
-    """Return a function's error, with a hint added if it may be due to a missing `ctx.timestamp`."""
+    """Return `error`, with a hint added if it may come from a missing event time (`timestamp` is None)."""
     if timestamp is None and type(error) is TypeError and "NoneType" in str(error):
         error.args = (f"{NO_EVENT_TIME} ({error})",)
     return error
 
 
 def keys_blamed(context: OperatorContext, batch: Batch, selector: KeySelector, compute: Callable[[], T]) -> T:
-    """Run `compute`, which reads the keys of a batch, so that an error names the record.
-
-    Raises UsageError if a result of the selector cannot be a key; UserFunctionError if the selector raised.
+    """Return what `compute` returns, which reads the keys of `batch`; if it raises, the error names the
+    record. Raises UsageError if a result of the selector cannot be a key; UserFunctionError if the selector
+    raised.
     """
     try:
         return compute()
@@ -65,7 +65,7 @@ def keys_blamed(context: OperatorContext, batch: Batch, selector: KeySelector, c
 
 
 def refuse_keys(context: OperatorContext, selector: KeySelector, records: Iterable[R]) -> None:
-    """Raise UsageError, which names the selector, if a record's key is of a type that cannot be a key."""
+    """Raise UsageError, which names selector and record, for the first record whose key cannot be a key."""
     for record in records:
         key = field_getter(selector, record)(record)
         try:
@@ -94,10 +94,9 @@ def _name_of(selector: KeySelector) -> str:
 def without_key(
     context: OperatorContext, function: RichFunction, handles: Mapping[str, Live], method: str
 ) -> Iterator[None]:
-    """Refuse the use of a function's keyed states in `method` during the block, as there is no key.
-
-    A state, or its method, that the program stored meanwhile works afterwards. A refusal that the function
-    catches, or that ends another thread, is raised at the end.
+    """Refuse the use of a function's keyed states in the `with` block, which calls its `method`, as there is
+    no key. A state, or its method, that the program stored meanwhile works afterwards. A refusal that the
+    function catches, or that ends another thread, is raised at the end.
     """
     gate = _Gate(context, method)
     give_handles(function, {name: _KeyedStateToBe(gate, name, handle) for name, handle in handles.items()})

@@ -67,7 +67,7 @@ class AttemptReports:
             self.probe.reached("ack.after")
 
     def could_not_finish(self, subtask: SubtaskId, checkpoint: int, error: BaseException) -> None:
-        """Decline a checkpoint whose snapshot could not be written, with the error."""
+        """Decline `checkpoint`, for which the subtask's snapshot could not be written, with the error."""
         if self._is_awaited(subtask, checkpoint):
             unfit = isinstance(error, NotStorableError)
             reason = "CHANNEL_STATE_SHARED_STREAM_EXCEPTION" if unfit else "CHECKPOINT_ASYNC_EXCEPTION"
@@ -79,7 +79,7 @@ class AttemptReports:
         return not self.over and self.checkpoints[subtask].finished(checkpoint)
 
     def checkpoint_declined(self, subtask: SubtaskId, checkpoint: int, reason: str) -> None:
-        """Decline a checkpoint for which a subtask takes no snapshot, with the reason."""
+        """Decline `checkpoint`, for which a subtask takes no snapshot, with the reason's name."""
         self.link.send(m.Decline(self.attempt, checkpoint, *subtask, reason, ""))
 
     def recovered(self, subtask: SubtaskId) -> None:
@@ -87,7 +87,7 @@ class AttemptReports:
         self.link.send(m.Recovered(self.attempt, *subtask))
 
     def request_splits(self, subtask: SubtaskId) -> None:
-        """Request splits for a reader that has none left."""
+        """Request splits from the enumerator in the driver, for a reader that has none left."""
         self.link.send(m.RequestSplits(self.attempt, *subtask))
 
     def data_ended(self, subtask: SubtaskId, counters: m.Counters) -> None:
@@ -114,7 +114,7 @@ class Finishing:
         self._closed = False
 
     def open_capture(self, subtask: SubtaskId, checkpoint: int) -> InFlightCapture:
-        """Return a capture for the in-flight records of a snapshot; to be called before :meth:`begin`."""
+        """Return a new capture for the in-flight records of a snapshot; called before :meth:`begin`."""
         key, numbers, catalog = (subtask, checkpoint), itertools.count(), self._catalog
         running = self._running.setdefault(key, _Running(checkpoint))
 
@@ -161,9 +161,8 @@ class Finishing:
             self._abandon(running)
 
     def close(self) -> None:
-        """End with the attempt: report nothing more, and delete snapshots that are still being written.
-
-        The job master's sweep of files may run before the last byte is written.
+        """End with the attempt: report nothing more, and delete snapshots that are still being written. The
+        job master's sweep of files may run before the last byte is written.
         """
         self._closed = True
         for running in self._running.values():

@@ -37,19 +37,19 @@ class WrittenFiles(ABC):
         self._numbers = map(str, itertools.count())
 
     def wrote(self, name: str, length: int) -> None:
-        """Count `length` bytes that were written to the file `name`."""
+        """Count the file `name` as written, with `length` bytes."""
         self.names.add(name)
         self.written += length
 
     def write(self, uid: str, parts: Iterable[Part]) -> StateHandle:
-        """Store one section of bytes, inline in the handle if it is small; return its handle."""
+        """Store bytes of operator `uid`, inline in the handle if they are few; return the handle."""
         return self.write_sections(uid, [parts], inline=True)[0]
 
     @abstractmethod
     def write_sections(
         self, uid: str, sections: Sequence[Iterable[Part]], *, inline: bool
     ) -> list[StateHandle]:
-        """Store sections of bytes, durably or (if allowed and small) `inline`; return their handles."""
+        """Store sections of bytes, durably or (if allowed and small) `inline`; return a handle for each."""
 
 
 def remove_files(disk: Disk, names: Iterable[str]) -> None:
@@ -61,7 +61,6 @@ def remove_files(disk: Disk, names: Iterable[str]) -> None:
 
 class SavepointFiles(WrittenFiles):
     """Writes a subtask's state into a savepoint's folder, `disk`, in the native format (a `StateFiles`).
-
     Sections of up to `inline_size_max` bytes may be kept in the acknowledgement. Nothing is shared.
     """
 
@@ -82,7 +81,7 @@ class SavepointFiles(WrittenFiles):
         return list(handles)
 
     def share(self, handle: StateHandle, root: str | None) -> bool:
-        """Refuse to share a file of another snapshot, because a savepoint is self-contained."""
+        """Return False: a savepoint refers to no file of another snapshot, so that it is self-contained."""
         return False
 
     def delete(self) -> None:
@@ -94,7 +93,7 @@ class CanonicalFiles(SavepointFiles):
     """Writes a subtask's state into a savepoint's folder in canonical format: keyed state as tables."""
 
     def new_tables(self, uid: str) -> NewWriter:
-        """Return the writer that stores an operator's keyed state as tables, one file per state."""
+        """Return a function that makes the writer of operator `uid`'s keyed state: a table per state."""
 
         def store(state: str, table: Spool) -> str:
             name = table_name(uid, state, self._subtask.subtask)
@@ -109,6 +108,6 @@ class CanonicalFiles(SavepointFiles):
 def savepoint_files(
     disk: Disk, order: SavepointOrder, subtask: SubtaskId, inline_size_max: int
 ) -> SavepointFiles:
-    """Return the files of a savepoint, in the format that its order asks for."""
+    """Return the files of a savepoint, in the format that its `order` (the user's request) asks for."""
     kind = CanonicalFiles if order.format == CANONICAL else SavepointFiles
     return kind(disk, subtask, inline_size_max)

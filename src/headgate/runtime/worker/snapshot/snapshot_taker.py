@@ -33,9 +33,8 @@ LAG_POLL_MS = 5
 
 
 def waits_until(barrier: Barrier, clock: Clock) -> int:
-    """Return the time (monotonic ms) at which an aligned barrier reaches its timeout, to become unaligned.
-
-    Its age is the wall clock's distance from the trigger, read once.
+    """Return when an aligned barrier that waits times out, to become unaligned (monotonic ms). Its age is the
+    wall clock's distance from the trigger, read once.
     """
     assert barrier.timeout_ms is not None
     age_ms = clock.now_ms() - barrier.trigger_ms
@@ -45,7 +44,7 @@ def waits_until(barrier: Barrier, clock: Clock) -> int:
 def stream_of(
     ends: EdgeEnds, sender: int, receiver: int, level: int = 0, from_output: bool = False
 ) -> StreamKey:
-    """Return the key of the in-flight stream from subtask `sender` of an exchange to subtask `receiver`."""
+    """Return the key of the in-flight stream of exchange `ends` from subtask `sender` to `receiver`."""
     return StreamKey(ends.receiver, ends.sender, ends.tag, sender, receiver, level, from_output, ends.lineage)
 
 
@@ -85,11 +84,10 @@ class SnapshotTaker:
         finished: bool,
         take_inputs: TakeInputs | None = None,
     ) -> None:
-        """Emit the barrier, then take the synchronous part of every operator's snapshot.
-
-        `counters` and `finished` (whether all input is processed) are of this moment. `take_inputs` captures
-        the in-flight records of the inputs, of which more may follow until :meth:`inputs_complete`; it is
-        None if there are no inputs or none in flight.
+        """Emit the barrier, then take the synchronous part of every operator's snapshot. `counters` and
+        `finished` (whether all input is processed) are of this moment. `take_inputs` captures the in-flight
+        records of the inputs, of which more may follow until :meth:`inputs_complete`; it is None if there are
+        no inputs or none in flight.
         """
         verdict = self.machine.admit(barrier.checkpoint)
         if verdict is Verdict.CANCEL:
@@ -122,13 +120,13 @@ class SnapshotTaker:
         self._seal_if_complete()
 
     def inputs_complete(self, checkpoint: int) -> None:
-        """End the capture of in-flight input records: the barriers of all inputs have arrived."""
+        """End the capture of input records for `checkpoint`: the barriers of all inputs have arrived."""
         if checkpoint == self._checkpoint:
             self._close_inputs()
             self._seal_if_complete()
 
     def poll_held_barrier(self, now_ms: int) -> bool:
-        """Send a barrier that waited too long in the outputs as unaligned; True once it waits no more."""
+        """Send, at `now_ms`, a barrier that waits in outputs as unaligned if timed out; True: it has gone."""
         held = self._held
         if held is None:
             return False
@@ -151,9 +149,7 @@ class SnapshotTaker:
         return min(times, default=None)
 
     def _lags(self) -> bool:
-        """Return whether in-flight records are captured faster than stored, so that they would fill the
-        memory.
-        """
+        """Return whether in-flight records are captured faster than stored, and would fill the memory."""
         capture = self.capture
         return capture is not None and capture.bytes_waiting > self._waiting_max
 
@@ -165,7 +161,7 @@ class SnapshotTaker:
             self._finishing.abandon(self._subtask, checkpoint)
 
     def decline(self, checkpoint: int, reason: str) -> None:
-        """Abort `checkpoint` for this subtask, and report that to the job master and downstream."""
+        """Abort `checkpoint` for this subtask, and report that to the job master and to all receivers."""
         self.aborted(checkpoint)
         self._outputs.cancel(CancelMarker(checkpoint))
         self._reports.checkpoint_declined(self._subtask, checkpoint, reason)
@@ -196,9 +192,7 @@ class SnapshotTaker:
                 self._capture.add(key, element)
 
     def _snapshots(self) -> list[PendingState]:
-        """Return the operators' pending snapshots. If one raises, the others are released: they may hold
-        files.
-        """
+        """Return the operators' pending snapshots; if one raises, release the others: they may hold files."""
         pending: list[PendingState] = []
         try:
             for operator in self._operators:

@@ -56,10 +56,8 @@ class TakenSnapshot:
 
 
 class SnapshotWriter:
-    """Stores the snapshots of one worker; used by the background thread only.
-
-    `disk` is the checkpoint storage, or None when checkpoints are off: then all state stays inline, in the
-    final checkpoint only.
+    """Stores the snapshots of one worker; used by the background thread only. `disk` is the checkpoint
+    storage, or None when checkpoints are off: then all state stays inline, in the final checkpoint only.
     """
 
     def __init__(
@@ -74,9 +72,8 @@ class SnapshotWriter:
         self._fence, self._disks = fence, disks
 
     def finish(self, taken: TakenSnapshot, clock: Clock) -> SubtaskSnapshot:
-        """Serialize and store a snapshot, and release it in any case.
-
-        Raises StorageError if the storage fails; the checkpoint is then declined and the job goes on.
+        """Serialize and store a snapshot, and release it in any case. Raises StorageError if the storage
+        fails; the checkpoint is then declined and the job goes on.
         """
         began = clock.precise_ms()
         files: _Files | SavepointFiles = _Files(self, taken)
@@ -114,7 +111,7 @@ class SnapshotWriter:
         *,
         inline: bool = True,  # whether small sections may stay in the acknowledgement
     ) -> list[StateHandle]:
-        """Store sections, all in one file or all inline, and return the handle of each.
+        """Store sections of bytes, all in one file or all inline in their handles; return a handle for each.
 
         Each section's parts are read once and in order. Raises StorageError if the storage fails.
         """
@@ -138,9 +135,9 @@ class SnapshotWriter:
         return self.store(subtask, checkpoint, f"f{number}", plain)
 
     def may_share(self, handle: StateHandle, root: str | None) -> bool:
-        """Return whether a new checkpoint may refer to the stored bytes of an earlier one.
-
-        Only files of this job on this storage qualify: other files may be deleted by their owners.
+        """Return whether a new checkpoint may refer to the bytes of `handle`, stored by an earlier one in
+        storage `root`. Only files of this job on this storage qualify: other files may be deleted by their
+        owners.
         """
         if self._disk is None or isinstance(handle, Inline):
             return True
@@ -148,16 +145,15 @@ class SnapshotWriter:
         return of_this_job and root in (None, self._disk.describe())
 
     def shared(self, checkpoint: int, handle: FileRange) -> None:
-        """Record that a checkpoint refers to a file stored earlier, so that its local copy is kept."""
+        """Note that `checkpoint` refers to a file stored earlier, so that its local copy is kept."""
         if isinstance(self._disk, BackedUpDisk):
             self._disk.copies.refer(checkpoint, handle.file)
 
     def discard(
         self, checkpoint: int, handles: Iterable[StateHandle], savepoint: SavepointOrder | None = None
     ) -> None:
-        """Delete the files written for a checkpoint or savepoint that will not be complete.
-
-        Files shared with other checkpoints stay. A file that cannot be deleted is left to the next sweep.
+        """Delete the files written for a checkpoint or savepoint that will not be complete. Files shared with
+        other checkpoints stay. A file that cannot be deleted is left to the next sweep.
         """
         names = list(dict.fromkeys(handle.file for handle in handles if isinstance(handle, FileRange)))
         if savepoint is not None:
@@ -167,9 +163,8 @@ class SnapshotWriter:
             remove_files(self._disk, [name for name in names if checkpoint_of(name, job) == checkpoint])
 
     def delete(self, handle: StateHandle) -> None:
-        """Delete the file of a handle, with all its sections, because no checkpoint will refer to it.
-
-        Raises StorageError if that fails; a sweep will delete it.
+        """Delete the file of a handle, with all its sections, because no checkpoint will refer to it. Raises
+        StorageError if that fails; a sweep will delete it.
         """
         if self._disk is not None and isinstance(handle, FileRange):
             self._disk.delete(handle.file)

@@ -88,17 +88,17 @@ class ChainRunner:
         return self._budget.longest_ms
 
     def run(self, work: Work, then: Callable[[int], None]) -> None:
-        """Do `work`, then call `then` in the loop with the number of processed records."""
+        """Do `work`, then call `then` in the loop with the number of records that it processed."""
         with self._budget.step() as step:
             step.records = work() or 0
         then(step.records)
 
     def when_back(self, action: Callable[[], None]) -> None:
-        """Call `action` in the loop: at once, or after pending work and earlier actions."""
+        """Call `action` in the loop: at once, or after work pending in another thread and earlier actions."""
         action()
 
     def settle(self) -> bool:
-        """Process work that has ended in another thread; False if none has. Raises the work's error."""
+        """Process work that ended in another thread; True if some had (here: never). Raises its error."""
         return False
 
     def call(self, work: Callable[[], T]) -> T:
@@ -106,7 +106,7 @@ class ChainRunner:
         return work()
 
     def end(self, close: Callable[[], None]) -> None:
-        """End the runner after calling `close`; its error is raised, unless pending work delays the call."""
+        """Call `close` and end the runner; the error of `close` is raised, unless pending work delays it."""
         close()
 
     def called_from_loop(self, operators: Sequence[Operator]) -> Sequence[Operator]:
@@ -115,7 +115,7 @@ class ChainRunner:
 
 
 class CollectedOutput:
-    """Collects what a chain emits in a thread of its own, over all its outputs, in order."""
+    """Collects what a chain emits in another thread, in order, until the loop passes it on to the outputs."""
 
     def __init__(self) -> None:
         self._calls: list[Callable[[], None]] = []
@@ -189,7 +189,7 @@ class OnThread(ChainRunner):
             action()
 
     def settle(self) -> bool:
-        """Process ended work: pass its output on, then do what waited for it. False if none has ended."""
+        """Process ended work: pass its output on, then do what waited for it. False if no work has ended."""
         if self._outcome is None:
             return False
         began = self._clock.precise_ms()

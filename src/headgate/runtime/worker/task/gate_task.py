@@ -49,7 +49,7 @@ class InputChannel:
         self.ends, self.sender, self.side = ends, sender, side
 
     def consumed(self) -> None:
-        """Count a frame as processed, and return credit if enough are."""
+        """Count a received frame as processed, and return credit to the sender once enough are."""
         self._give(self.credit.consumed())
 
     def admit(self) -> None:
@@ -62,7 +62,7 @@ class InputChannel:
 
 
 class GateTask(Task):
-    """A subtask that reads from channels, through an input gate that handles barriers."""
+    """A subtask that reads from channels, whose barriers an input gate aligns, or lets overtake records."""
 
     def __init__(self, parts: TaskParts, channels: Sequence[InputChannel], handler: BarrierHandler) -> None:
         super().__init__(parts)
@@ -87,7 +87,7 @@ class GateTask(Task):
             channel.admit()
 
     def deliver(self, channel: int, element: Batch | Event) -> None:
-        """Put a batch or event that arrived on a channel into the gate."""
+        """Put a batch or event that arrived on input channel number `channel` into the gate."""
         if isinstance(element, _BATCHES):
             self.channels[channel].credit.received()
         self._gate.put(channel, element)
@@ -161,7 +161,7 @@ class GateTask(Task):
             metrics.slowest_channel = f"{channel.ends.sender}[{channel.sender}]"
 
     def aborted(self, checkpoint: int) -> None:
-        """Drop the snapshot for `checkpoint`, and stop waiting for its barriers."""
+        """Drop the snapshot for `checkpoint`, which was aborted, and no longer wait for its barriers."""
         self._gate.abort(checkpoint)
         super().aborted(checkpoint)
 

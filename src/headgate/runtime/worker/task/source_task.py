@@ -87,7 +87,7 @@ class SourceTask(Task):
         self._learned_its_input()
 
     def next_wakeup(self) -> int | None:
-        """Return when the subtask needs a step although nothing arrives (monotonic ms), or None."""
+        """Return when the subtask needs a step although nothing arrives (monotonic ms); None: never."""
         due = super().next_wakeup()
         if self.ended or self._stopped or not self.outputs.available:
             return due
@@ -98,7 +98,7 @@ class SourceTask(Task):
         return None if self._stopped else super().next_processing_time()
 
     def splits_assigned(self, splits: list[Split] | None) -> None:
-        """Process the enumerator's answer: splits, [] for none now, or None for no more ever."""
+        """Give the reader the enumerator's answer: splits, [] for none now, None for none ever again."""
         # Before the splits are added: in a deferred checkpoint the enumerator still holds them.
         self._learned_its_input()
         if splits is None:
@@ -115,11 +115,10 @@ class SourceTask(Task):
             self.outputs.note_step(self.clock.monotonic_ms())
 
     def trigger(self, barrier: Barrier) -> None:
-        """Emit the barrier of a checkpoint that was triggered, and take the snapshot, now or deferred.
-
-        A reader that does not know yet whether it will read anything waits for that, so that a barrier is
-        never the first element of its channels. Restored records come before a barrier that does not overtake
-        them. A deferred barrier is replaced by a newer one, unless it is a savepoint's.
+        """Emit the barrier of a checkpoint that was triggered, and take the snapshot, now or deferred. A
+        reader that does not know yet whether it will read anything waits for that, so that a barrier is never
+        the first element of its channels. Restored records come before a barrier that does not overtake them.
+        A deferred barrier is replaced by a newer one, unless it is a savepoint's.
         """
         if self._stopped:
             return
@@ -135,7 +134,7 @@ class SourceTask(Task):
         self._deferred.append((barrier, until))
 
     def aborted(self, checkpoint: int) -> None:
-        """Drop the snapshot for `checkpoint`, and its barrier if that is deferred."""
+        """Drop the snapshot for `checkpoint`, which was aborted, and its barrier if that is deferred."""
         super().aborted(checkpoint)
         self._deferred = [each for each in self._deferred if each[0].checkpoint != checkpoint]
 

@@ -19,7 +19,7 @@ _TELLING = 1.4
 
 
 class StepBudget:
-    """Measures steps and chooses the number of records for the next one."""
+    """Measures the steps of a subtask, and chooses how many records the next step takes."""
 
     __slots__ = (
         "_blocked", "_cost", "_fixed", "_last", "_target", "backpressured_ms", "busy_ms", "clock",
@@ -37,7 +37,7 @@ class StepBudget:
         self._blocked: float | None = None
 
     def step(self) -> Step:
-        """Return a context manager that measures a step; its block sets `records` to what it processed."""
+        """Return a context manager that measures a step; its block sets `records` to how many it took."""
         if self._blocked is not None:
             self.backpressured_ms += self.clock.precise_ms() - self._blocked
             self._blocked = None
@@ -49,7 +49,7 @@ class StepBudget:
             self._blocked = self.clock.precise_ms()
 
     def took(self, records: int, elapsed_ms: float) -> None:
-        """Account for a step that has ended, and choose the number of records for the next one."""
+        """Account for a step of `records` in `elapsed_ms`, and choose the size of the next one."""
         self.busy_ms += elapsed_ms
         self.longest_ms = max(self.longest_ms, elapsed_ms)
         if records:

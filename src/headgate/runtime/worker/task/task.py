@@ -54,7 +54,7 @@ class Reading:
     cursor: int = 0  # the first record that is not processed yet
 
     def remainder(self) -> Batch:
-        """Return the records that are not processed yet; the caller keeps them, and a copy is processed."""
+        """Return the records not processed yet, for a checkpoint, which keeps them; copies are processed."""
         rest = self.batch.slice(self.cursor, len(self.batch))
         self.batch, self.cursor = own(rest), 0
         return rest
@@ -73,7 +73,7 @@ class TaskParts(NamedTuple):
 
 
 class Task(ABC):
-    """Base class of all subtasks, whether they read a source or channels."""
+    """Base class of all subtasks: :class:`SourceTask` reads a source, :class:`GateTask` reads channels."""
 
     def __init__(self, parts: TaskParts) -> None:
         self.id, operators, self.outputs, services, step_target_ms, self._recovered, runner = parts
@@ -96,7 +96,7 @@ class Task(ABC):
         self._opened: list[Operator] = []
 
     def open(self) -> None:
-        """Open the operators, last first, so that each finds its receivers ready."""
+        """Open the operators, last first, so that each finds its receivers ready; before the first step."""
 
         def open_all() -> None:
             use_task_context(self.log_context)
@@ -243,11 +243,10 @@ class Task(ABC):
             self._invoke(lambda: self.head.watermark(watermark))
 
     def next_wakeup(self) -> int | None:
-        """Return when the subtask needs a step although nothing arrives (monotonic ms), or None."""
+        """Return when the subtask needs a step although nothing arrives (monotonic ms); None: never."""
         return earliest(self.outputs.next_flush, self._barrier_timeout())
 
     def _barrier_timeout(self) -> int | None:
-        """Return when a waiting barrier reaches its timeout (monotonic ms), or None."""
         return self.snapshots.next_timeout()
 
     def next_processing_time(self) -> int | None:
@@ -263,7 +262,7 @@ class Task(ABC):
         return due if due is not None and self.outputs.available else None
 
     def run_timers(self) -> bool:
-        """Fire due processing-time timers and flush outputs that are due; False if nothing was due."""
+        """Fire due processing-time timers, flush outputs that are due; return False if nothing was due."""
         flushed = self._flush_due()
         due = self.next_processing_time()
         if due is None:
@@ -280,7 +279,7 @@ class Task(ABC):
         return True
 
     def _flush_due(self) -> bool:
-        """Flush outputs if due; return whether so, as a subtask that had its turn may have got input."""
+        """Flush outputs if due; return whether they were."""
         due = self.outputs.next_flush
         if due is None or (now := self.clock.monotonic_ms()) < due:
             return False
@@ -303,9 +302,8 @@ class Task(ABC):
         self.between_steps(notify, lambda _: None)
 
     def between_steps(self, work: Callable[[], T], then: Callable[[T], None]) -> None:
-        """Do `work` in the operators' thread, then call `then` in the loop with its result.
-
-        If a call of user code is pending in another thread, this waits until it has returned.
+        """Do `work` in the operators' thread, then call `then` in the loop with its result. If a call of user
+        code is pending in another thread, this waits until it has returned.
         """
         self._runner.when_back(lambda: then(self._runner.call(work)))
 
@@ -332,14 +330,13 @@ class Task(ABC):
 
     @property
     def left_behind(self) -> bool:
-        """Whether user code of this subtask still runs after :meth:`close`."""
+        """Whether user code of this subtask, in its own thread, still runs after :meth:`close`."""
         return self._runner.left_behind
 
     def close(self) -> None:
-        """Close all operators that began to open, then raise the first error.
-
-        If user code still runs in another thread they are closed when it returns, if ever: until then the
-        subtask is :attr:`left_behind`.
+        """Close all operators that began to open, then raise the first error. If user code still runs in
+        another thread they are closed when it returns, if ever: until then the subtask is
+        :attr:`left_behind`.
         """
         if self._opened:
             self._runner.end(self._close_all)
@@ -357,7 +354,7 @@ class Task(ABC):
             raise first
 
     def counters(self) -> Counters:
-        """Return the subtask's running totals."""
+        """Return the subtask's totals since the attempt began: records in and out, busy time and others."""
         skipped = self.head.skipped if isinstance(self.head, SourceOperator) else 0
         watermark = None if self.watermark == WATERMARK_MIN else self.watermark
         busy_ms, backpressured_ms = round(self.budget.busy_ms), round(self.budget.backpressured_ms)
@@ -371,5 +368,5 @@ def earliest(*times: int | None) -> int | None:
 
 
 def own(batch: Batch) -> Batch:
-    """Return a batch whose rows the receiver may change: a copy if they are Python objects."""
+    """Return `batch` with rows that the receiver may change: a copy if its rows are Python objects."""
     return detached(batch) if isinstance(batch, RowBatch) else batch
