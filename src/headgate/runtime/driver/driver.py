@@ -88,10 +88,11 @@ def run_job(
 ) -> JobResult:
     """Run a job from its start to its end in this thread, and return its result.
 
-    `listener` gets reports of its events; `dies_with_parent`: workers exit with the process that started
-    them; `answers_commands`: whether other processes can control the job where the configuration does not say
-    it. Raises UserFunctionError, or OperatingError for other causes, once the restart strategy gives up, and
-    KeyboardInterrupt once a job that the user cancelled has ended.
+    `make_gang` creates the starter of its worker processes; `listener` gets reports of its events; with
+    `dies_with_parent` workers exit with the process that started them; `answers_commands`: whether other
+    processes can control the job where the configuration does not say it. Raises UserFunctionError, or
+    OperatingError for other causes, once the restart strategy gives up, and KeyboardInterrupt once a job that
+    the user cancelled has ended.
     """
     with logging_for(job.name), permissions_of_job(storage_settings(job.config).permissions):
         return _Driver(job, listener, dies_with_parent, answers_commands).run(make_gang)

@@ -58,12 +58,16 @@ class JobControl:
         self._ask(self._master.take_checkpoint, then)
 
     def savepoint(self, target: str | None, format: str, then: Then) -> None:  # noqa: A002 - users know it
-        """Request a savepoint in folder `target` (None: as configured); `then` gets its URI, or the error."""
+        """Request a savepoint in folder `target` (None: as configured), in `format` "canonical" or "native";
+        `then` gets its URI once it is complete, or the error.
+        """
         request = SavepointRequest(target, format)
         self._ask(lambda reply_to: request_savepoint(self._master, request, reply_to), then)
 
     def stop(self, target: str | None, format: str, drain: bool, then: Then) -> None:  # noqa: A002
-        """Stop the job with a savepoint (`drain`: all timers fire before); `then` gets its URI, or error."""
+        """Stop the job with a savepoint, as in :meth:`savepoint`; with `drain` event time ends before, so
+        that all timers fire. `then` gets the URI, or the error.
+        """
         request = SavepointRequest(target, format, stop=True, drain=drain)
         self._ask(lambda reply_to: request_savepoint(self._master, request, reply_to), then)
 

@@ -36,14 +36,18 @@ class JobStatistics(JobListener):
         self.counters: dict[tuple[int, int], Counters] = {}  # last totals of the present attempt's subtasks
 
     def records_in(self, base: Totals) -> dict[str, int]:
-        """Return how many records each chain received, by its first uid; `base`: those before the restore."""
+        """Return how many records each chain received, by uid of its first operator; no record counts twice.
+        `base`: (in, out) by chain, up to the restored snapshot.
+        """
         totals = add_totals(self._plan, base, self.counters.values())
         return {
             _uid(vertex.chain[0]): totals.get(chain_name(vertex), (0, 0))[0] for vertex in self._plan.vertices
         }
 
     def records_out(self, base: Totals) -> dict[str, int]:
-        """Return how many records each chain emitted, by its last uid; `base`: those before the restore."""
+        """Return how many records each chain emitted (as a sink: wrote), by uid of its last operator; `base`
+        is as in :meth:`records_in`.
+        """
         totals = add_totals(self._plan, base, self.counters.values())
         return {
             _uid(vertex.chain[-1]): totals.get(chain_name(vertex), (0, 0))[1]

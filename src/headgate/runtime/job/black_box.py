@@ -58,7 +58,7 @@ class BlackBox:
         self._process, self._noted, self._errors = OwnProcess(), b"", b""
 
     def at_work(self, whose: bytes) -> None:
-        """Record which subtask runs now, as text `whose` for the report of a crash; called at each change."""
+        """Record, for the report of a crash, which subtask runs now; `whose` is its text in UTF-8."""
         if whose is not self._noted:
             self._noted = whose
             self._put(0, _AT_WORK, whose[: _AT_WORK - 1])
@@ -229,7 +229,7 @@ def _innermost_users(frames: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def remove_abandoned(folder: Path, older_than_s: float = _ABANDONED_S) -> None:
-    """Delete old black boxes of dead processes, which no driver reads: it was killed together with them."""
+    """Delete from `folder` dead processes' black boxes older than `older_than_s`, which no driver reads."""
     for path in folder.glob(f"{PREFIX}*"):
         match = _NAME.fullmatch(path.name)
         with suppress(OSError):

@@ -51,7 +51,9 @@ class Rescaling:
         self._replan, self._has_storage = replan, checkpoints.has_storage
 
     def ask(self, parallelism: int, from_last: bool, reply_to: ReplyTo[int]) -> None:
-        """Begin a rescale (`from_last`: the last checkpoint may do); `reply_to` gets parallelism or error."""
+        """Request another parallelism; `reply_to` gets it once all subtasks run, or the error. With
+        `from_last` the last completed checkpoint is used where no new one can be taken.
+        """
         try:
             check_asked(parallelism, self._replan, self._has_storage)
         except HeadgateError as error:

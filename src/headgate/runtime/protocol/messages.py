@@ -38,7 +38,7 @@ class Register(msgspec.Struct, frozen=True, tag="register"):
 
 
 class Deploy(_OfAttempt, frozen=True, tag="deploy"):
-    """Job master to worker: build these subtasks, restore their state, and run them."""
+    """Job master to worker: build this slot's subtasks by the program, restore their state, run them."""
 
     generation: int  # of the job master
     program: bytes  # the pickled program with its plan (cloudpickle)
@@ -150,7 +150,7 @@ class Printed(_OfAttempt, frozen=True, tag="printed"):
 
 
 class SlowRecords(_OfAttempt, frozen=True, tag="slow-records"):
-    """Worker to job master: records of a type are encoded slowly for exchanges, which users should know."""
+    """Worker to job master: records of a type are encoded slowly for exchanges; users are told once."""
 
     name: str  # name of the type
     pickled: bool  # whether its records are pickled

@@ -62,11 +62,12 @@ def dial(
     timeout_ms: int = DIAL_TIMEOUT_MS,  # for connecting and all handshakes together
     attach: Callable[[Connection], None] | None = None,
 ) -> tuple[Connection, Hello]:
-    """Connect to an address and run the handshake; return the connection and the peer's Hello.
+    """Connect to an address and run the handshake; return the connection and the peer's Hello (its identity).
 
     A broken handshake is retried, because a listener drops slow peers, and on a busy machine every process is
-    slow at times. A refusal is final. `attach` gets the connection before the handshake, so that another
-    thread can abort it; it cancels dialling by raising.
+    slow at times. A refusal is final. `hello` is this side's identity; `timeout_ms` is for all tries
+    together. `attach` gets the connection before the handshake, so that another thread can abort it; it
+    cancels dialling by raising.
 
     Raises ProtocolError: the peer is not of this job or refused; FencedError: this side was replaced, as the
     peer says; OperatingError: no process could be reached at the address.

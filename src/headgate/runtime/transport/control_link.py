@@ -85,7 +85,7 @@ class SocketLink(Generic[M]):
             threading.Thread(target=self._abort_later, name=f"{self._thread.name}-abort", daemon=True).start()
 
     def wait_closed(self, timeout_s: float) -> bool:
-        """Wait for a closed or lost link to end, before an exit, at most `timeout_s`; return whether it has."""
+        """Wait at most `timeout_s` for a closed or lost link to end, before exits; return whether it has."""
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
@@ -156,10 +156,11 @@ def connect_control(
     on_lost: Callable[[str], None],  # with the reason when the link broke; not when it was closed here
     timeout_ms: int = DIAL_TIMEOUT_MS,  # for connecting and the handshake together
 ) -> SocketLink[ToWorker]:
-    """Connect a worker to its job master, and return the control link.
+    """Connect a worker to its job master, and return the control link (for messages between the two).
 
     Both callbacks run in the link's receiving thread, possibly before this function returns; they must not
-    block for long. A callback that raises ends the link.
+    block for long. A callback that raises ends the link. `on_lost` gets the reason, unless the link was
+    closed here. `hello` is the worker's identity; `timeout_ms` is for connecting and handshake together.
 
     Raises ProtocolError: the listener is not the job master of this job, or refused; FencedError: this
     worker's generation was replaced; OperatingError: no process could be reached at the address.

@@ -84,8 +84,9 @@ def run_worker(
     """Run the worker of slot `slot` of gang number `gang` in this process until the job ends.
 
     `abandon` is called, possibly in another thread, when this worker must not continue; by default the
-    process exits at once. Raises OperatingError: the job master cannot be reached; ProtocolError: it could
-    not prove that it knows the job's secret.
+    process exits at once. `code` finds the modules of user code here; `threads` lists the threads of worker
+    and user code. Raises OperatingError: the job master cannot be reached; ProtocolError: it could not prove
+    that it knows the job's secret.
     """
     if spec.dies_with_parent:
         set_up_logging(spec.log_json)

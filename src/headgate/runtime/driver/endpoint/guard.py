@@ -31,7 +31,7 @@ class RefusedError(Exception):
 
 
 class Guard:
-    """ASGI middleware: refuses requests, as those without the job's `secret`, and passes others to `inner`."""
+    """ASGI middleware: refuses requests, such as those without the `secret`, and passes others to `inner`."""
 
     body_wait_s: float = BODY_WAIT_S  # how long a body may take to arrive
 

@@ -31,8 +31,9 @@ WORDS_WAIT_S: Final = 1.5  # how long a lost process that still lives may take t
 def death_text(
     slot: int, member: Member | None, reason: str, gang: str | None, remains: Remains, oom: bool
 ) -> str:
-    """Return one text with everything that is known about the death of a slot's worker. `reason` is why it
-    was declared lost, `gang` the launcher's reason, `oom` whether the kernel killed for lack of memory.
+    """Return one text with all that is known about the death of a slot's worker: `reason`, why it was
+    declared lost; `gang`, the launcher's reason; `remains`, its last words; `oom`, whether the kernel killed
+    for want of memory.
     """
     who = f"the worker of slot {slot}"
     if member is not None:

@@ -57,7 +57,7 @@ class CheckpointRequests:
             self._reply(ticket, error)
 
     def take(self) -> tuple[e.RequestKind, int] | None:
-        """Remove and return (kind, ticket) of the oldest request, for the coordinator; None: no request."""
+        """Remove and return the oldest request, (kind, ticket), for the coordinator; None: there is none."""
         for kind, ticket, error in self._savepoints.take_prepared():
             if error is None:
                 self._wanted.append((kind, ticket))

@@ -87,7 +87,9 @@ class OutputChannel:
         self._pass_on(event)
 
     def overtake(self, barrier: Barrier) -> list[Batch | Event]:
-        """Send an unaligned barrier before all queued elements; return these, which stay queued."""
+        """Send an unaligned barrier before all queued elements; return these, for the checkpoint to store:
+        they stay queued.
+        """
         overtaken = [*_storable(self._waiting), *self._fragments]
         self._lane.deliver(barrier)
         return overtaken
@@ -97,7 +99,9 @@ class OutputChannel:
         return self._place_of(checkpoint) is not None
 
     def release_barrier(self, checkpoint: int) -> list[Batch | Event]:
-        """Send the queued barrier of `checkpoint` now, unaligned; return the elements that it overtook."""
+        """Send the queued barrier of `checkpoint` now, unaligned, as it timed out; return the elements that
+        it overtook, [] if it is not queued.
+        """
         place = self._place_of(checkpoint)
         if place is None:
             return []
@@ -175,7 +179,9 @@ def _joined(run: list[Batch]) -> Batch:
 
 @dataclass(frozen=True, slots=True)
 class EdgeEnds:
-    """The identity of an exchange in a checkpoint: uids of its ends, which outlive a change of the plan."""
+    """The identity of an exchange in checkpoints: uids of its two operators, which outlive changes of the
+    plan.
+    """
 
     edge: EdgeId  # the exchange's number in the present plan
     sender: str  # uid of the operator that emits

@@ -37,11 +37,10 @@ AHEAD_BYTES: Final = 64 * 1024 * 1024
 def prefetched(
     read: Callable[[StateHandle], bytes], shares: Iterable[InFlightShare], ahead_bytes: int = AHEAD_BYTES
 ) -> Callable[[StateHandle], bytes]:
-    """Read stored parts of the shares now, up to `ahead_bytes`; return `read` with these parts cached.
-
+    """Read stored parts of in-flight records now, up to `ahead_bytes`; return `read` with these parts cached.
     In-flight records are decoded when they are processed, perhaps much later. Were they also read then, a
-    short failure of the storage would stop a job that runs already. Raises StorageError: a part cannot be
-    read.
+    short failure of the storage would stop a job that runs already. `read` returns the bytes of a handle.
+    Raises StorageError: a part cannot be read.
     """
     kept: dict[StateHandle, bytes] = {}
     for part in (part for share in shares for part in share.stream.parts):
@@ -95,8 +94,9 @@ class _Place(NamedTuple):
 
 
 class RecoveredChannel:
-    """The in-flight records of one former channel that this subtask has to process, at one level. `shares`
-    are of the channel's input side, its output side, or both. `recovered.py` explains levels.
+    """The in-flight records of one former channel that this subtask has to process, at one level: a
+    checkpoint taken while restored records were waiting stored the live channels' records as the next level.
+    `shares` are of the channel's input side, its output side, or both.
     """
 
     def __init__(self, shares: Sequence[InFlightShare], reader: PartReader) -> None:

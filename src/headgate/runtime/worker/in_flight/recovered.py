@@ -86,7 +86,9 @@ class RecoveredInput:
         return found
 
     def levels(self) -> int:
-        """Return how many levels :meth:`remainder` has, which is the number of the live channels' level."""
+        """Return how many levels :meth:`remainder` has, which is the level for the live channels' records:
+        they come after all of these.
+        """
         head = self._head()
         return 0 if head is None else head.levels()
 

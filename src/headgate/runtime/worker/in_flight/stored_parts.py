@@ -78,8 +78,8 @@ def encode_elements(
     groups_of: GroupsOf | None,  # for a keyed exchange
     where: str = "in flight",  # sending and receiving operator, for messages
 ) -> tuple[list[Part], int]:
-    """Return the bytes of one part, in pieces, and how many records it holds.
-
+    """Return the bytes of one stored part, in pieces, and how many records it holds. `groups_of` returns the
+    key groups of a batch's records (None: not keyed); `where` names the operators at the ends, for messages.
     Raises NotStorableError: only pickle could store a record; InternalError: an element is not storable.
     """
     parts: list[Part] = [_PART.pack(VERSION, 0, 0, len(elements))]

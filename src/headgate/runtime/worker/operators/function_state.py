@@ -50,7 +50,7 @@ class FunctionState:
         return _PendingBoth(self._uid, others, own)
 
     def state_types(self) -> StateTypes:
-        """Return the descriptions of the states by name, for the checkpoint's metadata."""
+        """Return the descriptions of the states' serializers by state name, for the checkpoint's metadata."""
         return self._backend.state_types()
 
 

@@ -175,7 +175,7 @@ class KeyedProcessOperator(Operator):
         self.next.end_of_data()
 
     def next_processing_time(self) -> int | None:
-        """Return when the next processing-time timer is due (wall clock, ms), or None."""
+        """Return when the next processing-time timer is due (wall clock, ms); None: there is none."""
         return self._timers.processing.next_time
 
     def fire_processing_time(self, now_ms: int) -> None:
@@ -219,7 +219,9 @@ class KeyedProcessOperator(Operator):
         self._backend.settle()
 
     def may_build_on(self, checkpoint: int | None) -> None:
-        """Let the next snapshot refer to files of `checkpoint`, the last one (0: none); None: a savepoint."""
+        """Let the next snapshot refer to files of checkpoint `checkpoint` (0: none is complete yet). None: it
+        is a savepoint, which shares no files.
+        """
         self._completed = checkpoint
 
     def snapshot(self, checkpoint: int) -> PendingState | None:

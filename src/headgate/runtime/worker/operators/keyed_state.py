@@ -30,7 +30,9 @@ def open_backend(
     groups: tuple[int, int],  # first and last key group (inclusive)
     event_time: Callable[[], int],  # returns the current watermark, for time to live in event time
 ) -> KeyedBackend:
-    """Return the state backend of one operator subtask, with its restored state."""
+    """Return the state backend of one operator subtask, with its restored state. `descriptors`: the declared
+    states by name; `groups`: first and last key group; `event_time` returns the watermark, for time to live.
+    """
     claims = Claims(with_stamps(descriptors)) if context.ignore_unclaimed else None
     backend = filled_backend(context, descriptors, groups, event_time, claims)
     if claims is not None and claims.skipped:

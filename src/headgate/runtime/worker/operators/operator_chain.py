@@ -72,7 +72,12 @@ def build_chain(
     entries: Collection[int] = (),  # nodes that receive restored in-flight records: each begins an operator
     refuse: Refuse | None = None,  # checks records that leave user code
 ) -> Chain:
-    """Create the operators of one subtask, linked to each other and to its outputs; not opened yet."""
+    """Create the operators of one subtask, linked to each other and to its outputs; not opened yet.
+
+    `main` receives the last operator's output, `sides` side outputs, by (index of the node, tag). `entries`
+    are nodes that receive restored in-flight records; `refuse` raises for records that must not leave user
+    code.
+    """
     operators: list[Operator] = []
     places: dict[int, int] = {}
     index = 0

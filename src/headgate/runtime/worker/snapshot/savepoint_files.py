@@ -60,7 +60,7 @@ def remove_files(disk: Disk, names: Iterable[str]) -> None:
 
 
 class SavepointFiles(WrittenFiles):
-    """Writes a subtask's state into a savepoint's folder, `disk`, in the native format (a `StateFiles`).
+    """Writes a subtask's state into a savepoint's folder, `disk`, in native format (the state backend's own).
     Sections of up to `inline_size_max` bytes may be kept in the acknowledgement. Nothing is shared.
     """
 
@@ -90,7 +90,9 @@ class SavepointFiles(WrittenFiles):
 
 
 class CanonicalFiles(SavepointFiles):
-    """Writes a subtask's state into a savepoint's folder in canonical format: keyed state as tables."""
+    """Writes a subtask's state into a savepoint's folder in canonical format: keyed state as tables, which
+    every state backend can restore.
+    """
 
     def new_tables(self, uid: str) -> NewWriter:
         """Return a function that makes the writer of operator `uid`'s keyed state: a table per state."""

@@ -84,10 +84,10 @@ class SnapshotTaker:
         finished: bool,
         take_inputs: TakeInputs | None = None,
     ) -> None:
-        """Emit the barrier, then take the synchronous part of every operator's snapshot. `counters` and
-        `finished` (whether all input is processed) are of this moment. `take_inputs` captures the in-flight
-        records of the inputs, of which more may follow until :meth:`inputs_complete`; it is None if there are
-        no inputs or none in flight.
+        """Emit the barrier, then take the synchronous part of every operator's snapshot. `metrics` are of the
+        barrier's way here; `counters` and `finished` (whether all input is processed) of this moment.
+        `take_inputs` captures the in-flight records of the inputs, of which more may follow until
+        :meth:`inputs_complete`; it is None if there are no inputs or none in flight.
         """
         verdict = self.machine.admit(barrier.checkpoint)
         if verdict is Verdict.CANCEL:
@@ -140,7 +140,7 @@ class SnapshotTaker:
         return True
 
     def next_timeout(self) -> int | None:
-        """Return when a waiting barrier times out, or a paused subtask checks again (monotonic ms)."""
+        """Return when a waiting barrier times out, or a pause is checked again (monotonic ms); or None."""
         times: list[int] = []
         if self._held is not None:
             times.append(self._held_until_ms + 1)
@@ -161,7 +161,9 @@ class SnapshotTaker:
             self._finishing.abandon(self._subtask, checkpoint)
 
     def decline(self, checkpoint: int, reason: str) -> None:
-        """Abort `checkpoint` for this subtask, and report that to the job master and to all receivers."""
+        """Abort `checkpoint` for this subtask, for `reason` (the name of a `CheckpointFailureReason`), and
+        report that to the job master and to all receivers.
+        """
         self.aborted(checkpoint)
         self._outputs.cancel(CancelMarker(checkpoint))
         self._reports.checkpoint_declined(self._subtask, checkpoint, reason)

@@ -112,8 +112,8 @@ class SnapshotWriter:
         inline: bool = True,  # whether small sections may stay in the acknowledgement
     ) -> list[StateHandle]:
         """Store sections of bytes, all in one file or all inline in their handles; return a handle for each.
-
-        Each section's parts are read once and in order. Raises StorageError if the storage fails.
+        `number` tells the files of one subtask's checkpoint apart; with `inline`, small sections stay in the
+        handles. Each section's parts are read once and in order. Raises StorageError if the storage fails.
         """
         limit = self._memory_max if self._disk is None else self._inline_max if inline else -1
         rest, small = little_of(limit, sections)
@@ -152,8 +152,9 @@ class SnapshotWriter:
     def discard(
         self, checkpoint: int, handles: Iterable[StateHandle], savepoint: SavepointOrder | None = None
     ) -> None:
-        """Delete the files written for a checkpoint or savepoint that will not be complete. Files shared with
-        other checkpoints stay. A file that cannot be deleted is left to the next sweep.
+        """Delete the files of `handles`, written for a checkpoint or (with its order) a savepoint that will
+        not be complete. Files shared with other checkpoints stay. A file that cannot be deleted is left to
+        the next sweep.
         """
         names = list(dict.fromkeys(handle.file for handle in handles if isinstance(handle, FileRange)))
         if savepoint is not None:

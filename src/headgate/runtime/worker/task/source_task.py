@@ -94,7 +94,9 @@ class SourceTask(Task):
         return earliest(due, self._resume_at)
 
     def next_processing_time(self) -> int | None:
-        """Return when the first processing-time timer is due (wall clock, ms); None after a stop."""
+        """Return when the first processing-time timer is due (wall clock, ms); None: none may fire now, as
+        after a savepoint that stops the job.
+        """
         return None if self._stopped else super().next_processing_time()
 
     def splits_assigned(self, splits: list[Split] | None) -> None:

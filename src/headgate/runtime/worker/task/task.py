@@ -108,7 +108,9 @@ class Task(ABC):
         self._runner.call(open_all)
 
     def step(self) -> bool:
-        """Do up to one step of work; return False if there was nothing to do."""
+        """Do up to one step of work, of about `execution.step-target`: barriers, timers, then records. Return
+        False if there was nothing to do.
+        """
         worked = self._runner.settle()
         if worked:
             self.outputs.note_step(self.clock.monotonic_ms())
@@ -250,7 +252,7 @@ class Task(ABC):
         return self.snapshots.next_timeout()
 
     def next_processing_time(self) -> int | None:
-        """Return when the first processing-time timer is due (wall clock, ms); None after the last record."""
+        """Return when the first processing-time timer is due (wall clock, ms); None: none may fire now."""
         if self._runner.away or self.ended or self.head.busy:
             return None
         due: int | None = None
