@@ -32,7 +32,7 @@ class BroadcastContext(Protocol):
     watermark: int | None
 
     def side_output(self, tag: OutputTag[E], value: E) -> None:
-        """Emit `value` to a side output instead of the main one."""
+        """Emit `value` to the side output that `tag` names, not to the function's main output."""
         ...
 
 

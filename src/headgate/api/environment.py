@@ -223,7 +223,7 @@ class Environment(Readers):
         return render(facts) if format == "text" else json.dumps(facts, indent=2)
 
     def describe(self, name: str = "job") -> dict[str, Any]:
-        """Return the facts that :meth:`explain` shows, as plain values."""
+        """Return the facts that :meth:`explain` shows of the job `name`, as dicts, lists, texts, numbers."""
         return self._described(name, self.program.remaining(), self._settings)
 
     # -- running
@@ -288,8 +288,8 @@ class Environment(Readers):
     def _query(
         self, name: str, nodes: tuple[Node, ...], settings: Callable[[Config], Config]
     ) -> JobSpec | None:
-        """Return a checked job of `nodes`, which are outside the program (as for ``preview()``); None while
-        only the plan is captured (``headgate plan``).
+        """Return a checked job of `nodes`, which are outside the program (as for ``preview()``), under what
+        `settings` makes of the configuration; None while only the plan is captured (``headgate plan``).
         """
         config = settings(self._settings)
         self._capture(name, nodes, config, ends=False)
@@ -324,8 +324,8 @@ class Environment(Readers):
         return replace(job, restore_from=restore_from or launch.restore_from())
 
     def _capture(self, name: str, nodes: tuple[Node, ...], config: Config, *, ends: bool) -> None:
-        """Write the plan to the capture file if this process was started for that; `ends`: end the program
-        then.
+        """Write the plan to the capture file if this process was started for that (``headgate plan``);
+        `ends`: end the program then.
         """
         if (file := launch.capture_file()) is None:
             return

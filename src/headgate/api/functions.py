@@ -63,10 +63,10 @@ class TimerService(Protocol):
     """Registers and deletes timers of the current key, and gives the current time."""
 
     current_watermark: int
-    """Event time has passed this point (ms); -2**63 before the first watermark."""
+    """Event time has passed this point (ms); each record has its own. -2**63 before the first watermark."""
 
     def now_ms(self) -> int:
-        """Return the processing time: wall-clock ms."""
+        """Return the processing time: ms since 1970 by the worker's wall clock."""
         ...
 
     def register_event_time(self, timestamp: int) -> None:
@@ -106,7 +106,7 @@ class KeyedContext(Protocol[K]):
     timers: TimerService
 
     def side_output(self, tag: OutputTag[S], value: S) -> None:
-        """Emit `value` to a side output instead of the main one."""
+        """Emit `value` to the side output that `tag` names, not to the function's main output."""
         ...
 
 
@@ -179,8 +179,8 @@ def blocking(function: F) -> F:
     A worker runs all its subtasks, and every barrier and timer, in one loop, which a function that waits
     would hold up. A marked one gets a thread of its own in each subtask, and the loop goes on meanwhile.
     Order, state, timers and exactly-once stay as they are; one call runs at a time in a subtask, so more
-    calls at a time take more parallelism. A barrier waits for the calls of at most one slice, which is one
-    record where they are slow.
+    calls at a time take more parallelism. A checkpoint's barrier waits for the calls of at most one slice of
+    a batch, which is one record where they are slow.
 
     What the marked function computes still shares Python's interpreter with the loop: mark what waits, not
     what is expensive.

@@ -34,7 +34,7 @@ class Program:
         self._looked_at: set[int] = set()
 
     def add(self, node: Node, inputs: Iterable[int] = ()) -> int:
-        """Append a node under the next number, with the user's calling line as site; return the number."""
+        """Append a node that the nodes of the numbers `inputs` feed; return its number, which is its id."""
         _check_changes(node.name, {"uid": node.uid, "parallelism": node.parallelism})
         number = len(self._nodes)
         sources = tuple(self._nodes[key] for key in inputs)
@@ -118,7 +118,7 @@ class Program:
 
 
 def closure(nodes: Sequence[Node], wanted: Collection[int]) -> tuple[Node, ...]:
-    """Return the nodes that are wanted or feed a wanted one; inputs stand before what they feed."""
+    """Return the nodes whose ids are `wanted`, and all that feed them; inputs stand before what they feed."""
     found = set(wanted)
     for node in reversed(nodes):
         if node.id in found:

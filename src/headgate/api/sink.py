@@ -154,7 +154,7 @@ class SinkWriter(ABC, Generic[T, C, W]):
         return self.prepare_commit()
 
     def snapshot(self) -> list[W]:
-        """Return the writer's state besides committables, for :meth:`Sink.create_writer` after a restore."""
+        """Return the writer's state besides committables: a list that a restore redistributes to writers."""
         return []
 
     def close(self) -> None:
@@ -177,8 +177,8 @@ class SinkCommitter(ABC, Generic[C]):
         """Get ready to commit output of a job; called once when the job begins, before the first commit."""
 
     def committed_after(self, context: SinkCommitterContext) -> str | None:
-        """Return, in words, which output this sink published for the lineage that is not in the job's
-        history.
+        """Return, in words, the output that jobs of the lineage (which continue each other's snapshots)
+        published and that is not of this job's history: committed after the snapshots it descends from.
 
         Called before :meth:`begin` of a job that begins from another job's snapshot, and whenever a job falls
         back to a snapshot before its newest ones, which are damaged or may be lost: then a fork of the

@@ -122,7 +122,7 @@ class SourceReader(ABC, Generic[T, P]):
         """Return the next records, at least one and at most about `max_records`, in input order.
 
         A record batch of Arrow stays columnar in the dataflow. Fewer records than asked for are fine; an
-        empty list is not (return NOTHING_AVAILABLE).
+        empty list is not: return NOTHING_AVAILABLE, or END_OF_INPUT once no more can come.
 
         Raises:
             BadRecordError: a record does not decode and `on_error` is "fail".
@@ -145,12 +145,12 @@ class SourceReader(ABC, Generic[T, P]):
 
 @dataclass(frozen=True, slots=True)
 class SourceReport:
-    """Progress of a source that gets its input in epochs, for people.
+    """Progress of a source that gets its input from Spark in epochs (groups of rows), for people.
 
     Attributes:
         epoch: the newest one whose records were handed out; None before the first.
         rows: in that epoch.
-        rate_per_s: rows of it per second, from its planning to its staging.
+        rate_per_s: rows of it per second, from Spark's planning until its files are staged for readers.
         latency_ms: from planning to the checkpoint, of the newest epoch that is in one.
         waiting: what the source waits for now, in words; empty for nothing.
     """
@@ -171,7 +171,8 @@ class SplitEnumerator(ABC, Generic[P, S]):
 
     @abstractmethod
     def next_splits(self, subtask: int) -> list[Split[P]] | None:
-        """Return splits for a reader that has none left: some, `[]` for "not now", None for "never again".
+        """Return splits for the reader of `subtask`, which has none left: some, `[]` for "none now", or None
+        for "never again".
 
         A reader that got `[]` asks again after a pause.
         """

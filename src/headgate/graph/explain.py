@@ -42,7 +42,10 @@ def describe(
     reserved_slots: int = 0,
     checkpointing: Checkpointing = Checkpointing(),  # noqa: B008 - frozen
 ) -> dict[str, Any]:
-    """Return the job's logical and physical graph as plain values, ready for JSON."""
+    """Return the job's logical graph (`nodes`) and physical graph (`plan`) as plain values, ready for JSON.
+
+    `states` are declared states by node id; `reserved_slots` are mentioned; the rest decides guarantees.
+    """
     promised = sink_guarantees(plan, checkpointing)
     shapes = _Shapes(plan)
     uids = {node.id: node.uid for vertex in plan.vertices for node in vertex.chain}

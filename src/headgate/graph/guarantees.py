@@ -30,7 +30,7 @@ class Checkpointing:
 
 
 def sink_guarantees(plan: PhysicalPlan, checkpointing: Checkpointing) -> dict[int, str]:
-    """Return the guarantee of every sink in words, by node id."""
+    """Return the guarantee of every sink in words, such as "exactly-once", by the sink's node id."""
     return {
         node.id: _guarantee(plan, vertex.id, node, checkpointing)
         for vertex in plan.vertices

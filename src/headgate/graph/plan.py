@@ -61,8 +61,8 @@ def physical_plan(
 
 
 def edge_record_types(nodes: Iterable[Node], plan: PhysicalPlan) -> dict[EdgeId, Hint]:
-    """Return the type of the records that travel over each edge, for edges where the program declares it.
-    Types of side outputs are in `nodes` only, the program that was planned.
+    """Return the type of the records that travel over each edge (exchange between two chains of operators),
+    where the program declares it. Types of side outputs are in `nodes` only, the program that was planned.
     """
     tagged: dict[tuple[int, str], list[Hint | None]] = {}
     for node in nodes:

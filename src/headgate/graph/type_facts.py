@@ -61,7 +61,9 @@ _PLAIN_KINDS: Final = frozenset(
 def type_rows(
     nodes: Iterable[Node], plan: PhysicalPlan, states: States, shape_of: Callable[[Edge], str]
 ) -> dict[str, list[Row]]:
-    """Return a row, as plain values, for each stream, each declared state and each keyed operator's keys."""
+    """Return a row, as plain values, for each stream, each declared state and each keyed operator's keys.
+    `states` are by node id; `shape_of` gives the shape of an edge's batches, rows or columns.
+    """
     types = edge_record_types(nodes, plan)
     streams = [row for vertex in plan.vertices for row in _stream_rows(vertex, plan, types, shape_of)]
     operators = [node for vertex in plan.vertices for node in vertex.chain]
@@ -71,7 +73,7 @@ def type_rows(
 
 
 def storable(hint: Hint | None) -> str:
-    """Return whether records of a type can be stored in flight, without pickle.
+    """Return whether records of a type can be stored in flight, in an unaligned checkpoint, without pickle.
 
     Returns:
         ``YES``, ``NO``, or ``PLAIN_ONLY`` where the type leaves it open.

@@ -19,7 +19,7 @@ _CONNECTOR: Final = re.compile(r"(the )?\w+[ _](source|sink)(?= got )")
 
 
 def check_callable(verb: str, function: object) -> None:
-    """Raise PlanError unless `function` can be called with one record; `verb` names the stream call."""
+    """Raise PlanError unless `function` can be called with one record; `verb` is the stream call ("map")."""
     if not callable(function):
         raise _refusal(
             verb, f"{function!r} of type {type(function).__name__}; expected a function of one record"
@@ -29,7 +29,7 @@ def check_callable(verb: str, function: object) -> None:
 
 
 def refuse_unawaited(verb: str, function: object) -> None:
-    """Refuse a function whose call does not run it: ``async def``, or a generator as a filter."""
+    """Raise PlanError, naming `verb`, for a function whose call does not run it: ``async``, a generator."""
     import inspect
 
     bare = inspect.unwrap(function) if callable(function) else function
@@ -55,7 +55,7 @@ def _refusal(verb: str, got: str) -> PlanError:
 
 def refuse_arity(what: str, function: Callable[..., object], *arguments: str) -> None:
     """Raise PlanError if `function` cannot be called with as many arguments as `arguments` describes in
-    words. A function without a signature, such as a builtin, passes.
+    words. `what` names the call that got it. A function without a signature, such as a builtin, passes.
 
     Example:
         >>> refuse_arity("map()", lambda: 5, "one record")
@@ -79,7 +79,7 @@ def refuse_arity(what: str, function: Callable[..., object], *arguments: str) ->
 
 
 def refuse_blocking(verb: str, function: object) -> None:
-    """Refuse a function marked as blocking where it would be called in the worker's loop."""
+    """Raise PlanError for a function marked with `hg.blocking`, as `verb` calls it in the worker's loop."""
     if is_blocking(function):
         raise _refusal(
             verb,
@@ -89,7 +89,7 @@ def refuse_blocking(verb: str, function: object) -> None:
 
 
 def check_columns(verb: str, columns: tuple[object, ...]) -> None:
-    """Raise PlanError unless `columns` are one or more different field names."""
+    """Raise PlanError unless `columns`, given to the call `verb`, are one or more different field names."""
     for column in columns or (None,):
         if not (isinstance(column, str) and column) or columns.count(column) > 1:
             also = ", or one function of the record" if verb == "key_by" else ""
@@ -97,8 +97,8 @@ def check_columns(verb: str, columns: tuple[object, ...]) -> None:
 
 
 def path_uid(verb: str, path: object) -> str:
-    """Return a uid made from a connector's call and path or topics; it stays when the program around it
-    changes.
+    """Return a uid made from a connector's call (`verb`) and path or topics; it stays when the program
+    around it changes.
 
     Example:
         >>> path_uid("read_json", "in/*.jsonl.gz")
@@ -169,7 +169,7 @@ def check_timestamp(timestamp: object) -> None:
 
 
 def check_peers(verb: str, others: tuple[object, ...], fits: Callable[[object], bool]) -> None:
-    """Raise PlanError unless `others` are streams that fit `verb`, of the same program, and at least one."""
+    """Raise PlanError unless `verb` got, in `others`, one or more streams, all accepted by `fits`."""
     if not others:
         raise _refusal(verb, "no stream; give it at least one")
     for other in others:

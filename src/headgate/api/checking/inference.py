@@ -74,7 +74,7 @@ def flat_map_output(function: Callable[..., Iterable[object]]) -> Hint | None:
 
 def process_output(function: ProcessingFunction) -> Hint | None:
     """Return the output type of a process function: its class's type argument, else what `process` yields.
-    Where there is a broadcast side, too, it has to yield the same or nothing.
+    Where there is a broadcast side, too, it has to yield the same or nothing. None where that leaves it open.
     """
     for base in _PROCESS_FUNCTIONS:
         if isinstance(function, base):
@@ -90,8 +90,8 @@ def process_output(function: ProcessingFunction) -> Hint | None:
 
 def declared_keys(function: ProcessingFunction, selector: KeySelector, records: Node) -> DeclaredKeys | None:
     """Return the type of keys that a program declares for a keyed function; None if it leaves that open. The
-    first that says something counts: the type argument of the function's class, what the key function is
-    annotated to return, the fields of the records' type that the key is made of.
+    first that says something counts: the type argument of the function's class, what the key function
+    `selector` is annotated to return, the fields it names in the type of `records`, the input's node.
     """
     if (found := keys_of_function(type(function))) is not None:
         return found
@@ -162,7 +162,7 @@ def common_scalar(records: Sequence[T]) -> type[T] | None:
 
 
 def rebuildable(hint: Hint | None) -> type | None:
-    """Return `hint` if it is a record class into which collected plain values are rebuilt; else None."""
+    """Return `hint` if it is a class with fields, of which ``collect()`` makes its records; else None."""
     marks = ("__dataclass_fields__", "__struct_fields__", "_fields")
     return hint if isinstance(hint, type) and any(hasattr(hint, mark) for mark in marks) else None
 

@@ -54,7 +54,7 @@ def check_backend(config: Config) -> None:
 
 
 def check_ends(nodes: Sequence[Node]) -> None:
-    """Refuse a program without a source, and a stream without a consumer."""
+    """Raise PlanError for a program without a source, and for a stream that no operator or sink reads."""
     if not nodes:
         raise PlanError("the program is empty; begin with a source such as env.read_json(...)")
     consumed = {source.id for node in nodes for source in node.inputs}
@@ -67,7 +67,7 @@ def check_ends(nodes: Sequence[Node]) -> None:
 
 
 def check_uids_given(nodes: Iterable[Node]) -> None:
-    """Refuse a stateful operator without a uid."""
+    """Raise PlanError for an operator with state but no uid, by which later programs would find the state."""
     for node in nodes:
         what = None if node.uid is not None else stateful_part(node)
         if what is not None:
@@ -93,7 +93,7 @@ def stateful_part(node: Node) -> str | None:
 
 
 def committing_sinks(nodes: Iterable[Node]) -> frozenset[int]:
-    """Return the sinks whose output becomes visible with a checkpoint, by node id."""
+    """Return the node ids of the sinks whose output becomes visible only with a completed checkpoint."""
     return frozenset(node.id for node in nodes if isinstance(node, SinkNode) and _commits(node))
 
 
@@ -128,7 +128,7 @@ def check_methods(nodes: Iterable[Node]) -> None:
 
 
 def _contract(cls: type) -> Iterable[tuple[str, list[str]]]:
-    """Yield each contract method that a class of the program overrides, with the names of its arguments."""
+    """Yield each method of Headgate's base classes that `cls` overrides, with the arguments it is to take."""
     ours = [base for base in cls.__mro__ if base.__module__.startswith("headgate.api.")]
     for name, member in ((name, member) for base in ours for name, member in vars(base).items()):
         own = isinstance(member, FunctionType) and getattr(cls, name, member) is not member

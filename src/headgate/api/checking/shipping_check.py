@@ -88,7 +88,7 @@ def shipping_error(thing: object) -> str | None:
 
 
 def find_culprit(thing: object, reason: str) -> Culprit:
-    """Return the innermost part of `thing`, as the user would name it, that cannot be pickled."""
+    """Return the innermost part of `thing` that cannot be pickled; `reason` is why `thing` itself cannot."""
     path: tuple[str, ...] = ()
     seen = {id(thing)}
     for _ in range(_DEPTH_MAX):

@@ -40,7 +40,7 @@ _MEMBERS = frozenset({"value", "add", "extend", "get", "update", "clear", "put",
 
 
 class Declaration:
-    """Base of class attributes that declare a state; the live handle is in the instance's own dict."""
+    """Base of class attributes that declare a state; a running function has the live handle in its place."""
 
     site: str = ""  # file and line, for errors
 
@@ -117,7 +117,7 @@ def declarations(cls: type) -> dict[str, Declaration]:
 
 
 def declared(cls: type, kind: type[D]) -> list[tuple[str, D, Hint | None]]:
-    """Return the name, declaration and annotation of each state of one kind, in order of declaration."""
+    """Return name, declaration and annotation of each state declared by a `kind`, in order of declaration."""
     found = {name: each for name, each in declarations(cls).items() if isinstance(each, kind)}
     hints = hints_of(cls) if found else {}
     return [(name, each, hints.get(name)) for name, each in found.items()]
@@ -126,7 +126,10 @@ def declared(cls: type, kind: type[D]) -> list[tuple[str, D, Hint | None]]:
 def types_of(
     what: str, declaration: Declaration, hint: Hint | None, handle: type, arity: int, maker: str
 ) -> tuple[Hint, ...]:
-    """Return the type arguments of a declaration's annotation; PlanError if it names another handle class."""
+    """Return the type arguments of the annotation `hint`, ``Any`` for each of `arity` if there is none.
+
+    Raises PlanError, with the texts `what` and `maker`, if it annotates another class than `handle`.
+    """
     if hint is not None and (get_origin(hint) or hint) is not handle:
         raise PlanError(
             f"{what} ({declaration.site}) is declared with hg.{maker}() but annotated {hint!r}; annotate it "

@@ -45,7 +45,7 @@ class TtlCleanup:
     """When expired entries are removed, besides when they are read.
 
     Attributes:
-        full_snapshot: leave expired entries out of checkpoints that are written whole.
+        full_snapshot: leave expired entries out of checkpoints that hold all state, not only its changes.
         incremental: how many further keys of the state are checked with each record; 0: none.
 
     Raises:

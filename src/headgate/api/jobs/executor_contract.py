@@ -47,10 +47,10 @@ class VertexStatus(msgspec.Struct, frozen=True):
         name: the operators' names, joined.
         uids: of its operators, in order of flow.
         parallelism: number of subtasks.
-        records_in: records that they took in.
+        records_in: records that its subtasks took in.
         records_out: records that they emitted.
-        busy_ms: time that they worked, all together.
-        backpressured_ms: time that they waited for their receivers, all together.
+        busy_ms: time that its subtasks worked, added up.
+        backpressured_ms: time that its subtasks waited for their receivers, added up.
         watermark: least event time of a subtask that has one, in ms; None where none has.
     """
 
@@ -183,7 +183,8 @@ class JobControl(Protocol):
     """Requests to a running job from other threads; nothing here blocks but :meth:`status`.
 
     Each `then` is called once with the answer or an error, in the job's own loop, where it must not wait; or
-    at once, in the caller's thread, where the job has ended.
+    at once, in the caller's thread, where the job has ended. Savepoints go into the folder `target` (None:
+    the configured one); `format` is "canonical" (tables for any tool) or "native" (the backend's files).
     """
 
     def status(self) -> JobStatus:
@@ -223,7 +224,9 @@ class JobControl(Protocol):
         ...
 
     def rescale(self, parallelism: int, then: Then, from_last: bool = False) -> None:
-        """Continue at another parallelism; `then` gets that number once all subtasks run, or the error."""
+        """Continue at another parallelism; `then` gets that number once all subtasks run, or the error.
+        `from_last`: the last checkpoint will do where no new one can be taken.
+        """
         ...
 
 

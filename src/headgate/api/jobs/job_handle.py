@@ -103,7 +103,7 @@ class JobRequests(ABC):
 
     @abstractmethod
     def _request(self, what: str, arguments: Mapping[str, Json], timeout_s: float | None) -> Json:
-        """Send a request to the job and return its answer; `timeout_s` includes the wait for the start."""
+        """Send the request `what` ("stop") to the job, return its answer; `timeout_s` includes its start."""
 
 
 class JobHandle(JobRequests):

@@ -65,7 +65,9 @@ def run_program(
 
 
 def run_alone(path: str | Path, arguments: Sequence[str] = ()) -> None:
-    """Run a program as :func:`run_program` does, in a process for it alone; isolate it only if needed."""
+    """Run a program as :func:`run_program` does, in a process that runs no other one; isolate it only if it
+    brings packages of its own, or its modules' names are taken here, or the settings say so.
+    """
     _run(path, arguments, None, shared=next(_begun) > 0)
 
 
@@ -99,7 +101,7 @@ def _run(path: str | Path, arguments: Sequence[str], options: Sequence[str] | No
 
 
 def _opened(file: Path, config: Config, shared: bool) -> IsolatedCode | None:
-    """Return the isolated namespace for a program's modules; None if the program is not isolated."""
+    """Return the isolated modules of a program, None if it needs none; `shared`: others run here, too."""
     from headgate.usercode.isolation import why_isolated
 
     if why_isolated(file, config, shared) is None:

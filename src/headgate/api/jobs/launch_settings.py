@@ -166,7 +166,7 @@ class CaptureComplete(PastAllHandlers):
 
 
 def inspected(nodes: Sequence[Node], plan: PhysicalPlan, config: Config) -> dict[str, Any]:
-    """Return ``{"inspection": result}`` of the inspector that the environment names; empty without one."""
+    """Return ``{"inspection": result}``, of the function that `capture()` asked for; empty if it did not."""
     wanted = os.environ.get(INSPECTION_VARIABLE)
     if wanted is None:
         return {}

@@ -34,7 +34,7 @@ _DEBUG: Final = "HEADGATE_DEBUG"
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """A function that the child process also runs on the plan, where the program's classes are loaded."""
+    """A function to call with the captured plan in the child process, which has the program's classes."""
 
     # "module:function"; called with the request, the nodes, the plan and the settings, it gives plain
     # values. It raises nothing: what the program catches would be lost

@@ -120,7 +120,7 @@ class RemoteJob(JobRequests):
         Args:
             uid: of the operator.
             state: name of the state.
-            key: of the stream.
+            key: as ``key_by()`` made it of a record.
 
         Returns:
             ``value``, as far as JSON can say it (else None, and ``in_json`` is false), and ``text``.
@@ -214,8 +214,8 @@ def connect(job: str) -> RemoteJob:
 
 
 def find_job(job: str, known: Sequence[KnownJob]) -> KnownJob:
-    """Return the job whose id or name is `job`, or whose id begins with it. Running jobs are preferred. Where
-    none or several are meant, the UsageError names those there are.
+    """Return the one of `known` whose id or name is `job`, or whose id begins with it. Running jobs are
+    preferred. Where none or several are meant, the UsageError names those there are.
     """
     running = [each for each in known if not each.exited]
     for group in (running, [each for each in known if each.exited]):

@@ -29,8 +29,8 @@ _KEYS: Final = (int, str, bytes, bool, float, dt.datetime, dt.date, UUID)
 
 
 def refuse_unknown_fields(verb: str, names: Sequence[object], program: Program, number: int) -> None:
-    """Refuse names that the records of a stream certainly do not have. Only a source with a schema is
-    certain; annotations of functions may be wrong.
+    """Raise PlanError, naming `verb`, for names that the records of the stream `number` certainly lack. Only
+    a source with a schema is certain; annotations of functions may be wrong.
     """
     node = program.node(number)
     while isinstance(node, _UNCHANGED):

@@ -35,7 +35,7 @@ _OF_LASTING_JOBS: Final = (
 
 
 def collected(environment: ProgramContext, number: int, name: str) -> list[Any]:
-    """Run what feeds a stream to its end in a job of its own, and return all records of the stream."""
+    """Run what feeds stream `number` to its end, as a job called `name`; return all records of the stream."""
     sink = load(Kind.CONNECTOR, "collect_sink")(record_type=_rebuilt(environment, number))
     run_query(environment, number, sink, "collect", name)
     return list(sink.results)
@@ -44,7 +44,7 @@ def collected(environment: ProgramContext, number: int, name: str) -> list[Any]:
 def taken(
     environment: ProgramContext, number: int, count: int, timeout_s: float | None, verb: str
 ) -> list[Any]:
-    """Return the first `count` records of a stream; its job ends once they came or `timeout_s` has passed."""
+    """Return the first `count` records of stream `number`, or those that came in `timeout_s`, for `verb`."""
     check_count(verb, count)
     check_seconds(verb, timeout_s)
     sink = load(Kind.CONNECTOR, "sample_sink")(count, _rebuilt(environment, number), verb)
@@ -62,7 +62,7 @@ def run_query(
     name: str,
     watch: _Watch | None = None,
 ) -> None:
-    """Run a job of what feeds a stream into `sink`, which is named `end`; `watch` may cancel it early."""
+    """Run, as job `name`, what feeds stream `number` into `sink`, called `end`; `watch` may cancel it."""
     above = environment.program.above(number)
     if watch is None:
         _refuse_endless(end, above)
@@ -90,7 +90,7 @@ def run_query(
 
 
 def _refuse_endless(verb: str, above: Sequence[Node]) -> None:
-    """Refuse to read all records of a stream with an unbounded source: the job would never end."""
+    """Raise PlanError if a source among `above`, what feeds a stream, has no end: `verb` would not return."""
     for node in above:
         if isinstance(node, SourceNode) and node.source.boundedness is Boundedness.UNBOUNDED:
             raise PlanError(

@@ -93,7 +93,7 @@ class Readers(ABC):
             on_error: what happens to a line that does not decode: "fail" the job, naming file and
                 line; "skip" and count it; or send a BadRecord to the ``side_output`` "bad-records".
             uid: names the position; made from the path when omitted.
-            options: of the files source.
+            options: further arguments of ``json_source`` in ``headgate.connectors.files``.
         """
         return self._read("json_source", "read_json", path, schema, on_error, uid, options)
 
@@ -122,7 +122,7 @@ class Readers(ABC):
         uid: str | None = None,
         **options: Any,
     ) -> DataStream[Any]:
-        """Read CSV files with a header line; arguments as :meth:`read_json`."""
+        """Read CSV files; arguments as :meth:`read_json`, also ``delimiter`` and ``header`` (a head line)."""
         return self._read("csv_source", "read_csv", path, schema, on_error, uid, options)
 
     def read_parquet(
@@ -134,7 +134,7 @@ class Readers(ABC):
             path: a file, a directory, a glob, or several of these.
             columns: the columns to read; None reads all.
             uid: names the position; made from the path when omitted.
-            options: of the files source.
+            options: further arguments of ``parquet_source`` in ``headgate.connectors.files``.
         """
         chosen = None if columns is None else list(columns)
         source, paths = _made("parquet_source", "read_parquet", path, {"columns": chosen, **options})
@@ -191,7 +191,7 @@ class Readers(ABC):
             count: how many; None never ends.
             rate_per_s: at most so many records per second in all; None is as fast as possible.
             uid: names the position; needed when checkpoints are on.
-            options: of the generator source.
+            options: further arguments of ``generator_source`` in ``headgate.connectors``.
 
         Raises:
             PlanError: `function` is no function of an index, or a number is not positive.

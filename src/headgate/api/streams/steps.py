@@ -45,7 +45,9 @@ class ProgramContext(Protocol):
     def _query(
         self, name: str, nodes: tuple[Node, ...], settings: Callable[[Config], Config]
     ) -> JobSpec | None:
-        """Return a checked job of nodes outside the program; None while only the plan is captured."""
+        """Return a checked job of nodes outside the program; None while only the plan is captured.
+        `settings` makes its configuration of the program's.
+        """
         ...
 
     def _run(self, job: JobSpec) -> JobResult:
@@ -56,7 +58,7 @@ class ProgramContext(Protocol):
 def add_function(
     environment: ProgramContext, node: ProcessNode | KeyedProcessNode, uid: str | None, *inputs: int
 ) -> int:
-    """Add a step that runs a process function, with the types that its class declares; return its number."""
+    """Add a step that runs a process function on the streams `inputs`, given by number; return its number."""
     function = node.function
     if isinstance(node, KeyedProcessNode):
         keys = inference.declared_keys(function, node.key, environment.program.node(inputs[0]))
@@ -69,7 +71,7 @@ def add_function(
 def checked_key(
     environment: ProgramContext, number: int, key: KeySelector, more: tuple[str, ...]
 ) -> KeySelector:
-    """Return the key selector for the arguments of ``key_by()``; PlanError where they cannot give keys."""
+    """Return the key selector of ``key_by(key, *more)`` on stream `number`; PlanError if it gives no keys."""
     if callable(key) and not more:
         refuse_arity(f"key_by() ({user_site()})", key, "one record")
         refuse_unawaited("key_by", key)

@@ -222,7 +222,7 @@ class Outputs(Operator, Looks[T]):
         Args:
             path: the directory.
             uid: names the sink's state; made from the path when omitted.
-            options: of the files sink.
+            options: further arguments of the sink in ``headgate.connectors.files``, such as ``roll_bytes``.
         """
         return self._write("json_sink", "write_json", path, uid, options)
 
@@ -232,7 +232,7 @@ class Outputs(Operator, Looks[T]):
         Args:
             path: the directory.
             uid: names the sink's state; made from the path when omitted.
-            options: of the files sink.
+            options: further arguments of the sink in ``headgate.connectors.files``, such as ``roll_bytes``.
         """
         return self._write("parquet_sink", "write_parquet", path, uid, options)
 
