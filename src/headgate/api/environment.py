@@ -324,9 +324,7 @@ class Environment(Readers):
         return replace(job, restore_from=restore_from or launch.restore_from())
 
     def _capture(self, name: str, nodes: tuple[Node, ...], config: Config, *, ends: bool) -> None:
-        """Write the plan to the capture file if this process was started for that (``headgate plan``);
-        `ends`: end the program then.
-        """
+        """Write the plan to the file that ``headgate plan`` wants, if any; `ends`: then end the program."""
         if (file := launch.capture_file()) is None:
             return
         # The types of state are not checked: a captured plan shows which are refused.

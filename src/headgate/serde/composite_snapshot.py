@@ -128,7 +128,7 @@ class CompositeTypeSerializerSnapshot(NestsSnapshots, TypeSerializerSnapshot[T],
         """
 
     def resolve_outer_schema_compatibility(self, old_snapshot: AnySnapshot) -> OuterSchemaCompatibility:
-        """Judge an old snapshot of the same class by the outer configuration alone."""
+        """Judge an old snapshot of this class, for the new serializer, by the outer configuration alone."""
         return OuterSchemaCompatibility.COMPATIBLE_AS_IS
 
     @classmethod

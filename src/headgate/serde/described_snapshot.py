@@ -110,9 +110,7 @@ class DescribedSnapshot(TypeSerializerSnapshot[T]):
         return self._serializer
 
     def restore_serializer_for(self, new_serializer: TypeSerializer[T]) -> TypeSerializer[T]:
-        """Return a serializer that reads the described values as another built-in serializer's, without their
-        class.
-        """
+        """Return a serializer that reads the described values, without their class, as `new_serializer`'s."""
         if isinstance(new_serializer.snapshot(), DescribedSnapshot):
             return rules().reading(self.description, new_serializer)
         return self.restore_serializer()

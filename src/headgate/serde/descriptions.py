@@ -1,4 +1,4 @@
-"""Walks over the descriptions of serializers, which nest as their types do."""
+"""Walks over stored descriptions of serializers (kind, version, parameters), which nest as types do."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DIRECT: Final = frozenset({"none", "bool", "int", "float", "str"})
 
 
 def parts_of(description: Description) -> list[Description]:
-    """Return the descriptions directly inside one: elements, key and value, alternatives, fields."""
+    """Return the descriptions right inside one: of its elements, key and value, alternatives or fields."""
     of, fields = description.get("of", ()), description.get("fields", {})
     inner = of if isinstance(of, list | tuple) else [of]
     named = [mapping_in(description, name) for name in ("key", "value") if name in description]
@@ -21,7 +21,7 @@ def parts_of(description: Description) -> list[Description]:
 
 
 def kinds_in(description: Description) -> Iterator[str]:
-    """Yield the kind of a description and of everything in it."""
+    """Yield the kind, such as "list", of a description and of all descriptions nested in it."""
     yield text_in(description, "kind")
     for part in parts_of(description):
         yield from kinds_in(part)

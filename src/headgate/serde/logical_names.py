@@ -47,7 +47,7 @@ def note_logical_name(cls: type) -> None:
 
 
 def class_named(name: str) -> Any:
-    """Return the object at the top of a module under a logical name; imports the module."""
+    """Import the module of a logical name and return what has the name in it; UsageError if nothing has."""
     module_name, _, qualname = name.rpartition(".")
     try:
         module = _running_script(module_name) or importlib.import_module(module_name)

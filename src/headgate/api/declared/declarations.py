@@ -60,9 +60,7 @@ class Declaration:
     __getitem__ = __setitem__ = __delitem__ = __contains__ = _refuse_use
 
     def _not_live(self) -> PlanError:
-        """Return the error for using a declaration like live state, as ``self.count.value = 1`` in
-        ``__init__``.
-        """
+        """Return the error for a declaration that is used like live state, as in ``__init__``."""
         return PlanError(
             f"the state declared at {self.site or 'an unknown place'} is used ({calling_line()}) before its "
             "function runs in a job, so what is set would be lost; give what it begins with as the default "

@@ -69,9 +69,7 @@ class ListState(Protocol[V]):
 
 
 class MapState(Protocol[MK, MV]):
-    """Live handle of a map per key. Square brackets work as with a dict: `state[k]`, `state[k] = v`, `del
-    state[k]`.
-    """
+    """Live handle of a map per key; works as a dict does: `state[k]`, `state[k] = v`, `del state[k]`."""
 
     def get(self, key: MK, default: MV | None = None) -> MV | None:
         """Return the value that the map has for `key`, or `default`."""
@@ -168,9 +166,7 @@ class StateDescriptor:
 
 
 class StateDeclaration(Declaration, Generic[V]):
-    """The class attribute that declares a keyed state; at run time the instance has a live handle in its
-    place.
-    """
+    """The class attribute that declares a keyed state; in a running function it is a live handle."""
 
     def __init__(
         self,

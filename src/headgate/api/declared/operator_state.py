@@ -55,9 +55,7 @@ class OperatorStateDescriptor:
 
 
 class OperatorStateDeclaration(Declaration):
-    """The class attribute that declares an operator state; at run time the instance has a live handle
-    instead.
-    """
+    """The class attribute that declares an operator state; in a running function it is a live handle."""
 
     def __init__(self, mode: str, serializers: Serializers) -> None:
         self.mode, self.serializers = mode, serializers

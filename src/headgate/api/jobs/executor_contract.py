@@ -210,9 +210,7 @@ class JobControl(Protocol):
         drain: bool,
         then: Then,
     ) -> None:
-        """Stop the job with a savepoint; `then` gets its URI once it is committed. `drain`: fire all timers
-        first.
-        """
+        """Stop with a savepoint, whose URI `then` gets once committed; `drain`: fire all timers first."""
         ...
 
     def cancel(self, handed_over: bool = False) -> None:

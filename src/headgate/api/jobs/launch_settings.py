@@ -46,9 +46,7 @@ class Started(Protocol):
         ...
 
     def hand_over(self) -> bool:
-        """Leave the job to the next driver (high availability) or else cancel it; return whether it
-        continues.
-        """
+        """Leave the job to the next driver (high availability) or cancel it; return whether it goes on."""
         ...
 
 
@@ -100,9 +98,7 @@ def capture_file() -> Path | None:
 def launch_variables(
     options: Sequence[str] = (), restore: str | None = None, capture: Path | None = None
 ) -> dict[str, str]:
-    """Return the environment variables that pass options, a snapshot to restore and a capture file to a
-    program.
-    """
+    """Return environment variables that give a program options, a snapshot to restore and a capture file."""
     variables = {OPTIONS_VARIABLE: json.dumps(list(options))}
     if restore is not None:
         variables[RESTORE_VARIABLE] = restore

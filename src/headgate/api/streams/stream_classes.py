@@ -66,9 +66,7 @@ class DataStream(Outputs[T]):
         return DataStream(self._environment, self._added(node))
 
     def flat_map(self, function: Callable[[T], Iterable[U]], uid: str | None = None) -> DataStream[U]:
-        """Emit any number of records for each record that comes in: those of the iterable that `function`
-        returns.
-        """
+        """Emit, for each record that comes in, all records of the iterable that `function` returns for it."""
         check_callable("flat_map", function)
         kind, waits = inference.flat_map_output(function), is_blocking(function)
         node = logical.FlatMapNode(

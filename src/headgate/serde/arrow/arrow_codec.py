@@ -26,7 +26,7 @@ _SECOND: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Codec(Generic[V]):
-    """Converts plain (msgpack) values to arrays of one Arrow type, and back."""
+    """Converts plain values (as msgpack stores them) to arrays of one Arrow type, and back."""
 
     type: pa.DataType
     to_array: Callable[[Sequence[V | None]], pa.Array]  # of plain values; None is null
@@ -130,7 +130,7 @@ def struct_codec(
     fits: Callable[[T], bool] | None = None,
     total: bool = False,
 ) -> Codec[T]:
-    """Return the codec of a struct; `to_row` gives the plain values of its fields, `to_plain` goes back."""
+    """Return the codec of a struct of `parts`; `to_row` takes a value to its fields, `to_plain` goes back."""
     fields = [pa.field(name, codec.type) for name, codec in parts.items()]
     codecs, blank = list(parts.values()), (None,) * len(parts)
 
@@ -150,7 +150,7 @@ def struct_codec(
 
 
 def nulls(values: Sequence[V | None]) -> pa.Array | None:
-    """Return Arrow's mask of the values that are None; None where none is."""
+    """Return Arrow's mask of `values`, true where one is None; return None, for no mask, if none is."""
     mask = [value is None for value in values]
     return pa.array(mask) if any(mask) else None
 

@@ -27,7 +27,7 @@ _CELL_MAX: Final = 2**31 - 1  # bytes that Parquet and Arrow can hold in one cel
 
 
 class ArrowColumn:
-    """The Arrow columns of values of one description; `fields` has a typed column, one of bytes, or both."""
+    """The Arrow columns of values of a described type; `fields` has a typed column, one of bytes, or both."""
 
     def __init__(self, name: str, stored: Description) -> None:
         self.name, self.stored = name, stored

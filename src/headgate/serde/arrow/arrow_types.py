@@ -80,7 +80,7 @@ def _rows(fields: Mapping[str, Description]) -> Codec[Any] | None:
 def _row_codec(
     fields: Mapping[str, Description], to_row: Callable[[Any], Any], to_plain: Callable[[tuple[Any, ...]], T]
 ) -> Codec[T] | None:
-    """Return the codec of a row of fields; None if no field has an Arrow type or a name is no column's."""
+    """Return the codec of a row of fields; None if none has an Arrow type or a name cannot be a column's."""
     if not _has_columns(fields):
         return None
     parts: dict[str, Codec[Plain]] = {name: _part(field) for name, field in fields.items()}
@@ -239,7 +239,7 @@ def _offsets(values: Sequence[Sized | None]) -> pa.Array:
 
 
 def _slices(array: pa.Array, flat: Sequence[V]) -> list[Sequence[V] | None]:
-    """Return the elements of each list; None for a null."""
+    """Return the elements of each list of `array`, cut from `flat`, the elements of all; None for a null."""
     offsets, valid = array.offsets.to_pylist(), array.is_valid().to_pylist()
     return [
         flat[start:end] if there else None

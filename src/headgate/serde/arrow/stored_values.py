@@ -49,7 +49,7 @@ def is_open(stored: Description) -> bool:
 
 
 def open_batch(stored: Description, data: bytes | memoryview, count: int) -> list[Any]:
-    """Return the plain values of a stored batch; StorageError if it is invalid or has not `count` values.
+    """Return the plain values (as msgpack has them) of a stored batch; StorageError if they are not `count`.
 
     Example:
         >>> from headgate.serde.resolve import serializer_for
@@ -78,7 +78,7 @@ def _open(stored: Description, mode: bytes, body: memoryview) -> Any:
 
 
 def close_batch(stored: Description, values: Sequence[V]) -> bytes:
-    """Return plain values as a stored batch, as the serializer of the description reads it."""
+    """Return plain values, as `open_batch()` gives them, as a batch that the described serializer reads."""
     if not any(type(value) is Beyond for value in values):
         return MODE_TYPED + pack(values)
     settle = settling(stored) or keep
@@ -87,9 +87,7 @@ def close_batch(stored: Description, values: Sequence[V]) -> bytes:
 
 
 def within(settled: V) -> V | Beyond:
-    """Return a value that :func:`settling` converted: as it is if msgpack can hold it, else as
-    :class:`Beyond`.
-    """
+    """Return a value that :func:`settling` converted, as :class:`Beyond` if msgpack cannot hold it."""
     try:
         pack(settled)
     except (OverflowError, UnicodeEncodeError):
@@ -101,8 +99,8 @@ def within(settled: V) -> V | Beyond:
 
 
 def settling(stored: Description) -> Convert | None:
-    """Return a converter of plain values to the shape that both batch modes, typed and tagged, encode; None
-    where no value needs it.
+    """Return a converter of plain values to the shape that both modes of batches encode, typed (msgpack's own
+    types) and tagged (with its extension types); None where no value needs it.
 
     Rows become tuples, which the tagged mode keeps apart from lists, and values of type Any become tagged
     ones, which encoding leaves as they are.

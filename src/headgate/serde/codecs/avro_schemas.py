@@ -78,21 +78,21 @@ def name_of(schema: Schema) -> str:
 
 
 def defined(schema: Schema) -> Definition:
-    """Return `schema` if it is a definition (a dict); TypeError for a name or alternatives."""
+    """Return `schema` if it is a definition (a dict); TypeError for a type's name and a list (a union)."""
     if not isinstance(schema, dict):
         raise TypeError(f"got the schema {schema!r:.40}; expected a definition")
     return schema
 
 
 def kind_of(schema: Schema) -> str:
-    """Return the type of a schema without its parameters; "union" of a list."""
+    """Return the type of a schema without its parameters, such as "record"; "union" for a list of types."""
     if isinstance(schema, list):
         return "union"
     return str(schema["type"]) if isinstance(schema, dict) else str(schema)
 
 
 def logical_of(schema: Schema) -> tuple[Json, ...]:
-    """Return a schema's logical type, scale and the like: what its values mean beyond their type."""
+    """Return a schema's logical type ("decimal"), precision and scale; None for each that it does not set."""
     return tuple(schema.get(name) for name in LOGICAL) if isinstance(schema, dict) else (None, None, None)
 
 

@@ -117,7 +117,7 @@ def dict_form(key: Form, value: Form) -> Form:
 
 
 def dict_wire(direct: bool, key: Hint, value: Hint) -> Hint:
-    """Return the type that msgspec is to decode for a dict: a map, or a list of pairs."""
+    """Return the type that msgspec decodes for a dict: a map if `direct` (keys stay), or a list of pairs."""
     return dict[key, value] if direct else list[tuple[key, value]]  # type: ignore[valid-type]
 
 

@@ -88,7 +88,7 @@ def as_plain(value: Any) -> Any:
 
 
 def encode_tagged_each(values: Sequence[Any]) -> list[bytes]:
-    """Return :func:`encode_tagged` of each value; fast for scalars and for tuples of scalars."""
+    """Return the msgpack bytes of each plain value alone; fast for scalars and for tuples of scalars."""
     kinds = set(map(type, values))
     try:
         if kinds <= SCALARS:
@@ -101,7 +101,7 @@ def encode_tagged_each(values: Sequence[Any]) -> list[bytes]:
 
 
 def untag(code: int, data: memoryview) -> Any:
-    """Return the value that a msgpack extension type stands for; the `ext_hook` of every decoder."""
+    """Return the value of msgpack's extension type `code` with this `data`; `ext_hook` of every decoder."""
     reader = _UNTAGGERS.get(code)
     if reader is None:
         raise StorageError(f"stored bytes hold extension type {code}; expected 1 to {len(_UNTAGGERS)}")
@@ -197,7 +197,7 @@ _UNTAGGERS: Final[dict[int, Callable[[memoryview], Any]]] = {
 
 
 def with_mode(mode: int, value: T) -> bytes:
-    """Return the bytes of a value: one byte of mode, then msgpack."""
+    """Return the bytes of a value: one byte for `mode`, by which a reader takes the rest, then msgpack."""
     return bytes((mode,)) + _encode(value)
 
 

@@ -73,7 +73,7 @@ def json_form(inner: Form) -> Form:
 
 
 def evolve_json(stored: Description, new: Form, evolve: Callable[[Description, Form], Reading]) -> Reading:
-    """Return how JSON text stored under an older description is read: as its inner type evolves."""
+    """Return how JSON text described as `stored` is read as `new`; `evolve` does that for the inner type."""
     if new.description["kind"] != JSON:
         raise Refused(f"was JSON text and is {new.name}; keep hg.json in the annotation")
     of = mapping_in(stored, "of")

@@ -122,9 +122,7 @@ def decode_class(data: bytes, names: ClassNames | None = None) -> type:
 
 
 def _shipped_class(name: str) -> type:
-    """Marks a shipped class in pickled rows; :class:`_RowUnpickler` looks the class up instead of calling
-    this.
-    """
+    """Marks a shipped class in pickled rows; :class:`_RowUnpickler` looks the class up, calling nothing."""
     raise pickle.UnpicklingError(f"class {name!r} can be found by the workers of its job only")
 
 
@@ -171,9 +169,7 @@ def dump_value(value: V, declared: type) -> bytes:
 
 
 def load_value(data: bytes, declared: type) -> Any:
-    """Return the value that :func:`dump_value` pickled, running code of the bytes; their checksum was
-    verified.
-    """
+    """Return the value that `dump_value()` pickled; this runs code of the bytes: verify a checksum first."""
     try:
         return _Unpickler(io.BytesIO(data), declared).load()
     except BaseException as error:  # as above

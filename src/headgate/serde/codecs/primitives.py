@@ -23,7 +23,7 @@ V = TypeVar("V")
 
 
 def exactly(cls: type[T], convert: Callable[[T], V]) -> Callable[[T], V]:
-    """Return a conversion that raises TypeError for values of other classes, subclasses included."""
+    """Return `convert`, made to raise TypeError for values of any class but `cls`, subclasses included."""
 
     def checked(value: T) -> V:
         if value.__class__ is not cls:

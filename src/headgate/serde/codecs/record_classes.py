@@ -124,9 +124,7 @@ def _reader(names: list[str]) -> Convert:
 
 
 def _filler(cls: type[T], names: list[str]) -> Callable[[Iterable[V]], T]:
-    """Return a function that builds an instance field by field: an initialiser must not run again on values
-    it has made.
-    """
+    """Return a function that builds an instance of a row of values without running its initialiser again."""
     put = object.__setattr__
 
     def fill(row: Iterable[V]) -> T:

@@ -64,7 +64,7 @@ def _layout(members: Sequence[Form], name: str) -> tuple[Hint, Convert | None, C
 
 
 def union_reading(members: Sequence[Description], readings: Sequence[Reading]) -> tuple[Hint, Convert | None]:
-    """Return the type that msgspec decodes for a stored union of `members`, and its converter."""
+    """Return what type msgspec decodes for a stored union, and the converter, by its members' `readings`."""
     kinds = [text_in(member, "kind") for member in members]
     if set(kinds) <= DIRECT:
         wires = tuple(reading.wire for reading in readings)
@@ -137,7 +137,7 @@ def _places(members: Sequence[Form], name: str) -> dict[type, int]:
 
 
 def literal_form(values: Sequence[T], scalars: Sequence[Form]) -> Form:
-    """Return the codec of ``Literal[...]``: values are stored as their own types, others refused."""
+    """Return the codec of ``Literal[*values]`` by the codecs `scalars` of their types; it takes no others."""
     base = scalars[0] if len(scalars) == 1 else union_form(scalars)
     allowed = {(type(value), value) for value in values}
     convert = base.to_plain

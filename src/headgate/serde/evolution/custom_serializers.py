@@ -32,14 +32,14 @@ _VERSION: Final = 1
 
 
 def judge_stored(stored: Description, current: TypeSerializer[T]) -> TypeSerializerSchemaCompatibility[T]:
-    """Return the verdict on reading bytes of a stored description with the program's serializer."""
+    """Return the verdict on reading stored, described values with `current`, the program's serializer."""
     return judge_snapshot(stored_snapshot(stored, current), current, writer_of(stored))
 
 
 def judge_snapshot(
     old_snapshot: TypeSerializerSnapshot[T], current: TypeSerializer[T], writer: str = UNNAMED
 ) -> TypeSerializerSchemaCompatibility[T]:
-    """Return the new serializer's verdict on an old snapshot; an incompatible one names both serializers.
+    """Return the verdict of `current`, the new serializer, on an old snapshot; "incompatible" names both.
 
     `writer` is the name of the serializer that wrote the values.
     """
@@ -94,9 +94,7 @@ def snapshot_classes(snapshot: TypeSerializerSnapshot[T]) -> tuple[SnapshotClass
 
 
 def reader_of_stored(stored: Description, current: TypeSerializer[T]) -> Reader:
-    """Return a function that reads batches of a stored description as the program's serializer's values;
-    UsageError where that is incompatible.
-    """
+    """Return a function that decodes batches of a stored description for `current`; else UsageError."""
     old_snapshot = stored_snapshot(stored, current)
     judged = judge_snapshot(old_snapshot, current, writer_of(stored))
     if isinstance(judged.verdict, Incompatible):
@@ -109,7 +107,7 @@ def reading(
     old_snapshot: TypeSerializerSnapshot[T],
     current: TypeSerializer[T],
 ) -> TypeSerializer[T]:
-    """Return the serializer that decodes the old bytes after any verdict but "incompatible"."""
+    """Return the serializer that decodes the old bytes for `current` by a verdict; not for "incompatible"."""
     if judged.is_compatible_as_is:
         return current
     if judged.is_compatible_with_reconfigured_serializer:
@@ -125,7 +123,7 @@ def _with_nested(snapshot: TypeSerializerSnapshot[T]) -> Iterator[TypeSerializer
 
 
 def writer_of(stored: Description) -> str:
-    """Return the name of the serializer that wrote described values."""
+    """Return the name, for messages, of the serializer that wrote values with this description."""
     return _name_of(stored) if holds_custom(stored) else f"the built-in one of {_name_of(stored)}"
 
 

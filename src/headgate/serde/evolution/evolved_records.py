@@ -29,7 +29,7 @@ Evolve = Callable[[Description, Form], Reading]
 
 
 def evolve_record(stored: Description, new: Form, evolve: Evolve) -> Reading:
-    """Return how records of a stored description are read as the new class; Refused if they cannot be."""
+    """Return how records of a stored description are read as `new`, their fields by `evolve`; or Refused."""
     record = _as_dict(stored) if new is ANY and stored["kind"] == "typeddict" else new.record
     name = text_in(stored, "name")
     if record is None:
@@ -147,9 +147,7 @@ def _required(description: Description) -> list[str]:
 
 
 def _wire(stored: Description, readings: Mapping[str, Reading]) -> Hint:
-    """Return the type that msgspec decodes for stored records; fields that the new class lacks stay
-    undecoded.
-    """
+    """Return the type that msgspec decodes for stored records; fields without a reading stay undecoded."""
     if stored["kind"] != "typeddict":
         wires = [
             readings[name].wire if name in readings else msgspec.Raw for name in mapping_in(stored, "fields")

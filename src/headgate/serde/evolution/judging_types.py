@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 @stored_description()
 def judge(stored: Description, current: TypeSerializer[T]) -> Compatibility:
-    """Return the verdict on reading bytes of a stored description as values of a declared type."""
+    """Return the verdict on reading stored, described values as those of `current`, the declared type's."""
     if _by_snapshots(stored, current):
         return judge_stored(stored, current).verdict
     return judge_description(stored, current)
@@ -30,9 +30,9 @@ def judge(stored: Description, current: TypeSerializer[T]) -> Compatibility:
 
 @stored_description()
 def reader_for(stored: Description, current: TypeSerializer[T]) -> Reader:
-    """Return a function that reads batches of a stored description as values of a declared type.
+    """Return a function that reads batches of a stored description as values of `current`, a declared type.
 
-    The serializer itself reads bytes that are as it would write them.
+    It takes a batch's bytes and its number of values. Raises UsageError if they cannot be read so.
     """
     if _by_snapshots(stored, current):
         return reader_of_stored(stored, current)

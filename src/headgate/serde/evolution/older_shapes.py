@@ -52,7 +52,7 @@ _PARTS: Final[dict[str, tuple[str, ...]]] = {"list": ("of",), "dict": ("key", "v
 
 @stored_description()
 def judge_description(stored: Description, current: TypeSerializer[T]) -> Compatibility:
-    """Return the verdict on reading bytes of a built-in description as values of a built-in serializer."""
+    """Return the verdict on reading values of one built-in serializer as those of another, `current`."""
     try:
         return evolve(stored, form_of(current)).verdict
     except Refused as refused:
@@ -60,7 +60,7 @@ def judge_description(stored: Description, current: TypeSerializer[T]) -> Compat
 
 
 def reading_serializer(stored: Description, current: TypeSerializer[T]) -> TypeSerializer[T]:
-    """Return a serializer that decodes bytes of a stored description as a built-in serializer's values."""
+    """Return a serializer that decodes described values as those of `current`; UsageError if none can."""
     try:
         reading = evolve(stored, form_of(current))
     except Refused as refused:
@@ -143,7 +143,7 @@ def _alternative(member: Description, stored: Description, new: Form) -> tuple[i
 
 
 def _into(stored: Description, new: Form) -> tuple[int, Reading]:
-    """Return place and reading of the alternative that takes the values with the least change."""
+    """Return place (-1: no union) and reading of the alternative of `new` that changes values least."""
     if new.description["kind"] != "union":
         return -1, evolve(stored, new)
     found: list[tuple[int, Reading]] = []

@@ -65,7 +65,7 @@ _creating: Final = threading.RLock()
 
 
 def foreign_metaclass(cls: type, by_reference: Callable[[type], bool]) -> type[type]:
-    """Return the metaclass of a class, or the nearest one above it that workers import."""
+    """Return the metaclass of a class, or the nearest one above it that workers import (`by_reference`)."""
     found: type[type] = type
     for metaclass in reversed(inspect.getmro(type(cls))):
         if issubclass(metaclass, type):
@@ -86,7 +86,8 @@ def make_under(
 ) -> type:
     """Make a class of a metaclass that the program has defined, without calling that metaclass.
 
-    `above` is the nearest metaclass that is imported, which makes it; `bases` are as the program wrote them.
+    `above`, the nearest metaclass that is imported, makes it; `bases` are as the program wrote them; `track`
+    notes it under the id `tracker`, so that each worker makes it once.
     """
     resolved = types.resolve_bases(bases)
     if resolved is not bases:
@@ -144,7 +145,7 @@ class _Made:
 
 
 def enum_reduction(cls: Any, above: type[type], tools: Tools) -> Reduction:
-    """Return the reduction with which a pickler ships an enumeration; :func:`make_enum` rebuilds it."""
+    """Return what a pickler ships of an enumeration (as of `__reduce__`); :func:`make_enum` rebuilds it."""
     members = {name: (one._value_, _data_of(one, cls._member_type_)) for name, one in cls.__members__.items()}
     named = (cls.__name__, cls.__qualname__, cls.__module__)
     attributes, slots = tools.class_state(cls)
@@ -242,7 +243,7 @@ def is_struct(cls: type) -> TypeGuard[type[msgspec.Struct]]:
 
 
 def struct_reduction(cls: type[msgspec.Struct], tools: Tools) -> Reduction:
-    """Return the reduction with which a pickler ships a struct class; :func:`make_struct` rebuilds it."""
+    """Return what a pickler ships of a struct class (as of `__reduce__`); :func:`make_struct` rebuilds it."""
     fields = _own_fields(cls)
     config = cls.__struct_config__
     options = {name: getattr(config, name) for name in _OPTIONS if hasattr(config, name)}
