@@ -39,7 +39,7 @@ class CheckpointsRequest:
 
 
 def show(request: CheckpointsRequest, width: int, color: bool = False) -> str:
-    """Return the text that ``headgate checkpoints`` prints for a request."""
+    """Return the text that ``headgate checkpoints`` prints for a request, in lines of `width` characters."""
     if request.last and request.checkpoint is not None:
         raise UsageError("--last and --id exclude each other; give one of them")
     try:

@@ -42,7 +42,7 @@ _SHOWN_MS: Final = 0.05  # parts of a hop that took less are left out
 
 
 def overview(history: History, width: int, color: bool = False) -> str:
-    """Return the table of a job's checkpoints as text, newest first."""
+    """Return the table of a job's checkpoints, newest first, as text `width` characters wide."""
     made = table(
         ["id", "kind", "status", "triggered (UTC)", ">took", ">state", ">in flight", "unaligned", "slowest"]
     )
@@ -63,7 +63,7 @@ def overview(history: History, width: int, color: bool = False) -> str:
 
 
 def detail(record: CheckpointRecord, remark: str, width: int, color: bool = False) -> str:
-    """Return the page of one checkpoint: its subtasks, the slowest path, and why it was slow."""
+    """Return the page of one checkpoint: a `remark`, its subtasks, the slowest path, and why it was slow."""
     path = slowest_path(record)
     return _text([*_head(record, remark), _subtasks(record, path), *foot(path)], width, color)
 

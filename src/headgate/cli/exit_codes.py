@@ -92,7 +92,7 @@ def ending_without_job(error: BaseException) -> Ending:
 
 
 def ending_of_look(error: BaseException) -> Ending:
-    """Return how an error ends a command that only reads; an unreadable storage counts as a refusal."""
+    """Return how an error ends a command that only reads; an unreadable storage gives code "refused"."""
     if isinstance(error, StorageError):
         return _with_details(Ending(ExitCode.REFUSED, f"headgate: {error}"), error)
     return ending_without_job(error)
@@ -204,9 +204,9 @@ def print_outcome(
     as_json: bool = False,
     ending: Callable[[BaseException], Ending] = ending_of,
 ) -> None:
-    """Print what a command finds, or the reason why it finds nothing, and end with its code.
+    """Print the text that `work` returns, or the error that it raises, and end the command with its code.
 
-    With `as_json` a machine reads the standard output; it gets the error there, too.
+    `ending` gives text and code of an error. With `as_json` the standard output gets the error, too.
     """
     try:
         found = work()

@@ -26,7 +26,7 @@ class Answer(TypedDict, Generic[T]):
 
 
 def answered(config: Config, work: Callable[[], T]) -> Answer[T]:
-    """Do `work` in the program's process, with its storage settings; return its result or its error."""
+    """Do `work` in the program's process, with its storage settings; return result or HeadgateError."""
     try:
         use_storage_settings(storage_settings(config))
         made: T = msgspec.to_builtins(work())
@@ -44,7 +44,10 @@ def asked(
     options: Sequence[str],
     timeout_s: float | None,
 ) -> T:
-    """Plan a program in a process of its own and return the inspector's answer, or raise its error."""
+    """Plan a program in a process of its own and return the inspector's answer, or raise its error.
+
+    `inspector` is "module:function", called there with `request` and the plan; its answer is made a `kind`.
+    """
     facts = capture(program, arguments, options, timeout_s, Inspection(inspector, request))
     found = facts.get("inspection")
     if found is None:

@@ -223,7 +223,7 @@ class Judgement:
                 yield item
 
     def _ends(self, uid: str, node: Node | None) -> Iterable[Item]:
-        """Yield items for a source's splits, a sink's writer state, and the output that it has prepared."""
+        """Yield report lines on a source's splits, a sink's writer state, and output that it has prepared."""
         is_source, is_sink = isinstance(node, SourceNode), isinstance(node, SinkNode)
         if uid in self._sources or is_source:
             yield _end("source", "splits", uid in self._sources, is_source)
@@ -236,7 +236,7 @@ class Judgement:
     # -- records in flight
 
     def _streams(self, uid: str) -> list[InFlightStream]:
-        """Return the records in flight to an operator, those of all channels of one typed edge together."""
+        """Return the records in flight to an operator; those of one typed edge's channels as one stream."""
         found = [
             stream for stream in self._metadata.in_flight if stream.receiver == uid and records_of(stream)
         ]

@@ -151,7 +151,7 @@ def _targets(states: Mapping[str, StateDescriptor]) -> dict[str, Target]:
 def judged(
     stored: StoredKeyed, states: Mapping[str, StateDescriptor] | None, declared: DeclaredKeys | None = None
 ) -> list[Item]:
-    """Judge each state, the timers and the keys; `states` is None where the program has no such operator."""
+    """Return a verdict on each state, timers and keys; `states` is None if the program lacks the operator."""
     only_in_heads = any(keyed.log for keyed in stored.handles)  # the metadata may not have all types
     items = _by_types(stored, _targets(states or {}), stored.schemas if only_in_heads else None)
     bad = {Verdict.INCOMPATIBLE, Verdict.ONLY_IN_SNAPSHOT}
@@ -169,7 +169,7 @@ def judged(
 
 
 def _on_trial(stored: StoredKeyed, item: Item, states: Mapping[str, StateDescriptor]) -> Item:
-    """Return the item, as incompatible if values that would be converted fail in a trial."""
+    """Return the item (a state's verdict), as incompatible if converting its stored values fails on trial."""
     if item.verdict not in CONVERTED:
         return item
     tried = refused(item, stored.refusals(states[item.name]))

@@ -191,7 +191,7 @@ Inspector = Callable[[MigrationRequest, Sequence[Node], PhysicalPlan, Config], A
 
 
 def inspector(engine_of: EngineOf) -> Inspector:
-    """Return a function that answers an inspection of `api.jobs.plan_capture` by rewriting the snapshot."""
+    """Return a function that rewrites a snapshot where a plan is captured; `engine_of` chooses its engine."""
     return lambda request, _nodes, plan, config: answered(
         config, lambda: _rewritten(request, plan, config, engine_of)
     )

@@ -61,7 +61,7 @@ class Change(ABC):
         return True
 
     def part(self, state: OperatorSubtaskState) -> OperatorSubtaskState:
-        """Return the part of a kept operator's state in one subtask that is in the new savepoint."""
+        """Return what the new savepoint has of one subtask's state of a kept operator."""
         return state
 
     def splits(self, uid: str) -> bool:

@@ -140,7 +140,7 @@ def _operator(disk: Disk, metadata: CheckpointMetadata, uid: str) -> OperatorFac
 
 
 def sections_of_operator(disk: Disk, metadata: CheckpointMetadata, uid: str) -> list[StoredSection]:
-    """Return the stored sections of keyed state of an operator's subtasks; a state may have several."""
+    """Return name, types and number of entries of each state of each subtask; a state may come repeatedly."""
     files = DiskFiles(disk)
     return [
         section

@@ -73,7 +73,7 @@ class UpgradeReport(msgspec.Struct, frozen=True):
 
     @property
     def verdict(self) -> Verdict:
-        """The worst verdict of all states, which stands for the snapshot.
+        """The verdict on the snapshot: the worst one of its parts, or incompatible if a restore is refused.
 
         What is only in the program begins empty. What is only in the snapshot is left behind where that is
         allowed.
@@ -84,12 +84,12 @@ class UpgradeReport(msgspec.Struct, frozen=True):
 
     @property
     def converts(self) -> bool:
-        """Whether the restore converts values."""
+        """Whether the restore converts stored values, because their types in the program have changed."""
         return Verdict.AFTER_MIGRATION in self._verdicts()
 
     @property
     def restorable(self) -> bool:
-        """Whether the program can go on from the snapshot without losing what may not be lost."""
+        """Whether the program can go on from the snapshot without losing state that must not be left."""
         return self.verdict not in (Verdict.INCOMPATIBLE, Verdict.ONLY_IN_SNAPSHOT)
 
     def _verdicts(self) -> set[Verdict]:

@@ -40,7 +40,7 @@ class SubtaskWriter:
     def subtask(
         self, sorter: Sorter, uid: str, number: str, index: int, max_parallelism: int
     ) -> KeyedStateHandle:
-        """Write the state of one new subtask and return its handle; `number` is in the names of files."""
+        """Write what `sorter` has for new subtask `index` and return its handle; `number` names its files."""
         shapes: set[Shape] = set()
 
         def add_sections(writer: StateWriter) -> None:
@@ -77,7 +77,7 @@ class SubtaskWriter:
 
 
 def count_entries(disk: Disk, keyed: KeyedStateHandle, max_parallelism: int) -> int:
-    """Read back everything that was written of one subtask; return its number of entries and timers."""
+    """Read back what was written of one subtask; return how many entries and timers it has altogether."""
     total = 0
     for chunk in stored_chunks(DiskFiles(disk), keyed, KeysOnly(), max_parallelism):
         groups = key_groups_of_keys(chunk.keys, max_parallelism)

@@ -79,9 +79,10 @@ class StateDifference:
 def compare(
     before: str, after: str, only: str | None = None, samples: int = SAMPLES, options: Sequence[str] = ()
 ) -> list[StateDifference]:
-    """Return the comparison of each state of two snapshots, also of states that are the same.
+    """Return the comparison of each keyed state of two snapshots, also of states that are the same.
 
-    `only` is "uid" or "uid/state".
+    `before` and `after` are their URIs; `only` is "uid" or "uid/state", None: all. `samples` is how many keys
+    are kept of each kind of change; `options` are ``key=value`` settings of storages.
     """
     with storage_options(options):
         pair = _Snapshot(*open_checkpoint(before)), _Snapshot(*open_checkpoint(after))

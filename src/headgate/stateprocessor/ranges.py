@@ -28,9 +28,9 @@ _MASK: Final = 0xFFFFFFFF
 def in_ranges(
     frame: DataFrame, keys: Sequence[str], max_parallelism: int, parallelism: int, then: Sequence[str] = ()
 ) -> DataFrame:
-    """Return the rows of a DataFrame in one partition for each range of key groups.
+    """Return the rows of a DataFrame in one partition for each of `parallelism` ranges of key groups.
 
-    They are sorted by key group, key and the columns `then`; the column :data:`GROUP` is added.
+    They are sorted by key group, key columns `keys` and columns `then`; the column :data:`GROUP` is added.
     """
     grouped = with_key_group(frame, keys, max_parallelism)
     owner = (f.col(GROUP) * parallelism / max_parallelism).cast("int")
@@ -49,7 +49,7 @@ def quoted(name: str) -> str:
 
 
 def with_key_group(frame: DataFrame, keys: Sequence[str], max_parallelism: int) -> DataFrame:
-    """Return the DataFrame with the column :data:`GROUP`; for a null key its value has no meaning."""
+    """Return the DataFrame with each row's key group in a column :data:`GROUP`; of a null key it is none."""
     hashes = [_hash(frame, name) for name in keys]
     total = hashes[0]
     if len(hashes) > 1:

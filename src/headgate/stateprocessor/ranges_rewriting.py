@@ -194,7 +194,7 @@ class _Shipped:
             yield _PARTS.batch(self._divided(chunk, place, schema))
 
     def _divided(self, chunk: Chunk, place: int, schema: bytes) -> Iterator[_Part]:
-        """Yield a chunk as one row for each new range that has a part of it."""
+        """Yield a chunk as one row for each new range that gets a part; `place` keeps the chunks' order."""
         work = self.work
         new = chunk.keys if work.rekey is None else [work.rekey(key) for key in chunk.keys]
         groups = key_groups_of_keys(new, work.groups)

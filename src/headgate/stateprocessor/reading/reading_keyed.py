@@ -42,7 +42,7 @@ class EntriesPiece:
     groups: tuple[int, ...]
 
     def batches(self, disk: Disk, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of these key groups as batches of about `ROWS` rows, with all columns."""
+        """Yield the rows of these key groups in batches of about `ROWS`, with all columns of the state."""
         waiting: list[pa.RecordBatch] = []
         for batch in _of_groups(disk, self.keyed, self.shape, self.groups):
             waiting.append(batch)

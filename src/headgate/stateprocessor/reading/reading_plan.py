@@ -51,7 +51,7 @@ class Piece(Protocol):
     """The piece of a read that one Spark task does; plain data that is sent to the task."""
 
     def batches(self, disk: Disk, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield rows as record batches that have at least these columns."""
+        """Yield the piece's rows from the snapshot's storage, in batches with at least these columns."""
         ...
 
 
@@ -234,9 +234,9 @@ def _as_option(name: str) -> str:
 def keyed_shape(
     disk: Disk, handles: Sequence[KeyedStateHandle], option: str, types: Mapping[str, Description]
 ) -> Shape | None:
-    """Return the columns of a keyed state, or of all timers; None: there is no such state.
+    """Return the columns of the keyed state, or all timers, that the read's `option` names; None: none is so.
 
-    `types` has the descriptions in the metadata by name of the state.
+    `handles` are those of the operator's subtasks, `types` its states' descriptions in the metadata, by name.
     """
     if option == TIMERS_FOLDER:
         if not any(True for handle in handles for _ in handle.handles()):

@@ -1,7 +1,7 @@
 """Reads operator state and records in flight as rows.
 
 Operator state: a row for each element of a list, or for each entry of a broadcast state. Records in flight of
-an unaligned checkpoint: between whom, in which order, and the record.
+an unaligned checkpoint: sender and receiver, place in their order, and the record.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ _SAMPLES: Final[Sequence[tuple[Callable[[pa.DataType], bool], KeyPart]]] = (
 
 
 class KeyRows:
-    """Reads key columns of a DataFrame as keys of a stream."""
+    """Reads key columns of a DataFrame as keys, as ``key_by()`` would make them in the program."""
 
     def __init__(self, names: Sequence[str], types: Sequence[pa.DataType]) -> None:
         self._names = list(names)

@@ -330,7 +330,7 @@ def _remove(disk: Disk, names: Iterable[str]) -> None:
 
 
 def opened_as_tables(uri: str, work: str) -> tuple[Disk, CheckpointMetadata]:
-    """Return a snapshot, opened, with all keyed state in tables; it is rewritten to `work` if need be."""
+    """Return a snapshot's disk and metadata, keyed state in tables; it is rewritten in `work` if need be."""
     disk, metadata = open_checkpoint(uri)
     if any(part.records for stream in metadata.in_flight for part in stream.parts):
         raise UsageError(
@@ -379,7 +379,7 @@ def with_tables(keyed: KeyedStateHandle, tables: Sequence[StateTable]) -> KeyedS
 
 
 def new_metadata(max_parallelism: int, time_ms: int, fingerprint: str) -> CheckpointMetadata:
-    """Return the metadata of an empty savepoint that no job took."""
+    """Return the metadata of an empty savepoint that no job took; `fingerprint` is that of the formats."""
     return CheckpointMetadata(
         job=f"bootstrap-{secrets.token_hex(3)}",
         job_name="bootstrap",

@@ -131,7 +131,7 @@ class TableFile:
         self.writer = TableWriter(info, self._stream)
 
     def stored(self, place: Place, uid: str, index: int, entries: int) -> TableRow:
-        """Store the complete table durably; returns the row that reports it."""
+        """Store the complete table of subtask `index` durably; return the row that reports it."""
         written = self.writer.finish()
         self._stream.close()
         state = written.info.name
