@@ -102,7 +102,7 @@ def deleted(made: Deleted) -> str:
 
 
 def with_progress(work: Callable[[Told | None], Rewritten]) -> Rewritten:
-    """Run a rewriting, with a progress bar where the standard error is a terminal; return its result."""
+    """Run `work` and return its result; on a terminal show what it reports to its argument, which else is None."""
     console = Console(stderr=True)
     if not console.is_terminal:
         return work(None)
