@@ -31,7 +31,7 @@ class LoaderBounds:
     bytes: int = LEAKED_BYTES_MAX  # by which loading has grown the process, beyond what open namespaces need
 
     def exceeded(self, loaders: int, grown: int) -> str | None:
-        """Return the exceeded limit as a sentence part, None if none is.
+        """Return the exceeded limit as part of a sentence, None if none is; `grown` is in bytes.
 
         Example:
             >>> LoaderBounds(3, 1000).exceeded(4, 10)
@@ -102,7 +102,7 @@ def _is_of_memory(error: BaseException) -> bool:
 
 
 def end_process(why: str, leave: Callable[[int], None] = os._exit) -> None:
-    """Write `why` to stderr and exit at once, without Python's own shutdown, which might need memory."""
+    """Write `why` to stderr and exit by `leave`, without Python's shutdown, which might need memory."""
     sys.stderr.write(f"headgate: FATAL: this worker ends with exit code {EXIT_CODE}: {why}\n")
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
@@ -112,7 +112,7 @@ def end_process(why: str, leave: Callable[[int], None] = os._exit) -> None:
 def on_load_failure(
     error: BaseException, loader: str, fatal: bool, leave: Callable[[int], None] = os._exit
 ) -> UserCodeLoadError | None:
-    """Return the error to raise for a load that ran out of memory (with `fatal`, exit); None: it did not."""
+    """Return the error to raise if loading for a job ran out of memory (`fatal`: exit); None: it did not."""
     if not is_exhaustion(error):
         return None
     why = f"memory ran out while user code loader {loader!r} loaded a module: {error}"

@@ -59,7 +59,7 @@ def why_isolated(program: Path, config: Config, shared: bool) -> str | None:
 
 
 def taken_names(folder: Path, path: Sequence[str] | None = None) -> Iterator[str]:
-    """Yield modules in a program's folder whose names mean another module outside of it, and so clash.
+    """Yield names of modules in a program's folder that elsewhere (None: on sys.path) are other modules.
 
     Example:
         >>> import tempfile

@@ -53,7 +53,7 @@ class _Held:
 
 
 class UserCodeLoaders:
-    """The open namespaces of this process, one per job."""
+    """The open namespaces of this process, one per job; `report` is called with what a closed one left."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class UserCodeLoaders:
 
 
 def release_namespace(namespace: Namespace, library: StandardLibrary, join_s: float = 0.0) -> None:
-    """Close a namespace that no task uses; `library` is the standard library's state when it was opened."""
+    """Close a namespace, waiting `join_s` for its threads; `library` is as when the namespace opened."""
     for name, hook in namespace.release_hooks.items():
         try:
             namespace.call(hook)

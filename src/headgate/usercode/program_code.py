@@ -1,4 +1,4 @@
-"""Opens and closes the code of an isolated program in the process that runs it: the driver, or a capture.
+"""Opens and closes the code of an isolated program in the driver, or in a worker of the process cluster.
 
 The complete program is in this process, its native packages as well: no records pass through the driver's
 functions, so objects of two copies of a package do not meet. Packages with compiled parts are in a layer that

@@ -56,7 +56,7 @@ def abi_of_this() -> str:
 
 
 def made_from(paths: Sequence[Path], folder: Path) -> tuple[UserBundle, tuple[Path, ...]]:
-    """Return a bundle of folders, archives and wheels, and its files to ship; folders become archives."""
+    """Return a bundle of folders, archives, wheels, and its files to ship; folders are zipped in `folder`."""
     made = [_made(path, folder) for path in paths]
     artifacts = tuple(Artifact(file.name, hash_of(file), inside) for file, inside in made)
     return UserBundle(artifacts, abi_of_this()), tuple(file for file, _ in made)

@@ -64,7 +64,7 @@ def too_many_bytes(bounds: Bounds) -> str:
 
 
 def refused(archive: Path, name: str, why: str) -> UserCodeLoadError:
-    """Return the error that refuses an archive because of one of its entries."""
+    """Return the error that refuses an archive because of its entry `name`, for the reason `why`."""
     return UserCodeLoadError(f"archive {str(archive)!r} is refused at entry {name!r:.500}: {why}")
 
 

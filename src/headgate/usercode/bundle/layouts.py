@@ -40,6 +40,8 @@ def version_of_this() -> str:
 def inside_of_names(names: Iterable[str], place: Path) -> str:
     """Return the folder of an archive that holds its modules; empty is its top. Names of folders end in `/`.
 
+    UserCodeLoadError, which calls the archive `place`, if it is an environment of other Pythons only.
+
     Example:
         >>> inside_of_names(["job.py", "models/__init__.py"], Path("mods.tar.gz"))
         ''

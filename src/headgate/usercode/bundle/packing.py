@@ -71,13 +71,13 @@ def files_of(folder: Path) -> list[Path]:
 
 
 def packed_folder(source: Path, name: str, folder: Path) -> Path:
-    """Return a zip of a folder, named by its content, as an older one may be on its way to an executor."""
+    """Return a zip of `source` in `folder`, called `name` and its hash, as an older zip may be in use."""
     target = folder / f"{name or 'code'}-{hash_of(source)[:16]}.zip"
     return target if target.exists() else _zipped(source, files_of(source), target)
 
 
 def packed_program(program: Path, folder: Path) -> Path:
-    """Return a zip of the modules that can be imported from a program's folder; without its other files."""
+    """Return a zip in `folder` of the modules beside a program; UserCodeLoadError above 64 MiB."""
     try:
         files = program_files(program.parent)
         sizes = {file: file.stat().st_size for file in files}
@@ -127,7 +127,7 @@ def program_files(folder: Path, bytes_max: int = PROGRAM_BYTES_MAX) -> list[Path
     and the packages, at any depth below folders whose names are identifiers; nearest first, until
     `ENTRIES_MAX` entries have been looked at. Hidden folders, environments and `node_modules` are left
     out, so is what this user cannot read, and so, with a warning, is a folder without `__init__.py` with
-    which the total would be too much.
+    which the total would exceed `bytes_max`.
 
     Example:
         >>> import tempfile

@@ -39,7 +39,7 @@ class ProgramArtifacts:
         return (packed_program(self.program, Path(self._scratch.name)), *self._others)
 
     def keep(self, folders: Sequence[str]) -> list[Leased]:
-        """Return the leases of some folders, which are to stay in the cache longer than this program."""
+        """Return the leases on these folders, which the caller keeps: :meth:`release` does not end them."""
         kept = [one for one in self._leased if any(Path(path).is_relative_to(one.folder) for path in folders)]
         self._leased = [one for one in self._leased if one not in kept]
         return kept

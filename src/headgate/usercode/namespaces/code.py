@@ -41,7 +41,7 @@ class NamespaceCode:
 
     @property
     def refuse_leaving(self) -> Callable[[Iterable[Any]], None] | None:
-        """Check that raises for records that must not leave; None: no data-plane package is its own."""
+        """A function that raises for records that must not leave; None: no data-plane package is its own."""
         packages = (pattern.rstrip(".") for pattern in self._data_plane.patterns)
         if not any(self.namespace.home(package) is not None for package in packages):
             return None
@@ -70,7 +70,7 @@ class NamespaceCode:
 
 
 def refuse_leaving(namespace: Namespace, values: Iterable[V], data_plane: ParentFirst) -> None:
-    """Raise ForeignObjectError for a value whose class is the namespace's own copy of a data-plane class."""
+    """Raise ForeignObjectError for a value of the namespace's own copy of a package such as NumPy."""
     for value in _parts(values):
         table, kind = _table(namespace, value, data_plane), type(value)
         if table is not None and getattr(table.get(kind.__module__), kind.__qualname__, None) is kind:

@@ -151,7 +151,7 @@ def _by_import(calling: Mapping[str, V]) -> bool:
 
 
 class DispatchingList(list[V], Generic[V]):
-    """The list in `sys.path` or `sys.meta_path`: it shows the running code its own namespace's list."""
+    """The list in `sys.path` or `sys.meta_path`: it shows the running code its namespace's `attribute`."""
 
     def __init__(self, framework: Iterable[V], attribute: str) -> None:
         super().__init__(framework)

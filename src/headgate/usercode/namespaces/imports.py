@@ -146,7 +146,7 @@ def import_module_of_caller() -> Callable[..., ModuleType]:
 
 
 def install() -> None:
-    """Prepare this process for isolated namespaces, once; also before a daemon forks its workers."""
+    """Prepare this process for isolated namespaces, once; NoIsolationError if its interpreter has none."""
     global _installed
     with _lock:
         if _installed:

@@ -279,7 +279,7 @@ class Namespace:
         return main
 
     def close(self) -> None:
-        """Run the namespace's `atexit` functions, then refuse to load anything more through it.
+        """Run the namespace's `atexit` functions, then (with `check_leaked`) refuse to load more through it.
 
         Objects that its modules made live on as long as they are referenced; see `purging` and `leaks`.
         """

@@ -50,7 +50,7 @@ class NativePlan:
     warnings: tuple[str, ...] = ()
 
     def is_layered(self, layer: DependencyLayer) -> bool:
-        """Return whether the job's installed packages, all together, go into a layer that outlives it."""
+        """Return whether by option `layer` all of the job's packages go into a layer that outlives it."""
         if layer is DependencyLayer.NATIVE:
             return any(one.place is Place.LAYER for one in self.placements)
         return layer is DependencyLayer.ALWAYS
