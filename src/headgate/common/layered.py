@@ -102,7 +102,7 @@ class LayeredTable(Generic[K, V]):
         return layers, ticket
 
     def thaw(self, ticket: int) -> None:
-        """Release the entries of a written snapshot; any thread may call this, any number of times."""
+        """Release the entries of a written snapshot; any thread may call this, repeatedly for one ticket."""
         self._pending.discard(ticket)
 
     def settle(self, budget: int) -> bool:

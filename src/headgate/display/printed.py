@@ -114,7 +114,7 @@ class CellLines:
         self._count, self._shown, self._shown_at = 0, 0, 0.0
 
     def show(self, lines: list[str], left_out: int) -> None:
-        """Add lines to the output, which is updated at most every half second."""
+        """Add lines, after `left_out` dropped ones, to the output, updated at most every half second."""
         self._last.extend(lines)
         self._count += len(lines) + left_out
         if clock.monotonic() - self._shown_at >= CELL_EVERY_S:

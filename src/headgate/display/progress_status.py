@@ -23,7 +23,7 @@ class JobProgress:
     """The present state and totals of one job, updated by a listener and read by displays.
 
     Times are milliseconds of the monotonic clock. `sources` are ids of the vertices that begin with a source;
-    None: no record counts.
+    None: no record counts. `now_ms` is when the job was submitted.
     """
 
     def __init__(self, name: str, sources: Collection[int] | None, now_ms: int) -> None:
@@ -52,7 +52,7 @@ class JobProgress:
         return self._skipped_before + self.skipped_attempt
 
     def duration_ms(self, now_ms: int) -> int:
-        """Return the milliseconds since the job was submitted."""
+        """Return the milliseconds from the job's submission to `now_ms`, by the monotonic clock."""
         return now_ms - self._began_ms
 
     def rate(self, now_ms: int) -> float | None:
@@ -75,7 +75,7 @@ class JobProgress:
             self._sources = sources
 
     def running(self, now_ms: int) -> None:
-        """Record that all subtasks of the attempt run."""
+        """Record that all subtasks of the attempt run, from `now_ms` on."""
         self.state = "running"
         self._samples.append((now_ms, 0))
 

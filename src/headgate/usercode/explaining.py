@@ -191,7 +191,7 @@ def _with_native(
 
 
 def entries(program: Path, others: Sequence[Path], wheels: Sequence[Path], scratch: Path) -> Iterator[Entry]:
-    """Yield a job's path: the folder of its program, other artifacts; archives are unpacked in `scratch`."""
+    """Yield a job's path: its program's folder, `others`, `wheels`; archives are unpacked in `scratch`."""
     if not program.is_file():
         raise UsageError(f"there is no program {str(program)!r}; give the path of a Python file")
     yield Entry(program.resolve().parent, str(program.resolve().parent))

@@ -53,7 +53,7 @@ class _Held:
 
 
 class UserCodeLoaders:
-    """The open namespaces of this process, one per job; `report` is called with what a closed one left."""
+    """The open namespaces, one per job; closing one waits `join_s` for threads, then reports what is left."""
 
     def __init__(
         self,

@@ -86,7 +86,7 @@ def open_program(program: Path, config: Config) -> IsolatedCode:
 
 
 def open_along(program: str, paths: Sequence[Path], config: Config) -> IsolatedCode:
-    """Open, in a worker, the code of an isolated program that runs in another process of this machine."""
+    """Open, in a worker, the code (`paths`) of an isolated program that runs in another process here."""
     return _open(artifacts_sent(program, paths), UserCodeSettings.from_config(config))
 
 

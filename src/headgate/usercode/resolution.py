@@ -79,10 +79,10 @@ class Surroundings(Protocol):
     """Access to the facts for a :class:`Resolver`: which owner has which modules."""
 
     def has(self, origin: Origin, name: str) -> bool:
-        """Return whether an owner has a module of this name; for a submodule, in its part of the package."""
+        """Return whether owner `origin` has a module; if a submodule, in its own part of the package."""
 
     def is_namespace(self, origin: Origin, name: str) -> bool:
-        """Return whether an owner's package of this name is a namespace package, one without `__init__`."""
+        """Return whether owner `origin`'s package is a namespace package, one without `__init__`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,7 +107,7 @@ def read_bytes(path: FilePath) -> bytes:
 
 
 def unlink(path: FilePath, *, missing_ok: bool = False) -> None:
-    """Remove a file."""
+    """Remove a file; FileNotFoundError if there is none, unless `missing_ok`."""
     try:
         system.unlink(path)
     except FileNotFoundError:
@@ -116,12 +116,12 @@ def unlink(path: FilePath, *, missing_ok: bool = False) -> None:
 
 
 def rename(source: FilePath, target: FilePath) -> None:
-    """Give a file or folder another name; a file that has that name is replaced."""
+    """Give a file or folder, `source`, the name `target`; a file that has that name is replaced."""
     system.rename(source, target)
 
 
 def replace(source: FilePath, target: FilePath) -> None:
-    """Give a file another name; a file that has that name is replaced, on every system."""
+    """Give the file `source` the name `target`; a file that has that name is replaced, on every system."""
     system.replace(source, target)
 
 

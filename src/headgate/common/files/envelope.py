@@ -134,7 +134,7 @@ class Envelope:
         return Head(version, length, crc32, rest[0] if rest else None, covered)
 
     def check(self, head: Head, body: Part, where: str, begins: int = 0) -> None:
-        """Raise DamagedFileError unless `body` has the length and checksums in `head`; see :meth:`head`."""
+        """Raise DamagedFileError unless `body` is as `head` says; `where`, `begins` as for :meth:`head`."""
         length, start = memoryview(body).nbytes, begins + self.size
         if length != head.length:
             kind = "is truncated" if length < head.length else "has bytes too many"

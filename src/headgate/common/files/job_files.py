@@ -188,7 +188,7 @@ def this_driver_as(job_id: str, name: str) -> Occupant:
 
 
 class Occupancy:
-    """A driver's registration as a user of a folder, which the last driver to leave removes."""
+    """The registration of a driver (`me`) as user of a folder, which the last driver to leave removes."""
 
     def __init__(self, folder: Path, me: Occupant) -> None:
         self._folder, self._me = folder, me

@@ -84,6 +84,8 @@ def make_folder(
 ) -> None:
     """Make a folder and those above it that are missing; one that exists stays as it is.
 
+    New folders get `permissions` (None: those in use); if `durable`, their names are synced to the device.
+
     Example:
         >>> import tempfile
         >>> top = Path(tempfile.mkdtemp())

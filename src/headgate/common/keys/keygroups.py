@@ -84,7 +84,7 @@ def key_groups_of_arrow(
 
 
 def key_groups_of_keys(keys: Sequence[Hashable], max_parallelism: int) -> NDArray[np.int32]:
-    """Return the key groups of Python keys; fast for batches of only int, only str, or tuples of these."""
+    """Return the key groups (of `max_parallelism`) of Python keys; fast for int, str or tuples of these."""
     from headgate.common.keys import keygroups_vectorised as vectorised
 
     return vectorised.groups_of_hashes(vectorised.hashes_of_keys(keys), max_parallelism)
@@ -93,7 +93,7 @@ def key_groups_of_keys(keys: Sequence[Hashable], max_parallelism: int) -> NDArra
 def operator_indexes_of_key_groups(
     groups: NDArray[np.integer], max_parallelism: int, parallelism: int
 ) -> NDArray[np.uint16]:
-    """Return the index of the subtask that owns each key group; as 16 bits, which NumPy sorts fast."""
+    """Return which of `parallelism` subtasks owns each key group; as 16 bits, which NumPy sorts fast."""
     import numpy as np
 
     owners = np.arange(max_parallelism, dtype=np.int64) * parallelism // max_parallelism
@@ -111,7 +111,7 @@ def operator_index_for_key_group(max_parallelism: int, parallelism: int, group: 
 
 
 def key_group_range(max_parallelism: int, parallelism: int, index: int) -> tuple[int, int]:
-    """Return the first and last key group (inclusive) of the subtask with this index, from 0.
+    """Return the first and last key group (inclusive) of subtask `index`, from 0, of `parallelism` ones.
 
     Example:
         >>> [key_group_range(10, 3, index) for index in range(3)]

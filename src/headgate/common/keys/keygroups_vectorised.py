@@ -56,7 +56,7 @@ def murmur_many(hashes: Hashes) -> NDArray[np.uint32]:
 
 
 def groups_of_hashes(hashes: Hashes, max_parallelism: int) -> Groups:
-    """Return the key group of each hashed key."""
+    """Return the key group, from 0 to `max_parallelism` - 1, of each hashed key."""
     mixed = murmur_many(hashes)
     if max_parallelism & (max_parallelism - 1) == 0:
         return (mixed & np.uint32(max_parallelism - 1)).astype(np.int32)

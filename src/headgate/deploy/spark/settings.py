@@ -128,7 +128,7 @@ def session_settings(name: str, master: str, submitted: Mapping[str, str], log_f
 
 
 def settings_after_submit(has: Callable[[str], bool]) -> dict[str, str]:
-    """Return settings to add to spark-submit's JVM: FAIR scheduling, and others unless they were submitted.
+    """Return settings to add to spark-submit's JVM: FAIR scheduling, and others that it lacks (`has(key)`).
 
     Example:
         >>> sorted(settings_after_submit({"spark.python.task.killTimeout"}.__contains__))[0]

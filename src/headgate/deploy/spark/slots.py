@@ -64,7 +64,7 @@ def held(application: str) -> int:
 
 
 class Hold:
-    """The task slots that one job has taken in a Spark application."""
+    """The task slots that one job has taken in a Spark application (an id); `master` is for messages."""
 
     def __init__(self, application: str, need: Need, master: str) -> None:
         self.need = need

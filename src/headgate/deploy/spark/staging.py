@@ -192,7 +192,7 @@ def outputs_ready(job: JobSpec, outputs: list[DataFrameConnector], root: Path) -
 
 
 def staging_root(job: JobSpec, local: bool) -> Path:
-    """Return the folder to stage rows in: as the option says, else with checkpoints, else on this machine."""
+    """Return the folder to stage rows in: the option's, else the checkpoints', else /tmp (if `local`)."""
     asked = job.config.get(o.SPARK_STAGING_DIR)
     if asked is not None:
         return Path(local_path(asked)).absolute()

@@ -53,7 +53,7 @@ def is_archive(name: str) -> bool:
 
 
 def unpack(archive: Path, folder: Path, bounds: Bounds = STANDARD) -> None:
-    """Unpack an archive into an empty folder; of a packed environment, only its site-packages."""
+    """Unpack an archive within `bounds` into an empty folder; of an environment, only site-packages."""
     with _named_in_errors(archive):
         if _is_zip(archive):
             _unpack_zip(archive, folder, bounds)

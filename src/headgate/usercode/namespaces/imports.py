@@ -87,7 +87,7 @@ def import_of_namespace(namespace: Importing) -> Import:
 def _at_once(
     name: str, found: ModuleType, fromlist: Sequence[str] | None, modules: Modules, foreign: Modules
 ) -> ModuleType | None:
-    """Return the module that an import statement binds, if all it names is imported already; else None."""
+    """Return the module that an import of `name` binds, if `fromlist` is imported already; else None."""
     if getattr(getattr(found, "__spec__", None), "_initializing", False):
         return None
     if fromlist:

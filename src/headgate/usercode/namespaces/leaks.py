@@ -130,7 +130,7 @@ class _Search:
                 self.reach(referent, thing, _name_in(thing, referent))
 
     def reach(self, thing: T, source: H, name: str) -> None:
-        """Queue an object to be searched, unless it was reached before, with its holder (None for a root)."""
+        """Queue an object to be searched, unless it was reached before; `source` holds it (None: a root)."""
         if id(thing) in self._reached or id(thing) in self._own:
             return
         if not gc.is_tracked(thing) and not isinstance(thing, types.FunctionType):

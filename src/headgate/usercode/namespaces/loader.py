@@ -132,7 +132,7 @@ class Token:
 
 
 class Namespace:
-    """The isolated modules of one job: `paths` in order of search, over a `layer` of packages that stays."""
+    """The isolated modules of job `name`: `paths` in order of search, over a `layer` of kept packages."""
 
     def __init__(
         self,

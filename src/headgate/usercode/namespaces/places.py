@@ -39,7 +39,7 @@ class Places:
         return name in self._modules or self.spec(name) is not None
 
     def is_namespace(self, origin: Origin, name: str) -> bool:
-        """Return whether the owner's package of this name is a namespace package, one without `__init__`."""
+        """Return whether owner `origin`'s package is a namespace package, one without `__init__`."""
         if origin is Origin.LAYER:
             return self._layer is not None and self._layer.places.is_namespace(Origin.CHILD, name)
         if origin is Origin.PARENT:

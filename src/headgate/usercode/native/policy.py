@@ -62,7 +62,7 @@ def plan(
     mode: NativeModules,
     data_plane: tuple[str, ...] = DATA_PLANE,
 ) -> NativePlan:
-    """Decide where the native packages of a job run.
+    """Decide where those of a job's packages run that have compiled parts, next to the framework's.
 
     Any is refused in the mode `fail`, and so is a job that brings some data-plane packages of its own and
     leaves others to the framework: it may have only all or none.

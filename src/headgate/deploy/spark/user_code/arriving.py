@@ -28,7 +28,7 @@ class Arrived:
     leases: tuple[Leased, ...]
 
     def paths(self, digests: Iterable[str] | None = None, without: Iterable[str] = ()) -> tuple[str, ...]:
-        """Return the folders to search for modules: of all artifacts, or of those with some hashes."""
+        """Return folders to search for modules: of artifacts with `digests` (None: all), not `without`."""
         wanted = None if digests is None else frozenset(digests)
         unwanted = frozenset(without)
         return tuple(
@@ -61,7 +61,7 @@ def arrived(code: ShippedCode, cache: ArtifactCache) -> Arrived:
 
 
 def check_framework(packages: Iterable[FrameworkPackage], path: Iterable[str]) -> None:
-    """Refuse a worker whose copies of packages that job and framework share are not those of the driver."""
+    """Raise UserCodeLoadError unless packages on this worker's `path` equal the driver's copies of them."""
     wanted = {one.name: one for one in packages}
     here = installed_in(path, wanted)
     for name, one in wanted.items():

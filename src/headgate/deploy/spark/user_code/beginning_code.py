@@ -40,7 +40,7 @@ def begun(
 def workers_with(
     code: ShippedCode, rows: RDDBarrier[int], context: SparkContext, body: Body[int, int]
 ) -> RDD[int]:
-    """Return the tasks of a gang: each opens the job's code in its worker and runs `body` with it."""
+    """Return a gang's tasks, one per row: each opens the job's code in its worker and runs `body` with it."""
     function = task_function(code, jobs_of(context).live(), body)
     return in_workers_of(rows.mapPartitions(function), code)
 

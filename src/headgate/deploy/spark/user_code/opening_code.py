@@ -170,7 +170,7 @@ class WorkerProcess:
         return self._loaders.jobs
 
     def lease(self, code: ShippedCode, live: LiveJobs) -> Lease:
-        """Return a lease on a job's namespace for one task, after closing namespaces of ended jobs."""
+        """Return a lease on a job's namespace for one task, after closing those of jobs not in `live`."""
         self.leaked.release_s = code.limits.release_ms / 1000
         self._close_ended(live)
         if (full := self.leaked.exceeded(code.limits.leaks)) is not None:
