@@ -30,7 +30,7 @@ class JobListener:
         """Report that an attempt's subtasks are deployed, restored from `checkpoint` or empty (None)."""
 
     def running(self, attempt: int) -> None:
-        """Report that all subtasks of an attempt run."""
+        """Report that all subtasks of attempt number `attempt` run."""
 
     def progress(self, counters: Sequence[Counters]) -> None:
         """Report running totals of all subtasks since the present attempt began, after each heartbeat."""

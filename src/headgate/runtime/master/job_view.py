@@ -68,7 +68,7 @@ class JobView:
 
     @property
     def plan(self) -> PhysicalPlan:
-        """The physical plan that runs."""
+        """The physical plan (chains, subtasks and exchanges) that runs."""
         return self._attempts.plan
 
     @property
@@ -92,5 +92,5 @@ class JobView:
         return self._members.counters()
 
     def standstills(self) -> list[m.Standstill]:
-        """Return the calls of user code that had not returned at the workers' last heartbeats."""
+        """Return the calls of user code that had lasted for a second at the workers' last heartbeats."""
         return [still for member in self._members.members() for still in member.standstills]

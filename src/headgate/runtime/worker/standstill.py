@@ -23,7 +23,7 @@ LINE_MAX: Final = 300
 
 
 def standstill_of(task: Task, thread: int, still_ms: int) -> m.Standstill:
-    """Describe a call of user code for subtask `task`, in thread id `thread`, that has lasted `still_ms`."""
+    """Describe a call of user code for subtask `task`: in thread id `thread`, lasting `still_ms` so far."""
     frames = list(frames_outward(sys._current_frames().get(thread)))
     where = operator_called(frames) or task.head.context
     return m.Standstill(*task.id, where.label, still_ms, _users_stack(frames))

@@ -87,7 +87,7 @@ def server_of(
     settings: EndpointSettings,
     listening: ListeningSocket,
 ) -> uvicorn.Server:
-    """Return the HTTP server of a job's endpoint, with guard and routes; the caller runs it on a socket."""
+    """Return the HTTP server of a job's endpoint, for socket `listening`; requests must show `secret`."""
     clients = listening.clients = Connections(CONNECTIONS_MAX, HEAD_WAIT_S)
     app = Guard(application(job, operations), secret, settings.scheme)
     config = uvicorn.Config(

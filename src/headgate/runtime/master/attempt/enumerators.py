@@ -53,7 +53,7 @@ class Enumerators:
         return True
 
     def want_checkpoint(self) -> bool:
-        """Return whether a source asks for a checkpoint now."""
+        """Return whether a source asks for a checkpoint now, besides the periodic ones."""
         for place, enumerator in self._by_vertex.values():
             with blamed(place, "in wants_checkpoint()"):
                 if enumerator.wants_checkpoint():

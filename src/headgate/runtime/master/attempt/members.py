@@ -75,11 +75,11 @@ class Members:
                 self.lost[slot] = self._members.pop(slot)
 
     def get(self, slot: int) -> Member | None:
-        """Return the worker of a slot, or None."""
+        """Return the worker of a slot; None: none has registered, or it is lost."""
         return self._members.get(slot)
 
     def slot_of(self, link: Link) -> int | None:
-        """Return the slot of the worker at the other end of a connection, or None."""
+        """Return the slot of the worker at the other end of connection `link`; None: it is no member's."""
         return next((slot for slot, member in self._members.items() if member.link is link), None)
 
     def members(self) -> list[Member]:

@@ -25,7 +25,7 @@ class Outbox:
         self.put(v.AttemptFailed(attempt, failure_of(error)))
 
     def take(self) -> v.Event | None:
-        """Remove and return the oldest event, or None."""
+        """Remove and return the oldest event; None: there is none."""
         return self._events.popleft() if self._events else None
 
 

@@ -17,7 +17,7 @@ R = TypeVar("R")
 
 
 class BackgroundWork:
-    """Runs pieces of work one after the other in the background, and hands each result to the loop."""
+    """Runs pieces of work one after the other in the background; results go to the job master's loop."""
 
     def __init__(
         self, ports: MasterPorts, attempts: Attempts, outbox: Outbox, history: CheckpointHistory

@@ -100,7 +100,7 @@ class CheckpointMaster:
 
     @property
     def has_own(self) -> bool:
-        """Whether the job has its own checkpoint, and no subtask still reads files of the restored one."""
+        """Whether the job completed a checkpoint, and no subtask still reads files of the restored one."""
         return self.points.latest is not None and not self._readers
 
     # -- what happens to the job -----------------------------------------------------------------

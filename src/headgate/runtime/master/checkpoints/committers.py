@@ -79,12 +79,12 @@ class Committers:
 
     @property
     def owes(self) -> bool:
-        """Whether output must be taken back as soon as the restore is certain."""
+        """Whether output must be taken back (removed) as soon as the restore is certain."""
         return self._owed is not None
 
     def settle(self) -> None:
-        """Take back output committed after the restored snapshot, then commit the snapshot's output. Called
-        when the restore is certain. Raises OperatingError if it could not be done yet; call it again.
+        """Take back (remove) output committed after the restored snapshot, then commit the snapshot's output.
+        Called when the restore is certain. Raises OperatingError if it could not be done yet; call it again.
         """
         if self._owed is None:
             return
@@ -96,7 +96,7 @@ class Committers:
         self.commit(restored.operators)
 
     def require_settled(self) -> None:
-        """Raise OperatingError while output must still be taken back; nothing is committed before."""
+        """Raise OperatingError while output must still be taken back (removed): nothing may be committed."""
         if self._owed is not None:
             raise OperatingError(
                 "output that came after the restored snapshot is not yet taken back; nothing is committed "

@@ -52,7 +52,7 @@ class Cleaning:
             self._try(deletion)
 
     def next_wakeup(self) -> int | None:
-        """Return when the next retry is due (monotonic ms), or None."""
+        """Return when the next retry is due (monotonic ms); None: none waits."""
         return min((deletion.due_ms for deletion in self._waiting), default=None)
 
     def take_ended(self) -> list[FencedError | None]:

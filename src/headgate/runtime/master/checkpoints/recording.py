@@ -60,11 +60,11 @@ class CheckpointHistory:
         self._began_ms.clear()
 
     def replanned(self, plan: PhysicalPlan) -> None:
-        """Use another plan for records from the next attempt on."""
+        """Use `plan`, at another parallelism, for records from the next attempt on."""
         self._topology = topology_of(plan)
 
     def label(self, task: tuple[int, int]) -> str:
-        """Return a subtask's name for people: its chain's uids and its number."""
+        """Return the name for people of `task` (vertex, subtask): its chain's uids and its number."""
         return self._topology.label(task)
 
     def begun(self, effect: e.RunHooks) -> None:

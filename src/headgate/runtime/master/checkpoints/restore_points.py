@@ -108,7 +108,7 @@ class RestorePoints:
             )
 
     def settle_owed(self) -> None:
-        """Take back output committed after the restored snapshot; blocks. Called once all subtasks run."""
+        """Take back (remove) output newer than the restored snapshot, once all subtasks run; blocks."""
         self.require_leadership()
         self._committers.settle()
 

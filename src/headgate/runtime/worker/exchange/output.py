@@ -362,7 +362,7 @@ class Outputs:
             self._flush_all()
 
     def channels(self) -> Iterator[OutputChannel]:
-        """Return the channels of all exchanges."""
+        """Return the channels of all exchanges of this subtask."""
         return (channel for edge in self.edges for channel in edge.channels)
 
     def _flush_all(self) -> None:

@@ -169,9 +169,8 @@ class Operator:
         """Do about a millisecond of work that can wait for times without input."""
 
     def may_build_on(self, checkpoint: int | None) -> None:
-        """Let the next snapshot refer to files of `checkpoint`, which is complete; 0: there is none.
-
-        None: the next snapshot is a savepoint, which shares no files, neither now nor with later ones.
+        """Let the next snapshot refer to files of `checkpoint`, which is complete; 0: there is none. None:
+        the next snapshot is a savepoint, which shares no files, neither now nor with later ones.
         """
 
     def checkpoint_complete(self, checkpoint: int) -> None:

@@ -91,7 +91,7 @@ class AttemptReports:
         self.link.send(m.RequestSplits(self.attempt, *subtask))
 
     def data_ended(self, subtask: SubtaskId, counters: m.Counters) -> None:
-        """Report that a subtask has processed all its input, with its final totals."""
+        """Report that a subtask has processed all its input; `counters` are its final totals."""
         self.link.send(m.DataEnded(self.attempt, *subtask, counters))
 
 

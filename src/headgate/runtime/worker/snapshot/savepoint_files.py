@@ -49,7 +49,7 @@ class WrittenFiles(ABC):
     def write_sections(
         self, uid: str, sections: Sequence[Iterable[Part]], *, inline: bool
     ) -> list[StateHandle]:
-        """Store sections of bytes, durably or (if allowed and small) `inline`; return a handle for each."""
+        """Store sections of bytes, durably or, if `inline` and small, in their handles, which it returns."""
 
 
 def remove_files(disk: Disk, names: Iterable[str]) -> None:
@@ -71,7 +71,7 @@ class SavepointFiles(WrittenFiles):
     def write_sections(
         self, uid: str, sections: Sequence[Iterable[Part]], *, inline: bool
     ) -> list[StateHandle]:
-        """Store sections in one new file of the savepoint, or inline; return their handles."""
+        """Store sections in one new file of the savepoint, or, if `inline` and small, in their handles."""
         rest, small = little_of(self._inline_max if inline else -1, sections)
         if rest is None:
             return [Inline(b"".join(parts)) for parts in small]

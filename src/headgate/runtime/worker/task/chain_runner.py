@@ -84,7 +84,7 @@ class ChainRunner:
 
     @property
     def longest_ms(self) -> float:
-        """The longest time for which the chain has blocked the loop."""
+        """The longest time (ms) for which the chain has blocked the loop."""
         return self._budget.longest_ms
 
     def run(self, work: Work, then: Callable[[int], None]) -> None:
