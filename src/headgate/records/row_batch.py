@@ -136,7 +136,7 @@ def _size_of_some(values: list[T], depth: int) -> int:
 
 
 def field_getter(selector: KeySelector, sample: T) -> Callable[[T], Any]:
-    """Return a function that reads a record's `selector`; UsageError: the record `sample` lacks a field."""
+    """Return a function that reads of a record what `selector` says; UsageError: `sample` lacks a field."""
     if callable(selector):
         return selector
     names = (selector,) if isinstance(selector, str) else tuple(selector)

@@ -41,7 +41,7 @@ Restored = list[tuple[int, int, list[OperatorSubtaskState]]]
 def assign_state(
     plan: PhysicalPlan, checkpoint: CheckpointMetadata, *, ignore_unclaimed: bool = False
 ) -> Restored:
-    """Return (vertex id, subtask, states to restore) where there are any. Raises as `check_compatible`."""
+    """Return (vertex id, subtask, states to restore); raises UsageError as :func:`check_compatible`."""
     check_compatible(plan, checkpoint, ignore_unclaimed=ignore_unclaimed)
     _report(plan, checkpoint)
     restored: Restored = []
@@ -61,7 +61,10 @@ def assign_state(
 def check_compatible(
     plan: PhysicalPlan, checkpoint: CheckpointMetadata, *, ignore_unclaimed: bool = False
 ) -> None:
-    """Raise UsageError if `plan` misreads `checkpoint`, loses records or (not `ignore_unclaimed`) state."""
+    """Raise a UsageError if a restore of `checkpoint` into `plan` would lose or misread state or records.
+
+    `ignore_unclaimed`: stored state that no operator of `plan` claims may be lost.
+    """
     if plan.max_parallelism != checkpoint.max_parallelism:
         raise UsageError(
             f"{called(checkpoint)} has "

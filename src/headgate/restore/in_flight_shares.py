@@ -122,7 +122,7 @@ def _order(stream: InFlightStream) -> tuple[int, int, int, int, bool, bool]:
 
 
 def _aligned(streams: Sequence[InFlightStream]) -> list[InFlightStream]:
-    """Return the streams with levels that mean the same for all subtasks of a receiver.
+    """Return the streams with levels (their order, lowest first) that all subtasks of a receiver count alike.
 
     Each subtask counts its levels from its own oldest records. The newest records are in the top level of
     each, so levels are aligned there. A sender does not know how many levels the receiver has: what it held

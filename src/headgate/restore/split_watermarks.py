@@ -44,7 +44,7 @@ class RestoredSplits:
         return self.unread - self.reading
 
     def moved(self, now: Sequence[Split], before: Sequence[Split]) -> None:
-        """Find out which splits a batch is of: their position `now`, after it, is not that `before` it."""
+        """Set `reading`, a batch's splits: their position `before` it is another one `now`, or they ended."""
         left = {split.id: split.position for split in now}
         self.reading = frozenset(
             split.id
@@ -89,11 +89,11 @@ class SplitMarks:
     def around(
         self, reading: Collection[str], others: Iterable[str], default: int, now_ms: int
     ) -> tuple[int, int | None]:
-        """Return the greatest timestamp read before from a batch's splits, and the bound of its watermarks.
+        """Return the greatest timestamp read earlier from a batch's splits, and the bound of its watermarks.
 
         The batch is of the splits `reading`; where there are several, it is unknown which record is of which.
         `others`, which wait to be read, set the bound; None: none of them is waited for. The first result is
-        `default` when nothing is known of the batch's split.
+        `default` when nothing is known of the batch's splits.
         """
         start = min((self._marks[split] for split in reading if split in self._marks), default=default)
         held = [self._marks[split] for split in others if self._waited_for(split, now_ms)]

@@ -69,7 +69,7 @@ class StateFiles(Protocol):
         """Store several pieces of bytes of operator `uid` durably in one file, and return a handle for each.
 
         `sections`: the bytes of each piece, in parts; taken once and in order.
-        `inline`: whether all of it may be kept in the metadata when it is little.
+        `inline`: whether all of it may be kept in the checkpoint's metadata when it is little.
         """
 
     def share(self, handle: StoredHandle, root: str | None) -> bool:
@@ -104,7 +104,7 @@ class StoredFiles(Protocol):
 
 
 class NativeState(BlobReader, Protocol):
-    """The backend's own files (RocksDB's) that one earlier subtask stored, and the bytes of the blob."""
+    """The backend's own files (RocksDB's) that one earlier subtask stored; it reads the blob beside them."""
 
     native: NativeFiles  # the handles of the files, by name
     root: str  # URI of the storage that they are in
@@ -248,7 +248,7 @@ class KeyedBackend(Protocol):
 
     @property
     def targets(self) -> Mapping[str, Target]:
-        """Description and serializer of each state and kind of timers; a restore may reconfigure them."""
+        """Stored type and serializer of each state and kind of timers, by name; a restore may change them."""
 
     def bind(self, key: Hashable) -> None:
         """Make `key` the current key of every handle, before a record or timer of that key is processed."""

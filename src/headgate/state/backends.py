@@ -129,7 +129,7 @@ def backends_for(
     timers_on_disk: bool = False,
     eager_migration: bool = False,
 ) -> HeapBackends | RocksBackends:
-    """Return the factory for "hashmap", or "rocksdb", which takes the other arguments; else ConfigError."""
+    """Return the factory of `kind`: "hashmap", or "rocksdb" with the other arguments; else ConfigError."""
     if kind == HASHMAP:
         return HeapBackends()
     if kind != ROCKSDB:

@@ -118,7 +118,7 @@ class LiveBroadcastState(Subscripts[K, V]):
         return list(self._entries), list(self._entries.values())
 
     def refill(self, keys: list[K], values: list[V]) -> None:
-        """Take over the entries that one old subtask stored; a UsageError if stored keys became equal."""
+        """Take over one old subtask's stored entries; UsageError: by a new type, different keys are equal."""
         self._entries = dict(zip(keys, values, strict=True))
         if len(self._entries) != len(keys):
             raise UsageError(

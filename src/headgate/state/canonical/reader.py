@@ -20,7 +20,7 @@ from headgate.state.canonical.value_columns import TableRows
 
 
 class OpenTable:
-    """The open Parquet file of one table; its checksum was compared before, unless no row is read."""
+    """The open Parquet file of one state's table; its checksum was compared, unless no row is read."""
 
     def __init__(self, blob: BlobReader) -> None:
         try:
@@ -87,7 +87,7 @@ class OpenTable:
         return len(self._borders)
 
     def entries(self, groups: tuple[int, int]) -> Iterator[tuple[list[int], list[Any], list[Any]]]:
-        """Yield (key groups, keys, plain values) of all entries in `groups`, first to last, by row group."""
+        """Yield batches: key groups, keys, values as plain data of the entries in `groups`, first to last."""
         for number, (low, high) in enumerate(self._borders):
             batch = self._read(number, groups) if low <= groups[1] and high >= groups[0] else None
             if batch is None or not len(batch):

@@ -76,8 +76,8 @@ class TrackedTable:
 class TrackedStore:
     """Adds change tracking to handles of values that cannot be changed in place; the table is the backend's.
 
-    `changed` has the new value of each key, the default where the entry is removed. Generated loops, which
-    write into the table themselves, write here too, and take the dict anew for each run.
+    `changed` has the new value of each key, the default where the entry is removed. An operator's generated
+    loop, which writes into the table itself, writes here too, and takes the dict anew for a run of records.
     """
 
     __slots__ = ()

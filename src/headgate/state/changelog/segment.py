@@ -118,7 +118,7 @@ class ChangedSections:
 
 @dataclass(slots=True)
 class PendingBase:
-    """A snapshot of all state, which the backend inside writes: a new base, without segments.
+    """A snapshot of all state, written by the backend inside: the changelog's new base, without segments.
 
     No entry is left out of it, whatever `keep` decides: a later segment may hold only one half of an entry,
     the value or its last-access time, and they belong together.
@@ -146,7 +146,7 @@ class PendingBase:
 
 @dataclass(slots=True)
 class PendingSegment:
-    """A snapshot of the entries changed since the stored state that it follows, to be stored as a segment.
+    """A snapshot of the entries changed since the stored state it follows: a new segment of the changelog.
 
     No entry is left out of it, whatever `keep` decides: it would come back from the base, as it was there.
     """

@@ -53,7 +53,7 @@ class Stored:
         return sum(map(size_of, self.handle.log))
 
     def with_segment(self, segment: StateHandle, checkpoint: int) -> Stored:
-        """Return the stored state extended by the changes up to a checkpoint."""
+        """Return this stored state extended by `segment`, the stored changes up to `checkpoint`."""
         log = [*self.handle.log, segment]
         size = self.handle.size + size_of(segment)
         longer = msgspec.structs.replace(self.handle, log=log, size=size)

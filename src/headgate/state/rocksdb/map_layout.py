@@ -73,7 +73,7 @@ Found = tuple[int, Hashable, Any]
 
 
 class MapEntries(VersionedValues):
-    """The layout of map states (format 3; see the module). Stored values begin with their type's number."""
+    """The layout of map states, format 3: a small map is one RocksDB entry, a large one head and entries."""
 
     format = MAP_ENTRIES
 
@@ -276,7 +276,7 @@ def layout_of(name: str, target: Target, *, map_entries: bool = True) -> Version
 def transferred(
     theirs: VersionedValues, store: ColumnStore, mine: VersionedValues, groups: tuple[int, int]
 ) -> Stored:
-    """Yield the entries of `groups` in `store`, from layout `theirs` to `mine`, for a store without them."""
+    """Yield entries of `groups` in `store`, converted from layout `theirs` to `mine`, to add to another."""
     if (theirs.format == MAP_ENTRIES) != (mine.format == MAP_ENTRIES):
         for row in theirs.rows(store, groups):
             yield from mine.entries(row.stored, row.value)

@@ -22,7 +22,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class Migration:
-    """Rewrites the older values of one state, in one walk over its column family after a restore.
+    """Rewrites one state's values of older types to the declared type, in one walk over its column family.
 
     Values that are written meanwhile are of the declared type, so one walk finds all others. At its end the
     layout has no older types any more.

@@ -93,7 +93,7 @@ class RocksTable(Generic[V]):
 
     @property
     def entries(self) -> Self:
-        """The table itself, with the methods of a dict that handles and generated loops use."""
+        """The table itself, with the methods of a dict that handles and operators' generated loops use."""
         return self
 
     def get(self, key: Hashable, default: V | None = None) -> V | None:

@@ -25,7 +25,7 @@ NUMBERS: Final = 256
 
 
 class Older(msgspec.Struct, frozen=True):
-    """A type that an earlier program declared, and of which values may be left."""
+    """A type of a state's values that an earlier program declared, and of which some may be left."""
 
     number: int  # first byte of the values
     schema: Description

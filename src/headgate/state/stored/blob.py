@@ -23,7 +23,7 @@ _SPAN_BYTES: Final = 4 << 20
 
 
 class StoredBlob:
-    """Reads a blob, or a changelog's segment, as a `StoredForm`; a chunk is verified when it is read."""
+    """Reads a blob, or a changelog's segment, as a `StoredForm`; all bytes are verified when read."""
 
     def __init__(self, reader: BlobReader) -> None:
         self._reader = reader
@@ -32,7 +32,7 @@ class StoredBlob:
     def sections(
         self, values: ValueCodec, names: Collection[str] | None, without: Collection[str] = ()
     ) -> list[OpenSection]:
-        """Return the sections of states in `names` (None: all) but those in `without`, stored elsewhere."""
+        """Return sections of states in `names` (None: all) but `without`; `values` decodes their values."""
         found = []
         for section in self.header.sections:
             removed = changed_name(section.name)

@@ -15,7 +15,7 @@ from headgate.state.targets import Target, timers_target
 
 
 class SectionCodec(NamedTuple):
-    """How the values of one state are decoded from a snapshot, and the target that encodes them again."""
+    """How one state's stored values are decoded, and the target (type, serializer) to encode them again."""
 
     read: Reader
     target: Target

@@ -52,7 +52,7 @@ class Source:
     details: Details
 
     def wanted(self, groups: tuple[int, int]) -> int:
-        """Return how many of some key groups the earlier subtask had; 0 or less: none."""
+        """Return how many of `groups` (first and last) the earlier subtask had; 0 or less: none."""
         return min(groups[1], self.header.last_group) - max(groups[0], self.header.first_group) + 1
 
     def fetch(self, directory: Path) -> None:

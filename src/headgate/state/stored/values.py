@@ -38,7 +38,7 @@ TAKE_CANONICAL: Final = "take a canonical savepoint of the running job and read 
 
 
 class PlainValues:
-    """The `ValueCodec` without a program: values as plain data, unconverted; `advice` ends its messages."""
+    """The `ValueCodec` without a program: values as plain data, no classes; `advice` ends its messages."""
 
     converts = False
 

@@ -45,7 +45,7 @@ class ExpiringState:
         self.seen = self.expired = self.expired_bytes = 0
 
     def of_stamps(self, keys: list[Hashable], stamps: list[Any]) -> Columns:
-        """Return the last-access times that are not expired; keys with others are kept for the values."""
+        """Return the last-access times not expired; keys with expired ones are noted for `of_values`."""
         kept: Columns = ([], [])
         for key, stored in zip(keys, stamps, strict=True):
             count, alive = self._split(stored, self._over)

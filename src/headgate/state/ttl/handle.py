@@ -96,7 +96,7 @@ class TtlStatistics:
 class TtlHandle(ABC):
     """Base of live handles with a time to live, each over two handles: of values and of last-access times.
 
-    Changes go to both at once, so the generated loop only binds it to the key. Before it takes a key, it
+    Changes go to both at once, so an operator's loop only binds it to the key. Before it takes a key, it
     calls `sweep`, which looks for expired entries and may use both handles for keys of its own.
     """
 

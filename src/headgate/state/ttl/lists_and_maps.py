@@ -33,7 +33,7 @@ class TtlListState(TtlHandle, Generic[V]):
         self.stamps.extend([self.expiry.now] * len(added))
 
     def get(self) -> list[V]:
-        """Return a copy of the elements; empty when there are none."""
+        """Return the elements not expired (or all, if so configured) as a copy; expired ones are removed."""
         elements, stamps, alive = self._state()
         kept = elements
         if not all(alive):
@@ -91,7 +91,7 @@ class TtlMapState(Subscripts[MK, MV], TtlHandle):
     __slots__ = ()
 
     def get(self, key: MK, default: MV | None = None) -> MV | None:
-        """Return the value under the map's own key `key`, or `default`."""
+        """Return the value under the map's own key `key`; `default` if none, or expired and not shown."""
         value = self._read(key)
         return default if value is ABSENT else value
 
@@ -119,7 +119,7 @@ class TtlMapState(Subscripts[MK, MV], TtlHandle):
         return 0 if shown is ABSENT else len(shown)
 
     def items(self) -> Iterable[tuple[MK, MV]]:
-        """Return the entries at this moment, in order of insertion."""
+        """Return the entries not expired (or all, if so configured), in order of insertion."""
         expiry = self.expiry
         entries, over = self._state()
         for key in over:

@@ -130,7 +130,7 @@ class TtlReducingState(TtlSingleState, Generic[V]):
         self._stamp(self.expiry.renewed(self.stamps.value))
 
     def get(self) -> Any:
-        """Return the current key's reduced value; None when there is none."""
+        """Return the current key's reduced value; None if there is none, or an expired one is not shown."""
         held = self._read()
         return None if held is ABSENT else self._result(held)
 
