@@ -166,11 +166,11 @@ def collect_sink(limit: int = COLLECT_LIMIT_DEFAULT, record_type: type[T] | None
     """Return a sink whose records appear, exactly once, in the list :attr:`CollectSink.results`.
 
     On their way they are part of checkpoints, by field and without pickle: a record is a plain value, a
-    record class whose fields have serializable types, or a container of these. Row views become dicts.
+    record class whose fields have serializable types, or a container of these. Arrow rows become dicts.
 
     Args:
         limit: how many records may be collected altogether; one more fails the job.
-        record_type: the declared type of the records: row views and dicts become records of this class.
+        record_type: the declared type of the records; Arrow rows and dicts become records of this class.
 
     Raises:
         UsageError: `limit` is below 1.
@@ -259,7 +259,7 @@ class CollectCommitter(SinkCommitter[CollectedBatch], Generic[T]):
 
 
 def rebuilt(record_type: type[T] | None, records: list[T]) -> list[T]:
-    """Convert dicts, as row views arrive, to `record_type`, UsageError on a misfit; keep other records."""
+    """Convert dicts, as Arrow rows arrive, to `record_type`, UsageError on a misfit; keep other records."""
     if record_type is None or all(type(record) is not dict for record in records):
         return records
     make = converter(record_type, dec_hook=model_hook)

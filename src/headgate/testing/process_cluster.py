@@ -111,7 +111,7 @@ class _Running:
     workers: dict[int, _Process] = field(default_factory=dict)
     watchers: list[threading.Thread] = field(default_factory=list)
     cancelled: bool = False
-    reason: str | None = None
+    reason: str | None = None  # why it ended, None while it runs or if all workers finished
 
 
 @dataclass(slots=True)

@@ -39,8 +39,8 @@ class Order(msgspec.Struct, frozen=True):
     """Instructions to a new process: which worker to run, for which job master, with which user code."""
 
     worker: WorkerSpec  # how it finds the job master
-    gang: int
-    slot: int
+    gang: int  # its number in the job
+    slot: int  # of the worker in the gang, from 0
     program: str | None = None  # name of the program that brings code of its own
     paths: list[str] = []  # artifacts of that program
     settings: dict[str, str] = {}  # the options of its loader, as texts

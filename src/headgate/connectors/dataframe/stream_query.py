@@ -71,8 +71,8 @@ class StagedEpoch:
 class StreamQuery:
     """A query that resumes after a position, in a folder of its own, and offers each epoch with staged rows.
 
-    Without `begin` it starts at the beginning of the source. `ended` is True once its input came to its end
-    in order and every epoch was acknowledged.
+    `read` says of what and where; `begin` is that position, None the beginning of the source. `ended` is True
+    once its input came to its end in order and every epoch was acknowledged.
     """
 
     def __init__(self, read: StreamInput, begin: Position | None) -> None:

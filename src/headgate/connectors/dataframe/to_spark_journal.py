@@ -93,8 +93,8 @@ class Written(msgspec.Struct, frozen=True, tag="written"):
 class TakenBack(msgspec.Struct, frozen=True, tag="taken-back"):
     """Journal entry: epochs were made invisible; if the `unfinished` ones ever were visible is not known."""
 
-    runs: list[Run]
-    unfinished: list[int] = []
+    runs: list[Run]  # the epochs, as far as they were written
+    unfinished: list[int] = []  # numbers of epochs
 
 
 class PutBack(msgspec.Struct, frozen=True, tag="put-back"):

@@ -89,7 +89,7 @@ class Staging:
             self._files(root).release(ready, savepoint)
 
     def abandon(self, committed_through: Sequence[StagedRows]) -> None:
-        """Remove staged rows that are in no completed checkpoint; see `SinkCommitter.abandon`."""
+        """Remove staged rows prepared after those in `committed_through`; see `SinkCommitter.abandon`."""
         self._files(self.root).abandon(committed_through)
 
     def remove(self, committables: Iterable[StagedRows]) -> None:

@@ -95,7 +95,9 @@ D = TypeVar("D", bound=MemberDecoder)
 
 
 class CompressedStream(ByteStream, Generic[D]):
-    """Stream over a file of concatenated gzip members or zstd frames; remembers where each member begins."""
+    """Stream over a file of concatenated gzip members or zstd frames; remembers where each member begins. It
+    enters the file at byte `member`, before which there are `offset` uncompressed bytes.
+    """
 
     kind = ""  # for messages
 

@@ -46,7 +46,7 @@ class RowMaker(Protocol[R]):
 
 
 class CsvDecoder(Generic[T]):
-    """Decodes blocks of a CSV file for a `TextCursor`; implements its `TextDecoder`."""
+    """Decodes blocks of a CSV file, as a `TextDecoder`; `name` is for errors, `saved` a position's header."""
 
     def __init__(
         self,

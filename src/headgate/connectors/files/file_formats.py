@@ -34,7 +34,7 @@ def json_source(
         schema: None for records as JSON has them (objects become dicts); a dataclass, TypedDict, NamedTuple
             or msgspec.Struct for checked, typed records; a ``pyarrow.Schema`` for columnar batches. Fields
             that the schema does not have are ignored.
-        on_error: for lines that do not decode: "fail" names file and line, "skip" counts them,
+        on_error: for lines that do not decode: "fail" raises with file and line, "skip" only counts them,
             "side-output" sends them to the side output ``"bad-records"``.
 
     Example:

@@ -23,7 +23,7 @@ _FOOTER_BYTES: Final = 64 * 1024
 class ParquetPosition(TypedDict):
     """Position in a Parquet file: the next row to read, and a checksum to recognise the file."""
 
-    row_group: int
+    row_group: int  # from 0
     row: int  # in the row group
     seal: list[int]  # size and checksum that distinguish the file from another
 

@@ -175,8 +175,8 @@ class _Part(NamedTuple):
 
     file: PartFile
     writer: PartWriter
-    pending: str
-    final: str
+    pending: str  # name until it is published
+    final: str  # name from then on
 
 
 class FilesWriter(SinkWriter[T, Prepared]):

@@ -92,7 +92,9 @@ class TextDecoder(Protocol[T]):
 
 
 class TextCursor(Generic[T]):
-    """An open text file: returns records, and knows the position right after the last one returned."""
+    """An open text file: returns records, and knows the position right after the last one returned. `name` is
+    for messages, `size` the file's bytes; it begins at the position `start`, None: at the beginning.
+    """
 
     def __init__(
         self,

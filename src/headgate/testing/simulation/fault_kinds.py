@@ -46,7 +46,7 @@ TAMPERED_MS: Final = 150
 class FaultMix:
     """The kinds of faults that a simulation may inject, by method names; each seed picks some of them."""
 
-    kinds: tuple[str, ...]
+    kinds: tuple[str, ...]  # names of methods of `Faults`
     budget_max: int = 8  # faults of one seed at most
 
 

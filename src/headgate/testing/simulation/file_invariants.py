@@ -84,7 +84,7 @@ class StoredFiles:
         return sorted({name.partition("/")[0] for name in self._files.files if "/log/" in name})
 
     def deleting(self, process: str, name: str) -> None:
-        """Check that a file about to be deleted is needed by no completed checkpoint or savepoint."""
+        """Check that no completed checkpoint or savepoint needs file `name`, which `process` will delete."""
         if name not in self._files.files:
             return
         if name in self._savepoints:

@@ -43,7 +43,7 @@ class Checks:
         return _Listener(scene, driver, self)
 
     def frame(self, lane: Lane, attempt: int, frame: Frame) -> None:
-        """Check that a frame that arrived does not lower the watermark of its channel."""
+        """Check that a frame that arrived on `lane` does not lower the watermark of its channel."""
         if frame.kind is not FrameKind.WATERMARK:
             return
         channel = (lane.name, attempt, frame.edge, frame.sender, frame.receiver)

@@ -26,7 +26,7 @@ class Surroundings(Protocol):
         """Return the delay of the next item, in ms."""
 
     def saw_frame(self, lane: Lane, attempt: int, frame: Frame) -> None:
-        """Report a frame that arrived, for the checks."""
+        """Report a frame of `attempt` that arrived on the connection `lane`, for the checks."""
 
 
 class Underway(Generic[I]):
@@ -55,7 +55,7 @@ class Lane(Underway[Item]):
         self._reader = FrameReader()
 
     def push(self, attempt: int, what: bytes | str) -> None:
-        """Send a frame, or the reason why the connection ended, after everything sent before."""
+        """Send a frame's bytes, or as text the reason why the connection ended, after all sent before."""
         due = self._around.now() + self._around.latency()
         if self._items:
             due = max(due, self._items[-1][0])
@@ -148,7 +148,7 @@ class SimDataPlane:
         return [lane.target for _, lane in sorted(self._peers.items())]
 
     def open(self, fence: Fence, peers: Mapping[int, str]) -> None:
-        """Open connections for an attempt to the workers at these addresses, by slot."""
+        """Connect, for the attempt of `fence`, to the workers whose addresses `peers` has by slot."""
         if self.is_open or fence.attempt <= self.attempt:
             raise InternalError(f"attempt {fence.attempt} was opened while {self.attempt} is open or newer")
         self._fence, self.attempt, self.is_open = fence, fence.attempt, True

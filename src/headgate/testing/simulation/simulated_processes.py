@@ -91,7 +91,7 @@ class Scene(ABC):
 
     @abstractmethod
     def saw_frame(self, lane: Lane, attempt: int, frame: Frame) -> None:
-        """Report a frame that arrived at a worker, for the checks."""
+        """Report a frame of `attempt` that arrived on the connection `lane`, for the checks."""
 
     @abstractmethod
     def interleave(self, process: Process) -> None:

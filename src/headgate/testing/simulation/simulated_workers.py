@@ -130,7 +130,7 @@ class WorkerProcess(Process):
             self.end(f"fenced: link {reason}", f"slot {self.slot}: the connection to the job master ended")
 
     def beat(self) -> str:
-        """Send a heartbeat, or exit if the lease ran out; return a word for the trace."""
+        """Send a heartbeat, or exit if the job master was silent too long; return a word for the trace."""
         now = self.scene.now()
         self.beat_at = now + self._interval_ms
         if self.lease.expired(now):

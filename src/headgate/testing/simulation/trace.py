@@ -80,7 +80,7 @@ class CheckpointTraces:
         self.note(message.checkpoint, now_ms, f"{where} {what}")
 
     def file(self, now_ms: int, who: str, operation: str, name: str, verdict: str) -> None:
-        """Add a process's operation on a file, if the file belongs to a checkpoint or the log."""
+        """Add a process's operation on a file and its outcome, if the file is of a checkpoint or the log."""
         found = _IN_FOLDER.search(name)
         if found is not None and operation not in _SILENT:
             result = "" if verdict == "works" else f" {verdict}"

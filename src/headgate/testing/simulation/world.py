@@ -37,11 +37,11 @@ HEALED_STEPS_MAX = 100_000
 class Outcome:
     """Result of one simulation: counts over all drivers, the injected faults, and a violation, if any."""
 
-    seed: int
+    seed: int  # that decides everything
     digest: str  # of the trace; equal for equal seeds
     events: int
-    virtual_ms: int
-    restarts: int
+    virtual_ms: int  # from the beginning to the end
+    restarts: int  # of the job
     checkpoints: int  # completed
     faults: list[str] = field(default_factory=list)  # in order
     violation: str | None = None

@@ -36,9 +36,9 @@ class Task(msgspec.Struct, array_like=True):
 class Answer(msgspec.Struct, array_like=True):
     """Answer of the other process: the batch it encoded and the serializer's description, or the error."""
 
-    batch: bytes
-    description: bytes
-    error: str = ""
+    batch: bytes  # of the encoded values
+    description: bytes  # as msgpack
+    error: str = ""  # none if empty
 
 
 class OtherProcess:

@@ -35,7 +35,8 @@ class SinkSuite:
     """Tests of a two-phase commit sink; inherit from it under a name that pytest collects.
 
     Two hooks are needed. Attributes of the sink's committer decide which tests apply: those of several
-    lineages of output are skipped where `tells_commits` is false, those of taking back where `takes_back` is.
+    lineages of output (each: jobs that continue each other's) are skipped where `tells_commits` is false,
+    those of taking back where `takes_back` is.
 
     Example:
         >>> import headgate as hg
@@ -253,7 +254,7 @@ class SinkSuite:
         assert job.seen() == [1]
 
     def test_of_two_forks_one_goes_on(self, start: Start) -> None:
-        """Of two jobs that begin from one snapshot, the first to commit continues; the other is fenced."""
+        """Of two jobs from one snapshot, the first to commit continues; the other cannot commit."""
         job = start("a", needs="tells_commits")
         old = job.checkpoint(1)
         one, other = start("b", old), start("c", old)
@@ -281,7 +282,7 @@ class SinkSuite:
         assert start("c", mine).newer() is None
 
     def test_taking_back_leaves_the_history(self, start: Start) -> None:
-        """Output after the snapshot is removed and its job is fenced; taking back again does nothing."""
+        """Output after the snapshot is removed, and its job cannot commit; taking back twice is harmless."""
         job = start("a", needs="takes_back")
         old = job.checkpoint(1)
         job.checkpoint(2)
@@ -312,8 +313,8 @@ class SinkSuite:
 class _Snapshot(msgspec.Struct):
     """The committables of one sink in a checkpoint or savepoint, as they are stored."""
 
-    fork: Fork
-    lineage: Lineage
+    fork: Fork  # the snapshot's own identity
+    lineage: Lineage  # of the job that took it
     committables: list[Any]
 
 

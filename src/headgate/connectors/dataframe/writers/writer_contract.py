@@ -30,10 +30,10 @@ class SparkEpoch:
     Attributes:
         lineage: id of the job's output lineage; jobs that begin from each other's snapshots share it.
         sink: the sink's uid.
-        epoch: grows along a lineage; some numbers are left out.
+        epoch: number of the epoch; it grows along a lineage, and some numbers are left out.
         job: id of the job that writes.
         generation: number of the driver that leads the job, from 1.
-        checkpoint: the first snapshot of the job that prepared the rows which they are part of.
+        checkpoint: id of the first snapshot with the rows, counted by the job that prepared them.
         token: random text of this try alone, for the names of its unpublished files and tables.
 
     Example:

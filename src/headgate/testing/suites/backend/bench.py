@@ -102,7 +102,7 @@ class Bench:
             del self.files[name]
 
     def abort(self, checkpoint: int, stored: KeyedStateHandle) -> None:
-        """Remove the files that were written for an aborted checkpoint."""
+        """Remove the files behind `stored`, which were written for an aborted checkpoint."""
         self._writer.discard(checkpoint, stored.handles())
 
     def close(self) -> None:
