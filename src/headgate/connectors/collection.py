@@ -287,7 +287,7 @@ def sample_sink(count: int, record_type: type[T] | None = None, verb: str = "tak
 
 
 class SampleSink(Sink[T]):
-    """Sink that sends the first `count` records to the driver, past all checkpoints; see `sample_sink`."""
+    """Sink that sends the first `count` records to the driver, outside of checkpoints; see `sample_sink`."""
 
     def __init__(self, count: int, record_type: type[T] | None, verb: str) -> None:
         self.count, self.record_type, self._verb = count, record_type, verb

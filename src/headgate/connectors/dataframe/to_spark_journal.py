@@ -56,7 +56,7 @@ class Run(msgspec.Struct, frozen=True, array_like=True):
         return self._between(self.first, through), self._between(through + 1, self.last)
 
     def without(self, other: Run) -> list[Run]:
-        """Return the parts of this run that remain without the epochs of `other`."""
+        """Return the parts of this run (of consecutive epochs) that are left without epochs of `other`."""
         if other != msgspec.structs.replace(self, first=other.first, last=other.last):
             return [self]
         left = self._between(self.first, min(other.first - 1, self.last))
@@ -117,7 +117,7 @@ class State(msgspec.Struct, frozen=True, tag="line"):
     remembered: list[Begun] = []  # the latest epochs, with their files
 
     def is_owned(self, job: str, generation: int) -> bool:
-        """Return whether this driver is the last owner in the journal."""
+        """Return whether the journal's last owner is the driver of this generation of this job."""
         return self.jobs[-1:] == [job] and self.generation == generation
 
 

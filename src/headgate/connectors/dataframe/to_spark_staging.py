@@ -89,7 +89,7 @@ class Staging:
             self._files(root).release(ready, savepoint)
 
     def abandon(self, committed_through: Sequence[StagedRows]) -> None:
-        """Remove staged rows prepared after those in `committed_through`; see `SinkCommitter.abandon`."""
+        """Remove staged rows of no completed checkpoint; `committed_through`, of the restored one, stay."""
         self._files(self.root).abandon(committed_through)
 
     def remove(self, committables: Iterable[StagedRows]) -> None:

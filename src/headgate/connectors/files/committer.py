@@ -97,7 +97,7 @@ class FilesCommitter(SinkCommitter[Prepared]):
             )
 
     def _first_lost(self, committables: Sequence[Prepared], own: bool) -> Prepared | None:
-        """Return the first committable whose file is neither published nor pending; None if there is none."""
+        """Return the first committable whose file is not published, pending or, unless `own`, set aside."""
         for ready in committables:
             final = self._final(ready)
             places = [final, self._pending(ready)]

@@ -49,7 +49,7 @@ def safe(name: str) -> str:
 
 
 def pending_folder(job: str, uid: str) -> str:
-    """Return the name, below the folder of pending files, of the folder for one sink of one job."""
+    """Return the name of the folder for one sink of one job, below the folder of all pending files."""
     return f"{safe(job)}+{safe(uid)}"
 
 
@@ -123,7 +123,7 @@ def held_mark(pending: str, holder: str) -> str:
 
 def held_by(mark: str) -> str | None:
     """Return the name of the pending file that a mark keeps; None if the name is no mark's. Marks without a
-    holder are of an older version; no release removes them.
+    holder are of an older version; releasing a savepoint does not remove them.
 
     Example:
         >>> held_by("a.jsonl~5dbbfb46b95bd9ee.held"), held_by("a.jsonl.held"), held_by("a.jsonl")

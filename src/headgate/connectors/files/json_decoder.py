@@ -189,7 +189,7 @@ class ArrowParser:
         return batches[0] if batches else None
 
     def singly(self, lines: Sequence[bytes]) -> tuple[pa.RecordBatch, list[tuple[int, str]]]:
-        """Return a batch of the good lines, and the bad ones, found by halving the lines repeatedly."""
+        """Return a batch of the good lines, and (index, reason) of each bad one, found by halving them."""
         import pyarrow as pa
 
         batches: list[pa.RecordBatch] = []

@@ -108,7 +108,7 @@ class OwnerLog:
         return [path for path, is_history in self._files(self._root) if not is_history]
 
     def missing(self) -> list[Path]:
-        """Return files of this job's history that were taken back, with their present paths."""
+        """Return the present paths of files of this job's history that another job has set aside."""
         return [
             path
             for folder in sorted((self._root / TAKEN_BACK).glob("*/"))
@@ -128,7 +128,7 @@ class OwnerLog:
         return f"{len(newer)} files in {where!r}, the last of checkpoint {origin.checkpoint} of job {job!r}"
 
     def describe_missing(self) -> str | None:
-        """Return text about files of this job's history that were taken back; None if there are none."""
+        """Return text about files of this job's history that were taken back (set aside); None for none."""
         missing = self.missing()
         if not missing:
             return None

@@ -42,7 +42,7 @@ class Timeline:
         return self._planned[0][0] if self._planned else None
 
     def due(self) -> tuple[int, str] | None:
-        """Return time and name of the earliest plan if it is due, without removing it; else None."""
+        """Return time and name of the earliest planned action if it is due, and keep it; else None."""
         if not self._planned or self._planned[0][0] > self.now_ms:
             return None
         when, _, name, _ = self._planned[0]

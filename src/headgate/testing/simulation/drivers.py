@@ -186,7 +186,7 @@ class DriverProcess(GangOwner):
             yield f"{self.name} lease", now, leadership.watch
 
     def next_times(self) -> list[int | None]:
-        """Return the times (virtual ms) at which the driver's threads wake up; None for no time."""
+        """Return when (virtual ms) each of the driver's threads wakes up; None for one that does not wait."""
         if not self.runs:
             return []
         if self.leadership is None:

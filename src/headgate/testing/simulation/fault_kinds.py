@@ -51,7 +51,7 @@ class FaultMix:
 
 
 class Injecting:
-    """Base of all kinds of faults: the budget, the random choices, and faults that wait or end later."""
+    """Base of all faults: how many there may be, the random choices, and faults that wait or end later."""
 
     def __init__(self, scene: JobScene, mix: FaultMix, rng: random.Random) -> None:
         self._scene, self._rng = scene, rng

@@ -100,7 +100,7 @@ class DriverFaults(Injecting):
             self._scene.supervisor.start()
 
     def at_driver_disk(self, process: DriverProcess) -> None:
-        """Kill the driver if the counted disk operation has come; called before each of its operations."""
+        """Count a driver's disk operation about to happen, and kill the driver if a fault chose this one."""
         if self._until_driver_dies:
             self._until_driver_dies -= 1
             if not self._until_driver_dies:

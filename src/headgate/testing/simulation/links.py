@@ -57,7 +57,7 @@ class Wire(Underway[bytes | str], Generic[M]):
 
     @property
     def due(self) -> int | None:
-        """Time at which the first item arrives; None if there is none or the receiver is paused."""
+        """Virtual time (ms) at which the first item arrives; None if none does or the receiver is paused."""
         return self._items[0][0] if self._items and not self._receiver_paused() else None
 
     def deliver(self) -> str:

@@ -63,7 +63,7 @@ class Lane(Underway[Item]):
 
     @property
     def due(self) -> int | None:
-        """Time at which the first item arrives; None if there is none or the receiver is not ready."""
+        """Virtual time (ms) at which the first item arrives; None: no item, or its attempt not yet open."""
         if not self._items:
             return None
         due, (attempt, _) = self._items[0]

@@ -30,7 +30,7 @@ class SimLeadership(Leadership):
 
     @property
     def unreported_loss(self) -> bool:
-        """Whether the leadership is lost and the listeners are still to be called."""
+        """Whether the leadership is lost and :meth:`watch` has not called its listeners yet."""
         return self._term.state is LeadershipState.LOST and bool(self._listeners)
 
     def look(self) -> Candidacy:

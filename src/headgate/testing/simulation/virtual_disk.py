@@ -40,7 +40,7 @@ class SimFiles:
         return _below(self.files, prefix)
 
     def unfinished(self, prefix: str) -> list[str]:
-        """Return the sorted names of unfinished files below the folder `prefix`."""
+        """Return the sorted names of files below the folder `prefix` that killed writers left unfinished."""
         return _below(self.torn, prefix)
 
     def tear(self, name: str, data: bytes) -> None:

@@ -35,7 +35,7 @@ class SinkSuite:
     """Tests of a two-phase commit sink; inherit from it under a name that pytest collects.
 
     Two hooks are needed. Attributes of the sink's committer decide which tests apply: those of several
-    lineages of output (each: jobs that continue each other's) are skipped where `tells_commits` is false,
+    lineages (jobs with one begin from each other's snapshots) are skipped where `tells_commits` is false,
     those of taking back where `takes_back` is.
 
     Example:

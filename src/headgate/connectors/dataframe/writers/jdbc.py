@@ -104,7 +104,7 @@ class JdbcWriter(EpochWriter):
         frame.write.mode("overwrite").jdbc(self.url, stage, properties=self.properties)
 
     def _move(self, connection: JavaObject, epoch: SparkEpoch, stage: str, names: str, rows: int) -> None:
-        """Move all staged rows and record the epoch in one transaction; do nothing if it was recorded."""
+        """Move `rows` staged rows and record the epoch, in one transaction; do nothing if it was recorded."""
         try:
             self._note(connection, epoch)
         except Exception:
