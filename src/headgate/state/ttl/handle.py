@@ -159,7 +159,7 @@ class TtlHandle(ABC):
 
     @abstractmethod
     def judge(self, stamps: Any) -> tuple[int, bool, int]:
-        """Return of a key's stored times: how many, whether to :meth:`tidy` as one expired, the oldest."""
+        """Return of a key's stored times: how many, whether one needs :meth:`tidy`, and the oldest."""
 
     @abstractmethod
     def _tidy(self) -> int:
