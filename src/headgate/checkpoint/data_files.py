@@ -26,17 +26,17 @@ Part = bytes | memoryview
 
 
 class DataFileWriter:
-    """Writes the data files of one worker; used by the loop and by the thread that writes snapshots."""
+    """Writes the data files of one worker; used by its main loop and the thread that writes snapshots."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
 
     def write(self, name: str, parts: Iterable[Part]) -> FileRange:
-        """Write `parts` as one durable file, and return its range with a checksum."""
+        """Write `parts` as the durable file `name`; return where its bytes lie, with their checksum."""
         return self.write_sections(name, [parts])[0]
 
     def write_sections(self, name: str, sections: Iterable[Iterable[Part]]) -> list[FileRange]:
-        """Write one durable file of several sections; return the range and checksum of each section."""
+        """Write the durable file `name` of several sections; return place and checksum of each section."""
         ranges: list[FileRange] = []
         self._disk.create(name, _measured(name, sections, ranges))
         return ranges
@@ -58,9 +58,10 @@ def _measured(name: str, sections: Iterable[Iterable[Part]], ranges: list[FileRa
 def little_of(
     limit: int | None, sections: Sequence[Iterable[Part]]
 ) -> tuple[list[Iterable[Part]] | None, list[list[Part]]]:
-    """Tell small state from large: return sections of more than `limit` bytes, or None and the parts of each.
+    """Return (sections, []) if they have more than `limit` bytes, else (None, the parts of each section).
 
-    Reads no more than needed. With a `limit` of None everything is small, with one below 0 nothing.
+    Tells state for a file from little state for the metadata, reading no more than needed. With a `limit` of
+    None everything is little, with one below 0 nothing.
 
     Example:
         >>> little_of(3, [[b"ab"], [b"c"]])
@@ -82,7 +83,7 @@ def little_of(
 
 
 def read_handle(disk: Disk, handle: StateHandle) -> bytes:
-    """Return the verified bytes of a handle; raise DamagedFileError with the file and the wrong bytes."""
+    """Return the verified bytes of a handle (a range of a file, or the bytes); DamagedFileError if wrong."""
     if isinstance(handle, Inline):
         return handle.data
     return best_of(disk, handle, lambda source: _read(source, handle))
@@ -106,7 +107,7 @@ def _read(disk: Disk, handle: FileRange) -> bytes:
 
 
 def verified_pieces(disk: Disk, handle: StateHandle) -> Iterator[bytes]:
-    """Yield the bytes of a handle in pieces; they are verified only when all of them have been read."""
+    """Yield the bytes of a handle in pieces; they are verified only once the caller has read the last."""
     if isinstance(handle, Inline) or not isinstance(disk, RandomAccess):
         yield read_handle(disk, handle)
         return
@@ -187,7 +188,7 @@ class StoredBytes:
             self._disk, self._data = best_of(disk, handle, lambda source: _opened(source, handle))
 
     def read(self, offset: int, length: int) -> bytes:
-        """Return `length` bytes from `offset` on; fewer only at the end of the handle's bytes."""
+        """Return `length` bytes from the handle's byte `offset` on; fewer only at the end of its bytes."""
         if self._disk is None:
             return self._data[offset : offset + length]
         rest = max(0, min(length, self.size - offset))
@@ -200,7 +201,7 @@ def where_of(disk: Disk, handle: StateHandle) -> str:
 
 
 def _opened(disk: Disk, handle: FileRange) -> tuple[RandomAccess | None, bytes]:
-    """Verify a handle; return the bytes of a small one, or the disk to read a large one from in parts."""
+    """Verify a file range; return (None, its bytes), or (disk, b"") if it is large: to be read in parts."""
     if not isinstance(disk, RandomAccess) or handle.length <= PIECE_BYTES:
         return None, _read(disk, handle)
     verify_handle(disk, handle)
@@ -208,9 +209,9 @@ def _opened(disk: Disk, handle: FileRange) -> tuple[RandomAccess | None, bytes]:
 
 
 def check_present(disk: Disk, ranges: Sequence[FileRange], names: frozenset[str] | None = None) -> None:
-    """Raise DamagedFileError unless all files exist and are long enough; reads no content.
+    """Raise DamagedFileError unless all files of `ranges` exist and are long enough; reads no content.
 
-    `names` are files known to exist, for disks without sizes of files; lengths are not checked then.
+    `names` are all existing files; used for disks without sizes of files, whose lengths are not checked.
     """
     sizes: dict[str, int] = {}
     for item in ranges:

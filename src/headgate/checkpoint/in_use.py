@@ -28,7 +28,7 @@ EXPIRES_MS: Final = 150_000  # a file that has not changed for so long is of a d
 
 
 class InUse:
-    """Marks a checkpoint of another job as in use by this driver, so that it is not deleted meanwhile."""
+    """Keeps another job's checkpoint from deletion, by a marker file whose name ends in `token`."""
 
     def __init__(self, disk: Disk, job: JobId, checkpoint: CheckpointId, token: str) -> None:
         self._disk, self._job, self._checkpoint = disk, job, checkpoint
@@ -86,7 +86,7 @@ class Users:
         return found
 
     def files(self, checkpoints: Iterable[CheckpointId]) -> set[str]:
-        """Return the names of all files that checkpoints need, as far as their metadata can be read."""
+        """Return the names of all files of `checkpoints` (ids); unreadable metadata is skipped."""
         names: set[str] = set()
         for checkpoint in checkpoints:
             name = metadata_name(self._job, checkpoint)

@@ -159,7 +159,7 @@ def is_whole(files: JobFiles, metadata: CheckpointMetadata) -> bool:
 
 
 def what_to_do(folder: str, checkpoint: int, newest: int) -> str:
-    """Return a text for people about a checkpoint that is newer than the log: what it means, what to do."""
+    """Return a sentence about `checkpoint`, newer than `newest` in the log: its meaning, and what to do."""
     return (
         f"checkpoint {checkpoint} is newer than the newest in the log ({newest}): either its driver died "
         "just before it was complete, or its log entry was lost, and then output was committed up to it; "

@@ -80,7 +80,7 @@ def checkpoint_number(folder: str) -> CheckpointId | None:
 
 
 def metadata_first(name: str) -> tuple[bool, str]:
-    """Return a sort key to delete metadata first: a half-deleted checkpoint must not look complete."""
+    """Return a sort key to delete files by, metadata first: half a checkpoint must not look complete."""
     return name.rpartition("/")[2] != METADATA, name
 
 
@@ -124,5 +124,5 @@ def table_name(uid: str, state: str, subtask: int) -> str:
 
 
 def savepoint_data_name(task: SubtaskId, number: str) -> str:
-    """Return the name of a file for what one task stores in a savepoint besides tables."""
+    """Return the name of file `number` of one task in a savepoint, for state that no table holds."""
     return f"data/v{task.vertex}-s{task.subtask}-{number}"

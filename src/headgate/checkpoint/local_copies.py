@@ -45,7 +45,7 @@ class CopyFolder(LocalDisk):
     """The folder with the local copies of one slot, which can be read like a storage."""
 
     def whole_file(self, handle: FileRange) -> Path | None:
-        """Return the path of a handle's file if it holds the handle's bytes and nothing else; else None."""
+        """Return the path of the file with a handle's bytes if it holds nothing else; else None."""
         path = self._path(handle.file)
         return path if handle.offset == 0 and path.stat().st_size == handle.length else None
 
@@ -77,7 +77,7 @@ class LocalCopies:
 
     @contextmanager
     def copying(self, name: str, source: Path | None) -> Iterator[_Copy]:
-        """Make a copy of file `name` in the block; it is kept unless the block or the local disk fails.
+        """Yield a writer for a local copy of file `name`, kept unless the block or the local disk fails.
 
         `source` is a local file with the same bytes that never changes; it is linked where that is possible.
         """
@@ -92,7 +92,7 @@ class LocalCopies:
             self.refer(checkpoint, name)
 
     def refer(self, checkpoint: int, name: str) -> None:
-        """Keep the copy `name` for `checkpoint`, until a newer checkpoint completes."""
+        """Keep the copy of file `name`, which `checkpoint` needs, until a newer checkpoint completes."""
         self._referred.setdefault(checkpoint, set()).add(name)
 
     def delete(self, name: str) -> None:
@@ -202,7 +202,7 @@ def _linked(source: Path, target: Path) -> bool:
 
 
 def remove_abandoned_copies(root: Path, host: str, mine: Path) -> list[Path]:
-    """Remove the copies of jobs other than `mine` that have no process on this machine; return their folders.
+    """Remove the copies of jobs with no process on this machine, except folder `mine`; return their folders.
 
     A job that is between two gangs loses its copies too, and restores from the storage.
     """
@@ -293,7 +293,7 @@ class NearbyDisk(_Delegating):
         self._lock = Lock()
 
     def best(self, handle: FileRange, read: Callable[[Disk], T]) -> T:
-        """Call `read`, which verifies, on a handle's local copy, else on the storage; return its result."""
+        """Return the result of `read`, which verifies: of a local copy of the file, else of the storage."""
         try:
             copy = self.copies.find(handle.file)
             if copy is not None:
@@ -314,5 +314,5 @@ class NearbyDisk(_Delegating):
 
 
 def best_of(disk: Disk, handle: FileRange, read: Callable[[Disk], T]) -> T:
-    """Call `read` on the nearest disk that has a handle's bytes, and return its result."""
+    """Call `read` on the nearest disk with the handle's file (of `disk`, or a copy); return its result."""
     return disk.best(handle, read) if isinstance(disk, NearbyDisk) else read(disk)

@@ -83,7 +83,7 @@ def open_checkpoint(
 
 
 def _named(disk: Disk, data: bytes, above: str, last: str, disks: Disks) -> tuple[Disk, CheckpointMetadata]:
-    """Open the snapshot in a folder; file names of a checkpoint begin two folders above that folder."""
+    """Open the snapshot in folder `last` of URI `above`, whose `_metadata` has the bytes `data`."""
     metadata = decode_metadata(data, disk.describe(METADATA))
     if metadata.kind != SAVEPOINT:
         root, job = _split(above)
@@ -94,7 +94,6 @@ def _named(disk: Disk, data: bytes, above: str, last: str, disks: Disks) -> tupl
 
 
 def _split(place: str) -> tuple[str, str]:
-    """Split a URI into the URI of the folder above and the last name."""
     above, _, last = place.rstrip("/").rpartition("/")
     return f"{above}/" if above.endswith("/") else above, unquote(last)
 
@@ -102,7 +101,7 @@ def _split(place: str) -> tuple[str, str]:
 def _latest(
     disk: Disk, above: str, fell_back: Callable[[str], None] | None, disks: Disks, *, whole: bool
 ) -> tuple[Disk, CheckpointMetadata]:
-    """Open the latest checkpoint that the log in a job's folder names."""
+    """Open the latest checkpoint in the log of a job's folder `disk`; URI `above` is the folder's parent."""
     try:
         completed = CompletedCheckpointLog(disk, LOG).completed()
     except DamagedFileError as error:
@@ -162,7 +161,7 @@ def _open_entry(disk: Disk, entry: Completed, disks: Disks) -> tuple[Disk, Check
 
 
 def offer(disk: Disk, older: Sequence[Completed], disks: Disks = open_disk) -> str:
-    """Return a sentence that names the checkpoint to restore instead, the first intact one of `older`.
+    """Return a sentence for an error that names the checkpoint to restore instead: the first intact `older`.
 
     `older` are log entries, the newest first; an entry without a digest was found by its name.
     """
@@ -220,7 +219,7 @@ def _with(error: DamagedFileError, offered: str) -> DamagedFileError:
 
 
 def load_metadata(disk: Disk, name: str, sha256: str | None = None) -> CheckpointMetadata:
-    """Read a metadata file and make all cheap checks; `sha256` is its digest in the log, if known."""
+    """Read a metadata file, and check it and that its files exist; `sha256` is its digest, if known."""
     where = disk.describe(name)
     try:
         data = disk.read(name)

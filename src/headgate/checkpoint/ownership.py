@@ -38,11 +38,11 @@ class ClaimRecord(msgspec.Struct, frozen=True):
     """The record that a job owns a snapshot from elsewhere, with what is needed to delete it later."""
 
     root: str  # URI of the folder that its file names are relative to
-    metadata: str
+    metadata: str  # name of its `_metadata` file
     sha256: str  # hexadecimal digest of the metadata file
     checkpoint: int
     files: list[str]  # everything else that it refers to
-    owner: str
+    owner: str  # id of the job that owns the snapshot
     job: str | None = None  # of a checkpoint, whose log names it; None for a savepoint
     generation: int = 0  # of the claim on that log; 0 for a savepoint
 
@@ -69,7 +69,7 @@ def decode_record(data: bytes, where: str) -> ClaimRecord:
 
 
 def continues_as(disk: Disk, root: str, checkpoint: CheckpointMetadata) -> JobId | None:
-    """Return the job as which a claiming job continues; None if it claims the snapshot by a record."""
+    """Return the job that a claim of this snapshot (below `root`) from `disk` continues; None: no job."""
     if checkpoint.kind == SAVEPOINT or root != disk.describe():
         return None
     logged = CompletedCheckpointLog(disk, log_folder(JobId(checkpoint.job))).completed()
@@ -124,7 +124,7 @@ def claim(disk: Disk, checkpoint: CheckpointMetadata, owner: JobId) -> ClaimReco
 
 
 def release(record: ClaimRecord, keep: Callable[[ClaimRecord], None], disks: Disks = open_disk) -> str | None:
-    """Delete a claimed snapshot, or return why it was left alone; `keep` stores a changed record before."""
+    """Delete a claimed snapshot, or return why it stays; `keep` is called to store a changed record first."""
     disk = disks(record.root)
     try:
         if digest(disk.read(record.metadata)) != record.sha256:

@@ -70,7 +70,7 @@ class SavepointFolder:
 
 
 def prepare(disk: Disk, job: JobId, token: bytes) -> SavepointFolder:
-    """Return a folder for a new savepoint, after checking that files can be written there."""
+    """Return a folder (`token`: its name) for a new savepoint, after a check that `disk` can be written."""
     reachability.probe(disk)
     return SavepointFolder(disk, f"savepoint-{job[-6:]}-{token.hex()}")
 

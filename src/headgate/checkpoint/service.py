@@ -57,7 +57,7 @@ class CheckpointService:
 
     `log` holds the complete checkpoints and decides who may add to them; by default it is files next to the
     checkpoints. `clock` measures how long other jobs have not renewed their use of one; see
-    `checkpoint.in_use`. The `probe` reaches "checkpoint.metadata-written", ".logged" and ".trimmed".
+    `checkpoint.in_use`. `probe`: tests stop it at "checkpoint.metadata-written", ".logged", ".trimmed".
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class CheckpointService:
         return self._log.claim()
 
     def _left_here(self) -> str | None:
-        """Return a file of a checkpoint or log that earlier job masters of this job have left, or None."""
+        """Return the name of a file that an earlier job master of this job has left here, or None."""
         folder, log = job_folder(self.job), log_folder(self.job)
         for name in self.disk.list(folder):
             is_entry = name.startswith(f"{log}/") and name.rpartition("/")[2].isdigit()
@@ -107,7 +107,7 @@ class CheckpointService:
         return None
 
     def check(self, permit: CommitPermit) -> None:
-        """Raise FencedError if another job master has claimed the job since."""
+        """Raise FencedError if another job master has claimed the job since `permit` was given."""
         self._log.check(permit)
 
     def completed(self) -> list[Completed]:
@@ -127,7 +127,7 @@ class CheckpointService:
         self._log.reserve_ids(permit, end)
 
     def own(self, record: ClaimRecord) -> None:
-        """Store the record that this job owns a snapshot from elsewhere, which counts as its oldest one."""
+        """Store the record that this job owns a snapshot from elsewhere, which counts as its oldest."""
         self.disk.create(self._record_name, [encode_record(record)])
         self._record = record
 
@@ -173,7 +173,7 @@ class CheckpointService:
     def store_savepoint(
         self, permit: CommitPermit, metadata: CheckpointMetadata, uri: str, sha256: str
     ) -> None:
-        """Log that the job was stopped with a savepoint, whose `_metadata` is durable at `uri`."""
+        """Log that the job was stopped with a savepoint, whose `_metadata` (of this digest) is at `uri`."""
         self._log.append(permit, CheckpointId(metadata.checkpoint), uri, sha256)
         self._probe.reached("checkpoint.logged")
 
@@ -307,7 +307,7 @@ class CheckpointService:
             raise StorageError(f"{where} is missing although the log names it; nothing was deleted") from None
 
     def _give_up_spared(self) -> None:
-        """Mark files kept for a possibly lost log entry for deletion with the next retired checkpoints."""
+        """Let the files that stayed for a possibly lost log entry go with the next retired checkpoints."""
         self._doomed |= self._spared
         self._spared = set()
 

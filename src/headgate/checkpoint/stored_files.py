@@ -10,7 +10,7 @@ from headgate.state.snapshots import KeyedStateHandle, NativeFiles, StateHandle
 
 
 class StoredNativeState(StoredBytes):
-    """A keyed state's native files and blob on a disk, verified when read; a `state.backend.NativeState`."""
+    """A keyed state stored as RocksDB's own files and a blob, verified when read; a `NativeState`."""
 
     def __init__(self, disk: Disk, keyed: KeyedStateHandle, native: NativeFiles) -> None:
         super().__init__(disk, keyed.handle)
@@ -18,7 +18,7 @@ class StoredNativeState(StoredBytes):
         self.native, self.root = native, disk.describe()
 
     def fetch(self, name: str, target: Path) -> None:
-        """Copy a native file to `target` on the local disk, where it appears once it is verified."""
+        """Copy the file `name` of RocksDB to `target` on the local disk, where it appears once verified."""
         copy_handle(self._storage, self.native.files[name], target)
 
 
@@ -45,7 +45,7 @@ class DiskFiles:
         return StoredBytes(self._disk, handle, verified=False)
 
     def native(self, keyed: KeyedStateHandle) -> StoredNativeState:
-        """Return access to a keyed state's native files, and to the blob stored with them."""
+        """Return access to the RocksDB files of a keyed state, and to the blob stored with them."""
         assert keyed.native is not None
         return StoredNativeState(self._disk, keyed, keyed.native)
 

@@ -80,7 +80,7 @@ class _Found(NamedTuple):
 
 
 def verify(uri: str, progress: Progress | None = None) -> Report:
-    """Read all bytes that the snapshots below a URI refer to, compare checksums, and report what is wrong."""
+    """Verify all bytes that snapshots below `uri` need, calling `progress(file, bytes read, all bytes)`."""
     return _Verifying(look_at(uri), progress).run()
 
 
@@ -203,7 +203,7 @@ class _Verifying:
             return None
 
     def _alone(self, files: SnapshotFiles) -> _Found | None:
-        """Read a snapshot that was named by itself; compare a checkpoint with its job's log."""
+        """Read a snapshot given by its own URI (None: damaged); compare a checkpoint with its job's log."""
         found = self._tolerant(files.disk, METADATA)
         if found is None or found.metadata.kind == SAVEPOINT:
             return found

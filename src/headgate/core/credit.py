@@ -14,7 +14,7 @@ from headgate.common.errors import InternalError
 
 
 class SenderCredit:
-    """Counts how many frames the sender of one channel may still send."""
+    """The number of frames that a channel's sender may still send; if `withheld` none before a grant."""
 
     __slots__ = ("credit", "initial")
 
@@ -31,7 +31,7 @@ class SenderCredit:
         self.credit -= 1
 
     def grant(self, frames: int) -> None:
-        """Add the credit for `frames` frames that the receiver consumed."""
+        """Add the credit of `frames` frames that the receiver consumed; InternalError above `initial`."""
         if frames < 1 or self.credit + frames > self.initial:
             raise InternalError(f"credit {self.credit} + {frames} exceeds the initial {self.initial}")
         self.credit += frames
@@ -40,8 +40,8 @@ class SenderCredit:
 class ReceiverCredit:
     """Counts, at the receiver of one channel, the queued frames and the credit owed to the sender.
 
-    Credit is returned in lots of half the initial credit, so that a stream of small frames does not cost a
-    message each.
+    Credit returns in lots of half the initial credit, so that not every small frame costs a message. If
+    `withheld`, the sender has none before :meth:`release`.
     """
 
     __slots__ = ("initial", "owed", "queued")
@@ -51,7 +51,7 @@ class ReceiverCredit:
         self.owed = initial if withheld else 0
 
     def release(self) -> int:
-        """Return all owed credit, to be sent back at once; credit is withheld no longer."""
+        """Return how many frames the sender may send at once, as credit is withheld no longer."""
         frames, self.owed = self.owed, 0
         return frames
 
@@ -62,7 +62,7 @@ class ReceiverCredit:
         self.queued += 1
 
     def consumed(self) -> int:
-        """Count a queued frame as consumed; return the credit to send back now, which may be 0."""
+        """Count a queued frame as consumed; return how many frames to grant the sender now (0: none yet)."""
         if self.queued <= 0:
             raise InternalError("a frame was consumed that never came in")
         self.queued -= 1

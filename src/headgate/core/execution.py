@@ -13,12 +13,12 @@ class JobState(Enum):
     """The state of a job, as programs and people see it."""
 
     CREATED = "created"
-    STARTING = "starting"
-    DEPLOYING = "deploying"
+    STARTING = "starting"  # its workers are being started
+    DEPLOYING = "deploying"  # its subtasks are being started
     RUNNING = "running"
-    RECOVERING = "recovering"
-    RESCALING = "rescaling"
-    FINISHING = "finishing"
+    RECOVERING = "recovering"  # after a failure, until the next attempt
+    RESCALING = "rescaling"  # it stands, until the attempt with another parallelism
+    FINISHING = "finishing"  # this and the next two: its workers leave
     FAILING = "failing"
     CANCELLING = "cancelling"
     FINISHED = "finished"
@@ -39,7 +39,7 @@ class JobState(Enum):
 class JobEnd(Enum):
     """How a job ends, or how this job master's part of it does (SUSPENDED)."""
 
-    FINISHED = "finished"
+    FINISHED = "finished"  # by the end of its input, or by a stop with savepoint
     CANCELLED = "cancelled"
     FAILED = "failed"
     SUSPENDED = "suspended"  # another job master goes on with the job

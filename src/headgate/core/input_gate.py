@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class InputGate(Generic[T]):
-    """The queues of a subtask's input channels (numbered from 0); chooses which element is read next."""
+    """The queues of a subtask's channels (from 0), read in turns; `is_records` tells batches from events."""
 
     __slots__ = ("_blocked", "_is_records", "_queues", "_ready", "_silent")
 
@@ -52,9 +52,9 @@ class InputGate(Generic[T]):
         return bool(self._ready) and not self._silent
 
     def poll(self, wanted: Callable[[T], bool] | None = None) -> tuple[int, T] | None:
-        """Return the next element and its channel; None when nothing may be read.
+        """Return (channel, element) of the next element; None when nothing may be read.
 
-        With `wanted` only an element for which it holds is read; other channels keep their places.
+        With `wanted` the first channel whose next element it accepts is read; the others keep their turns.
         """
         if not self.available:
             return None

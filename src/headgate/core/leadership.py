@@ -17,22 +17,22 @@ from headgate.core.machine import Machine
 class LeadershipState(Enum):
     """Where a driver stands in the election of a job's leader."""
 
-    CANDIDATE = "candidate"
+    CANDIDATE = "candidate"  # it has not won yet
     LEADER = "leader"
-    SUSPENDED = "suspended"
-    LAPSED = "lapsed"
-    LOST = "lost"
+    SUSPENDED = "suspended"  # it leads, but the last proof failed: no commit begins
+    LAPSED = "lapsed"  # its lease has ended, and it may still win again
+    LOST = "lost"  # for good: another driver leads or may, or this one resigned
 
 
 class LeadershipEvent(Enum):
     """An event that changes a driver's right to lead."""
 
-    GRANTED = "granted"
-    RENEWED = "renewed"
-    SUSPENDED = "suspended"
-    LAPSED = "lapsed"
-    EXPIRED = "expired"
-    RESIGNED = "resigned"
+    GRANTED = "granted"  # it won the election
+    RENEWED = "renewed"  # it proved that it leads
+    SUSPENDED = "suspended"  # a proof failed, or the connection broke
+    LAPSED = "lapsed"  # its lease has ended, and it may win again
+    EXPIRED = "expired"  # another driver leads, or may
+    RESIGNED = "resigned"  # it gave up
 
 
 _S, _E = LeadershipState, LeadershipEvent
@@ -56,7 +56,7 @@ LEADERSHIP_MOVES: Final[Mapping[tuple[LeadershipState, LeadershipEvent], Leaders
 
 
 class LeadershipTerm:
-    """A driver's term as a job's leader, from candidacy on; commits stop `margin_ms` before the lease ends.
+    """A driver's term as a job's leader, from candidacy on; commits stop `margin_ms` before its lease ends.
 
     With `regains` a driver whose lease has ended may lead again, by a new grant, as long as it has not heard
     of another leader; otherwise the term ends with the lease.
@@ -99,9 +99,9 @@ class LeadershipTerm:
         return self._machine.history
 
     def granted(self, sent_ms: int, now_ms: int) -> bool:
-        """Begin the lease: a request sent at `sent_ms` won the election, for the first time or again.
+        """Begin the lease: a request sent at `sent_ms`, answered at `now_ms`, won the election; return True.
 
-        Return False when the answer took longer than the lease and proves nothing any more.
+        Return False when the answer took longer than the lease, or the term is in no state to be granted.
         """
         if now_ms >= sent_ms + self._lease_ms or not self._machine.can(_E.GRANTED):
             return False
@@ -118,12 +118,12 @@ class LeadershipTerm:
         self._deadline_ms = max(self._deadline_ms, sent_ms + self._lease_ms)
 
     def suspended(self, now_ms: int, why: str = "") -> None:
-        """Stop commits because a proof failed or the connection broke; the lease is not lost yet."""
+        """Stop commits because a proof failed or the connection broke; `why` is for the history."""
         if not self.tick(now_ms) and self._machine.state is LeadershipState.LEADER:
             self._machine.move(_E.SUSPENDED, why or f"at {now_ms}")
 
     def expired(self, why: str = "") -> bool:
-        """End the term because another driver leads, or may; return True if it was not over before."""
+        """End the term because another driver leads, or may; return True if this call ended it."""
         if not self._machine.can(_E.EXPIRED):
             return False
         self._machine.move(_E.EXPIRED, why)
@@ -135,7 +135,7 @@ class LeadershipTerm:
             self._machine.move(_E.RESIGNED)
 
     def tick(self, now_ms: int) -> bool:
-        """Let the lease end if it is time; return True if that ends the term for good."""
+        """End the lease if its time is over at `now_ms`; return True if that ends the term for good."""
         if not self._timed or now_ms < self._deadline_ms:
             return False
         if self._regains:

@@ -36,7 +36,7 @@ class _Watch:
 
 
 class HeartbeatMonitor(Generic[W]):
-    """Watches heartbeats in the driver: finds silent workers, and loops that stand still for `stuck_ms`.
+    """Finds workers silent for `timeout_ms`, and those whose loop stands still for `stuck_ms` (None: none).
 
     Example:
         >>> monitor = HeartbeatMonitor(timeout_ms=10_000, stuck_ms=3_000)
@@ -73,9 +73,9 @@ class HeartbeatMonitor(Generic[W]):
         self._watched.pop(worker, None)
 
     def beat(self, worker: W, progress: int, now_ms: int) -> bool:
-        """Record a heartbeat; return False, and send no answer, if its worker lapsed or was replaced.
+        """Record a heartbeat; return False, so that the caller sends no answer, if its worker is not watched.
 
-        Any change of `progress` means that the loop moved; idle rounds count as moves.
+        `progress` counts rounds of the worker's loop: any change means that it moved; idle rounds count too.
         """
         watch = self._watched.get(worker)
         if watch is None:
@@ -110,7 +110,7 @@ class HeartbeatMonitor(Generic[W]):
         return min(times, default=None)
 
     def describe(self, now_ms: int) -> tuple[Hashable, ...]:
-        """Return which workers are watched and since when (relative to `now_ms`), as plain values."""
+        """Return each worker's last beat and last move of its loop, in ms relative to `now_ms`: for tests."""
         return tuple(
             (worker, w.heard_ms - now_ms, w.moved_ms - now_ms, w.progress, w.reported_stuck)
             for worker, w in self._watched.items()
@@ -134,7 +134,7 @@ class Lease:
         self._length_ms, self._expires_ms, self._lost = length_ms, now_ms + length_ms, False
 
     def renewed(self, sent_ms: int) -> None:
-        """Extend the lease: the driver answered the heartbeat sent at `sent_ms`. It never gets shorter."""
+        """Extend the lease: the driver answered the heartbeat sent at `sent_ms`; it is never shortened."""
         self._expires_ms = max(self._expires_ms, sent_ms + self._length_ms)
 
     def expired(self, now_ms: int) -> bool:

@@ -61,7 +61,7 @@ class Machine(Generic[StateT, EventT]):
         return (self._state, event) in self._moves
 
     def move(self, event: EventT, detail: str = "") -> StateT:
-        """Change to the state that `event` leads to, and return it; an illegal event raises InternalError."""
+        """Change to the state that `event` leads to, and return it; InternalError if there is none."""
         following = self._moves.get((self._state, event))
         if following is None:
             raise InternalError(self.explain(f"cannot take {event.value} while {self._state.value}"))
@@ -75,5 +75,5 @@ class Machine(Generic[StateT, EventT]):
         self._history.append(text)
 
     def explain(self, problem: str) -> str:
-        """Return a message for an InternalError: the problem, and the history that led to it."""
+        """Return the text of an InternalError: the machine's name, `problem`, and the last moves."""
         return f"{self.name} {problem}; history: {', '.join(self._history) or 'none'}"

@@ -24,7 +24,7 @@ from headgate.common.errors import InternalError
 
 
 class Distributed(Protocol):
-    """A stored state of one old subtask; its elements from `first` to before `stop` (None: all) count."""
+    """An old subtask's operator state, of which elements `first` to before `stop` (None: all) count."""
 
     @property
     def name(self) -> str: ...  # noqa: D102
@@ -43,7 +43,7 @@ H = TypeVar("H", bound=Distributed)
 
 @dataclass(frozen=True, slots=True)
 class Share(Generic[H]):
-    """A range of elements of one old subtask's state (`first` to before `stop`), given to one new subtask."""
+    """Elements `first` to before `stop` of `held`, an old subtask's state, given to one new subtask."""
 
     held: H
     first: int
@@ -51,7 +51,9 @@ class Share(Generic[H]):
 
 
 def redistribute(old: Sequence[Sequence[H]], parallelism: int) -> list[list[Share[H]]]:
-    """Return the shares that each new subtask gets: of split states, then union, then broadcast; by name.
+    """Return, for each of `parallelism` new subtasks, its shares of `old`, the states of each old subtask.
+
+    Shares of split states come first, then of union, then of broadcast states, each by name.
 
     Example:
         >>> from headgate.state.snapshots import Inline, OperatorStateHandle
@@ -79,7 +81,7 @@ def redistribute(old: Sequence[Sequence[H]], parallelism: int) -> list[list[Shar
 
 
 def _of_mode(old: Sequence[Sequence[H]], mode: str) -> Iterator[list[H | None]]:
-    """Yield, for every state of a mode in order of names, the parts of the old subtasks (None: no part)."""
+    """Yield a list for each state of `mode`, by name: every old subtask's part of it (None: it has none)."""
     names = sorted({held.name for states in old for held in states if held.mode == mode})
     for name in names:
         yield [next((held for held in states if held.name == name), None) for states in old]
@@ -92,7 +94,7 @@ def _keep(by_subtask: Sequence[H | None], new: list[list[Share[H]]]) -> None:
 
 
 def _split(parts: Sequence[H], new: list[list[Share[H]]], begin: int) -> int:
-    """Deal the elements out from subtask `begin` on; return the subtask where the next state begins."""
+    """Deal a state's elements to subtasks from `begin` on; return the subtask where the next one begins."""
     count, rest = len(new), [_all_of(held) for held in reversed(parts)]
     fraction, remainder = divmod(sum(share.stop - share.first for share in rest), count)
     for place in range(count):
@@ -101,7 +103,6 @@ def _split(parts: Sequence[H], new: list[list[Share[H]]], begin: int) -> int:
 
 
 def _taken(rest: list[Share[H]], count: int) -> Iterator[Share[H]]:
-    """Remove the next `count` elements from `rest`, which is in reversed order, and yield them as shares."""
     while count:
         share = rest.pop()
         stop = min(share.stop, share.first + count)

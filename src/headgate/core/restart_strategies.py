@@ -92,7 +92,7 @@ RestartSpec: TypeAlias = NoRestart | FixedDelay | FailureRate | ExponentialDelay
 
 
 def restart_strategy(spec: RestartSpec, uniform: Uniform) -> RestartStrategy:
-    """Return the strategy for a configuration: an object that remembers failures and decides on each.
+    """Return the strategy for a configuration, which decides on each failure; `uniform` draws its jitter.
 
     Example:
         >>> strategy = restart_strategy(FixedDelay(attempts=1), lambda low, high: high)

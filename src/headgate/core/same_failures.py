@@ -35,7 +35,7 @@ class SameFailure:
 class SameFailures:
     """Counts failures by fingerprint since the newest checkpoint; one per job, kept across restarts.
 
-    `repeating` is the latest failure that keeps coming.
+    `since` is that checkpoint (None: there is none); `repeating` the last failure that came `limit` times.
 
     Example:
         >>> failures = SameFailures(since=4)
@@ -75,5 +75,5 @@ class SameFailures:
         self.repeating = None
 
     def describe(self) -> tuple[Hashable, ...]:
-        """Return all fields that decide on later answers, as plain values."""
+        """Return the counts by fingerprint and the checkpoint they count from, as plain values: for tests."""
         return self._since, self.repeating, tuple(sorted(self._times.items(), key=str))

@@ -71,11 +71,11 @@ class SubtaskCheckpoints:
 
     @property
     def running(self) -> Set[int]:
-        """Checkpoints whose asynchronous part runs and is still wanted."""
+        """Checkpoints whose snapshot is being written in the background, and which were not aborted."""
         return frozenset(self._running)
 
     def admit(self, checkpoint: int) -> Verdict:
-        """Decide whether `checkpoint`, which a barrier handler or a trigger wants, is taken."""
+        """Decide whether to take `checkpoint`, as all its barriers are there or a source is triggered."""
         if checkpoint <= self._last:
             return Verdict.SKIP
         aborted = checkpoint in self._remembered
@@ -86,7 +86,7 @@ class SubtaskCheckpoints:
         return Verdict.TAKE
 
     def taken(self, checkpoint: int) -> None:
-        """Record that the synchronous part is done and the asynchronous one runs; call once after TAKE."""
+        """Record that the snapshot's synchronous part is done and its writing began; call once after TAKE."""
         if checkpoint != self._taking:
             raise InternalError(
                 f"checkpoint {checkpoint} was taken, expected {self._taking} as the one admitted last; "
@@ -97,7 +97,7 @@ class SubtaskCheckpoints:
             self._running.add(checkpoint)
 
     def finished(self, checkpoint: int) -> bool:
-        """Record that the asynchronous part ended, well or not; call at most once after `taken`.
+        """Record that the writing of a snapshot ended, well or not; call at most once after `taken`.
 
         Return True to acknowledge or decline it, False if it was aborted meanwhile: release its files.
         """
@@ -120,7 +120,7 @@ class SubtaskCheckpoints:
         return Abort(cancel_running=running, notify_operators=True)
 
     def complete(self, checkpoint: int) -> None:
-        """Record that `checkpoint` is in the log; it and older ones need no acknowledgement any more."""
+        """Record that `checkpoint` is complete in all the job; it and older ones need no acknowledgement."""
         self._pass(max(checkpoint, self._last))
         self._running = {other for other in self._running if other > checkpoint}
         if self._taking is not None and self._taking <= checkpoint:

@@ -18,7 +18,7 @@ class LargeBucket(Generic[K]):
 
     It offers what :class:`headgate.core.timers.TimerQueue` does with a bucket, and keeps its order: first the
     base's keys less the removed ones, then those added since. The base is not changed before :meth:`settle`;
-    `depth` counts the snapshots' buckets that lie above each other.
+    `depth` is the number of layers above each other.
 
     Example:
         >>> held = dict.fromkeys("abc")
@@ -62,7 +62,7 @@ class LargeBucket(Generic[K]):
             self._removed.add(key)
 
     def settle(self, budget: int) -> bool:
-        """Apply `budget` changes to the base; return True when none is left, so that the base is the bucket.
+        """Apply about `budget` changes to the base; return True when none is left: base then is the bucket.
 
         Call it only while no snapshot is being written. Changes since the last call are applied as well, so
         it comes to an end however fast timers are set.
@@ -88,7 +88,7 @@ Bucket: TypeAlias = dict[K, None] | LargeBucket[K]
 
 
 def copied(bucket: Bucket[K]) -> Bucket[K]:
-    """Return a bucket that may change while a snapshot holds `bucket`: a copy, or a layer on a large one."""
+    """Return a changeable bucket with the keys of `bucket`, which a snapshot holds: a copy, or a layer."""
     if len(bucket) <= COPIED_MAX or (isinstance(bucket, LargeBucket) and bucket.depth >= DEPTH_MAX):
         return dict.fromkeys(bucket)
     return LargeBucket(bucket)

@@ -160,9 +160,9 @@ class TimerQueue(Generic[K]):
         return TimersAtCut(layers, self._table, ticket)
 
     def settle(self, budget: int) -> bool:
-        """Merge about `budget` changes made since a snapshot; return True when none is left.
+        """Merge about `budget` changes made since a snapshot into the tables; return True when none is left.
 
-        While a snapshot is being written it does nothing.
+        While a snapshot is being written it merges nothing and returns False.
         """
         if not self._table.settle(budget):
             return False
@@ -175,7 +175,7 @@ class TimerQueue(Generic[K]):
         return True
 
     def frozen(self) -> tuple[list[int], list[K]]:
-        """Return a flat copy of all timers: timestamps and keys in two lists, not in order of time."""
+        """Return a copy of all timers: two lists, of timestamps and of their keys, not in order of time."""
         timestamps: list[int] = []
         keys: list[K] = []
         for timestamp, bucket in self._buckets.items():
@@ -188,7 +188,7 @@ class TimerQueue(Generic[K]):
         return list(zip(*in_order(*self.frozen()), strict=True))
 
     def restore(self, timers: Iterable[tuple[int, K]]) -> None:
-        """Register the timers of a snapshot, in its order."""
+        """Register the timers of a snapshot, pairs of (timestamp, key), in its order."""
         for timestamp, key in timers:
             self.register(timestamp, key)
 
@@ -218,9 +218,7 @@ class TimersAtCut(Generic[K_co]):
         self._layers, self._table, self._ticket = layers, table, ticket
 
     def slices(self, size: int) -> Iterator[tuple[list[int], list[K_co]]]:
-        """Yield timestamps and keys, fewer than twice `size` at a time; one timestamp's keys keep their
-        order.
-        """
+        """Yield (timestamps, keys), lists below 2 * `size`; the keys of one timestamp keep their order."""
         for stamps, buckets in slices_of(self._layers, size):
             sizes = list(map(len, buckets))
             total = sum(sizes)
@@ -256,7 +254,7 @@ def _slices_of_buckets(
 
 
 def in_order(timestamps: list[int], keys: list[K]) -> tuple[list[int], list[K]]:
-    """Return the timers that :meth:`TimerQueue.frozen` copied, sorted into firing order."""
+    """Return the lists of timers that :meth:`TimerQueue.frozen` returned, sorted into firing order."""
     order = sorted(range(len(timestamps)), key=timestamps.__getitem__)
     return [timestamps[place] for place in order], [keys[place] for place in order]
 

@@ -10,7 +10,7 @@ from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
 
 
 class WatermarkValve:
-    """Combines the watermarks of a subtask's channels; `combined` never falls, nor at a restore (`start`)."""
+    """Combines channels' watermarks: `combined` is the least active one, from `start` on, and never falls."""
 
     __slots__ = ("_idle", "_marks", "combined")
 
@@ -20,7 +20,7 @@ class WatermarkValve:
         self._idle = [False] * channels
 
     def seed(self, channel: int, watermark: int | None, idle: bool) -> None:
-        """Set a channel's watermark (None: unknown) and idleness as before its stream was interrupted."""
+        """Set a channel's watermark (None: unknown) and idleness to those that a restored snapshot holds."""
         if watermark is not None:
             self._marks[channel] = watermark
         self._idle[channel] = idle
@@ -47,7 +47,7 @@ class WatermarkValve:
         return all(self._idle)
 
     def bound_by_others(self, channel: int) -> int:
-        """Make `channel` active; return the least watermark of the other active ones, which bounds it."""
+        """Make `channel` active; return the least watermark of the other active channels."""
         self._idle[channel] = False
         others = [
             mark for index, mark in enumerate(self._marks) if index != channel and not self._idle[index]

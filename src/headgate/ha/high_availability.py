@@ -85,9 +85,9 @@ class HighAvailability:
     def wait(
         self, waiting: Callable[[str], None], given_up: Callable[[], bool] | None = None
     ) -> LedJob | None:
-        """Block until this driver leads the job; None when the former leader has brought the job to its end.
+        """Block until this driver leads the job, and return it; None if the last leader ended it.
 
-        `waiting` is called with a sentence whenever the leader changes; `given_up` is asked again and again.
+        `waiting` is called with a sentence whenever the leader changes; `given_up` is polled: True ends it.
         Raises FencedError where another driver leads and this one does not stand by, or was given up.
         """
         won = self._leadership.wait(waiting, standby=self._standby, given_up=given_up)
@@ -103,7 +103,7 @@ class HighAvailability:
         """Call `work`, which prepares the leader's job, again while the storage fails; return its result.
 
         `work` may be repeated; `report` gets a sentence whenever the failure changes. Raises FencedError
-        where another driver may lead, StorageError where repeating is of no use or it was given up.
+        where another driver may lead, StorageError where repeating is of no use or `given_up()`.
         """
         reported = ""
         while True:

@@ -32,7 +32,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class Leadership:
-    """This driver's leadership of one job: waits for it, proves it in the background, reports its loss."""
+    """This driver's leadership of job `name`: waits for it, proves it in the background, reports its loss."""
 
     def __init__(self, name: str, election: Election, clock: Clock) -> None:
         self._name, self._election, self._clock = name, election, clock
@@ -59,7 +59,7 @@ class Leadership:
         """Block until this driver leads; None when the former leader has brought the job to its end.
 
         `waiting` is called with a sentence whenever the leader changes. Raises FencedError where another
-        driver leads and is alive, and this one does not `standby`, or was given up.
+        driver leads and is alive, and this one does not `standby`, or `given_up()`.
         """
         began_ms, reported = self._clock.monotonic_ms(), ""
         while True:
@@ -110,7 +110,7 @@ class Leadership:
         )
 
     def on_doubt(self, listener: Callable[[str], None]) -> None:
-        """Have `listener` called, from another thread, when the lease has expired and when it is regained."""
+        """Have `listener(sentence)` called, from another thread, when the lease expires or is regained."""
         with self._changed:
             self._report = listener
 
@@ -242,7 +242,7 @@ class Leadership:
             listener(error)
 
     def _lost(self, why: str) -> FencedError:
-        """Return the error that ended this leadership; the first reason stays."""
+        """Return the error that ended this leadership, made of the first `why`; "": no proof for a lease."""
         if self._error is None:
             doubt = self._doubt if self._doubt not in ("", why) else ""
             reason = why or "its right to lead could not be proved for a whole lease"
@@ -277,12 +277,12 @@ class LedStore:
             self.close(self._permit, terminal=True)
 
     def append(self, permit: CommitPermit, checkpoint: CheckpointId, metadata: str, sha256: str) -> None:
-        """Write the entry that completes a checkpoint; raise an error unless this driver leads."""
+        """Complete a checkpoint by an entry: name and digest of its metadata; raise if not the leader."""
         self._leadership.require()
         self._store.append(permit, checkpoint, metadata, sha256)
 
     def check(self, permit: CommitPermit) -> None:
-        """Raise an error if another job master has claimed the job, or this driver does not lead."""
+        """Raise an error if another job master claimed the job since `permit`, or another driver may lead."""
         self._leadership.require()
         self._store.check(permit)
 

@@ -65,7 +65,7 @@ def encode_metadata(metadata: CheckpointMetadata) -> bytes:
 
 
 def decode_metadata(data: bytes, where: str) -> CheckpointMetadata:
-    """Decode `data`, the bytes of the `_metadata` file `where`."""
+    """Return the metadata in `data`, the bytes of the file `where`; StorageError if damaged."""
     return _ENVELOPE.decode(data, where, READERS)
 
 

@@ -45,7 +45,7 @@ class LocalDisk:
         return f"LocalDisk({str(self.root)!r})"
 
     def create(self, name: str, parts: Iterable[bytes | memoryview]) -> None:
-        """Write a complete file durably; an older one is replaced only when the new one is complete."""
+        """Write `parts` as the durable file `name`; an older one is replaced once the new one is complete."""
         path = self._path(name)
         with self._writing(path):
             replace(path, parts, self.permissions)
@@ -59,20 +59,20 @@ class LocalDisk:
             return create_new(path, [data], self.permissions)
 
     def read(self, name: str) -> bytes:
-        """Return all bytes of a file."""
+        """Return all bytes of the file `name`; FileNotFoundError when there is none."""
         path = self._path(name)
         with self._refusing("read", path):
             return read_bytes(path)
 
     def read_range(self, name: str, offset: int, length: int) -> bytes:
-        """Return up to `length` bytes from `offset`; fewer only at the end of the file."""
+        """Return up to `length` bytes of a file from byte `offset` on; fewer only at its end."""
         path = self._path(name)
         with self._refusing("read", path), open_read(path) as file:
             file.seek(offset)
             return file.read(length)
 
     def size(self, name: str) -> int:
-        """Return the size of a file in bytes."""
+        """Return the size of the file `name` in bytes; FileNotFoundError when there is none."""
         path = self._path(name)
         with self._refusing("read", path):
             return path.stat().st_size
@@ -84,11 +84,11 @@ class LocalDisk:
             return path.stat().st_mtime_ns // 1_000_000
 
     def list(self, prefix: str) -> Sequence[str]:
-        """Return the sorted names of the finished files below a folder; none when it does not exist."""
+        """Return the sorted names of the finished files below folder `prefix`; [] when it does not exist."""
         return sorted(name for name in self._walk(prefix) if not is_temporary(name))
 
     def temporaries(self, prefix: str) -> Sequence[str]:
-        """Return the sorted names of the unfinished files below a folder."""
+        """Return the sorted names of files below folder `prefix` being written, or left so by a crash."""
         return sorted(name for name in self._walk(prefix) if is_temporary(name))
 
     def delete(self, name: str) -> None:

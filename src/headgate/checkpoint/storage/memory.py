@@ -63,15 +63,15 @@ class MemoryDisk:
             raise FileNotFoundError(self.describe(name)) from None
 
     def read_range(self, name: str, offset: int, length: int) -> bytes:
-        """Return up to `length` bytes from `offset`; fewer only at the end of the file."""
+        """Return up to `length` bytes of a file from byte `offset` on; fewer only at its end."""
         return self.read(name)[offset : offset + length]
 
     def size(self, name: str) -> int:
-        """Return the size of a file in bytes."""
+        """Return the size of the file `name` in bytes; FileNotFoundError when there is none."""
         return len(self.read(name))
 
     def list(self, prefix: str) -> Sequence[str]:
-        """Return the sorted names of the files below a folder; none when there is no such folder."""
+        """Return the sorted names of the files below folder `prefix`; [] when there is no such folder."""
         below = self._folder + (f"{prefix.strip('/')}/" if prefix.strip("/") else "")
         with self._files.lock:
             found = [name for name in self._files.files if name.startswith(below)]

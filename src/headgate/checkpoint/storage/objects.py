@@ -60,7 +60,7 @@ class ObjectDisk:
         return f"ObjectDisk({self._uri!r})"
 
     def create(self, name: str, parts: Iterable[bytes | memoryview]) -> None:
-        """Write a complete file durably; an older one is replaced only when the new one is complete."""
+        """Write `parts` as the durable file `name`; an older one is replaced once the new one is complete."""
         import obstore
 
         check_name(name, self._uri)
@@ -120,7 +120,7 @@ class ObjectDisk:
         raise self._unsure(name, unanswered) from unanswered
 
     def read(self, name: str) -> bytes:
-        """Return all bytes of a file."""
+        """Return all bytes of the file `name`; FileNotFoundError when there is none."""
         import obstore
 
         check_name(name, self._uri)
@@ -128,7 +128,7 @@ class ObjectDisk:
             return bytes(obstore.get(self._store, name).bytes())
 
     def read_range(self, name: str, offset: int, length: int) -> bytes:
-        """Return up to `length` bytes from `offset`; fewer only at the end of the file."""
+        """Return up to `length` bytes of a file from byte `offset` on; fewer only at its end."""
         import obstore
 
         if length <= 0:
@@ -144,7 +144,7 @@ class ObjectDisk:
                 return b""
 
     def size(self, name: str) -> int:
-        """Return the size of a file in bytes."""
+        """Return the size of the file `name` in bytes; FileNotFoundError when there is none."""
         import obstore
 
         check_name(name, self._uri)
@@ -160,7 +160,7 @@ class ObjectDisk:
             return int(obstore.head(self._store, name)["last_modified"].timestamp() * 1000)
 
     def list(self, prefix: str) -> Sequence[str]:
-        """Return the sorted names of the files below a folder; none when there is no such folder."""
+        """Return the sorted names of the files below folder `prefix`; [] when there is no such folder."""
         import obstore
 
         folder = prefix.rstrip("/")

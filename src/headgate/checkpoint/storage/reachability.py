@@ -37,13 +37,13 @@ def probe(disk: Disk) -> None:
 
 
 def write_marker(disk: Disk, token: str) -> None:
-    """Write the marker file by which workers recognise the driver's storage (driver's side)."""
+    """Write the marker file `token`, by which workers recognise the driver's storage (in the driver)."""
     if not disk.create_if_absent(_name(token), token.encode()):
         raise StorageError(f"marker {disk.describe(_name(token))} exists already; use a new token")
 
 
 def check_marker(disk: Disk, token: str) -> None:
-    """Raise NotSharedError unless this process sees the driver's marker file (worker's side)."""
+    """Raise NotSharedError unless this process sees the driver's marker `token` (in a worker)."""
     where = disk.describe(_name(token))
     try:
         found = disk.read(_name(token))
@@ -57,12 +57,12 @@ def check_marker(disk: Disk, token: str) -> None:
 
 
 def delete_marker(disk: Disk, token: str) -> None:
-    """Remove the marker file (driver's side, when all workers have checked)."""
+    """Remove the marker file `token` (in the driver, when all workers have checked)."""
     disk.delete(_name(token))
 
 
 def take_over_markers(disk: Disk, job: str, token: str) -> str:
-    """Return a marker token that names the job; delete the markers that dead drivers of the job left."""
+    """Return a marker token of `job` that ends in `token`; delete markers that its dead drivers left."""
     mark = sha256(job.encode()).hexdigest()[:16] + "of"
     for name in list(disk.list(FOLDER)):
         if name.startswith(f"{FOLDER}/{mark}"):

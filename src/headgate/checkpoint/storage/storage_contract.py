@@ -10,7 +10,7 @@ from headgate.common.files.durable_file import TEMPORARY_PREFIX
 
 
 def check_name(name: str, where: str, *, temporary_allowed: bool = False) -> list[str]:
-    """Return the parts of a file's name; a StorageError refuses one that leads out of the storage."""
+    """Return a file name's parts; StorageError if it leads out of storage `where`, or is a temporary one."""
     pieces = name.split("/")
     reserved = pieces[-1].startswith(TEMPORARY_PREFIX) and not temporary_allowed
     if "\0" in name or any(piece in ("", ".", "..") for piece in pieces) or reserved:
@@ -22,7 +22,7 @@ def check_name(name: str, where: str, *, temporary_allowed: bool = False) -> lis
 
 
 def is_temporary(name: str) -> bool:
-    """Return whether a name is that of an unfinished file."""
+    """Return whether `name` is the name under which a disk writes a file that is not complete yet."""
     return name.rpartition("/")[2].startswith(TEMPORARY_PREFIX)
 
 
@@ -42,7 +42,7 @@ class RandomAccess(Protocol):
         """Return the size of a file in bytes; FileNotFoundError when there is none."""
 
     def read_range(self, name: str, offset: int, length: int) -> bytes:
-        """Return up to `length` bytes from `offset`; fewer only at the end of the file."""
+        """Return up to `length` bytes of a file from byte `offset` on; fewer only at its end."""
 
 
 @runtime_checkable

@@ -32,7 +32,7 @@ def open_disk(uri: str, settings: StorageSettings | None = None) -> Disk:
 
 
 def disks_with(settings: StorageSettings) -> Callable[[str], Disk]:
-    """Return a function that opens disks with the settings of one job, for processes that have several."""
+    """Return a function that opens disks by URI with one job's settings, for processes with several jobs."""
     return partial(open_disk, settings=settings)
 
 
@@ -51,7 +51,7 @@ def refuse_fleeting(uri: str) -> None:
 
 
 def split_uri(uri: str, levels: int) -> tuple[str, str]:
-    """Split a URI into the one `levels` folders above, or as many as there are, and the name below that.
+    """Split a URI into the URI `levels` folders above, or as many as there are, and the path from there.
 
     Example:
         >>> split_uri("s3://bucket/checkpoints/job/chk-7", 2)

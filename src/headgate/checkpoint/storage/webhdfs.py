@@ -63,7 +63,7 @@ class WebHdfsDisk:
         return f"WebHdfsDisk({self._uri!r})"
 
     def create(self, name: str, parts: Iterable[bytes | memoryview]) -> None:
-        """Write a complete file durably; an older one is replaced only when the new one is complete."""
+        """Write `parts` as the durable file `name`; an older one is replaced once the new one is complete."""
         path = self._path(name)
         with self._temporary(name, path, parts) as temporary:
             self._replace(name, temporary, path)
@@ -81,16 +81,16 @@ class WebHdfsDisk:
             return self._publish(name, temporary, path, data)
 
     def read(self, name: str) -> bytes:
-        """Return all bytes of a file."""
+        """Return all bytes of the file `name`; FileNotFoundError when there is none."""
         return self._open(name)
 
     def read_range(self, name: str, offset: int, length: int) -> bytes:
-        """Return up to `length` bytes from `offset`; fewer only at the end of the file."""
+        """Return up to `length` bytes of a file from byte `offset` on; fewer only at its end."""
         rest = min(length, self.size(name) - offset)  # the server refuses an offset beyond the end
         return self._open(name, offset=offset, length=rest) if rest > 0 else b""
 
     def size(self, name: str) -> int:
-        """Return the size of a file in bytes."""
+        """Return the size of the file `name` in bytes; FileNotFoundError when there is none."""
         with self._refusing("read", name):
             return int(self._client.ask("GET", self._path(name), "GETFILESTATUS")["FileStatus"]["length"])
 
@@ -101,11 +101,11 @@ class WebHdfsDisk:
             return int(self._client.ask("GET", path, "GETFILESTATUS")["FileStatus"]["modificationTime"])
 
     def list(self, prefix: str) -> Sequence[str]:
-        """Return the sorted names of the finished files below a folder; none when it does not exist."""
+        """Return the sorted names of the finished files below folder `prefix`; [] when it does not exist."""
         return sorted(name for name in self._walk(prefix) if not is_temporary(name))
 
     def temporaries(self, prefix: str) -> Sequence[str]:
-        """Return the sorted names of the unfinished files below a folder."""
+        """Return the sorted names of files below folder `prefix` being written, or left so by a crash."""
         return sorted(name for name in self._walk(prefix) if is_temporary(name))
 
     def delete(self, name: str) -> None:

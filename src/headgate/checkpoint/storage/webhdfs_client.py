@@ -41,7 +41,7 @@ class WebHdfsClient:
         self._addresses, self._user, self._secure, self._timeout_s = addresses, user, secure, timeout_s
 
     def ask(self, method: str, path: str, operation: str, **options: str | int) -> Any:
-        """Send one request to the active name node; return its decoded answer, or raise an error of above."""
+        """Send one request to the active name node; return its JSON, or raise one of the errors above."""
         last: StorageError | None = None
         for address in list(self._addresses):
             try:

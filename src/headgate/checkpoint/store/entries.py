@@ -61,5 +61,5 @@ def encode_entry(entry: Entry) -> bytes:
 
 
 def decode_entry(data: bytes, where: str) -> Entry:
-    """Decode the log entry in `data`, the bytes of the file `where`."""
+    """Return the log entry in `data`, the bytes of file `where` (for messages); StorageError if damaged."""
     return _ENVELOPE.decode(data, where, {VERSION: _decoder.decode})

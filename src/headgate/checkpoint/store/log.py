@@ -71,7 +71,7 @@ class CompletedCheckpointLog:
         )
 
     def append(self, permit: CommitPermit, checkpoint: CheckpointId, metadata: str, sha256: str) -> None:
-        """Write the log entry that completes a checkpoint, whose metadata must be durable already."""
+        """Complete a checkpoint by a log entry; its file `metadata` (digest `sha256`) is durable already."""
         self._settle(permit)
         end = self._require(permit)
         place = self._next(end, Completed(permit.generation, end.digest, checkpoint, metadata, sha256))
@@ -93,7 +93,7 @@ class CompletedCheckpointLog:
         self._end = place
 
     def check(self, permit: CommitPermit) -> None:
-        """Raise FencedError if another job master has claimed the log since."""
+        """Raise FencedError if another job master has claimed the log since `permit` was given."""
         self._settle(permit)
         end = self._require(permit)
         if not self._is_last(end, end):
@@ -159,7 +159,7 @@ class CompletedCheckpointLog:
         self._permit = self._end = self._unsure = None
 
     def _closing_claim(self, permit: CommitPermit) -> _Place:
-        """Append a last claim: an empty log would have a free place for a job master that was replaced."""
+        """Append a last claim: in an empty log a replaced job master would find a place. Return the claim."""
         end = self._require(permit)
         if end.entry.generation > permit.generation:
             return end  # of a first try that came no further

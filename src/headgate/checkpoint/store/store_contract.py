@@ -47,7 +47,7 @@ class CompletedCheckpointStore(Protocol):
         """Take the job over: end every older permit, and return one of a new generation."""
 
     def append(self, permit: CommitPermit, checkpoint: CheckpointId, metadata: str, sha256: str) -> None:
-        """Write the entry that completes a checkpoint, whose metadata must be durable already.
+        """Complete a checkpoint by its entry; its file `metadata` (digest `sha256`) must be durable already.
 
         Raises:
             FencedError: another job master has claimed the job; the entry may exist all the same.
@@ -56,7 +56,7 @@ class CompletedCheckpointStore(Protocol):
         """
 
     def check(self, permit: CommitPermit) -> None:
-        """Raise a FencedError if another job master has claimed the job since."""
+        """Raise FencedError if another job master has claimed the job since `permit` was given."""
 
     def completed(self) -> list[Completed]:
         """Return the completed checkpoints that were not trimmed, oldest first, read afresh."""

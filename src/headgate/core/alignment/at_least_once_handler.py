@@ -86,13 +86,13 @@ class CheckpointBarrierTracker:
         return frozenset()
 
     def announce(self, channel: int, barrier: Barrier, age_ms: float, now_ms: float) -> list[Effect]:
-        """Record the age of a new checkpoint's first barrier, which just arrived; return no effects."""
+        """Record the age (ms since the trigger) of a checkpoint's first barrier, which arrived; return []."""
         if self._is_new(barrier.checkpoint):
             self._start_delays_ms.setdefault(barrier.checkpoint, max(0.0, age_ms))
         return []
 
     def barrier(self, channel: int, barrier: Barrier, age_ms: float, now_ms: float) -> list[Effect]:
-        """Count a barrier that was read from `channel`; return a trigger if it completes a checkpoint."""
+        """Count a barrier read from `channel`; return a TriggerSnapshot if it was a checkpoint's last one."""
         if self._is_new(barrier.checkpoint):
             self.announce(channel, barrier, age_ms, now_ms)
             start_delay_ms = self._start_delays_ms[barrier.checkpoint]
@@ -125,7 +125,7 @@ class CheckpointBarrierTracker:
             self._start_delays_ms.pop(checkpoint, None)
 
     def end_of_partition(self, channel: int, now_ms: float) -> list[Effect]:
-        """Mark `channel` as ended; return a trigger if a checkpoint waited only for its barrier."""
+        """Mark `channel` as ended; return a TriggerSnapshot if a checkpoint waited only for it."""
         self._open.discard(channel)
         return self._decide(now_ms)
 

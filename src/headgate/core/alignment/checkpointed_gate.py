@@ -97,7 +97,7 @@ class CheckpointedInputGate(Generic[E]):
         self._completed_by: int | None = None
 
     def put(self, channel: int, element: E) -> None:
-        """Queue an element that arrived; a running capture includes it if it is ahead of the barrier."""
+        """Queue an element; a running capture includes a batch that is ahead of the channel's barrier."""
         kind = self._kind_of(element)
         self._arrivals += 1
         self._queues.put(channel, _Arrival(self._arrivals, kind, element))
@@ -186,7 +186,7 @@ class CheckpointedInputGate(Generic[E]):
         return self._capturing
 
     def take_captured(self) -> list[tuple[int, E]]:
-        """Return (channel, element) of all captured since the last call, in order within a channel."""
+        """Return (channel, batch) of all records captured since the last call, in order within a channel."""
         captured, self._captured = self._captured, []
         return captured
 

@@ -119,11 +119,11 @@ class SingleCheckpointBarrierHandler:
         return self.phase is not Phase.IDLE
 
     def announce(self, channel: int, barrier: Barrier, age_ms: float, now_ms: float) -> list[Effect]:
-        """Register a barrier that arrived at the gate; one that may overtake takes effect at once."""
+        """Register a barrier that arrived, `age_ms` after its trigger; one that may overtake acts at once."""
         return self._arrive(channel, barrier, age_ms, now_ms)
 
     def barrier(self, channel: int, barrier: Barrier, age_ms: float, now_ms: float) -> list[Effect]:
-        """Block `channel`, whose barrier was read, or trigger the snapshot if it was the last barrier."""
+        """Block `channel`, whose barrier was read, or return a TriggerSnapshot if it was the last barrier."""
         effects = self._arrive(channel, barrier, age_ms, now_ms)
         if self._is_stale(barrier.checkpoint):
             return effects
@@ -140,7 +140,7 @@ class SingleCheckpointBarrierHandler:
         return effects + self._decide(now_ms)
 
     def cancel(self, checkpoint: int) -> list[Effect]:
-        """Abort `checkpoint`, whose cancellation marker was read, unless it has already ended."""
+        """Abort `checkpoint`, whose cancellation marker was read, unless it has ended; return the effects."""
         if self._is_stale(checkpoint):
             return []
         effects: list[Effect] = []

@@ -53,7 +53,10 @@ def make_handler(
     forced: frozenset[int] = frozenset(),
     awaited: frozenset[int] = frozenset(),
 ) -> BarrierHandler:
-    """Return the barrier handler for a job's mode; `forced` and `awaited` matter with `unaligned` only.
+    """Return the barrier handler for a job's checkpointing mode, for an input gate of so many channels.
+
+    With `unaligned`, no barrier overtakes records of channels in `forced`, nor before it has come on those in
+    `awaited`; see :class:`SingleCheckpointBarrierHandler`.
 
     Example:
         >>> type(make_handler(2, exactly_once=True, unaligned=True)).__name__

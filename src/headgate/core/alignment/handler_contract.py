@@ -43,7 +43,7 @@ class AbortSnapshot:
     """Effect: decline `checkpoint`, discard what was taken for it here, and cancel it downstream."""
 
     checkpoint: int
-    reason: str
+    reason: str  # SUBSUMED or ON_CANCELLATION_BARRIER
 
 
 Effect = TriggerSnapshot | CompleteCapture | AbortSnapshot
@@ -84,7 +84,7 @@ class BarrierHandler(Protocol):
         ...
 
     def cancel(self, checkpoint: int) -> list[Effect]:
-        """Abort `checkpoint` here: a cancellation marker for it was read from a channel."""
+        """Abort `checkpoint` in this gate: a marker that cancels it was read from a channel."""
         ...
 
     def abort(self, checkpoint: int) -> None:
@@ -96,7 +96,7 @@ class BarrierHandler(Protocol):
         ...
 
     def timeout(self, now_ms: float) -> list[Effect]:
-        """Switch an aligned checkpoint to unaligned if its timeout (:meth:`next_timeout`) has passed."""
+        """Switch an aligned checkpoint to unaligned if its :meth:`next_timeout` has passed at `now_ms`."""
         ...
 
     def next_timeout(self) -> float | None:

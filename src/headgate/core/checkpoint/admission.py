@@ -18,7 +18,7 @@ from headgate.core.machine import Machine
 
 
 class Admission(Generic[S]):
-    """Refuses, queues and starts the requested checkpoints of one job, and keeps its limits on them."""
+    """Refuses, queues and starts a job's requested checkpoints: not too many at a time, with pauses."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Admission(Generic[S]):
         return Load(len(ledger.pending), ledger.preparing, self._cleaning, self.last_completion_ms)
 
     def check_attempt(self, attempt: AttemptId, tasks: tuple[tuple[int, int], ...]) -> None:
-        """Raise InternalError unless `attempt` is newer than the present one and has tasks."""
+        """Raise InternalError unless `attempt` is newer than the present one and `tasks` is not empty."""
         if self._attempt is not None and attempt <= self._attempt:
             raise InternalError(self._mode.explain(f"cannot start attempt {attempt} after {self._attempt}"))
         if not tasks:
@@ -56,7 +56,7 @@ class Admission(Generic[S]):
         self.requests.open(now_ms)
 
     def refusal_of(self, kind: RequestKind) -> CheckpointFailureReason | None:
-        """Return why no request of this kind can start at all; None while the coordinator runs."""
+        """Return why no request of this kind can start at all; None while the job's tasks run."""
         if self._mode.state is Mode.SHUTDOWN:
             return CheckpointFailureReason.CHECKPOINT_COORDINATOR_SHUTDOWN
         if self._mode.state is Mode.RUNNING:
@@ -81,7 +81,7 @@ class Admission(Generic[S]):
         return effects + self.admit(now_ms)
 
     def admit(self, now_ms: int) -> list[Effect[S]]:
-        """Start each queued or due checkpoint that may start now; return the effects that trigger it."""
+        """Start each queued or due checkpoint that may start now; return the effects that trigger them."""
         effects: list[Effect[S]] = []
         while self._mode.state is Mode.RUNNING and self._attempt is not None:
             request = self.requests.choose(self.load, now_ms)
@@ -95,7 +95,7 @@ class Admission(Generic[S]):
         return effects
 
     def hooks_done(self, pending: PendingCheckpoint[S], hooks: Iterable[str] | None) -> list[Effect[S]]:
-        """Mark hooks (None: all) of a checkpoint as ended; after the last one return its trigger."""
+        """Mark hooks (steps before a trigger; None: all) as ended; after the last one return the trigger."""
         # Not any() of a generator: each must be marked off.
         done = [pending.hook_done(hook) for hook in (self._hooks if hooks is None else hooks)]
         return [_trigger(pending)] if any(done) else []

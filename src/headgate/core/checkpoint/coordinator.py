@@ -57,7 +57,7 @@ class CheckpointCoordinator(Questions[S]):
     """Decides when the checkpoints of one job start, complete, fail and are deleted.
 
     `next_id` is above every id ever used by the job; `unowned` are the savepoints among `completed`;
-    `uniform` chooses the delay of an attempt's first periodic checkpoint, from minimum pause to interval.
+    `hooks` name the steps before a trigger; `uniform(low, high)` draws the delay of the first periodic one.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class CheckpointCoordinator(Questions[S]):
         now_ms: int,
         label: Callable[[tuple[int, int]], str] = str,
     ) -> None:
-        """Allow checkpoints to begin: all `tasks` of a new attempt run. `label` names a task in messages."""
+        """Allow checkpoints: all `tasks`, (vertex, subtask), of an attempt run; `label` gives their names."""
         self._refuse_while_storing("start")
         ordered = tuple(sorted(set(tasks)))
         self._admission.check_attempt(attempt, ordered)
@@ -111,7 +111,7 @@ class CheckpointCoordinator(Questions[S]):
         return self._stop(Order.SHUTDOWN, CheckpointFailureReason.CHECKPOINT_COORDINATOR_SHUTDOWN, detail)
 
     def end(self, end: JobEnd, detail: str = "") -> list[Effect[S]]:
-        """Shut down, and return which completed checkpoints to discard after this end of the job.
+        """Shut down, and return the effects that discard completed checkpoints after this end of the job.
 
         May follow a `shutdown`, and be repeated: each checkpoint is named once.
         """
@@ -131,8 +131,8 @@ class CheckpointCoordinator(Questions[S]):
         failure until it completes or the attempt ends. A savepoint waits for nothing but hooks and cleaning.
         After a stop nothing is started.
 
-        `timeout_ms` counts from trigger to the last acknowledgement; None: as configured. A `ticket` gets
-        exactly one RequestFulfilled or RequestFailed.
+        `timeout_ms` counts from trigger to the last acknowledgement; None: as configured. A `ticket`, the
+        requester's number, gets exactly one RequestFulfilled or RequestFailed.
         """
         effects = self._admission.submit(Request(kind, ticket, timeout_ms), now_ms)
         return effects + self._publish_next()
@@ -202,7 +202,7 @@ class CheckpointCoordinator(Questions[S]):
         now_ms: int,
         detail: str = "",
     ) -> list[Effect[S]]:
-        """Abort `checkpoint`: a task cannot take part. Repeats and unknown senders change nothing."""
+        """Abort `checkpoint`: `task` cannot take part. Repeats and unknown senders change nothing."""
         pending = self._ledger.pending.get(checkpoint)
         if pending is None:
             return self._ledger.unexpected(checkpoint, task)
@@ -304,7 +304,7 @@ class CheckpointCoordinator(Questions[S]):
         *,
         heard: bool = False,
     ) -> list[Effect[S]]:
-        """Abort a checkpoint whose storing has not begun; the effects drop it and act on the failure."""
+        """Abort a checkpoint whose storing has not begun, and count the failure; it may fail the job."""
         involved = heard or (pending.phase is not Phase.PREPARING and not reason.pre_flight)
         self._mode.note(f"failed {pending.checkpoint} {reason.name}")
         dropped = self._ledger.drop(pending, reason, detail)

@@ -77,13 +77,13 @@ class TriggerCheckpoint:
 class Finalize(Generic[S]):
     """Write the metadata of a checkpoint that all tasks acknowledged, then its log entry.
 
-    Then call `stored` or `store_failed`. A SAVEPOINT gets no log entry. `snapshots` is in the order of tasks.
+    Then call the coordinator's `stored` or `store_failed`. A SAVEPOINT gets no log entry.
     """
 
     checkpoint: CheckpointId
     attempt: AttemptId
     kind: RequestKind
-    snapshots: tuple[S, ...]
+    snapshots: tuple[S, ...]  # in the order of tasks
     ticket: int | None = None
 
 

@@ -98,7 +98,7 @@ class FailureBudget:
         self._unnamed = 0
 
     def exceeded_by(self, checkpoint: CheckpointId | None, reason: CheckpointFailureReason) -> bool:
-        """Count one failure; return True, and set the count to zero, if it is one too many.
+        """Count one failure; return True, and set the count to zero, if it is one more than tolerated.
 
         A failure of a checkpoint that had no id yet (None) always counts.
         """

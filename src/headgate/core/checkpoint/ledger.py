@@ -87,7 +87,7 @@ class Ledger(Generic[S]):
         deadline_ms: int,
         hooks: Iterable[str],
     ) -> PendingCheckpoint[S]:
-        """Add a pending checkpoint for `request` under the next id, and return it."""
+        """Add a pending checkpoint under the next id, and return it; `deadline_ms` is monotonic."""
         checkpoint, self.next_id = self.next_id, CheckpointId(self.next_id + 1)
         pending = PendingCheckpoint[S](checkpoint, attempt, request, tasks, deadline_ms, hooks)
         self.pending[checkpoint] = pending
@@ -124,13 +124,13 @@ class Ledger(Generic[S]):
         return closed or done or checkpoint in self.unsure
 
     def late(self, checkpoint: CheckpointId, snapshot: S) -> list[Effect[S]]:
-        """Return effects that discard a snapshot which came after its checkpoint had ended."""
+        """Return effects that discard a snapshot whose checkpoint has ended, and report an unknown one."""
         owner = checkpoint if self.recent.is_savepoint(checkpoint) else None
         unexpected = self.unexpected(checkpoint, (snapshot.vertex, snapshot.subtask))
         return [Discard((snapshot,), owner), *unexpected]
 
     def unexpected(self, checkpoint: CheckpointId, task: tuple[int, int]) -> list[Effect[S]]:
-        """Return an effect that reports a task's message about an unknown checkpoint; none if known."""
+        """Return an effect that reports a task's message about an unknown checkpoint; [] if it is known."""
         known = checkpoint in self.recent or self.is_protected(checkpoint)
         return [] if known else [Unexpected(checkpoint, task)]
 

@@ -12,7 +12,7 @@ from headgate.common.ids import CheckpointId
 class Mode(Enum):
     """Whether the job's tasks run, so that the coordinator may take checkpoints."""
 
-    SUSPENDED = "suspended"
+    SUSPENDED = "suspended"  # no attempt's tasks run
     RUNNING = "running"
     FAILING = "failing"  # the job master was asked to end the attempt, and has not done so yet
     SHUTDOWN = "shut down"

@@ -28,14 +28,14 @@ class AckResult(Enum):
 class Phase(Enum):
     """The phases of a checkpoint, from its hooks to its end (completed, aborted or unsure)."""
 
-    PREPARING = "preparing"
-    COLLECTING = "collecting"
-    FULL = "full"
-    STORING = "storing"
-    COMMITTING = "committing"
+    PREPARING = "preparing"  # its hooks run, the steps before the trigger
+    COLLECTING = "collecting"  # tasks acknowledge
+    FULL = "full"  # all tasks have acknowledged
+    STORING = "storing"  # metadata and log entry are being written
+    COMMITTING = "committing"  # sinks publish their output
     COMPLETED = "completed"
     ABORTED = "aborted"
-    UNSURE = "unsure"
+    UNSURE = "unsure"  # storing failed, but it may be complete all the same
 
 
 class Step(Enum):
@@ -129,7 +129,7 @@ class PendingCheckpoint(Generic[S]):
         return tuple(f"hook {hook!r}" for hook in self._hooks) or tuple(map(str, self._waiting))
 
     def missing(self, label: Callable[[tuple[int, int]], str]) -> str:
-        """Return a text that names hooks or tasks (by `label`) that have not answered yet."""
+        """Return a text that names the hooks or tasks that have not answered; `label` names a task."""
         names = [f"hook {hook!r}" for hook in self._hooks] or [label(task) for task in self._waiting]
         more = f" and {len(names) - MISSING_NAMED} more" if len(names) > MISSING_NAMED else ""
         return ", ".join(names[:MISSING_NAMED]) + more
@@ -156,7 +156,7 @@ class PendingCheckpoint(Generic[S]):
         return True
 
     def acknowledge(self, snapshot: S) -> AckResult:
-        """Record one task's snapshot; after the last one the phase is FULL."""
+        """Record one task's snapshot, and return whether it counts; after the last one the phase is FULL."""
         task = (snapshot.vertex, snapshot.subtask)
         if task in self._acknowledged:
             return AckResult.DUPLICATE

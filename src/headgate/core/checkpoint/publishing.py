@@ -37,7 +37,7 @@ class Publishing(Generic[S]):
         self.committing: PendingCheckpoint[S] | None = None  # the one in the log that is being committed
 
     def next(self) -> list[Effect[S]]:
-        """Start to store the oldest checkpoint that all tasks acknowledged, unless one is in publication."""
+        """Return the effect to store the oldest acknowledged checkpoint; [] while another is published."""
         if self.committing is not None or self._ledger.storing is not None:
             return []
         for pending in self._ledger.pending.values():
@@ -54,7 +54,7 @@ class Publishing(Generic[S]):
     ) -> tuple[PendingCheckpoint[S], list[Effect[S]]]:
         """Record that `checkpoint` is complete, in the log or a savepoint's folder; the effects commit it.
 
-        `halted` says why no tasks run that could be notified; then recovery commits it.
+        Returned are checkpoint and effects. `halted`: why no tasks run (None: they do): recovery commits it.
         """
         pending = self._take_storing(checkpoint)
         self._mode.note(f"completed {checkpoint}")
@@ -80,7 +80,7 @@ class Publishing(Generic[S]):
     ) -> tuple[PendingCheckpoint[S], list[Effect[S]]]:
         """Record that `checkpoint` could not be stored; effects notify, delete its files, and answer.
 
-        With `maybe_published` it may be complete all the same; then no file is discarded.
+        Returned as by :meth:`stored`, which has `halted`, too. With `maybe_published` no file is discarded.
         """
         pending = self._take_storing(checkpoint)
         pending.move(Step.STORE_UNSURE if maybe_published else Step.STORE_FAILED, detail)

@@ -93,7 +93,7 @@ class Requests:
         return self._queue.drop_all()
 
     def submit(self, request: Request, now_ms: int) -> tuple[Reason | None, list[tuple[Request, Reason]]]:
-        """Queue a request; return why it is refused, or None, and the waiting requests that it displaced."""
+        """Queue a request; return why it is refused (None: it is not), and which it displaced, with why."""
         if request.kind is RequestKind.FINAL:
             return None, self._submit_final(now_ms)
         if self._stopping:
@@ -130,7 +130,7 @@ class Requests:
             self._final_at_ms = now_ms + self._settings.final_retry_ms
 
     def resume(self, now_ms: int) -> None:
-        """Resume periodic checkpoints: the stop with savepoint failed before a task heard of it."""
+        """Resume periodic checkpoints, as the stop with savepoint failed before a task heard of it."""
         self._stopping = False
         if not self._final_requested:
             self._schedule.arm(now_ms)

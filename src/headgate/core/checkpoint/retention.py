@@ -64,7 +64,7 @@ class Retention:
         return checkpoint in self._completed
 
     def add(self, checkpoint: CheckpointId, *, owned: bool = True) -> None:
-        """Add a completed checkpoint; older ones stay until :meth:`take_surplus`, in case of a crash."""
+        """Add a completed checkpoint (a savepoint is not `owned`); older ones stay until `take_surplus`."""
         if self.latest is not None and checkpoint <= self.latest:
             raise InternalError(
                 f"checkpoint {checkpoint} completed after checkpoint {self.latest}; ids must grow"
@@ -89,7 +89,7 @@ class Retention:
         return surplus
 
     def end(self, end: JobEnd, discards: Discards) -> tuple[CheckpointId, ...]:
-        """Remove and return the checkpoints to delete when the job ends; never savepoints. Oldest first.
+        """Remove and return the ids to delete, oldest first, if `discards` has this `end`; never savepoints.
 
         The log outlives a job master, so a suspended job keeps everything for the next one.
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable
 
 
 class PeriodicSchedule:
-    """Schedule of periodic checkpoints; at most one is overdue, however many intervals pass.
+    """Schedule of checkpoints every `period_ms` (None: none); at most one is overdue at any time.
 
     Example:
         >>> schedule = PeriodicSchedule(100, 20, max)

@@ -151,7 +151,7 @@ def _senders(record: CheckpointRecord, edge: EdgeFacts, task: _Task) -> list[_Ta
 
 
 def _names(record: CheckpointRecord, task: _Task) -> list[str]:
-    """Return the names that a channel from `task` may have: a side output may leave a chain's middle."""
+    """Return every name that `slowest_channel` may give to a channel from `task`: one per operator."""
     return [f"{uid}[{task[1]}]" for uid in record.topology.vertex(task[0]).uids]
 
 
@@ -182,7 +182,7 @@ def _pause_ms(seen: SubtaskRecord, following: SubtaskRecord | None) -> float:
 
 
 def _taken_ms(seen: SubtaskRecord) -> float:
-    """Return ms from the trigger to the snapshot: at the last barrier, or the first if it overtook."""
+    """Return ms from the trigger to the subtask's snapshot: at its last barrier, or first if unaligned."""
     return seen.start_delay_ms + (0.0 if seen.unaligned else seen.alignment_ms)
 
 
@@ -351,7 +351,7 @@ def _why_missing(record: CheckpointRecord, hops: tuple[Hop, ...]) -> str:
 
 
 def _must_have_passed_on(record: CheckpointRecord, hop: Hop) -> bool:
-    """Return whether a receiver of the hop acknowledged, which it does only after the hop's barrier."""
+    """Return whether a receiver of this subtask acknowledged, so that the subtask has sent its barrier on."""
     edges = [edge for edge in record.topology.edges if edge.source == hop.vertex]
     return any(
         seen.vertex == edge.target and (edge.partitioner != FORWARD or seen.subtask == hop.subtask)

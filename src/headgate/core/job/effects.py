@@ -21,7 +21,7 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class SubmitGang(Effect):
-    """Start a gang of `slots` worker processes; the links of every earlier gang are closed first."""
+    """Start gang number `gang`, of `slots` worker processes; first close the connections of earlier ones."""
 
     gang: int
     slots: int
@@ -29,7 +29,7 @@ class SubmitGang(Effect):
 
 @dataclass(frozen=True, slots=True)
 class CancelGang(Effect):
-    """Cancel a gang of worker processes: close its links, and have its launcher end it."""
+    """Cancel a gang of worker processes: close its connections, and have its launcher end it."""
 
     gang: int
 
@@ -63,7 +63,7 @@ class AnswerBeat(Effect):
 
 @dataclass(frozen=True, slots=True)
 class BeginAttempt(Effect):
-    """Create the enumerators and deploy the plan to the gang; failures come back as AttemptFailed."""
+    """Create the enumerators and deploy the plan, restoring `point`; failures come back as AttemptFailed."""
 
     attempt: int
     gang: int
@@ -86,7 +86,7 @@ class Stop(Effect):
 
 @dataclass(frozen=True, slots=True)
 class LetLeave(Effect):
-    """Have the worker processes of a gang exit in order, because they are not needed any more."""
+    """Have the worker processes of a gang exit in an orderly way, because they are not needed any more."""
 
     gang: int
     attempt: int
@@ -121,12 +121,12 @@ class RequestFinal(Effect):
 
 @dataclass(frozen=True, slots=True)
 class FindPoint(Effect):
-    """Read from the log which checkpoint the job restores; PointFound or PointFailed follows."""
+    """Read from the log which checkpoint the job restores; event PointFound or PointFailed follows."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommitPoint(Effect):
-    """Commit the output that belongs to a restore point again; PointCommitted or PointFailed follows."""
+    """Commit again the output of the checkpoint to restore; PointCommitted or PointFailed follows."""
 
     point: PointId | None
 
@@ -148,7 +148,7 @@ class EndCheckpoints(Effect):
 
 @dataclass(frozen=True, slots=True)
 class MakePlan(Effect):
-    """Make the job's plan at another parallelism for a rescale; PlanMade follows."""
+    """Make the job's plan at another parallelism for a rescale; the event PlanMade follows."""
 
     ticket: int
     parallelism: int
@@ -156,7 +156,7 @@ class MakePlan(Effect):
 
 @dataclass(frozen=True, slots=True)
 class CountSlots(Effect):
-    """Find out whether there are enough slots for a rescale's plan; SlotsCounted follows."""
+    """Find out whether there is room for all workers of a rescale's plan; the event SlotsCounted follows."""
 
     ticket: int
     plan: Plan
@@ -164,14 +164,14 @@ class CountSlots(Effect):
 
 @dataclass(frozen=True, slots=True)
 class TakeCheckpoint(Effect):
-    """Take the checkpoint from which a rescaled job goes on; Saved follows."""
+    """Take the checkpoint from which a rescaled job goes on; the event Saved follows."""
 
     ticket: int
 
 
 @dataclass(frozen=True, slots=True)
 class CheckFit(Effect):
-    """Check whether a rescale's plan can restore the last checkpoint; Fits follows."""
+    """Check whether a rescale's plan can restore the last checkpoint; the event Fits follows."""
 
     ticket: int
     plan: Plan
@@ -179,13 +179,13 @@ class CheckFit(Effect):
 
 @dataclass(frozen=True, slots=True)
 class AdoptPlan(Effect):
-    """Use this plan from the next attempt on."""
+    """Use `plan` from the next attempt on: that of a rescale, or, after one that failed, the old one."""
 
     plan: Plan
 
 
 class Refusal(Enum):
-    """Why a rescale was refused or failed."""
+    """Why a rescale (a change of parallelism) was refused or failed."""
 
     ONE_AT_A_TIME = "another one is pending"
     NOT_RUNNING = "the job does not run"

@@ -41,7 +41,7 @@ class Beat(Event):
 
 @dataclass(frozen=True, slots=True)
 class LinkLost(Event):
-    """The control connection of a registered worker ended."""
+    """The connection of a registered worker to the job master ended."""
 
     gang: int
     slot: int
@@ -73,7 +73,7 @@ class DataEnded(Event):
 
 @dataclass(frozen=True, slots=True)
 class Idle(Event):
-    """A worker dropped the subtasks of an ended attempt; `leftover` names what user code keeps there."""
+    """A worker dropped the subtasks of an ended attempt; `leftover` names what user code left there."""
 
     attempt: int
     slot: int
@@ -117,7 +117,7 @@ class PointFailed(Event):
 
 @dataclass(frozen=True, slots=True)
 class StorageChanged(Event):
-    """What the job master does in the background with the job's storage has changed to `storage`."""
+    """The job master's background work on the job's storage began, ended, or became another (`storage`)."""
 
     storage: Storage
 

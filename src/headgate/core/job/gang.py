@@ -26,7 +26,7 @@ def submit(job: Job) -> e.SubmitGang:
 
 
 def register(job: Job, event: v.Registered, now_ms: int) -> e.AdmitWorker | e.CloseLink:
-    """Admit a worker to a free slot of the present gang, or close the link of an unknown sender."""
+    """Admit a worker to a free slot of the present gang, or close the connection of an unknown sender."""
     gang = job.gang
     fits = gang is not None and gang.number == event.gang and 0 <= event.slot < gang.slots
     free = gang is not None and event.slot not in gang.registered and not gang.lost
@@ -40,7 +40,7 @@ def register(job: Job, event: v.Registered, now_ms: int) -> e.AdmitWorker | e.Cl
 
 
 def lose(job: Job, slot: int) -> list[e.Effect]:
-    """Remove a lost worker from the present gang, and return the effect that closes its link."""
+    """Remove a lost worker from the present gang, and return the effect that closes its connection."""
     gang = job.gang
     assert gang is not None
     link = gang.registered.pop(slot)
@@ -63,7 +63,7 @@ def exited(job: Job) -> None:
 def free(job: Job, now_ms: int, *, leave: bool = False) -> list[e.Effect]:
     """Prepare the gang for the next attempt: drop the old attempt if the workers fit, else end them.
 
-    With `leave` workers of a gang of another size exit in order; else they are cancelled.
+    With `leave` workers of a gang of another size may exit by themselves; else they are cancelled.
     """
     gang, attempt = job.gang, job.attempt
     if gang is None or gang.asked >= Asked.LEAVE:
@@ -109,7 +109,7 @@ def overdue(job: Job, now_ms: int) -> list[e.Effect]:
 
 
 def rested(job: Job) -> None:
-    """Clear the request to the gang, because every worker has dropped the last attempt."""
+    """Clear the gang's request to stop, because every worker has dropped the last attempt."""
     if job.gang is not None:
         job.gang.asked, job.gang.due_ms = Asked.NOTHING, None
 

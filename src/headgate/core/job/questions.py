@@ -31,7 +31,7 @@ _OVER = {
 
 
 def word(phase: Phase, cause: Cause, ends: OutcomeKind | None) -> JobState:
-    """Return the public job state for a phase, the next attempt's cause, and the outcome (None: none yet)."""
+    """Return the public job state for a phase, the next attempt's cause, and its end (None: undecided)."""
     if ends is not None:
         return (_OVER if phase is Phase.OVER else _LEAVING)[ends]
     return _WORDS.get(phase) or _BETWEEN.get(cause, JobState.RECOVERING)
@@ -101,7 +101,7 @@ class Questions:
 
     @property
     def rows(self) -> tuple[Row, ...]:
-        """Rows of the transition table that the last call took."""
+        """Rows of the transition table (`table.py`) that the last event or tick took."""
         return tuple(self._job.taken)
 
     @property
@@ -115,7 +115,7 @@ class Questions:
         return living and attempt == self._job.attempts
 
     def counts(self, attempt: int) -> bool:
-        """Return whether totals reported by this attempt are valid for the plan that the job has now."""
+        """Return whether counts reported by this attempt are valid for the plan that the job has now."""
         latest = self._job.attempt
         return latest is not None and latest.number == attempt and latest.plan == self._job.plan
 

@@ -128,7 +128,7 @@ def _may_begin(job: Job, last_will_do: bool) -> bool:
 
 
 def _at(job: Job, reply: Reply, step: Step) -> Rescale | None:
-    """Return the pending rescale if it waits in `step` for this reply; else None."""
+    """Return the pending rescale if it waits in `step` for this event, by its ticket; else None."""
     rescale = job.rescale
     if rescale is None or rescale.ticket != reply.ticket or rescale.step is not step:
         return None

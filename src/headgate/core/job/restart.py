@@ -60,7 +60,7 @@ def attempt_failed(job: Job, event: v.AttemptFailed, now_ms: int) -> Effects:
 
 
 def peer_lost(job: Job, event: v.PeerLost, now_ms: int) -> Effects:
-    """Remember a lost connection between workers as a suspected failure, whose cause may soon be known."""
+    """Suspect a failure, as a worker lost its link to another: it counts in 500 ms, unless explained."""
     attempt = _living(job, event.attempt)
     if attempt is not None and attempt.suspicion is None:
         job.take(Row.SUSPECTED, str(event.failure.what))
@@ -69,7 +69,7 @@ def peer_lost(job: Job, event: v.PeerLost, now_ms: int) -> Effects:
 
 
 def link_lost(job: Job, event: v.LinkLost, now_ms: int) -> Effects:
-    """Handle the loss of a worker's control link; the failure waits until the launcher may say why."""
+    """Handle the loss of a worker's connection: it counts in 2 s, unless the gang's launcher says why."""
     if not gangs.is_member(job, event.gang, event.slot):
         return []
     loss = Failure(Loss(LossKind.LINK, event.gang, event.slot))
@@ -227,7 +227,7 @@ def _revert(job: Job, attempt: Attempt, failure: Failure, now_ms: int) -> Effect
 
 
 def _plan_of_before(job: Job, failure: Failure) -> Effects:
-    """Return effects that adopt the plan before the rescale and answer it; none without a rescale."""
+    """Return effects that go back to the plan before a failed rescale, and answer it; [] without one."""
     rescale = job.rescale
     if rescale is None or rescale.before is None:
         return []

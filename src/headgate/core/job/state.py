@@ -54,8 +54,8 @@ class Asked(IntEnum):
     """What a gang of workers was last requested to do, in increasing harshness."""
 
     NOTHING = 0
-    STOP = 1
-    LEAVE = 2
+    STOP = 1  # drop the subtasks, keep the processes
+    LEAVE = 2  # exit in an orderly way
     DIE = 3
 
 

@@ -19,12 +19,12 @@ class Phase(Enum):
     """The phases of a job's life, from created to over."""
 
     CREATED = "created"
-    QUIESCING = "quiescing"
-    RESTORING = "restoring"
-    STARTING = "starting"
-    DEPLOYING = "deploying"
+    QUIESCING = "quiescing"  # the last attempt has ended: waits for pause, storage, gang
+    RESTORING = "restoring"  # the next restore point is found and committed
+    STARTING = "starting"  # workers register
+    DEPLOYING = "deploying"  # workers start their subtasks
     RUNNING = "running"
-    LEAVING = "leaving"
+    LEAVING = "leaving"  # the end is decided: workers leave
     OVER = "over"
 
 

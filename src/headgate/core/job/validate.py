@@ -7,7 +7,7 @@ from headgate.core.job.table import LIVE, Phase
 
 
 def broken(job: Job, next_wakeup_ms: int | None) -> list[str]:
-    """Return descriptions of the violated invariants of `job`; empty if all hold."""
+    """Return the invariants that `job` violates, as text ([]: none); it next acts at `next_wakeup_ms`."""
     checks = _of_the_attempt(job) | _of_the_gang(job) | _of_the_rest(job)
     checks["the next wake-up is later than the last tick"] = (
         next_wakeup_ms is None or job.ticked_ms is None or next_wakeup_ms > job.ticked_ms

@@ -83,7 +83,7 @@ class FileElection:
         return None if beat is None else Sign(beat.who, beat.run, beat.released, term, beat.count)
 
     def campaign(self) -> Candidacy:
-        """Try to win the next term if the present one has lapsed; else return who leads."""
+        """Try to win the next term if the last one is over; return when it was won, or who leads."""
         looked_ms = self._clock.monotonic_ms()
         last = self._last()
         beat = self._read(last) if last else None

@@ -98,7 +98,7 @@ class ZooKeeperCheckpointStore:
         )
 
     def check(self, permit: CommitPermit) -> None:
-        """Raise FencedError if another job master has claimed the job since."""
+        """Raise FencedError if another job master has claimed the job since `permit` was given."""
         self._resolve(permit)
         # A read could come from a server that lags; a write cannot.
         self._change(permit, [])
@@ -140,7 +140,7 @@ class ZooKeeperCheckpointStore:
         self._owned = self._unsure = None
 
     def append(self, permit: CommitPermit, checkpoint: CheckpointId, metadata: str, sha256: str) -> None:
-        """Write the entry that completes a checkpoint, whose metadata must be durable already."""
+        """Complete a checkpoint by its entry; its file `metadata` (digest `sha256`) is durable already."""
         self._resolve(permit)
         self._require(permit)
         if checkpoint <= self._newest:

@@ -28,7 +28,7 @@ class _Answer(Protocol[T_co]):
 
 
 class KazooNodes:
-    """A session with a ZooKeeper; it connects again by itself, and begins a new session where one expired.
+    """A session with the ZooKeeper at `quorum` (host:port,...); reconnects, and replaces an expired session.
 
     For `session_timeout_ms` the server is asked to keep the session alive in silence; `connection_timeout_ms`
     is how long to wait for a first connection, and for each answer.

@@ -43,11 +43,11 @@ class ZooKeeperElection:
         self._ended = False
 
     def regain(self) -> Candidacy:
-        """Raise LostLeadershipError: nothing can be won in a session that has ended."""
+        """Raise LostLeadershipError: a driver whose ZooKeeper session has ended cannot win again."""
         raise self._expired()
 
     def campaign(self) -> Candidacy:
-        """Enter the election if needed, and return whether this driver leads: no candidate is before it."""
+        """Enter the election if needed; return when it was won (no candidate is before), or who leads."""
         if self._first_run is None:
             self._nodes.ensure(self._folder)
         if not self._own and not self._enter():
