@@ -32,7 +32,7 @@ class ChannelId(NamedTuple):
 
 
 class Fence(NamedTuple):
-    """Job, generation (of its driver) and attempt of a sender, by which receivers refuse outdated ones."""
+    """Job, generation (driver) and attempt of a sender, by which receivers refuse its outdated messages."""
 
     job: JobId
     generation: Generation

@@ -1,7 +1,7 @@
 """Keeps one isolated namespace per job in a process: leased by its tasks, closed with the last lease.
 
-Closing: release hooks, once each; the namespace's own `atexit`; what the standard library keeps of it; then
-it refuses, and after a grace period it is checked whether any of its modules is still in memory.
+Closing calls release hooks and the namespace's own `atexit` functions, clears what the standard library
+keeps of it, and refuses further use; a grace period later its modules should be out of memory.
 """
 
 from __future__ import annotations

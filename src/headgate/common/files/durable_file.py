@@ -246,7 +246,10 @@ def hold(path: Path, data: bytes, mode: int) -> int:
 
 
 def try_lock(descriptor: int, kind: int = fcntl.LOCK_SH) -> bool | None:
-    """Lock an open file at once, as `flock`: True: done, False: another holds it, None: without locks."""
+    """Lock an open file without waiting, as `flock` does; `kind` is LOCK_SH (shared) or LOCK_EX.
+
+    Return True if it is locked, False if another process holds a lock, None if the file system has no locks.
+    """
     try:
         fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError:

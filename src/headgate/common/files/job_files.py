@@ -196,7 +196,7 @@ class Occupancy:
         self._descriptor: int | None = None
 
     def enter(self, look: Callable[[Sequence[Occupant]], None]) -> None:
-        """Register this driver as user of the folder; `look` gets the other users, and refuses by raising."""
+        """Register this driver as user of the folder; `look` gets the other users and may raise to refuse."""
         permissions = permissions_in_use()
         mode = _READABLE if permissions is Permissions.UMASK else permissions.file_mode
         while True:

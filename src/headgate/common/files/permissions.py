@@ -41,7 +41,7 @@ class Permissions(Enum):
         return self is Permissions.GROUP
 
     def apply(self, descriptor: int) -> None:
-        """Set a new file's mode anew where the process's umask may have taken rights that the group needs."""
+        """Set the mode of a new, open file, where the umask may have taken rights that the group needs."""
         if self.exact:
             system.fchmod(descriptor, self.file_mode)
 

@@ -251,7 +251,7 @@ class OptionalKind(Generic[T]):
         return f"{self.inner.expected}, or {self.word}"
 
     def parse(self, value: object) -> T | None:
-        """Return None for None or the word, else what the inner kind reads."""
+        """Return None for None or `word`, else the value that the inner kind reads."""
         if value is None or (isinstance(value, str) and value.strip().lower() == self.word):
             return None
         try:
@@ -260,7 +260,7 @@ class OptionalKind(Generic[T]):
             raise ValueError(f"{error}, or {self.word}") from None
 
     def format(self, value: T | None) -> str:
-        """Return the word for None, else what the inner kind writes."""
+        """Return `word` for None, else the text that the inner kind writes."""
         return self.word if value is None else self.inner.format(value)
 
 

@@ -1,1 +1,1 @@
-"""Runs jobs on Spark: the session, the slots, the gang as a barrier stage, and its workers."""
+"""Runs jobs on Spark: its session and task slots, and the gang of worker processes as a barrier stage."""

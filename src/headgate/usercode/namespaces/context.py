@@ -37,11 +37,11 @@ Modules = dict[str, ModuleType]
 
 
 class View(HookOwner, Protocol):
-    """An isolated namespace as `sys.modules` and the like see it; one that has closed refuses."""
+    """An isolated namespace as `sys.modules` and `sys.path` see it; a closed one raises on every use."""
 
     @property
     def handle(self) -> Handle | None:
-        """The object by which contexts refer to this namespace; None after its end."""
+        """The object by which context variables refer to this namespace; None after its end."""
 
     @property
     def threads(self) -> WeakSet[threading.Thread]:
@@ -56,13 +56,13 @@ class View(HookOwner, Protocol):
         """The namespace's `sys.meta_path`."""
 
     def home(self, name: Hashable) -> Modules | None:
-        """Return the table of the namespace in which a module of this name lies; None: the framework's."""
+        """Return the table, this namespace's or its layer's, where a module lies; None: the framework's."""
 
     def store(self, name: str, module: ModuleType) -> None:
         """Enter a module into the namespace's own table, invisible to all others."""
 
     def forget(self, name: str) -> None:
-        """Note that a module was removed from the table :meth:`home`; its name may mean another one now."""
+        """Note that a module was removed from its table; its name may mean another owner's module now."""
 
     def clear(self) -> None:
         """Remove all modules from the namespace's own table."""
@@ -72,7 +72,7 @@ class View(HookOwner, Protocol):
 
 
 class Handle:
-    """A reference from a context to its namespace, None once that has closed; contexts may live longer."""
+    """A reference from context variables, which may live longer, to a namespace; None once it has closed."""
 
     __slots__ = ("namespace",)
 
@@ -107,7 +107,7 @@ def _by_stack() -> View | None:
 
 
 def handle_of_caller(depth: int) -> Handle | None:
-    """Return the namespace's handle of the function `depth` levels above the caller; None: it has none."""
+    """Return the handle of the namespace whose function is `depth` levels above the caller; None: no such."""
     handle: Handle | None = builtins_of_caller(depth + 1).get(MARK)
     return handle
 
@@ -128,7 +128,7 @@ def any_open() -> bool:
 
 
 class Container(Protocol[T]):
-    """One of the containers in `sys`; assignments to it in `sys` become calls of :meth:`replace`."""
+    """A container such as `sys.path`; an assignment to its name in `sys` becomes a :meth:`replace`."""
 
     def replace(self, value: T) -> None:
         """Change the container's contents, for the running code, to those of `value`."""

@@ -1,4 +1,4 @@
-"""Finds the module that an import in a namespace means, and loads it in the view of its owner."""
+"""Finds the module that an import in a namespace means, and loads it as its owner (user, framework) would."""
 
 from __future__ import annotations
 

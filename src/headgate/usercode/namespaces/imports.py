@@ -50,8 +50,8 @@ class Importing(Protocol):
 def import_of_namespace(namespace: Importing) -> Import:
     """Return the `__import__` for a namespace's builtins: it imports for that namespace, whoever calls it.
 
-    Modules that were imported once are found in two dicts; all else is importlib's own way, in the
-    namespace's view.
+    A module that was imported before is found in one of two dicts; all else goes through importlib, which
+    sees the namespace's modules meanwhile.
     """
     modules, foreign, handle = namespace.modules, namespace.foreign, namespace.handle
     reference = weakref.ref(namespace)
@@ -102,8 +102,8 @@ def _at_once(
 def import_of_framework(before: Import) -> Import:
     """Return the `__import__` for all other code: import statements there mean the framework's modules.
 
-    It does so below a namespace's call too. C code and explicit calls (no globals, or a list of
-    names) follow the context: they act for their caller.
+    Also where code of a namespace has called. C code and explicit calls (no globals, or a list of names)
+    import for the namespace of the context variable instead: they act for their caller.
     """
 
     def imported(

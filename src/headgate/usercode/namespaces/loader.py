@@ -230,7 +230,7 @@ class Namespace:
         return seen | self.modules
 
     def remember(self, name: str) -> None:
-        """Record an imported module of another table, so that the next import of it takes one look."""
+        """Record that `name` was imported from another owner's table: its next import is one dict lookup."""
         table = sys.modules
         for part in {name, name.partition(".")[0]}:
             home = self.home(part)

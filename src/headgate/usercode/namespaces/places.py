@@ -25,7 +25,7 @@ class Portions(list[str]):
 
 
 class Places:
-    """Implements `resolution.Surroundings` by a namespace's loaded modules and the files on its path."""
+    """Tells which owner has which module, by a namespace's loaded modules and the files on its path."""
 
     def __init__(self, modules: Modules, path: Callable[[], Sequence[str]], layer: Lookup | None) -> None:
         self._modules, self._path, self._layer = modules, path, layer

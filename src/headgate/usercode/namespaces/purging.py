@@ -31,7 +31,7 @@ HOOKS: Final = ("excepthook", "displayhook", "unraisablehook")
 
 
 class StandardLibrary:
-    """The attributes of standard modules as they are when a namespace opens, to undo its patches later."""
+    """The attributes of standard modules when a namespace opens, to undo patches by its code at its end."""
 
     def __init__(self) -> None:
         table = sys.modules

@@ -40,9 +40,9 @@ class Installed:
     name: str  # lower case, with hyphens
     version: str
     contents: str  # hash of its record: equal for equal files
-    path: str
-    modules: tuple[str, ...]
-    compiled: tuple[str, ...]
+    path: str  # the folder in which it is installed
+    modules: tuple[str, ...]  # top-level modules
+    compiled: tuple[str, ...]  # paths of its extension modules and shared libraries
     requires: tuple[str, ...] = ()  # names of distributions that it needs, those of its extras left out
     entries: tuple[str, ...] = ()  # files and folders that it has in the folder where it lies
 

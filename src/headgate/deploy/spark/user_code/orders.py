@@ -23,9 +23,9 @@ class Limits:
     """Limits of a worker process on leaked namespaces and layers, and whether memory exhaustion ends it."""
 
     fatal: bool = True  # `classloader.fail-on-metaspace-oom-error`: exhaustion ends the process, not the task
-    leaks: LoaderBounds = field(default_factory=LoaderBounds)
-    layers: int = LAYERS_MAX
-    release_ms: int = 0
+    leaks: LoaderBounds = field(default_factory=LoaderBounds)  # how much of closed namespaces may stay
+    layers: int = LAYERS_MAX  # how many dependency layers a process may keep
+    release_ms: int = 0  # from the end of a namespace to the verdict that it has leaked
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +36,13 @@ class UserCodeOptions:
     native: NativeModules = NativeModules.AUTO
     data_plane: tuple[str, ...] = DATA_PLANE
     limits: Limits = field(default_factory=Limits)
-    environments: int = ENVIRONMENTS_MAX
+    environments: int = ENVIRONMENTS_MAX  # how many sets of packages may have workers of their own
     layer: DependencyLayer = DependencyLayer.NATIVE
     namespaces: bool = True  # whether the interpreter allows them; else every job has workers of its own
 
 
 def options_of(settings: UserCodeSettings, namespaces: bool = True) -> UserCodeOptions:
-    """Return the options for Spark's workers from a job's settings; `namespaces` as in UserCodeOptions."""
+    """Return the options for Spark's workers from a job's settings; `namespaces`: if Python allows them."""
     return UserCodeOptions(
         NamespaceSettings(settings.patterns, settings.resolve_order, check_leaked=settings.check_leaked),
         settings.native_modules,
@@ -63,8 +63,8 @@ class Linked:
     name: str
     version: str
     contents: str  # hash of its record
-    digest: str
-    inside: str
+    digest: str  # of the artifact that holds it
+    inside: str  # the folder of that artifact in which it lies
     entries: tuple[str, ...]  # its files and folders there
     modules: tuple[str, ...]
     compiled: bool  # whether it has compiled parts; others are there because such a one needs them
@@ -128,7 +128,7 @@ class LiveJobs:
     begun: tuple[tuple[str, int], ...]
 
     def over(self, open_: dict[str, int], seen: int) -> tuple[str, ...]:
-        """Return the jobs of `open_` (job -> epoch of its begin) that ended; `seen` is the newest epoch."""
+        """Return the jobs of `open_` (job -> epoch of its begin) that ended; none if `seen` is newer."""
         if self.epoch < seen:
             return ()
         return tuple(job for job, epoch in open_.items() if (job, epoch) not in self.begun)

@@ -37,10 +37,10 @@ _NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 class UserCodePlan:
     """Where a job's packages run; `stays`: artifacts with compiled parts, which only one layer may load."""
 
-    identical: frozenset[str] = frozenset()
-    layered: frozenset[str] = frozenset()
+    identical: frozenset[str] = frozenset()  # top-level modules of which the framework's copy is used
+    layered: frozenset[str] = frozenset()  # digests of the artifacts in the dependency layer
     stays: frozenset[str] = frozenset()
-    framework: tuple[FrameworkPackage, ...] = ()
+    framework: tuple[FrameworkPackage, ...] = ()  # packages that each worker must have as the driver has them
     environment: ProcessEnvironment | None = None
     warnings: tuple[str, ...] = ()
 
