@@ -68,7 +68,7 @@ class LayeredTable(Generic[K, V]):
         return self._view is None
 
     def own(self, key: K) -> V:
-        """Return the value of `key` to change in place (a copy if a snapshot holds it), or MISSING."""
+        """Return the value of `key` to change in place (a copy if a snapshot holds it); MISSING: no entry."""
         view = self._view
         found: V = self._base.get(key, MISSING) if view is None else view.own(key)
         return found
@@ -160,7 +160,7 @@ class _View(MutableMapping[K, V]):
         return self._base.get(key, default)
 
     def own(self, key: K) -> V:
-        """Return the value of `key` to change in place, or MISSING; never copies."""
+        """Return the value of `key` to change in place, never a copy; MISSING if there is no entry."""
         found: V = self.get(key, MISSING)
         return found
 
@@ -203,7 +203,7 @@ class _Shadow(_View[K, V]):
         self._live, self._copy, self._pending = deltas[-1], copy, pending
 
     def own(self, key: K) -> V:
-        """Return the value of `key` to change in place (a copy if a snapshot holds it), or MISSING."""
+        """Return the value of `key` to change in place (a copy if a snapshot holds it); MISSING: no entry."""
         live = self._live
         value: V = live.get(key, _UNKNOWN)
         if value is _UNKNOWN:

@@ -19,7 +19,7 @@ CELL_EVERY_S: Final = 0.5
 
 
 class Prints(StrEnum):
-    """Where lines that user code prints in workers are shown."""
+    """Where lines that user code prints in workers are shown: terminal, notebook's cell, or log."""
 
     TERMINAL = "terminal"
     CELL = "cell"

@@ -20,7 +20,7 @@ class ClosedUserCodeLoaderError(RuntimeError):
 
 
 class NativeModuleConflictError(ImportError):
-    """An extension module cannot be loaded together with what this process has loaded already."""
+    """An extension module (compiled code) clashes with one that this process has loaded already."""
 
 
 class ForeignObjectError(UsageError):

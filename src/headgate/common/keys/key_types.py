@@ -66,7 +66,7 @@ def shape_of(key: Hashable) -> Shape:
 
 
 def shapes_of(keys: Sequence[Hashable]) -> set[Shape]:
-    """Return the set of the shapes of many keys; in fast C loops unless tuples have different shapes.
+    """Return the shapes (:func:`shape_of`) of many keys; in fast C loops unless tuples differ in shape.
 
     Example:
         >>> sorted(map(shape_words, shapes_of([1, "a", True])))
@@ -85,7 +85,7 @@ def shapes_of(keys: Sequence[Hashable]) -> set[Shape]:
 
 
 def all_of_shape(keys: Sequence[Hashable], shape: Shape) -> bool:
-    """Return whether all keys are of one shape. Cheaper than :func:`shapes_of`; False for tuples in tuples.
+    """Return whether all keys have this shape; cheaper than :func:`shapes_of`, but False for nested tuples.
 
     Example:
         >>> all_of_shape([1, 2], int), all_of_shape([1, True], int), all_of_shape([(1, "a")], (int, str))
@@ -104,7 +104,7 @@ def all_of_shape(keys: Sequence[Hashable], shape: Shape) -> bool:
 
 
 def fits(shape: Shape, declared: Hint) -> bool:
-    """Return whether a key of this shape may be equal to a key of the declared type.
+    """Return whether a key of this shape (class, or tuple of classes) may equal one of the declared type.
 
     A type that says nothing fits all keys: `Any`, or a class that is no subclass of a type of keys.
     An `IntEnum` is judged as int, a `StrEnum` as str, a NamedTuple as the tuple of its fields.
@@ -182,7 +182,7 @@ def first_misfit(shapes: Iterable[Shape], declared: Hint) -> Shape | None:
 
 
 def may_find(shape: Shape, stored: Iterable[Shape]) -> bool:
-    """Return whether a key of this shape may be equal to one of the stored shapes.
+    """Return whether a key of this shape (class, or tuple of classes) may equal a key of a stored shape.
 
     Example:
         >>> may_find(bool, {int}), may_find(str, {int}), may_find((str, bool), {(str, int)})
@@ -199,7 +199,7 @@ def _alike(shape: Shape, other: Shape) -> bool:
 
 
 def with_tuples_bounded(shapes: Iterable[Shape]) -> frozenset[Shape]:
-    """Return the shapes; more than 32 different shapes of tuples are replaced by the class `tuple`."""
+    """Return the keys' shapes; more than 32 different shapes of tuples are replaced by the class `tuple`."""
     found = frozenset(shapes)
     tuples = [shape for shape in found if isinstance(shape, tuple)]
     if tuple in found or len(tuples) > TUPLES_MAX:
@@ -208,7 +208,7 @@ def with_tuples_bounded(shapes: Iterable[Shape]) -> frozenset[Shape]:
 
 
 def stored_shapes(shapes: Iterable[Shape]) -> list[Plain]:
-    """Return the shapes as plain values, for the metadata of a checkpoint; always in the same order.
+    """Return shapes of keys as plain values, for the metadata of a checkpoint; always in the same order.
 
     Example:
         >>> stored_shapes({(int, (str, bytes)), int})
@@ -242,7 +242,7 @@ def _shape(stored: Plain) -> Shape:
 
 
 def shape_words(shape: Shape) -> str:
-    """Return the name of a shape in messages.
+    """Return the name of a shape (a key's class, or a tuple of classes) in messages.
 
     Example:
         >>> shape_words((int, (str, bytes)))

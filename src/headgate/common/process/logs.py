@@ -80,7 +80,7 @@ def logging_for(job: str) -> Iterator[None]:
 
 
 class ContextFilter(logging.Filter):
-    """Adds ``job``, ``uid``, ``subtask`` and ``attempt`` to records, for any handler and format.
+    """Adds ``job``, ``uid``, ``subtask`` and ``attempt`` of the thread to log records, for any handler.
 
     A field that the program gave itself, by ``extra=``, stays.
     """

@@ -28,7 +28,7 @@ LEAKED_BYTES_MAX: Final = 256 << 20
 
 
 class Isolation(Enum):
-    """`headgate.user-code.apart`: whether the modules of a program get a namespace of their own."""
+    """`headgate.user-code.apart`: whether a program's modules are kept apart from all other ones."""
 
     AUTO = "auto"  # where something could clash; `usercode.isolation` decides
     ALWAYS = "true"
@@ -43,13 +43,13 @@ class ResolveOrder(Enum):
 
 
 class NativeModules(Enum):
-    """`classloader.native-modules`: where packages with compiled parts run."""
+    """`classloader.native-modules`: where packages with compiled parts run; `native.policy` decides."""
 
     AUTO = "auto"
-    PROCESS = "process"
-    IN_PROCESS = "in-process"
-    PARENT = "parent"
-    FAIL = "fail"
+    PROCESS = "process"  # in worker processes for their job alone
+    IN_PROCESS = "in-process"  # next to the framework's
+    PARENT = "parent"  # the framework's copies are used
+    FAIL = "fail"  # nowhere: a job that brings one other than the framework's is refused
 
 
 class DependencyLayer(Enum):

@@ -41,7 +41,7 @@ class HighAvailabilityType(StrEnum):
 
 
 class ProgressDisplay(StrEnum):
-    """How a running job is shown to the user who started it."""
+    """How a running job is shown to who started it: a live line, plain lines, JSON lines, or not at all."""
 
     AUTO = "auto"
     LIVE = "live"
@@ -51,7 +51,7 @@ class ProgressDisplay(StrEnum):
 
 
 class RestartStrategyType(StrEnum):
-    """The rule by which a failed job is started again, or not."""
+    """The rule by which a failed job is started again: never, after a delay, or by the rate of failures."""
 
     NONE = "none"
     FIXED_DELAY = "fixed-delay"

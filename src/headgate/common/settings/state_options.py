@@ -38,7 +38,7 @@ class ClaimMode(StrEnum):
 
 
 class ExternalizedRetention(StrEnum):
-    """Which completed checkpoints outlive their job; savepoints always do."""
+    """Which completed checkpoints outlive a job: of a failed one, also of a cancelled one, or none."""
 
     DELETE_ON_CANCELLATION = "DELETE_ON_CANCELLATION"  # those of a failed job
     RETAIN_ON_CANCELLATION = "RETAIN_ON_CANCELLATION"  # those of a failed and of a cancelled job
@@ -54,21 +54,21 @@ class OlderSnapshot(StrEnum):
 
 
 class StateBackendType(StrEnum):
-    """Where keyed state is kept while a job runs."""
+    """Where keyed state is kept while a job runs: as Python objects in memory, or in RocksDB on disk."""
 
     HASHMAP = "hashmap"  # Python objects: fastest, bounded by memory
     ROCKSDB = "rocksdb"  # RocksDB on the worker's local disk
 
 
 class TimerService(StrEnum):
-    """Where timers live when state is in RocksDB."""
+    """Where timers live when state is in RocksDB: all of them in memory, or in RocksDB, too."""
 
     HEAP = "heap"  # in memory, all of them
     ROCKSDB = "rocksdb"  # in RocksDB, and only the next ones in memory too
 
 
 class StateMigration(StrEnum):
-    """When stored values are converted to the types that the program declares now."""
+    """When stored values are converted to the types declared now: as they are read, or all at the start."""
 
     LAZY = "lazy"  # when they are read, and in the background
     EAGER = "eager"  # all of them, before processing begins
