@@ -94,7 +94,7 @@ class Decision:
 
 
 class Resolver:
-    """Decides by the table above whose copy each module name means in one namespace; decisions are kept.
+    """Decides by this file's table whose copy each module name means in one namespace; decisions are kept.
 
     `identical` are the top-level modules whose native distribution is the framework's own, byte by byte.
 

@@ -1,4 +1,4 @@
-"""Key hashes and key groups of whole batches, to the same numbers as the scalar forms.
+"""Key hashes and key groups of whole batches, equal to those that are computed key by key.
 
 Needs numpy when imported, pyarrow for columns and for long lists of str; use it through the
 functions of :mod:`headgate.common.keys.keygroups`, which import it when they are called.

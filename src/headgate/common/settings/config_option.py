@@ -61,7 +61,7 @@ class Text:
     expected: str = "text that is not empty"
 
     def parse(self, value: object) -> str:
-        """Return the text without the blanks around it."""
+        """Return the text without the blanks around it; ValueError if nothing is left."""
         if not isinstance(value, str) or not value.strip():
             raise _refuse(self)
         return value.strip()

@@ -47,7 +47,7 @@ class OpenedAlone(SameInterpreter):
             return importlib.import_module(name)
 
     def call(self, function: Callable[..., T], *args: Any) -> T:
-        """Call `function` with the job's code; an import without memory ends in exit or UserCodeLoadError."""
+        """Call `function` with the job's code; if an import runs out of memory, exit or UserCodeLoadError."""
         try:
             return super().call(function, *args)
         except Exception as error:
@@ -74,7 +74,7 @@ class OpenedCode(NamespaceCode):
             return self.namespace.import_module(name)
 
     def call(self, function: Callable[..., T], *args: Any) -> T:
-        """Call `function` in the namespace; an import without memory ends in exit or UserCodeLoadError."""
+        """Call `function` in the namespace; if an import runs out of memory, exit or UserCodeLoadError."""
         try:
             return super().call(function, *args)
         except Exception as error:
