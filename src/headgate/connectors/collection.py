@@ -259,7 +259,7 @@ class CollectCommitter(SinkCommitter[CollectedBatch], Generic[T]):
 
 
 def rebuilt(record_type: type[T] | None, records: list[T]) -> list[T]:
-    """Convert dicts, as Arrow rows arrive, to `record_type`, UsageError on a misfit; keep other records."""
+    """Convert dicts, which Arrow rows become, to `record_type`, UsageError on a misfit; keep the others."""
     if record_type is None or all(type(record) is not dict for record in records):
         return records
     make = converter(record_type, dec_hook=model_hook)

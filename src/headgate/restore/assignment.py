@@ -108,7 +108,7 @@ def unclaimed_state(plan: PhysicalPlan, checkpoint: CheckpointMetadata) -> list[
 
 
 def _has_state(state: OperatorSubtaskState) -> bool:
-    """Return whether one subtask stored keyed, operator or listed state, which a restore could lose.
+    """Return whether a subtask stored keyed or operator state, or lists of values, that a restore may lose.
 
     Splits and writers' state are not counted (:func:`_unclaimed_ends` reports them), nor is event time.
     """

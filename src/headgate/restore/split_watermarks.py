@@ -44,7 +44,7 @@ class RestoredSplits:
         return self.unread - self.reading
 
     def moved(self, now: Sequence[Split], before: Sequence[Split]) -> None:
-        """Set `reading`, a batch's splits: their position `before` it is another one `now`, or they ended."""
+        """Set `reading`: splits whose position differs `before` a batch and `now`, or that ended in it."""
         left = {split.id: split.position for split in now}
         self.reading = frozenset(
             split.id

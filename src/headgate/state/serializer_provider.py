@@ -80,7 +80,7 @@ class StateSerializerProvider(Generic[T]):
         return self._judge(previous, self._registered, writer)
 
     def current_serializer(self) -> TypeSerializer[T]:
-        """Return the serializer that writes the state from now on."""
+        """Return the serializer that writes the state from now on; UsageError: none fits the stored one."""
         if self._phase is _Phase.REFUSED:
             raise UsageError(f"{self._state} cannot be accessed: {self._why}")
         return self.previous_serializer() if self._registered is None else self._registered

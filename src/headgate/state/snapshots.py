@@ -206,7 +206,7 @@ class SubtaskSnapshot(msgspec.Struct, frozen=True):
 
 
 class SnapshotFork(msgspec.Struct, frozen=True):
-    """A snapshot of another job, from which a job was started; sinks get it as `api.sink.Fork`."""
+    """A snapshot from which a job was started, by who took it; sinks get it as `api.sink.Fork`."""
 
     job: str  # id of the job that took it
     generation: int  # of that job's master

@@ -129,7 +129,7 @@ def timers_target() -> Target:
 
 
 def stored_reader(stored: Description, serializer: TypeSerializer[Any]) -> Reader:
-    """Return a function that reads batches of the `stored` description as values of `serializer`."""
+    """Return a function that reads batches of the stored type `stored` as values of `serializer`."""
     if isinstance(serializer, DeclaredSerializer):
         return serializer.reader_of(stored)
     return reader_for(stored, serializer)

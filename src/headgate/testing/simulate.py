@@ -78,7 +78,7 @@ def simulate(
     Args:
         build: adds a bounded job to the Environment that it is given; results that count go to
             ``stream.collect_later()``. It must not call ``execute()``.
-        seeds: which schedules.
+        seeds: numbers, each of which decides one schedule and its faults.
         parallelism: subtasks of operators that set none.
         config: options; every duration is virtual. The defaults are short.
         expected: uid of a collecting sink -> its records, in any order; by default what the job gives

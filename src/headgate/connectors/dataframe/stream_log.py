@@ -164,7 +164,7 @@ def _source_entries(folder: Path) -> list[str]:
 
 
 def _number(name: str) -> int:
-    """Return the batch number in a log entry's name; for other names a very large one, which is kept."""
+    """Return the batch number in a log entry's name; for other names a very large one, so that they stay."""
     text = name.removesuffix(_COMPACT)
     return int(text) if text.isascii() and text.isdigit() else 1 << 62
 

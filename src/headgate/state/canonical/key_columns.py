@@ -100,7 +100,7 @@ class KeyColumns:
 
 
 class _TypedKeys:
-    """Converts keys of one type to the typed column, and back."""
+    """Converts keys of the type `stored` to an Arrow column of that type, and back."""
 
     def __init__(self, stored: Description) -> None:
         form = _form_of(stored)

@@ -20,7 +20,7 @@ from headgate.state.canonical.value_columns import TableRows
 
 
 class OpenTable:
-    """The open Parquet file of one state's table; its checksum was compared, unless no row is read."""
+    """The open Parquet file of one state's table; its checksum was compared, unless only keys are read."""
 
     def __init__(self, blob: BlobReader) -> None:
         try:

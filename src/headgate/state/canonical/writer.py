@@ -144,7 +144,7 @@ def _as_in_tables(section: NewSection, entries: Iterable[Entries]) -> Iterator[E
 
 
 class TableWriter:
-    """Writes one table to a stream; `info` describes it, but for its length; `rows`: of a row group."""
+    """Writes one state's table to a stream, in row groups of about `rows` rows; `info` describes it."""
 
     def __init__(self, info: TableInfo, stream: SupportsWrite[memoryview], rows: int = ROWS) -> None:
         self._info, self._rows, self._limit = info, TableRows(info), rows

@@ -72,7 +72,7 @@ class ChangelogBackend(BackendWrapper[TableBackend]):
         self._restored = restored
 
     def snapshot_sync(self, checkpoint: int = 0, completed: int | None = 0) -> PendingSnapshot:
-        """Fix the entries changed since a checkpoint, or all state, at this moment; call it between records.
+        """Fix for `checkpoint` the entries changed since an earlier one, or all state; call between records.
 
         `completed`: newest complete checkpoint, which the snapshot may follow; 0: it must be complete by
         itself; None: it is a savepoint's, which the log leaves out of account.

@@ -130,7 +130,7 @@ class HeapKeyedBackend(OwnTables[HeapTable]):
         return PendingHeapSnapshot(views, self.groups, self.max_parallelism)
 
     def settle(self) -> None:
-        """Merge up to 1,024 changes, which were made during snapshots that are released, into each table."""
+        """Merge into each table up to 1,024 changes that were kept apart for snapshots, now released."""
         if not self.settled:
             tables = [table.settle(SETTLED_PER_CALL) for table in self._tables.values()]
             timers = [queue.settle(SETTLED_PER_CALL) for queue in self._timers.values()]

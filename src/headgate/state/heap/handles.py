@@ -15,7 +15,7 @@ _ATOMS: Final = frozenset({type(None), bool, int, float, str, bytes})
 
 
 class HeapTable(LayeredTable):
-    """The entries of one state in memory: a dict, with layers above it while a snapshot reads it."""
+    """The entries of one state in memory: a dict, and layers of later changes while a snapshot reads it."""
 
     __slots__ = ()
 

@@ -60,7 +60,7 @@ class StateView:
         return slices_of(self.layers, SLICE_ENTRIES)
 
     def taken(self) -> None:
-        """Let the table have its entries back, unless they may change in place; all slices were read."""
+        """Release the fixed entries to their table, unless they can change in place; all slices were read."""
         if self.serializer.immutable:
             self.release()
 
@@ -89,7 +89,7 @@ class TimersView:
             yield keys, timestamps
 
     def taken(self) -> None:
-        """Let the timer queue have the timers back; all slices were read."""
+        """Release the fixed timers to their queue; all slices were read."""
         self.release()
 
     def ordered(self, keys: list[Hashable], values: list[Any]) -> Columns:
@@ -129,7 +129,7 @@ class PendingHeapSnapshot:
             self.release()
 
     def release(self) -> None:
-        """Let tables and timer queues have their entries back; safe at any time and more than once."""
+        """Release the fixed entries to tables and timer queues; safe at any time and more than once."""
         for view in self._views:
             view.release()
         self._views = []

@@ -60,7 +60,7 @@ class RocksMapTable:
         self.immutable = values_immutable(layout.versions.target.serializer)
 
     def attach(self, store: ColumnStore, layout: MapEntries) -> None:
-        """Use a restored column family in place of the empty one."""
+        """Use the restored column family `store`, which `layout` decodes, in place of the empty one."""
         self._store, self.layout = store, layout
         self.immutable = values_immutable(layout.versions.target.serializer)
         self._maps, self._older = {}, {}
@@ -163,7 +163,7 @@ class RocksMapTable:
         return self._dict_of(live) or default
 
     def own(self, key: Hashable) -> Any:
-        """Return the map of `key` as a dict to be changed in place and written back, or MISSING."""
+        """Return the map of `key` as a dict to be changed in place and written back; MISSING: none."""
         live = self._maps.get(key) or self.live(key)
         entries = live.lend(self._dict_of(live))
         if not entries:
@@ -217,7 +217,7 @@ class RocksMapTable:
         self._dirty.clear()
 
     def _changes(self, live: LiveMap, encoded: Iterator[bytes]) -> Iterator[Change]:
-        """Yield the writes for one map; `encoded` are its :func:`parts_of`."""
+        """Yield the RocksDB writes for one changed map; `encoded`: :func:`parts_of`, encoded, in order."""
         if not live.count:
             yield live.stored, None
         elif live.small is not None:

@@ -154,7 +154,7 @@ class PendingNativeSnapshot(PendingRocksSnapshot):
             self.release()
 
     def _describe_to(self, writer: StateWriter) -> None:
-        """Add a section for each state, without entries, which RocksDB's files hold; add timers in memory."""
+        """Describe each state by a section without its entries (in RocksDB's files); add timers in memory."""
         targets = {name: each.versions.target for name, each in self._point.layouts.items()}
         for name, target in (targets | dict(self._point.stored_timers)).items():
             writer.add(NewSection(name, target.schema, target.serializer.encode_many), ())

@@ -87,7 +87,7 @@ class RocksTable(Generic[V]):
         self._ahead = ReadAhead()
 
     def attach(self, store: ColumnStore, layout: VersionedValues) -> None:
-        """Use a restored column family in place of the empty one."""
+        """Use the restored column family `store`, which `layout` decodes, in place of the empty one."""
         self.layout, self._store, self._versions = layout, store, layout.versions
         self._cache, self._older, self._bytes = {}, {}, {}
 

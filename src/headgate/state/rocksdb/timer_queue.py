@@ -126,7 +126,7 @@ class RocksTimerQueue:
         self._count: int | None = 0
 
     def attach(self, store: ColumnStore) -> None:
-        """Use a restored column family in place of the empty one."""
+        """Use the restored column family `store`, with its timers, in place of the empty one."""
         self._store, self._count = store, None
         self._read_anew()
 

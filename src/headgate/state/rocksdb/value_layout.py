@@ -47,7 +47,7 @@ def entries_of(rows: Iterable[Row]) -> Iterator[Entries]:
 class VersionedValues:
     """Converts a state's values to RocksDB entries of its column family, and back.
 
-    Format 2, of all states but maps: the number of the value's type, one byte, then the encoded value.
+    Format 2, of all states but maps in format 3: the value's type's number, a byte, then the encoded value.
     """
 
     format = VERSIONED_VALUES

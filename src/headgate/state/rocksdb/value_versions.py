@@ -126,7 +126,7 @@ class Versions:
         )
 
     def renumbered(self, others: Versions) -> dict[bytes, bytes]:
-        """Add another column family's types, and return: first byte of its values -> first byte here."""
+        """Add the types of another column family; return its values' first byte -> first byte here."""
         numbers = {others.prefix: self.prefix}
         for number, known in others._older.items():
             numbers[bytes((number,))] = bytes((self._add(known),))

@@ -35,7 +35,7 @@ class ValueCodec(Protocol):
         """Return how the values of a stored section are decoded; None: the section is left out."""
 
     def targets(self, stored: Mapping[str, Description]) -> Mapping[str, Target]:
-        """Return the targets by which RocksDB's files are read; `stored`: each state's newest stored type."""
+        """Return name -> target (type, serializer) to read RocksDB's files by; `stored`: the newest types."""
 
 
 class Chunk(NamedTuple):

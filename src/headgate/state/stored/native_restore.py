@@ -45,7 +45,7 @@ NamedStates = tuple[NativeState, Collection[str] | None]
 
 @dataclass(frozen=True)
 class Source:
-    """RocksDB's files of one earlier subtask, with the header of their blob and their details."""
+    """RocksDB's files of one earlier subtask, with the header of their blob, and their formats and types."""
 
     state: NativeState
     header: Header

@@ -68,7 +68,7 @@ def readers_of(
 
 
 def value_reader(section: Section, target: Target) -> Reader:
-    """Return a function that reads the values of a stored state as the program declares it."""
+    """Return a function that reads a stored state's values as the program declares; UsageError: none can."""
     stored, current = section.schema, target.schema
     declared = isinstance(target.serializer, DeclaredSerializer)
     if not declared and isinstance(compare(stored, current), AsIs):

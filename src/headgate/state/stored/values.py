@@ -69,7 +69,7 @@ class PlainValues:
         )
 
     def targets(self, stored: Mapping[str, Description]) -> dict[str, Target]:
-        """Return targets of plain values for RocksDB's files, in which maps are dicts of any keys."""
+        """Return targets that read states in RocksDB's files as plain data; maps are dicts of any keys."""
         found = {}
         for name, schema in stored.items():
             if row_of(schema) == BYTES:
@@ -130,7 +130,7 @@ class KeysOnly:
         return SectionCodec(_no_values, Target(section.schema, OpaqueValues()), plain=True)
 
     def targets(self, stored: Mapping[str, Description]) -> Mapping[str, Target]:
-        """Return targets of plain values, by which RocksDB's files are read for their keys."""
+        """Return targets that read states in RocksDB's files, of which only keys are used, as plain data."""
         return PlainValues().targets(stored)
 
 

@@ -159,7 +159,7 @@ class TtlHandle(ABC):
 
     @abstractmethod
     def judge(self, stamps: Any) -> tuple[int, bool, int]:
-        """Return of a key's stored times: number of entries, whether to :meth:`tidy`, the oldest time."""
+        """Return of a key's stored times: how many, whether one needs :meth:`tidy`, and the oldest."""
 
     @abstractmethod
     def _tidy(self) -> int:

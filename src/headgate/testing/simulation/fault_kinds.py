@@ -147,7 +147,7 @@ class WorkerFaults(Injecting):
         self._arm("write.before", "kill the worker at", _kill_from_inside)
 
     def pause(self) -> None:
-        """Stop a worker as by SIGSTOP, and continue it later, perhaps after its heartbeat's timeout."""
+        """Stop a worker as by SIGSTOP for 20 to 400 ms, perhaps for longer than its heartbeat's timeout."""
         worker = self._some_worker()
         if worker is not None:
             worker.paused = True

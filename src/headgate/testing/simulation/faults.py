@@ -83,7 +83,7 @@ class DriverFaults(Injecting):
         self._until_driver_dies = self._rng.randint(1, 12)
 
     def pause_driver(self) -> None:
-        """Stop a driver as by SIGSTOP, and continue it later; meanwhile another may replace it."""
+        """Stop a driver as by SIGSTOP for 20 to 400 ms; meanwhile another one may replace it."""
         driver = self._some_driver()
         if driver is None or driver.paused:
             return

@@ -183,7 +183,7 @@ class SimBackground:
         return self._jobs[0][0]
 
     def act(self) -> str:
-        """Run the next queued work; other processes may act at each of its disk operations."""
+        """Run the next work; others may act at its disk operations. Return a word for the trace."""
         _, attempt = self._jobs.popleft()
         self.busy = True
         with self.process.scene.acting(self.process):

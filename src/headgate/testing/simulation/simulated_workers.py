@@ -100,7 +100,7 @@ class WorkerProcess(Process):
         return self._alarm if self.runs and self._dirty_since < 0 else None
 
     def act(self) -> str:
-        """Run one turn of the worker's loop, as `runtime.worker.worker_process` does."""
+        """Run one turn of the worker's loop, as production does; return a word for the trace."""
         now = self.scene.now()
         try:
             with self.scene.acting(self):

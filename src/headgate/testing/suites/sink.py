@@ -220,7 +220,7 @@ class SinkSuite:
         assert job.seen() == [1]
 
     def test_what_a_savepoint_holds_outlives_its_job(self, start: Start) -> None:
-        """A held savepoint can be restored, though its job failed and began again from before it."""
+        """A savepoint whose output is held can be restored, even if its job restarted from before it."""
         job = start("a")
         job.write(1)
         savepoint = job.take()
