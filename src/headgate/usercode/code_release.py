@@ -22,7 +22,7 @@ class HookOwner(Protocol):
 
     @property
     def closed(self) -> bool:
-        """Whether the namespace is closed, so that it takes no more hooks."""
+        """Whether the isolated namespace is closed, so that it takes no more hooks."""
 
 
 _lock: Final = threading.Lock()

@@ -25,7 +25,7 @@ DEPTH_MAX: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class LoaderBounds:
-    """Limits on what a process may keep in memory of namespaces that have closed."""
+    """Limits on what a process may keep in memory of isolated namespaces that have closed."""
 
     loaders: int = LEAKED_LOADERS_MAX  # namespaces that are still in memory after their grace period
     bytes: int = LEAKED_BYTES_MAX  # by which loading has grown the process, beyond what open namespaces need

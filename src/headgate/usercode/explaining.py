@@ -108,7 +108,7 @@ def _placed(placement: Placement) -> dict[str, Json]:
 
 
 class _View:
-    """Looks up which copy of a module a job's code would get, without opening a namespace.
+    """Looks up which copy of a module a job's code would get, without opening an isolated namespace.
 
     `identical` are the top-level modules that are the framework's, byte by byte; `linked` those for which
     workers of the job's own have its copy in the framework's place.
@@ -207,7 +207,7 @@ def entries(program: Path, others: Sequence[Path], wheels: Sequence[Path], scrat
 
 
 def without_namespaces(settings: UserCodeSettings) -> UserCodeSettings:
-    """Return the settings changed to processes of their own for all jobs, for want of namespaces."""
+    """Return the settings changed to processes of their own for all jobs, for want of isolated namespaces."""
     if settings.native_modules in (NativeModules.AUTO, NativeModules.IN_PROCESS):
         return replace(settings, native_modules=NativeModules.PROCESS)
     return settings

@@ -36,7 +36,7 @@ class _Left:
 
 
 class LeakedModules:
-    """Counts the modules of closed namespaces that are still in memory."""
+    """Counts the modules of closed isolated namespaces that are still in memory."""
 
     def __init__(self, clock: Callable[[], float] = clock.monotonic) -> None:
         self.release_s = 0.0  # grace period after a namespace's end: its running code may end by itself
@@ -46,7 +46,7 @@ class LeakedModules:
 
     @property
     def modules(self) -> int:
-        """The number of modules of closed namespaces that are still in memory."""
+        """The number of modules of closed isolated namespaces that are still in memory."""
         return sum(one.modules() for one in self._left)
 
     def opening(self, namespace: Namespace) -> None:
@@ -65,7 +65,7 @@ class LeakedModules:
         self._judge()
 
     def closed(self, namespace: Namespace) -> None:
-        """Record that a program's namespace has closed on the driver, to be examined later.
+        """Record that a program's isolated namespace has closed on the driver, to be examined later.
 
         Its last callers are still on the stack. The growth of the process means nothing here: it holds Spark,
         results, and what other programs do meanwhile.

@@ -23,7 +23,7 @@ _log = logging.getLogger("headgate.usercode")
 
 @dataclass(frozen=True, slots=True)
 class Artifacts:
-    """Paths and settings from which a job's namespace is made; equal keys mean equal code."""
+    """Paths and settings from which a job's isolated namespace is made; equal keys mean equal code."""
 
     key: str  # hash of all contents and settings
     paths: tuple[str, ...]
@@ -31,7 +31,7 @@ class Artifacts:
 
 
 class Lease:
-    """One task's use of a job's namespace, which stays open until the last lease is released."""
+    """One task's use of a job's isolated namespace, which stays open until the last lease is released."""
 
     def __init__(self, namespace: Namespace, release: Callable[[], None]) -> None:
         self.namespace, self._release = namespace, release
@@ -53,7 +53,7 @@ class _Held:
 
 
 class UserCodeLoaders:
-    """The open namespaces, one per job; closing one waits `join_s` for threads, then reports what is left."""
+    """The open isolated namespaces, one per job; closing waits `join_s` for threads, then reports leaks."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class UserCodeLoaders:
 
     @property
     def jobs(self) -> tuple[str, ...]:
-        """Names of the jobs whose namespace is open."""
+        """Names of the jobs whose isolated namespace is open."""
         with self._lock:
             return tuple(self._held)
 

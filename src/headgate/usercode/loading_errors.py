@@ -28,7 +28,7 @@ class ForeignObjectError(UsageError):
 
 
 class DifferentUserCodeError(UsageError):
-    """A job's task came with other code than the job's open namespace in this process has."""
+    """A job's task came with other code than the job's open isolated namespace in this process has."""
 
 
 class NoIsolationError(OperatingError):

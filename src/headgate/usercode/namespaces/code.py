@@ -41,14 +41,14 @@ class NamespaceCode:
 
     @property
     def refuse_leaving(self) -> Callable[[Iterable[Any]], None] | None:
-        """A function that raises for records that must not leave; None: no data-plane package is its own."""
+        """A function that raises for records that must not leave; None: no NumPy or the like is its own."""
         packages = (pattern.rstrip(".") for pattern in self._data_plane.patterns)
         if not any(self.namespace.home(package) is not None for package in packages):
             return None
         return lambda records: refuse_leaving(self.namespace, records, self._data_plane)
 
     def pickler(self) -> ModuleType:
-        """Return the namespace's copy of cloudpickle, loaded when it is first asked for."""
+        """Return the isolated namespace's copy of cloudpickle, loaded when it is first asked for."""
         loaded = self.namespace.modules.get(PICKLER)
         if loaded is None:
             with pinned_to_framework():

@@ -41,34 +41,34 @@ class View(HookOwner, Protocol):
 
     @property
     def handle(self) -> Handle | None:
-        """The object by which context variables refer to this namespace; None after its end."""
+        """The object by which context variables refer to this isolated namespace; None after its end."""
 
     @property
     def threads(self) -> WeakSet[threading.Thread]:
-        """The threads that the namespace's code has started."""
+        """The threads that the isolated namespace's code has started."""
 
     @property
     def path(self) -> list[str]:
-        """The namespace's `sys.path`."""
+        """The isolated namespace's `sys.path`."""
 
     @property
     def meta_path(self) -> list[MetaPathFinder]:
-        """The namespace's `sys.meta_path`."""
+        """The isolated namespace's `sys.meta_path`."""
 
     def home(self, name: Hashable) -> Modules | None:
         """Return the table, this namespace's or its layer's, where a module lies; None: the framework's."""
 
     def store(self, name: str, module: ModuleType) -> None:
-        """Enter a module into the namespace's own table, invisible to all others."""
+        """Enter a module into the isolated namespace's own table, invisible to all others."""
 
     def forget(self, name: str) -> None:
         """Note that a module was removed from its table; its name may mean another owner's module now."""
 
     def clear(self) -> None:
-        """Remove all modules from the namespace's own table."""
+        """Remove all modules from the isolated namespace's own table."""
 
     def view(self) -> Modules:
-        """Return a dict of all modules that the namespace's code sees."""
+        """Return a dict of all modules that the isolated namespace's code sees."""
 
 
 class Handle:
@@ -91,7 +91,7 @@ _open: set[int] = set()
 
 
 def current() -> View | None:
-    """Return the namespace whose code runs (or the remains of a closed one); None: the framework's code."""
+    """Return the isolated namespace whose code runs (or a closed one's remains); None: the framework's."""
     handle = handle_of_context()
     if handle is not None:
         return handle.namespace
@@ -113,17 +113,17 @@ def handle_of_caller(depth: int) -> Handle | None:
 
 
 def opened(handle: Handle) -> None:
-    """Record that a namespace was opened, so that :func:`current` looks for it."""
+    """Record that an isolated namespace was opened, so that :func:`current` looks for it."""
     _open.add(id(handle))
 
 
 def closed(handle: Handle) -> None:
-    """Record that a namespace was closed."""
+    """Record that an isolated namespace was closed."""
     _open.discard(id(handle))
 
 
 def any_open() -> bool:
-    """Return whether any namespace is open in this process."""
+    """Return whether any isolated namespace is open in this process."""
     return bool(_open)
 
 
@@ -172,7 +172,7 @@ def _restore(name: str, container: Container[C] | None) -> None:
 
 @contextmanager
 def in_view_of(handle: Handle) -> Iterator[None]:
-    """Run the block with the modules of the handle's namespace."""
+    """Run the block with the modules of the handle's isolated namespace."""
     token = enter(handle)
     try:
         yield

@@ -21,7 +21,7 @@ _MISSING: Final = object()
 
 
 class ModuleTable(Modules):
-    """The dict in `sys.modules`: it shows the running code the modules of its own namespace.
+    """The dict in `sys.modules`: it shows the running code the modules of its own isolated namespace.
 
     A module that code of a namespace enters under a name of the framework's is the namespace's alone, and one
     that it deletes there stays: `sys.modules["sqlite3"] = pysqlite3` changes no other program.
@@ -86,7 +86,7 @@ class ModuleTable(Modules):
         return module
 
     def clear(self) -> None:
-        """Remove all modules as `dict.clear` does; code of a namespace removes only its own."""
+        """Remove all modules as `dict.clear` does; code of an isolated namespace removes only its own."""
         namespace = current()
         if namespace is None:
             dict.clear(self)
@@ -102,7 +102,7 @@ class ModuleTable(Modules):
             return default
 
     def update(self, *others: Any, **more: Any) -> None:
-        """Enter modules as `dict.update` does; code of a namespace enters them for itself."""
+        """Enter modules as `dict.update` does; code of an isolated namespace enters them for itself."""
         for name, module in dict(*others, **more).items():
             self[name] = module
 

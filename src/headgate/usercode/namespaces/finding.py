@@ -27,7 +27,7 @@ _ABSENT = object()
 
 
 class Searched(Importing, Protocol):
-    """A namespace as the finder of its modules sees it."""
+    """An isolated namespace as the finder of its modules sees it."""
 
     name: str
     artifacts: frozenset[str]
@@ -35,13 +35,13 @@ class Searched(Importing, Protocol):
 
     @property
     def layer(self) -> Searched | None:
-        """The namespace below, whose packages stay loaded for later jobs; None if there is none."""
+        """The isolated namespace below, whose packages stay loaded for later jobs; None if there is none."""
 
     def decide(self, name: str) -> Decision:
         """Return whose copy of a module a name means, and why."""
 
     def store(self, name: str, module: ModuleType) -> None:
-        """Enter a module into the namespace's own table."""
+        """Enter a module into the isolated namespace's own table."""
 
 
 class NativeModules:
@@ -90,7 +90,7 @@ NATIVE_MODULES: Final = NativeModules()
 
 
 class NamespaceFinder:
-    """Finder of modules in one namespace: the first entry of the namespace's `sys.meta_path`."""
+    """Finder of modules in one isolated namespace: the first entry of the namespace's `sys.meta_path`."""
 
     def __init__(self, namespace: Searched, patterns: ParentFirst) -> None:
         self._namespace, self._patterns = weakref.ref(namespace), patterns

@@ -37,7 +37,7 @@ _installed = False
 
 
 class Importing(Protocol):
-    """A namespace as the import statements of its code see it."""
+    """An isolated namespace as the import statements of its code see it."""
 
     modules: Modules
     foreign: Modules
@@ -48,7 +48,7 @@ class Importing(Protocol):
 
 
 def import_of_namespace(namespace: Importing) -> Import:
-    """Return the `__import__` for a namespace's builtins: it imports for that namespace, whoever calls it.
+    """Return the `__import__` of an isolated namespace: it imports for that namespace, whoever calls it.
 
     A module that was imported before is found in one of two dicts; all else goes through importlib, which
     sees the namespace's modules meanwhile.
@@ -164,7 +164,7 @@ def install() -> None:
 
 
 def is_installed() -> bool:
-    """Return whether :func:`install` has prepared this process for namespaces."""
+    """Return whether :func:`install` has prepared this process for isolated namespaces."""
     return _installed
 
 

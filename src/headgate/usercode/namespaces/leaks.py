@@ -32,7 +32,7 @@ STEPS_SHOWN: Final = 7
 
 @dataclass(frozen=True, slots=True)
 class UserThread:
-    """A thread that runs, or was started by, a namespace's code."""
+    """A thread that runs, or was started by, an isolated namespace's code."""
 
     name: str
     place: str  # file and line of the namespace's code that it is at; empty when it is elsewhere
@@ -40,7 +40,7 @@ class UserThread:
 
 @dataclass(frozen=True, slots=True)
 class LeakReport:
-    """What is left in memory of a namespace some time after it closed, with what holds it."""
+    """What is left in memory of an isolated namespace some time after it closed, with what holds it."""
 
     namespace: str
     modules: tuple[str, ...]  # whose globals live on
@@ -65,7 +65,7 @@ class LeakReport:
 
 
 def examine(namespace: Namespace) -> LeakReport:
-    """Return a report on what is left of a closed namespace, after the collector has run twice."""
+    """Return a report on what is left of a closed isolated namespace, after the collector has run twice."""
     gc.collect()
     gc.collect()
     modules = tuple(
@@ -116,7 +116,7 @@ class _Search:
         self._own |= {id(namespace), id(namespace.__dict__)}
 
     def holders(self) -> Iterator[str]:
-        """Yield, as text, chains of references from a root to an object of the namespace."""
+        """Yield, as text, chains of references from a root to an object of the isolated namespace."""
         found = 0
         for _ in range(OBJECTS_MAX):
             if not self._queue or found >= HOLDERS_MAX:

@@ -58,7 +58,7 @@ STANDARD_PLACES: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class NamespaceSettings:
-    """How a namespace decides whose copy a module name means, and what it does after it has closed."""
+    """How an isolated namespace decides whose copy a module name means, and what it does once closed."""
 
     patterns: ParentFirst = field(default_factory=parent_first)
     order: ResolveOrder = ResolveOrder.CHILD_FIRST
@@ -67,7 +67,7 @@ class NamespaceSettings:
 
 
 class ClosedNamespace:
-    """Takes the place of a closed namespace: every use raises ClosedUserCodeLoaderError, naming the job."""
+    """Stands in for a closed isolated namespace: every use raises ClosedUserCodeLoaderError."""
 
     closed = True
     handle = None
@@ -212,7 +212,7 @@ class Namespace:
             self._homes.pop(name, None)
 
     def clear(self) -> None:
-        """Remove all modules from this namespace's own table."""
+        """Remove all modules from this isolated namespace's own table."""
         self.modules.clear()
         self._homes.clear()
 
@@ -267,11 +267,11 @@ class Namespace:
             leave(token)
 
     def import_module(self, name: str) -> types.ModuleType:
-        """Return a module as this namespace's code would import it."""
+        """Return a module as this isolated namespace's code would import it."""
         return self.call(importlib.import_module, name)
 
     def run_main(self, file: Path) -> types.ModuleType:
-        """Run a program as this namespace's `__main__`, and return that module."""
+        """Run a program as this isolated namespace's `__main__`, and return that module."""
         main = self.modules["__main__"]
         main.__file__ = str(file)
         code = compile(file.read_bytes(), str(file), "exec", dont_inherit=True)
@@ -341,7 +341,7 @@ def _is_of_user(module: R) -> bool:
 
 
 def _searched(artifacts: Sequence[str], of_framework: Sequence[str]) -> list[str]:
-    """Return a namespace's `sys.path`: the standard library, what the user brings, all else.
+    """Return an isolated namespace's `sys.path`: the standard library, what the user brings, all else.
 
     A process that user code spawns gets this list and no namespace: a `json.py` of the user's must not come
     before Python's own there either.

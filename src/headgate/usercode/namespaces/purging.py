@@ -45,7 +45,7 @@ class StandardLibrary:
         }
 
     def restore(self, namespace: Namespace) -> Counter[str]:
-        """Put back attributes that a namespace's code replaced; count them by module and attribute."""
+        """Put back attributes that an isolated namespace's code replaced; count by module and attribute."""
         restored: Counter[str] = Counter()
         for name, before in self._before.items():
             module = dict.get(sys.modules, name)
@@ -63,7 +63,7 @@ class StandardLibrary:
 
 
 def purge(namespace: Namespace, library: StandardLibrary) -> Counter[str]:
-    """Remove a closed namespace's entries from registries of this process; count them by registry."""
+    """Remove a closed isolated namespace's entries from this process's registries; count by registry."""
     found: Counter[str] = Counter()
     for purged in (_overloads, _finalizers, _pickling, _logging, _exit_finalizers, _hooks, _files, _strays):
         purged(namespace, found)
@@ -73,7 +73,7 @@ def purge(namespace: Namespace, library: StandardLibrary) -> Counter[str]:
 
 
 def made_in(namespace: Namespace, function: types.FunctionType) -> bool:
-    """Return whether a function was made by a namespace's code."""
+    """Return whether a function was made by an isolated namespace's code."""
     return getattr(function, "__builtins__", None) is namespace.builtins
 
 
@@ -182,7 +182,7 @@ def _files(namespace: Namespace, found: Counter[str]) -> None:
 
 
 def _strays(namespace: Namespace, found: Counter[str]) -> None:
-    """Remove modules of the namespace that C code entered into the framework's table."""
+    """Remove modules of the isolated namespace that C code entered into the framework's table."""
     table = framework_table()
     for name, module in table.of_framework().items():
         token = getattr(module, "__dict__", {}).get(TOKEN)

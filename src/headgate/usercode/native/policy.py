@@ -64,8 +64,8 @@ def plan(
 ) -> NativePlan:
     """Decide where those of a job's packages run that have compiled parts, next to the framework's.
 
-    Any is refused in the mode `fail`, and so is a job that brings some data-plane packages of its own and
-    leaves others to the framework: it may have only all or none.
+    Any is refused in the mode `fail`, and so is a job that brings some data-plane packages (NumPy, pandas,
+    pyarrow) of its own and leaves others to the framework: it may have only all or none.
     """
     group = ParentFirst(data_plane)
     taken = _libraries(framework)

@@ -36,7 +36,7 @@ _log = logging.getLogger("headgate.usercode")
 
 
 class OpenedAlone(SameInterpreter):
-    """A job's user code in a task, where the worker process runs this job only and needs no namespace."""
+    """A job's user code in a task, where the worker runs this job only and needs no isolated namespace."""
 
     def __init__(self, code: ShippedCode) -> None:
         self.job, self._fatal = code.job, code.limits.fatal
@@ -82,7 +82,7 @@ class OpenedCode(NamespaceCode):
             raise
 
     def load(self, payload: bytes) -> Any:
-        """Return the object that the job's driver has pickled, with classes of the namespace."""
+        """Return the object that the job's driver has pickled, with classes of the isolated namespace."""
         with loading(self.namespace.name, self._fatal):
             return super().load(payload)
 
@@ -132,7 +132,7 @@ class Layers:
         self._namespaces: dict[str, tuple[Namespace, Arrived]] = {}
 
     def has(self, key: str) -> bool:
-        """Return whether the process has a layer with this key."""
+        """Return whether the process has a dependency layer with this key, the hash of its content."""
         return key in self._namespaces
 
     def of(self, code: ShippedCode, arrived: Arrived) -> Namespace | None:
@@ -166,7 +166,7 @@ class WorkerProcess:
 
     @property
     def jobs(self) -> tuple[str, ...]:
-        """Ids of the jobs whose namespace is open."""
+        """Ids of the jobs whose isolated namespace is open."""
         return self._loaders.jobs
 
     def lease(self, code: ShippedCode, live: LiveJobs) -> Lease:
@@ -245,7 +245,7 @@ def this_process() -> WorkerProcess:
 
 @contextmanager
 def opened(code: ShippedCode, live: LiveJobs) -> Iterator[OpenedCode | OpenedAlone]:
-    """Yield a job's user code, opened for a task in a namespace, or in a process for this job alone."""
+    """Yield a job's user code, opened for a task in an isolated namespace, or in the job's own process."""
     if code.environment is not None and code.environment.whole:
         yield this_process().alone(code)
         return

@@ -50,7 +50,7 @@ Located = Sequence[tuple[Artifact, Path]]
 
 
 def planned(located: Located, options: UserCodeOptions, crowded: bool = False) -> UserCodePlan:
-    """Return where the packages of an unpacked bundle run; `crowded`: workers have no room for a layer."""
+    """Return where an unpacked bundle's packages run; `crowded`: no worker has room for another layer."""
     job_packages, home, holding = _job_packages(located)
     if not options.namespaces:
         return _whole(job_packages, home, located, options)

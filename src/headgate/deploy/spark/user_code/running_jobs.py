@@ -63,7 +63,7 @@ class UserCodeJobs:
             return LiveJobs(self._epoch, tuple(sorted(begun)))  # equal sets are equal bytes
 
     def end(self, job: str) -> None:
-        """Record that a job has ended; workers close its namespace when they get a later task."""
+        """Record that a job has ended; workers close its isolated namespace when they get a later task."""
         with self._lock:
             if self._begun.pop(job, None) is not None:
                 self._epoch += 1
