@@ -42,7 +42,7 @@ class Program:
         return number
 
     def change(self, number: int, **changes: Unpack[Changes]) -> None:
-        """Replace fields of a node; PlanError if a job has run this sink already or a value is invalid."""
+        """Replace fields of node `number`; PlanError if it is a sink that a job ran or a value is invalid."""
         node = self._nodes[number]
         if (job := self._sinks_run.get(number)) is not None:
             raise PlanError(
@@ -53,7 +53,7 @@ class Program:
         self._nodes[number] = replace(node, **changes)
 
     def node(self, number: int) -> Node:
-        """Return the current version of a node; its `inputs` may be older versions."""
+        """Return the current version of node `number`; its `inputs` may be older versions of their nodes."""
         return self._nodes[number]
 
     def nodes(self) -> tuple[Node, ...]:
@@ -96,7 +96,7 @@ class Program:
         return next(reversed(self._sinks_run.values()), None)
 
     def has_run(self, number: int) -> bool:
-        """Return whether a job has run, or runs, this sink."""
+        """Return whether a job has run, or runs, the sink `number`."""
         return number in self._sinks_run
 
     def looked_at(self, nodes: Iterable[Node]) -> None:

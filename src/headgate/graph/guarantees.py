@@ -40,8 +40,8 @@ def sink_guarantees(plan: PhysicalPlan, checkpointing: Checkpointing) -> dict[in
 
 
 def input_channels(plan: PhysicalPlan, vertex: VertexId) -> int:
-    """Return how many channels each subtask of a vertex reads; 0 for a source. A forward exchange gives it
-    one, any other one from every subtask of the sender.
+    """Return how many channels each subtask of a vertex (chain of operators) reads; 0 for a source. A forward
+    exchange (subtask i to subtask i) gives it one, any other one from every subtask of the sender.
     """
     return sum(
         1 if isinstance(edge.partitioner, Forward) else plan.vertices[edge.source].parallelism

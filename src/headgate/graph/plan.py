@@ -30,9 +30,9 @@ Pass = Callable[[Flow], Flow]
 
 
 def passes(default_parallelism: int) -> tuple[Pass, ...]:
-    """Return the passes in their order. Side outputs go first, while the node they were taken from still
-    stands before them; then unions and partitions, so that what follows sees operators only; chaining last,
-    when every link knows its partitioner.
+    """Return, in order, the passes that make a program's graph a plan. Side outputs go first, while the node
+    they were taken from still stands before them; then unions and partitions, so that what follows sees
+    operators only; chaining last, when every link knows its partitioner.
     """
     return (
         assign_uids,
@@ -48,7 +48,7 @@ def passes(default_parallelism: int) -> tuple[Pass, ...]:
 def physical_plan(
     nodes: Iterable[Node], default_parallelism: int = 1, max_parallelism: int | None = None
 ) -> PhysicalPlan:
-    """Return the job's physical plan; the default for `max_parallelism` follows from the widest operator."""
+    """Return the physical plan; key groups (`max_parallelism`) by default follow from the widest operator."""
     flow = flow_of(nodes)
     check_unique_uids(flow.nodes.values())
     for step in passes(default_parallelism):

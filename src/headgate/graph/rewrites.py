@@ -84,7 +84,7 @@ def flow_of(nodes: Iterable[Node]) -> Flow:
 def assign_uids(flow: Flow) -> Flow:
     """Give every operator without a uid one made of its kind and position. Such a uid names the operator in
     logs and messages. It changes when the program changes, so the API refuses it beforehand where state
-    depends on it. Event time keeps its clock under the name of what it reads.
+    depends on it. A step that gives event time is named after its input: its watermark is stored by the name.
     """
     taken = {node.uid for node in flow.nodes.values() if node.uid is not None}
     nodes: dict[int, Node] = {}

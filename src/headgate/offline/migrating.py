@@ -317,7 +317,7 @@ class Migration(Change):
     def operator_state(
         self, uid: str, state: OperatorSubtaskState, disk: Disk, write: WriteState
     ) -> list[OperatorStateHandle] | None:
-        """Return a subtask's operator state, restored and stored again as a job would."""
+        """Return a subtask's operator state, restored from `disk` and stored by `write` as a job would."""
         declared = self._declared(uid)
         held = [each for each in state.operator_state if each.name in declared or not self._drop]
         # Only what the snapshot has: an empty broadcast map counts at the next restore.

@@ -75,11 +75,11 @@ class Change(ABC):
     def operator_state(
         self, uid: str, state: OperatorSubtaskState, disk: Disk, write: WriteState
     ) -> list[OperatorStateHandle] | None:
-        """Return the operator state of one subtask, written anew; None: it is copied."""
+        """Return one subtask's operator state, read from `disk`, anew stored by `write`; None: copy it."""
         return None
 
     def state_types(self, uid: str, stored: StateTypes) -> StateTypes:
-        """Return the types of an operator's state as the new savepoint has them."""
+        """Return the types of an operator's state in the new savepoint; `stored`: those in the old one."""
         return stored
 
 
@@ -137,7 +137,7 @@ def rewrite(
     progress: Progress | None = None,
     engine: KeyedEngine | None = None,
 ) -> Rewritten:
-    """Write a snapshot again as a savepoint; what was written is removed where that fails.
+    """Write `snapshot` again as a savepoint in `target`, changed by `change`; a failure leaves no files.
 
     `form` and `progress` are those of :func:`headgate.offline.migrating.migrate`; `engine` writes the keyed
     state, None: this process does.

@@ -69,7 +69,10 @@ class SnapshotFacts(TypedDict):
 
 
 def describe_snapshot(uri: str, options: Sequence[str] = ()) -> SnapshotFacts:
-    """Return the contents of a checkpoint or savepoint as plain values; no class of the program is needed."""
+    """Return the contents of a checkpoint or savepoint as plain values, without a program's classes.
+
+    `options` are ``key=value`` settings of storages, such as keys of an S3 service.
+    """
     with storage_options(options):
         disk, metadata = open_checkpoint(uri)
         return _described(uri, disk, metadata)
@@ -80,7 +83,7 @@ def describe_with_keys(uri: str, options: Sequence[str] = (), samples: int = SAM
 
     A keyed operator also has ``key_types``, the names of the types of all its keys, and ``keys_read``:
     whether none of its files was too large to be fetched for its keys. Each of its states has ``keys``: the
-    first ones as Python writes them, taken from the subtasks in turn.
+    first `samples` ones as Python writes them, taken from the subtasks in turn.
     """
     with storage_options(options):
         disk, metadata = open_checkpoint(uri)

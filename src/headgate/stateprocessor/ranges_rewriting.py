@@ -177,7 +177,7 @@ class _Shipped:
     # -- a task of the first kind
 
     def parts(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield rows of `_PARTS` for the old subtasks with these numbers: the first kind of task."""
+        """Yield rows of `_PARTS` for the old subtasks whose numbers `batches` has: the first kind of task."""
         for batch in batches:
             for subtask in batch.column(0).to_pylist():
                 try:

@@ -116,7 +116,7 @@ def check_count(verb: str, count: object) -> None:
 
 
 def check_seconds(verb: str, seconds: object, zero: bool = False) -> None:
-    """Raise PlanError unless `seconds` is a time limit above 0, None (no limit) or, with `zero`, 0."""
+    """Raise PlanError unless `verb` got as `seconds` a limit above 0, None (no limit) or, with `zero`, 0."""
     if seconds is None or (
         isinstance(seconds, int | float)
         and not isinstance(seconds, bool)
@@ -145,8 +145,8 @@ class made_by:  # noqa: N801 - reads as a function; as a generator it would run 
 
 
 def under_verb(text: str, verb: str, site: str) -> str | None:
-    """Rewrite a connector's argument error to name the stream call that gave the argument; None for other
-    errors.
+    """Rewrite a connector's argument error, `text`, to name the stream call `verb` that gave the argument
+    and its place `site`; return None for other errors.
 
     Example:
         >>> under_verb("csv_source got delimiter='ab'; expected one character", "read_csv", "job.py:3")

@@ -128,7 +128,7 @@ def _tells_keys(hint: Hint | None) -> TypeGuard[Hint]:
 
 
 def field_hint(record_type: Hint | None, name: str) -> Hint:
-    """Return the type that a class of records declares for a field; ``Any`` if unknown."""
+    """Return the type that the records' class `record_type` declares for field `name`; ``Any`` if unknown."""
     if not isinstance(record_type, type):
         return Any
     try:

@@ -117,7 +117,7 @@ def _fact(state: StateDescriptor | OperatorStateDescriptor, kind: str) -> StateF
 
 
 def check_methods(nodes: Iterable[Node]) -> None:
-    """Refuse a function, source or sink whose methods do not take the arguments that the framework passes."""
+    """Raise PlanError for functions, sources and sinks with methods that do not take what Headgate passes."""
     for node in nodes:
         for part in ("function", "source", "sink"):
             thing: Any = getattr(node, part, None)

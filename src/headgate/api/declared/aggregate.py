@@ -76,7 +76,7 @@ def check_reduce(reduce: object, site: str) -> None:
 
 
 def check_aggregate(function: object, site: str) -> None:
-    """Raise PlanError unless `function` is an instance of :class:`AggregateFunction`."""
+    """Raise PlanError, naming the line `site`, unless `function` is an instance of `AggregateFunction`."""
     if isinstance(function, AggregateFunction):
         return
     what = _name(function)

@@ -172,7 +172,7 @@ def inspected(nodes: Sequence[Node], plan: PhysicalPlan, config: Config) -> dict
 
 
 def write_captured(file: Path, facts: Mapping[str, Any], *, ends: bool = True) -> None:
-    """Write a captured plan to `file`; called in the child process. With `ends`, as in `execute()`, it raises
+    """Write a plan, `facts`, to `file`; called in the child process. With `ends`, as in `execute()`, raises
     `CaptureComplete`, which ends the program. A plan of a look at a stream counts only where the program
     reaches no `execute()`.
     """

@@ -51,8 +51,9 @@ def capture(
 ) -> dict[str, Any]:
     """Return the captured plan of a program file: a script, or a module with ``def build(env)``.
 
-    The time limit is for reaching ``execute()``, and for the inspection. Raises the UsageError that the
-    program itself raised, and PlanError where it failed otherwise, ended without a job, or took too long.
+    The program gets `arguments` (its ``sys.argv``) and `options` (``key=value`` settings). `timeout_s` is for
+    reaching ``execute()``, and for the inspection. Raises the UsageError that the program itself raised, and
+    PlanError where it failed otherwise, ended without a job, or took too long.
 
     Returns:
         ``format``, ``job``, ``logical``, ``vertices``, ``edges``, ``slots``, ``max_parallelism`` and

@@ -52,7 +52,7 @@ def refuse_unknown_fields(verb: str, names: Sequence[object], program: Program, 
 
 
 def refuse_impossible_key(function: Callable[..., object]) -> None:
-    """Refuse a key function that is annotated to return a type that cannot be a key; others pass."""
+    """Raise PlanError for a key function annotated to return a type that cannot be a key; others pass."""
     hint = map_output(function)
     if hint is not None and not can_be_key(hint):
         raise PlanError(
@@ -62,7 +62,7 @@ def refuse_impossible_key(function: Callable[..., object]) -> None:
 
 
 def refuse_impossible_fields(names: Iterable[str], record_type: Hint | None) -> None:
-    """Refuse key fields that the records' class declares with a type that cannot be a key; others pass."""
+    """Raise PlanError if the class `record_type` declares a field of `names` with a type that is no key's."""
     of = getattr(record_type, "__qualname__", "the records")
     for name in names:
         hint = field_hint(record_type, name)

@@ -36,7 +36,7 @@ class WatermarkStrategy:
         out_of_orderness: str | int = 0,
         idleness: str | int | None = None,
     ) -> WatermarkStrategy:
-        """Return a strategy from durations in ms or as text such as ``"7d"``.
+        """Return a strategy with these attributes; durations are in ms, or text such as ``"7d"``.
 
         Raises:
             PlanError: a duration is negative or not a duration.

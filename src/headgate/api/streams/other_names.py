@@ -48,7 +48,9 @@ def no_such_call(program: object, name: str) -> AttributeError:
 
 
 def no_such_member(stream: object, name: str, *, of_stream: bool = False) -> AttributeError:
-    """Return the AttributeError for a method that a stream lacks, with Headgate's name for it."""
+    """Return the AttributeError for a method that a stream lacks, with Headgate's name for it.
+    `of_stream`: the method is one of streams, and this stream comes after ``key_by()``.
+    """
     message = f"{type(stream).__name__} has no {name!r}"
     if of_stream and not name.startswith("_"):
         message = (

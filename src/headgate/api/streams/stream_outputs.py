@@ -290,7 +290,7 @@ class Outputs(Operator, Looks[T]):
     def to_dataframe_later(
         self, schema: StructType | str | None = None, uid: str | None = None
     ) -> DataFrameLater:
-        """Return a handle whose `dataframe` the next ``execute()`` makes of the committed records."""
+        """Return a handle whose `dataframe` the next ``execute()`` makes (`schema`: see `to_dataframe`)."""
         uid = uid or self._environment.free_uid("to_dataframe")
         sink = load(Kind.CONNECTOR, "dataframe_sink")(schema, "to_dataframe_later")
         number = self.sink_to(sink, uid=uid, name="to_dataframe")._number

@@ -100,7 +100,7 @@ def _optional_wire(wire: Hint) -> Hint:
 
 
 def skip_none(convert: Convert) -> Convert:
-    """Return a conversion that leaves None alone."""
+    """Return `convert`, made to leave None as it is."""
     return lambda value: None if value is None else convert(value)
 
 

@@ -124,7 +124,7 @@ class TablePiece:
     row_groups: tuple[int, int] | None = None  # the first one, and the one after the last; None: all
 
     def batches(self, disk: Disk, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the wanted key groups as record batches."""
+        """Yield `columns` of the table's rows in the wanted key groups, in batches that are not decoded."""
         table = open_table(DiskFiles(disk), self.table)
         first, stop = self.row_groups or (0, table.row_groups)
         try:

@@ -303,7 +303,7 @@ _HANDLES: Final[Mapping[Hashable, Callable[[], Declaration]]] = {
 
 
 def check_keys(declared: Declared, uid: str, shape: Shape) -> None:
-    """Raise UsageError if key columns give keys of another type than a function declares."""
+    """Raise UsageError if keys of type `shape` are none as the function of operator `uid` declares them."""
     cls = declared if isinstance(declared, type) else type(declared)
     found = keys_of_function(cls)
     if found is not None and not fits(shape, found.hint):
@@ -345,7 +345,8 @@ def outputs_of(
     """Return the columns that make the tables of a state, by the table's name: its values, preceded by
     last-access times if it has a time to live.
 
-    `written_at` is the column with the time of a key's last write; None: now.
+    `column` has the values, from which `convert` (None: nothing) makes those of the state; `types` are those
+    of columns. `written_at` is the column with the time of a key's last write; None: now.
     """
     kept = with_stamps({descriptor.name: descriptor})
     schema = target_of(kept[descriptor.name]).schema
