@@ -305,7 +305,7 @@ class Environment(Readers):
     # -- inside
 
     def _pending(self, name: str) -> tuple[Node, ...]:
-        """Return the nodes that the next job runs; PlanError if jobs ran all sinks, or there is none."""
+        """Return the nodes that job `name`, the next one, runs; PlanError if no sink is left to run."""
         nodes = self.program.pending()
         if nodes or not self.program.nodes():
             return nodes

@@ -27,7 +27,7 @@ W = TypeVar("W", default=Any)  # state of a writer, of plain values
 
 @dataclass(frozen=True, slots=True)
 class Fork:
-    """A snapshot that another job began from, or a savepoint, named by the job and attempt that took it.
+    """The name of a snapshot at which lineages can part: a savepoint, or one that another job began from.
 
     Attributes:
         job: id of the job that took it.

@@ -25,7 +25,7 @@ _STYLES: Final = {"running": "green", "finished": "green", "failed": "red", "fai
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A job in the list; its state is that of its status, or "gone" (died), "silent" or "elsewhere"."""
+    """A job in the list; its state is its status's, or "gone" (died), "silent", "elsewhere" (other host)."""
 
     job: KnownJob
     state: str

@@ -12,7 +12,7 @@ from headgate.cli.terminal_tables import lines, table
 
 
 class KeysRow(TypedDict):
-    """A row on an operator's keys; `type` is None where the program does not declare it; `why` says why."""
+    """A row on an operator's keys: their `type`, None if none is declared; `why`: what declares it."""
 
     operator: str
     uid: str
@@ -21,7 +21,7 @@ class KeysRow(TypedDict):
 
 
 class StreamRow(TypedDict):
-    """A row on a stream; `to` is the vertex that the stream leads to, None within a chain."""
+    """A row on a stream; `to` is the chain of operators that the stream leads to, None within a chain."""
 
     operator: str
     uid: str

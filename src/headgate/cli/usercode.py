@@ -29,7 +29,7 @@ _COLORS: Final = {"user": "green", "dependency layer": "cyan", "framework": "yel
 
 
 class PackageFacts(TypedDict):
-    """A package with compiled parts, and where it would run."""
+    """A package with compiled parts, and where (in which process) and why it would run there."""
 
     package: str
     version: str
@@ -38,7 +38,7 @@ class PackageFacts(TypedDict):
 
 
 class ModuleFacts(TypedDict):
-    """A module, and which copy of it a job gets: the user's, the dependency layer's or the framework's."""
+    """A module, and which copy a job gets: the user's, the framework's, or that of packages kept for jobs."""
 
     module: str
     copy: str

@@ -36,7 +36,7 @@ Release = Callable[[CheckpointMetadata], list[str]]
 
 
 class Deleted(NamedTuple):
-    """The result of deleting a savepoint."""
+    """The result of deleting a savepoint: what was deleted, released by sinks, or left."""
 
     uri: str
     files: int
@@ -77,14 +77,14 @@ def delete_savepoint(
 
 
 class Deletion(TypedDict):
-    """The request of `delete_savepoint` to the program's process."""
+    """The request of `delete_savepoint` to the process with the program's sinks: what is to be deleted."""
 
     savepoint: str
     claimed: bool
 
 
 def inspect(request: Deletion, _nodes: Sequence[Node], plan: PhysicalPlan, config: Config) -> Answer[Deleted]:
-    """Answer the request in the program's process: release the sinks' output, then delete the savepoint."""
+    """Answer `request` in the program's process: have sinks release output, then delete the savepoint."""
     return answered(
         config, lambda: _delete(request["savepoint"], request["claimed"], lambda it: _release(plan, it))
     )

@@ -21,7 +21,7 @@ from headgate.state.stored.values import PlainSerializer
 
 
 class Described(NamedTuple):
-    """A record of the class that its stream declares, as the plain value of its description."""
+    """A record decoded without its class: the plain value, such as a row of fields, that its bytes hold."""
 
     plain: Any
 

@@ -62,7 +62,7 @@ T = TypeVar("T")
 
 
 class UpgradeQuestion(TypedDict):
-    """The request of `check_upgrade` to the program's process."""
+    """The request of `check_upgrade` to the program's process: what is compared, what may be left behind."""
 
     snapshot: str
     program: str
@@ -84,7 +84,7 @@ def inspect(
 
 
 class Judgement:
-    """Judges one snapshot by one program; `config` has the program's settings, None: the defaults."""
+    """Finds what a restore of one snapshot by one program would do; `config` (None: defaults) is its own."""
 
     def __init__(
         self,

@@ -140,7 +140,7 @@ def add(schemas: list[Description], schema: Description) -> None:
 
 
 def targets_of(states: Mapping[str, StateDescriptor]) -> dict[str, Target]:
-    """Return what a backend stores for a function, by name: its states, their last-access times, timers."""
+    """Return how a backend stores a function's states, their last-access times and its timers, by name."""
     return _targets(states) | dict.fromkeys(TIMER_SECTIONS, timers_target())
 
 
@@ -179,7 +179,7 @@ def _on_trial(stored: StoredKeyed, item: Item, states: Mapping[str, StateDescrip
 
 
 def refused(item: Item, reasons: Iterable[str]) -> Item:
-    """Return the item as incompatible if there are reasons, else the item itself."""
+    """Return the item as incompatible, with the reasons in its text; the item itself if there are none."""
     short = [in_short(reason) for reason in dict.fromkeys(reasons)]
     return replace(item, verdict=Verdict.INCOMPATIBLE, why="; ".join(short)) if short else item
 
@@ -220,7 +220,7 @@ def _state(
 
 
 def together(found: Iterable[Compatibility]) -> tuple[Verdict, str | None]:
-    """Return the worst of the verdicts as one of the report's, with the reasons of all."""
+    """Return the worst of serializers' verdicts as a `Verdict` of the report, with the reasons of all."""
     verdicts = [_verdict(one) for one in found]
     why = "; ".join(dict.fromkeys(why for _, why in verdicts if why))
     return gravest(verdict for verdict, _ in verdicts), why or None

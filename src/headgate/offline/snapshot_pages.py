@@ -185,7 +185,7 @@ def _add_keys(
 
 
 def _first(keys: Iterator[K], count: int) -> list[K]:
-    """Return the first different keys; a key of a map comes once for each of its entries."""
+    """Return the first `count` different keys; in `keys` one comes once for each entry of its map."""
     found: dict[K, None] = {}
     for key in islice(keys, KEYS_READ):
         if len(found) >= count:

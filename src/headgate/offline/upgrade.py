@@ -20,8 +20,8 @@ _INSPECTOR = "headgate.offline.judging:inspect"
 class Verdict(StrEnum):
     """What becomes of one part of a snapshot, or of a program, at the restore, the worst last.
 
-    The values are public. `LEFT_BEHIND` is a verdict on a complete snapshot: parts are only in it, and may be
-    left there.
+    The texts are public interface. `LEFT_BEHIND` is a verdict on a complete snapshot: parts are only in it,
+    and may be left there.
     """
 
     ONLY_IN_PROGRAM = "only in program"
@@ -97,7 +97,7 @@ class UpgradeReport(msgspec.Struct, frozen=True):
 
 
 def gravest(verdicts: Iterable[Verdict], allow_non_restored: bool = False) -> Verdict:
-    """Return the worst of several verdicts, which stands for all of them.
+    """Return the worst of several verdicts; if allowed, "only in snapshot" counts as "left behind".
 
     Example:
         >>> gravest([Verdict.AS_IS, Verdict.ONLY_IN_SNAPSHOT, Verdict.ONLY_IN_PROGRAM]).value

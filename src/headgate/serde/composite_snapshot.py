@@ -51,7 +51,7 @@ class CompositeTypeSerializerSnapshot(NestsSnapshots, TypeSerializerSnapshot[T],
     """Base of snapshots of serializers that nest other serializers.
 
     It stores the nested serializers' snapshots and judges them one by one. The worst verdict counts:
-    incompatible, another number of nested ones, after migration, reconfigured, as is. A subclass has
+    incompatible (as for another number of nested ones), after migration, reconfigured, as is. A subclass has
     :meth:`current_outer_snapshot_version`, :meth:`nested_serializers` and :meth:`create_outer_serializer`; if
     the outer serializer has a configuration of its own, also the three methods of the outer snapshot, all of
     them.

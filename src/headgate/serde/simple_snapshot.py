@@ -49,7 +49,7 @@ class SimpleTypeSerializerSnapshot(TypeSerializerSnapshot[T]):
         self._supplier = supplier
 
     def current_version(self) -> int:
-        """Return the version of the empty layout."""
+        """Return the version of the stored layout, which is empty but has a number."""
         return _VERSION
 
     def write_snapshot(self, out: DataOutputView) -> None:

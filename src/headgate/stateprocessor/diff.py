@@ -184,7 +184,7 @@ class _Sorted(NamedTuple):
 
 
 class _Readable(PlainValues):
-    """Reads stored values as plain values; keeps the reason for each state that cannot be read so."""
+    """Reads stored values as plain ones, without classes; keeps a reason for each state not read so."""
 
     def __init__(self) -> None:
         super().__init__()

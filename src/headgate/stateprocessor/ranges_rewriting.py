@@ -283,5 +283,5 @@ class _Watched:
         return self._values.codec(section)
 
     def targets(self, stored: Mapping[str, Description]) -> Mapping[str, Target]:
-        """Return the target of each state, as the migration's codecs give it."""
+        """Return how each state is to be stored (its target), as the migration's codecs say."""
         return self._values.targets(stored)

@@ -110,7 +110,7 @@ def path_uid(verb: str, path: object) -> str:
 
 
 def check_count(verb: str, count: object) -> None:
-    """Raise PlanError unless `count`, a number of records, is an int of at least 1."""
+    """Raise PlanError unless `count`, the records that `verb` is to give, is an int of at least 1."""
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
         raise _refusal(verb, f"{count!r}; expected how many records, a whole number of at least 1")
 

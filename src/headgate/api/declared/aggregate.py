@@ -86,7 +86,9 @@ def check_aggregate(function: object, site: str) -> None:
 
 
 def accumulator_type(function: AggregateFunction[Any, Any, Any], site: str) -> Hint:
-    """Return the accumulator's type as the function's class declares it, ``Any`` where it does not."""
+    """Return the accumulator's type that the function's class declares, ``Any`` where it does not; PlanError,
+    naming the state's line `site`, if the annotation cannot be read or is None.
+    """
     cls = type(function)
     try:
         hint = get_type_hints(cls.create_accumulator, include_extras=True).get("return", ACC)

@@ -70,7 +70,7 @@ class StuckCall(msgspec.Struct, frozen=True):
     Attributes:
         operator: name and uid of its operator.
         subtask: which of the operator's.
-        for_ms: since when it has not returned.
+        for_ms: how long it has not returned, in ms.
         stack: where in the program it was found at the last heartbeat, a line for each frame, the innermost
             last.
     """

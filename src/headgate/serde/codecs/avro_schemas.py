@@ -127,7 +127,7 @@ def fits(schema: Definition, value: T) -> bool:
 
 
 def read(data: bytes, writer: Definition, reader: Definition | None = None) -> Any:
-    """Return the value of bytes, resolved to the reader's schema if one is given; both :func:`hinted`."""
+    """Return the value of bytes in schema `writer`, resolved to `reader` if given; both as of `hinted()`."""
     source = io.BytesIO(data)
     try:
         value = _fastavro().schemaless_reader(source, writer, reader)["value"]

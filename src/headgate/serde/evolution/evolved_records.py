@@ -58,7 +58,7 @@ def evolve_record(stored: Description, new: Form, evolve: Evolve) -> Reading:
 
 
 def _as_dict(stored: Description) -> Record:
-    """Return a record by which a stored TypedDict is read as a plain dict."""
+    """Return what is known of a class's fields (Record) to read a stored TypedDict as a plain dict."""
     names, required = list(mapping_in(stored, "fields")), texts_in(stored, "required")
     fields = tuple(Field(name, ANY, default=None if name in required else absent) for name in names)
     return Record((text_in(stored, "name"),), fields, dict_builder(names))

@@ -98,7 +98,7 @@ def make_under(
 
 
 def parents_with_hook(cls: type, by_reference: Callable[[type], bool]) -> tuple[type, ...]:
-    """Return the parents of a class that have an `__init_subclass__` and travel by value."""
+    """Return a class's parents with an `__init_subclass__` that workers do not import (`by_reference`)."""
     return tuple(
         base for base in cls.__mro__[1:] if "__init_subclass__" in vars(base) and not by_reference(base)
     )

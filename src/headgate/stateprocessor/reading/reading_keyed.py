@@ -35,7 +35,7 @@ V = TypeVar("V")
 
 @dataclass(frozen=True)
 class EntriesPiece:
-    """Piece of a read: key groups of a subtask's state, ascending, unless one table alone holds it."""
+    """Piece of a read: ascending key groups of one subtask's state, where no single table holds all of it."""
 
     keyed: KeyedStateHandle
     shape: Shape
@@ -102,7 +102,7 @@ def _written_at(
 
 
 def _rows(rows_are: str, value: Any, stamps: Any) -> list[int | None]:
-    """Return the last-access times of one entry, one for each row that it takes."""
+    """Return an entry's last-access times (`stamps`), one for each table row that its value takes."""
     if rows_are == BYTES:
         return [stamps if type(stamps) is int else None]
     if rows_are == ELEMENT:

@@ -234,7 +234,7 @@ def _as_option(name: str) -> str:
 def keyed_shape(
     disk: Disk, handles: Sequence[KeyedStateHandle], option: str, types: Mapping[str, Description]
 ) -> Shape | None:
-    """Return the columns of the keyed state, or all timers, that the read's `option` names; None: none is so.
+    """Return the columns of the keyed state, or all timers, that the read's `option` names; None: no such.
 
     `handles` are those of the operator's subtasks, `types` its states' descriptions in the metadata, by name.
     """

@@ -260,7 +260,7 @@ def _map(stored: Description, given: pa.DataType, where: str) -> Fit | None:
 
 
 def parts_of_map(array: pa.MapArray) -> tuple[pa.Array, pa.Array]:
-    """Return the keys and the values of a map column's rows, one after the other."""
+    """Return two arrays of all keys and of all values in a map column's rows, those of nulls left out."""
     flat = _as_pairs(array).flatten()
     return flat.field(0), flat.field(1)
 

@@ -73,12 +73,12 @@ class Place:
     parallelism: int
 
     def named(self, uid: str, state: str, index: int) -> str:
-        """Return a file name for a subtask's table that no other attempt of the task uses."""
+        """Return a file name for the table of subtask `index` that no other attempt of the task uses."""
         name = table_name(uid, state, index)
         return f"{name.removesuffix('.parquet')}-{secrets.token_hex(4)}.parquet"
 
     def table_info(self, state: str, schema: Description, key: Description | None, index: int) -> TableInfo:
-        """Return the head of one subtask's table, which has the state's types and the key groups."""
+        """Return the facts at the head of the table of subtask `index`: the state's types and key groups."""
         groups = key_group_range(self.max_parallelism, self.parallelism, index)
         return new_table_info(state, schema, key, self.max_parallelism, groups)
 
