@@ -165,7 +165,7 @@ class KeyedProcessFunction(RichFunction, ABC, Generic[K, I, O]):
         The record may be a view of a columnar batch; keeping it is allowed.
 
         Returns:
-            as for :meth:`ProcessFunction.process`.
+            an iterable of outputs, or None for none; one record that is returned itself is refused.
         """
 
     def on_timer(self, timestamp: int, ctx: OnTimerContext[K]) -> Iterable[O] | None:

@@ -36,7 +36,7 @@ class Boundedness(enum.Enum):
 
 
 class PollStatus(enum.Enum):
-    """What :meth:`SourceReader.poll` returns when it has no records."""
+    """What :meth:`SourceReader.poll` returns when it has no records: none now, or none any more."""
 
     NOTHING_AVAILABLE = "nothing available"
     """Ask again a little later, or when a split was added."""
@@ -234,11 +234,11 @@ class Source(ABC, Generic[T, P, S]):
 
     @abstractmethod
     def create_enumerator(self, restored: S | None) -> SplitEnumerator[P, S]:
-        """Return a live enumerator; `restored` is what :meth:`SplitEnumerator.snapshot` gave, or None."""
+        """Return an enumerator, at `restored`, which :meth:`SplitEnumerator.snapshot` gave (None: afresh)."""
 
     @abstractmethod
     def create_reader(self, context: SourceReaderContext) -> SourceReader[T, P]:
-        """Return a live reader without splits."""
+        """Return a reader for one subtask, still without splits; the framework adds them."""
 
     def check_restore(self, rest: S | None, splits: Sequence[Split[P]]) -> None:
         """Check that readers can resume at a snapshot's positions, before a job begins from it.

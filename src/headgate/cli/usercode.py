@@ -38,7 +38,7 @@ class PackageFacts(TypedDict):
 
 
 class ModuleFacts(TypedDict):
-    """A module, and which copy a job gets: the user's, the framework's, or that of packages kept for jobs."""
+    """A module, and which copy a job gets: the user's, the framework's, or that of a kept package layer."""
 
     module: str
     copy: str

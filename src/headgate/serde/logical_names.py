@@ -40,7 +40,7 @@ def generic_model(cls: type) -> tuple[type, tuple[Hint, ...]] | None:
 
 
 def note_logical_name(cls: type) -> None:
-    """Let a class of the running script keep its name on the workers, which do not have the script."""
+    """Give a class of the running script, which workers lack, the same logical name there as here."""
     if cls.__module__ == "__main__" and _NOTED not in vars(cls) and generic_model(cls) is None:
         setattr(cls, _NOTED, logical_name(cls))
     _shipped[logical_name(cls)] = cls

@@ -374,9 +374,9 @@ class TypeSerializerSnapshot(ABC, Generic[T]):
         )
 
     def restore_serializer_for(self, new_serializer: TypeSerializer[T]) -> TypeSerializer[T]:
-        """Return a serializer that reads the stored bytes, for values that another serializer is to write.
+        """Return a serializer that reads the stored bytes as values that `new_serializer` can write.
 
         Args:
-            new_serializer: whose values are wanted.
+            new_serializer: the program's serializer, which takes the old one's place.
         """
         return self.restore_serializer()

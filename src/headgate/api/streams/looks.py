@@ -44,7 +44,7 @@ def collected(environment: ProgramContext, number: int, name: str) -> list[Any]:
 def taken(
     environment: ProgramContext, number: int, count: int, timeout_s: float | None, verb: str
 ) -> list[Any]:
-    """Return the first `count` records of stream `number`, or those that came in `timeout_s`, for `verb`."""
+    """Return the first `count` records of stream `number`, or those of `timeout_s`; errors name `verb`."""
     check_count(verb, count)
     check_seconds(verb, timeout_s)
     sink = load(Kind.CONNECTOR, "sample_sink")(count, _rebuilt(environment, number), verb)

@@ -118,7 +118,7 @@ class Looks(Generic[T]):
         above the line of progress.
 
         Args:
-            uid: names the sink on its lines.
+            uid: of the sink; stands on each of its lines.
         """
         uid = uid or self._environment.free_uid("print")
         return add_sink(self._environment, self._number, load(Kind.CONNECTOR, "print_sink")(), uid, "print")

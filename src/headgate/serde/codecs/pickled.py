@@ -235,7 +235,7 @@ def pickled_form(hint: Hint) -> Form:
 
 
 def evolve_pickled(stored: Description, new: Form) -> Reading:
-    """Raise Refused: values pickled as another class or by another Python version cannot be read."""
+    """Raise Refused always: values pickled as another class or by another Python version cannot be read."""
     now, was = new.description, text_in(stored, "name")
     if now["kind"] != PICKLE or was != now["name"]:
         current = f"pickled {now['name']!s}" if now["kind"] == PICKLE else new.name

@@ -278,7 +278,7 @@ def _stamps_of(name: str, state: str) -> bool:
 
 
 def _key_type(disk: Disk, handles: Sequence[KeyedStateHandle], names: Sequence[str]) -> Description | None:
-    """Return the type of the first key that is stored of some states; None where no column holds it."""
+    """Return the type of the first key stored of the states `names`; None where no column can hold it."""
     for handle in handles:
         for table in handle.tables or ():
             if table.name in names and (info := head_of_table(DiskFiles(disk), table).info).key is not None:

@@ -240,7 +240,7 @@ class TransformTask:
     place: Place
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield rows that report new tables, or errors, for subtasks' indexes; for `DataFrame.mapInArrow`."""
+        """Yield rows that report new tables, or errors, for the subtasks whose indexes `batches` has."""
         shown = f"state {self.transform.before.name!r} of operator {self.uid!r}"
         for batch in batches:
             for index in batch.column(0).to_pylist():
