@@ -179,7 +179,7 @@ def offer(disk: Disk, older: Sequence[Completed], disks: Disks = open_disk) -> s
 def offer_beside(above: str, last: str, disks: Disks = open_disk) -> str:
     """Return a sentence that names an older checkpoint to restore instead of `last`, a folder of job `above`.
 
-    A folder whose name is not that of a checkpoint is a savepoint's.
+    For a savepoint, a folder whose name is not that of a checkpoint, the sentence says that none is older.
     """
     number = checkpoint_number(last)
     if number is None:
@@ -199,14 +199,14 @@ def damaged_log(error: DamagedFileError, disk: Disk, folder: str) -> DamagedFile
 
 
 def _by_folders(disk: Disk, job: str) -> list[Completed]:
-    """Return the checkpoints with metadata, oldest first, for a job whose log is on another storage."""
+    """Return the job's checkpoints that have metadata, oldest first; used where its log is elsewhere."""
     folders = {name.rpartition("/")[0] for name in disk.list(job) if name.rpartition("/")[2] == METADATA}
     numbers = sorted(n for folder in folders if (n := checkpoint_number(folder.rpartition("/")[2])))
     return [Completed(0, "", number, f"{job}/chk-{number}/{METADATA}", "") for number in numbers]
 
 
 def _uri_of(disk: Disk, entry: Completed) -> str:
-    """Return the URI of a checkpoint, as the option `--from` takes it."""
+    """Return the URI of the checkpoint of a log entry, as the option `--from` takes it."""
     name = entry.metadata.removesuffix(f"/{METADATA}")
     return name if is_outside(name) else disk.describe(name)
 

@@ -69,7 +69,11 @@ def decode_record(data: bytes, where: str) -> ClaimRecord:
 
 
 def continues_as(disk: Disk, root: str, checkpoint: CheckpointMetadata) -> JobId | None:
-    """Return the job that a claim of this snapshot (below `root`) from `disk` continues; None: no job."""
+    """Return the job that a driver with storage `disk` continues by claiming a snapshot found below `root`.
+
+    It is the snapshot's job, if it is the newest checkpoint in that job's log on the same storage; else None:
+    the snapshot is claimed by a record.
+    """
     if checkpoint.kind == SAVEPOINT or root != disk.describe():
         return None
     logged = CompletedCheckpointLog(disk, log_folder(JobId(checkpoint.job))).completed()

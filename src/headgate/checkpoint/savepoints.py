@@ -87,5 +87,5 @@ def folder_of(metadata: str) -> str:
 
 
 def is_outside(name: str) -> bool:
-    """Return whether a log entry names a savepoint's metadata, which lies outside the job's own files."""
+    """Return whether `name`, of metadata in a log entry, is a URI: a savepoint's, outside the job's files."""
     return _SCHEME.match(name) is not None

@@ -47,7 +47,10 @@ _LOG: Final = logging.getLogger(__name__)
 def take_places(
     job: JobId, name: str, plan: PhysicalPlan, disk: Disk | None, opened: ExitStack, *, allow_second: bool
 ) -> None:
-    """Mark storage and output folders as used until `opened` closes; UsageError if others use them."""
+    """Mark storage and output folders as used by this job until `opened` closes.
+
+    Raises UsageError if another job of this name, or with this output, runs, unless `allow_second`.
+    """
     me = this_driver_as(job, name)
 
     def others(found: Sequence[Occupant]) -> list[Occupant]:

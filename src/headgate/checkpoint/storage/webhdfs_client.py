@@ -17,7 +17,7 @@ _ASCII: Final = "".join(map(chr, range(33, 127)))
 
 
 class RemoteError(StorageError):
-    """The server refused the request; nothing was done."""
+    """The server refused the request (HTTP `status`, Java exception `kind`); nothing was done."""
 
     def __init__(self, message: str, status: int, kind: str) -> None:
         super().__init__(message)

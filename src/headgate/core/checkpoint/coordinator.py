@@ -86,7 +86,10 @@ class CheckpointCoordinator(Questions[S]):
         now_ms: int,
         label: Callable[[tuple[int, int]], str] = str,
     ) -> None:
-        """Allow checkpoints: all `tasks`, (vertex, subtask), of an attempt run; `label` gives their names."""
+        """Allow checkpoints to begin, because all tasks of a new attempt run.
+
+        `tasks` are pairs (vertex, subtask); `label` returns a task's name for messages.
+        """
         self._refuse_while_storing("start")
         ordered = tuple(sorted(set(tasks)))
         self._admission.check_attempt(attempt, ordered)

@@ -54,7 +54,8 @@ class Publishing(Generic[S]):
     ) -> tuple[PendingCheckpoint[S], list[Effect[S]]]:
         """Record that `checkpoint` is complete, in the log or a savepoint's folder; the effects commit it.
 
-        Returned are checkpoint and effects. `halted`: why no tasks run (None: they do): recovery commits it.
+        Returns the checkpoint, too. `halted` is None, or the reason why no tasks run that could be notified:
+        then recovery commits it.
         """
         pending = self._take_storing(checkpoint)
         self._mode.note(f"completed {checkpoint}")
@@ -80,7 +81,8 @@ class Publishing(Generic[S]):
     ) -> tuple[PendingCheckpoint[S], list[Effect[S]]]:
         """Record that `checkpoint` could not be stored; effects notify, delete its files, and answer.
 
-        Returned as by :meth:`stored`, which has `halted`, too. With `maybe_published` no file is discarded.
+        Returns the checkpoint, too. With `maybe_published` it may be complete all the same, and no file is
+        discarded. `halted` is None, or the reason why no tasks run that could be notified.
         """
         pending = self._take_storing(checkpoint)
         pending.move(Step.STORE_UNSURE if maybe_published else Step.STORE_FAILED, detail)
