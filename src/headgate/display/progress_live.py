@@ -119,7 +119,7 @@ class AboveTheLine(io.TextIOBase):
     """A stream of the terminal while a line is kept current on it: complete lines appear above that line.
 
     A line that is longer than the terminal is wide is left to the terminal to wrap, so that it can be
-    copied as what it is.
+    copied as what it is. `beneath` is the stream that it replaces.
     """
 
     def __init__(self, beneath: TextIO, console: Console) -> None:

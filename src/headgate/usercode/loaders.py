@@ -98,7 +98,7 @@ class UserCodeLoaders:
 
 
 def release_namespace(namespace: Namespace, library: StandardLibrary, join_s: float = 0.0) -> None:
-    """Close a namespace, waiting `join_s` for its threads; `library` is as when the namespace opened."""
+    """Close a namespace: call its hooks, wait `join_s` for its threads, undo its patches of `library`."""
     for name, hook in namespace.release_hooks.items():
         try:
             namespace.call(hook)

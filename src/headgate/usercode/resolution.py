@@ -96,7 +96,8 @@ class Decision:
 class Resolver:
     """Decides by this file's table whose copy each module name means in one namespace; decisions are kept.
 
-    `identical` are the top-level modules whose native distribution is the framework's own, byte by byte.
+    `surroundings` tells which owner has which module; `identical` are the top-level modules whose compiled
+    distribution is the framework's own, byte by byte.
 
     Example:
         >>> class Disk:

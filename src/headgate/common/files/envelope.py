@@ -46,8 +46,9 @@ class Head(NamedTuple):
 class Envelope:
     """Writes, reads and verifies the header (envelope) of one kind of stored file; `size` is its bytes.
 
-    `name` is what errors call the kind; `numbers` are, as for `struct`, the byte order, then the codes of
-    version and length. With `covers_head` the CRC-32 is of the fields before it, too.
+    `name` is what errors call the kind, `magic` its first bytes; `numbers` are, as for `struct`, the byte
+    order, then the codes of version and length. With `covers_head` the CRC-32 is of the fields before it,
+    too; with `sha256` the body's SHA-256 follows.
 
     Example:
         >>> notes = Envelope("note", b"HGNOTE", ">HI")

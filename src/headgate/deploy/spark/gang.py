@@ -41,7 +41,8 @@ class SparkGang:
     """Runs gangs of worker processes as barrier stages of Spark; implements `common.ports.Gang`.
 
     `executors_come_s` is how long executors that were lost may take to be replaced; None in local mode, where
-    workers are on the driver's machine. `code` is that of an isolated program, `hold` the slots it has taken.
+    workers are on the driver's machine. `code` is that of an isolated program, `hold` the slots it has taken,
+    `context` what workers get, and whom to tell when a gang has ended.
     """
 
     def __init__(

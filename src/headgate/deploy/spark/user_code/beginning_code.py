@@ -27,7 +27,7 @@ _log = logging.getLogger("headgate.usercode")
 def begun(
     context: SparkContext, config: Config, code: IsolatedCode, job: str, scope: ExitStack
 ) -> ShippedCode:
-    """Ship a job's code to Spark and return its description; after `scope`, workers must release it."""
+    """Ship a job's code to Spark and return its description; as `scope` ends, the job is marked as ended."""
     settings = UserCodeSettings.from_config(config)
     jobs = jobs_of(context)
     scope.callback(jobs.end, job)
