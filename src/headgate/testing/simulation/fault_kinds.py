@@ -38,9 +38,6 @@ with its connection only (`cut_control`): its sender has no way to notice, and n
 REPEATABLE: Final = (*LOSABLE, m.Deployed, m.DataEnded, m.TaskFailed)
 """Messages that a fault may repeat, late. Any other message would take effect a second time."""
 
-TAMPERED_MS: Final = 150
-"""How long messages of one worker are lost or repeated."""
-
 
 @dataclass(frozen=True, slots=True)
 class FaultMix:
