@@ -60,8 +60,8 @@ class LedJob:
 class HighAvailability:
     """This driver's part in the high availability of one job: leadership, and the store of checkpoints.
 
-    Made by :func:`open_leadership`. `forgets`: the store is of no use when its job has ended; one on the
-    checkpoints' disk stays, because it records which of them are complete.
+    Made by :func:`open_leadership`; `stores` opens a job's store. With `forgets` its entries go when the job
+    has ended; a store on the checkpoints' disk keeps them, as it records which of them are complete.
     """
 
     def __init__(
@@ -85,10 +85,10 @@ class HighAvailability:
     def wait(
         self, waiting: Callable[[str], None], given_up: Callable[[], bool] | None = None
     ) -> LedJob | None:
-        """Block until this driver leads the job, and return it; None if the last leader ended it.
+        """Block until this driver leads the job, and return it; None if its last leader brought it to an end.
 
-        `waiting` is called with a sentence whenever the leader changes; `given_up` is polled: True ends it.
-        Raises FencedError where another driver leads and this one does not stand by, or was given up.
+        `waiting` is called with a sentence whenever the leader changes; True of `given_up` ends the wait.
+        Raises FencedError then, and where another driver leads and this one does not stand by.
         """
         won = self._leadership.wait(waiting, standby=self._standby, given_up=given_up)
         if won is None:

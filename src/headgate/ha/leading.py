@@ -59,7 +59,7 @@ class Leadership:
         """Block until this driver leads; None when the former leader has brought the job to its end.
 
         `waiting` is called with a sentence whenever the leader changes. Raises FencedError where another
-        driver leads and is alive, and this one does not `standby`, or `given_up()`.
+        driver leads and is alive, and this one does not `standby`, or `given_up()` is true.
         """
         began_ms, reported = self._clock.monotonic_ms(), ""
         while True:
@@ -300,7 +300,7 @@ class LedStore:
         self._store.trim(permit, oldest)
 
     def first_checkpoint_id(self, at_least: CheckpointId) -> CheckpointId:
-        """Return the first id for this driver's checkpoints; raise an error unless this driver leads."""
+        """Return the first id, `at_least` or above, for new checkpoints; raise unless this driver leads."""
         self._leadership.require()
         return self._store.first_checkpoint_id(at_least)
 

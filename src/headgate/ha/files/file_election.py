@@ -101,7 +101,7 @@ class FileElection:
         """Try to lead again after the lease has ended, by winning the next term before another driver does.
 
         There is no beat of another driver to be waited for. A standby that sees the new term waits a lease
-        from then on, so what is granted counts from before the look, as ever. A driver that cannot rewrite
+        from then on; the lease won here counts from before this driver looked. A driver that cannot rewrite
         its own beat wins no term either: where a disk takes new files and nothing else, each term would hold
         the standby up for another lease, and no driver would lead.
         """
@@ -140,7 +140,7 @@ class FileElection:
         )
 
     def end(self) -> None:
-        """Write the file that records the job's end; after a takeover no driver looks for it."""
+        """Write the file that records the job's end in this term; in a later term it does not count."""
         self._disk.create_if_absent(self._name(self._term) + ENDED, self._beat.token.encode())
 
     def resign(self) -> None:

@@ -91,7 +91,7 @@ class KazooNodes:
             return []
 
     def change(self, changes: Sequence[Change]) -> list[str]:
-        """Carry out all changes in one transaction, or none; return the path of each change's node."""
+        """Carry out all changes in one transaction, or none (RejectedError); return each one's node path."""
         request = self._client.transaction()
         for change in changes:
             if isinstance(change, Create):
@@ -169,7 +169,7 @@ class KazooNodes:
         connection._invoke = listened_to(connection._invoke)
 
     def _asked(self, ask: Callable[[], _Answer[T]], what: str) -> T:
-        """Send a request that may be repeated until it is answered, or time is up; pass NoNodeError on."""
+        """Repeat a request (`what`, for messages) until it is answered or time is up; pass NoNodeError on."""
         deadline = clock.monotonic() + self._timeout_s
         while True:
             try:
