@@ -44,7 +44,8 @@ def describe(
 ) -> dict[str, Any]:
     """Return the job's logical graph (`nodes`) and physical graph (`plan`) as plain values, ready for JSON.
 
-    `states` are declared states by node id; `reserved_slots` are mentioned; the rest decides guarantees.
+    `states` has the declared states by node id; `reserved_slots` are shown with those that the plan needs;
+    `checkpointing` decides what sinks guarantee.
     """
     promised = sink_guarantees(plan, checkpointing)
     shapes = _Shapes(plan)

@@ -18,7 +18,7 @@ RecordFunction: TypeAlias = Callable[[Any], Any]  # A function of one record; on
 
 
 class Side(StrEnum):
-    """The inputs of an operator that has two; an operator with one has the main one only."""
+    """The inputs of an operator that has two, main and broadcast; an operator with one has the main one."""
 
     MAIN = "main"
     BROADCAST = "broadcast"  # every subtask gets every record of it

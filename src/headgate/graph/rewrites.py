@@ -202,7 +202,7 @@ def number_vertices(flow: Flow) -> tuple[tuple[Vertex, ...], tuple[Edge, ...]]:
 
 
 def check_max_parallelism(vertices: Sequence[Vertex], max_parallelism: int) -> None:
-    """Refuse an operator with more subtasks than there are key groups: some would never get a record."""
+    """Raise PlanError for an operator with more subtasks than key groups: some would never get a record."""
     for vertex in vertices:
         if vertex.parallelism > max_parallelism:
             raise PlanError(
@@ -213,7 +213,7 @@ def check_max_parallelism(vertices: Sequence[Vertex], max_parallelism: int) -> N
 
 
 def check_unique_uids(nodes: Iterable[Node]) -> None:
-    """Refuse a uid that two operators share."""
+    """Raise PlanError for a uid that two operators share: a restore could not tell their states apart."""
     named = [node for node in nodes if node.uid is not None]
     for uid, count in Counter(node.uid for node in named).items():
         if count > 1:

@@ -157,7 +157,7 @@ def _refuse_method(what: str, method: Callable[..., object], expected: list[str]
 
 
 def check_serializers(nodes: Iterable[Node]) -> None:
-    """Refuse declared serializers whose values a later program might not be able to read."""
+    """Raise PlanError for declared serializers whose values a later program might not be able to read."""
     declared = [(node, d, given) for node in nodes for d, given in _given_serializers(node)]
     if not declared:
         return
@@ -202,7 +202,7 @@ def _declared_operator_state(node: Node) -> dict[str, OperatorStateDescriptor]:
 
 
 def _refuse_misplaced(function: object) -> None:
-    """Refuse state that this kind of function cannot have, such as keyed state without ``key_by()``."""
+    """Raise PlanError for state that `function` cannot have, such as keyed state without ``key_by()``."""
     for kind in (ProcessFunction, BroadcastProcessFunction):
         if isinstance(function, kind) and declared_state(function):
             name = next(iter(declared_state(function)))
@@ -263,7 +263,7 @@ class _Part(NamedTuple):
 
 
 def check_state_types(nodes: Iterable[Node], config: Config) -> None:
-    """Refuse state whose values have no serializer, and warn of state that is stored as pickle."""
+    """Raise PlanError for state whose values have no serializer; warn of state that is stored as pickle."""
     parts = [part for node in nodes for part in _parts(node)]
     if not parts:
         return

@@ -68,7 +68,7 @@ class Declaration:
         )
 
     def __set__(self, function: object, value: object) -> None:
-        """Refuse to assign to the attribute of a declared state: the assigned value would not be stored."""
+        """Raise PlanError for assigning to the attribute of a state: the value would not be stored."""
         cls = type(function)
         name = next((n for c in cls.__mro__ for n, v in vars(c).items() if v is self), "state")
         if isinstance(value, Declaration):  # which is refused with the whole program

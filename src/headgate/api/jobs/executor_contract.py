@@ -183,8 +183,7 @@ class JobControl(Protocol):
     """Requests to a running job from other threads; nothing here blocks but :meth:`status`.
 
     Each `then` is called once with the answer or an error, in the job's own loop, where it must not wait; or
-    at once, in the caller's thread, where the job has ended. Savepoints go into the folder `target` (None:
-    the configured one); `format` is "canonical" (tables for any tool) or "native" (the backend's files).
+    at once, in the caller's thread, where the job has ended.
     """
 
     def status(self) -> JobStatus:
@@ -200,7 +199,11 @@ class JobControl(Protocol):
         ...
 
     def savepoint(self, target: str | None, format: str, then: Then) -> None:  # noqa: A002
-        """Take a savepoint; `then` gets its URI once it is complete, or the error."""
+        """Take a savepoint; `then` gets its URI once it is complete, or the error.
+
+        `target` is its folder (None: the configured one), `format` "canonical" (tables for any tool) or
+        "native" (the backend's files).
+        """
         ...
 
     def stop(
@@ -210,7 +213,9 @@ class JobControl(Protocol):
         drain: bool,
         then: Then,
     ) -> None:
-        """Stop with a savepoint, whose URI `then` gets once committed; `drain`: fire all timers first."""
+        """Stop the job with a savepoint, whose URI `then` gets once its output is committed, or the error.
+        `drain`: fire all timers first. `target` and `format` are as for :meth:`savepoint`.
+        """
         ...
 
     def cancel(self, handed_over: bool = False) -> None:

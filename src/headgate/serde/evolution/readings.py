@@ -40,7 +40,7 @@ def prefixed(where: str, judge: Callable[[], Reading]) -> Reading:
 
 
 def changed(reading: Reading, change: str) -> Reading:
-    """Return the reading of a type that was widened: `change` makes it a migration at least."""
+    """Return the reading of a widened type, its verdict made "after migration" at least, with `change`."""
     return reading._replace(verdict=combined([AfterMigration((change,)), reading.verdict]))
 
 

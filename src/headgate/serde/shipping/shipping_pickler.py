@@ -172,7 +172,7 @@ def _class_reduction(cls: type, tools: Tools, usual: Usual) -> Usual:
 
 
 def _plain_reduction(cls: type, above: type, tools: Tools, usual: Reduction) -> Reduction:
-    """Return the reduction of a class that is neither enumeration nor struct."""
+    """Return the reduction (as of `__reduce__`) of a class that is neither enumeration nor struct."""
     make, (kind, name, bases, keywords, tracker, *others), (attributes, slots), *rest = usual
     if is_typeddict(cls) and "__orig_bases__" not in vars(cls):
         # One that extends others is a dict, and has all of their fields; the base that makes it is nowhere.
