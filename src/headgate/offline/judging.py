@@ -84,7 +84,7 @@ def inspect(
 
 
 class Judgement:
-    """Finds what a restore of one snapshot by one program would do; `config` (None: defaults) is its own."""
+    """Finds what a restore of one snapshot by one program, under `config` (None: defaults), would do."""
 
     def __init__(
         self,

@@ -89,7 +89,7 @@ class UpgradeReport(msgspec.Struct, frozen=True):
 
     @property
     def restorable(self) -> bool:
-        """Whether the program can go on from the snapshot without losing state that must not be left."""
+        """Whether the program can go on from the snapshot and loses no state that has to be kept."""
         return self.verdict not in (Verdict.INCOMPATIBLE, Verdict.ONLY_IN_SNAPSHOT)
 
     def _verdicts(self) -> set[Verdict]:

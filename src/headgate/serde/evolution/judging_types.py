@@ -32,7 +32,7 @@ def judge(stored: Description, current: TypeSerializer[T]) -> Compatibility:
 def reader_for(stored: Description, current: TypeSerializer[T]) -> Reader:
     """Return a function that reads batches of a stored description as values of `current`, a declared type.
 
-    It takes a batch's bytes and its number of values. Raises UsageError if they cannot be read so.
+    It takes a batch's bytes and its number of values. UsageError where no such function can read them.
     """
     if _by_snapshots(stored, current):
         return reader_of_stored(stored, current)

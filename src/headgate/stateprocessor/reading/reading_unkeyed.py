@@ -99,7 +99,7 @@ class OperatorPiece:
 
 
 def in_flight_columns(streams: Sequence[InFlightStream]) -> tuple[Description | None, pa.Schema]:
-    """Return the columns of records in flight, after the one description of typed ones (None: several)."""
+    """Return the type that all typed records in flight share (None: there is none), and the columns."""
     types = [stream.record_type for stream in streams if stream.record_type is not None and stream.parts]
     alike = types[:1] if all(each == types[0] for each in types) and all(map(is_open, types)) else []
     record = alike[0] if alike and ArrowColumn(RECORD, alike[0]).fields[0].name == RECORD else None
@@ -113,7 +113,7 @@ def _schema(record: Description | None) -> pa.Schema:
 
 @dataclass(frozen=True)
 class InFlightPiece:
-    """Piece of a read: the records in flight in one channel; `record`: the type of those with a column."""
+    """Piece of a read: one channel's records in flight; `record` is the type of a column for them, if any."""
 
     stream: InFlightStream
     record: Description | None
