@@ -29,7 +29,7 @@ S = TypeVar("S", default=Any)  # state of an enumerator
 
 
 class Boundedness(enum.Enum):
-    """Whether a source ends by itself."""
+    """Whether a source ends by itself (bounded) or would run until the job is ended (unbounded)."""
 
     BOUNDED = "bounded"
     UNBOUNDED = "unbounded"

@@ -139,7 +139,7 @@ class AggregatingState(Protocol[IN, OUT]):
 
 
 class StateKind:
-    """The closed set of kinds of keyed state."""
+    """The kinds of keyed state, a closed set: value, list, map, reducing and aggregating."""
 
     VALUE = "value"
     LIST = "list"

@@ -17,14 +17,14 @@ Choice = TypeVar("Choice", bound=StrEnum)
 
 
 class TtlUpdate(StrEnum):
-    """Which accesses restart an entry's time to live."""
+    """Which accesses restart an entry's time to live: creation and writes, or reads as well."""
 
     ON_CREATE_AND_WRITE = "on-create-and-write"
     ON_READ_AND_WRITE = "on-read-and-write"
 
 
 class TtlVisibility(StrEnum):
-    """Whether a function may still read an entry that has expired."""
+    """Whether a function may still read an entry that has expired: never, or until it is removed."""
 
     NEVER_RETURN_EXPIRED = "never-return-expired"
     RETURN_EXPIRED_IF_NOT_CLEANED_UP = "return-expired-if-not-cleaned-up"
@@ -32,7 +32,7 @@ class TtlVisibility(StrEnum):
 
 
 class TtlTime(StrEnum):
-    """The clock by which entries age and expire."""
+    """The clock by which entries age and expire: the worker's wall clock, or the watermark."""
 
     PROCESSING = "processing"
     """The wall clock of the worker."""
