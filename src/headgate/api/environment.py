@@ -155,8 +155,7 @@ class Environment(Readers):
         unaligned: bool | None = None,
         aligned_timeout: str | int | None = None,
     ) -> Environment:
-        """Turn on periodic checkpoints; an argument that is None leaves its option as the configuration has
-        it.
+        """Take checkpoints periodically; an argument that is None leaves its option as configured.
 
         Args:
             every: time between the starts of two; text such as ``"1s"``, or ms.
