@@ -23,6 +23,24 @@ BUILD = ROOT / "build"
 FETCH_TIMEOUT_S = 200
 START_TIMEOUT_S = 90
 
+S3_MAIN = """
+import threading
+import werkzeug.serving as serving
+
+run, turn = serving.run_simple, threading.Lock()
+
+def one_at_a_time(host, port, app, **options):
+    def answer(environ, start):
+        with turn:
+            return list(app(environ, start))
+    run(host, port, answer, **options)
+
+serving.run_simple = one_at_a_time
+from moto.server import main
+main()
+"""
+"""Runs moto with atomic requests, as S3 has them: moto itself shows an object before it has its metadata."""
+
 HDFS_MAIN = """
 import java.io.File;
 import org.apache.hadoop.conf.Configuration;
@@ -91,7 +109,7 @@ class S3Server:
     def start(self) -> S3Server:
         """Start it anew, empty."""
         self._process = subprocess.Popen(
-            [str(self._python.with_name("moto_server")), "-H", "127.0.0.1", "-p", str(self.port)],
+            [str(self._python), "-c", S3_MAIN, "-H", "127.0.0.1", "-p", str(self.port)],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             text=True,
