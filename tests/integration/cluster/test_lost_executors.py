@@ -75,15 +75,15 @@ def test_a_killed_executor_and_a_killed_worker(cluster: StandaloneCluster, tmp_p
 
 def assert_recognisable() -> None:
     """Spark's own pages, which the status links to, name the job."""
-    status = json.loads(headgate("status", "counting", "--json"))
+    status = json.loads(headgate("status", "counting-on-cluster", "--json"))
     pages = status["links"]["spark_ui"]
-    assert f"spark ui: {pages}" in headgate("status", "counting")
+    assert f"spark ui: {pages}" in headgate("status", "counting-on-cluster")
     gang, deadline = gang_on(pages), time.monotonic() + PATIENCE_S
     # Spark's pages lag behind its scheduler.
     while gang["numActiveTasks"] < 2 and time.monotonic() < deadline:
         time.sleep(0.2)
         gang = gang_on(pages)
-    assert gang["description"] == gang["name"] == "headgate: counting, gang 1, 2 workers"
+    assert gang["description"] == gang["name"] == "headgate: counting-on-cluster, gang 1, 2 workers"
     assert gang["numActiveTasks"] == 2
 
 
@@ -91,7 +91,7 @@ def gang_on(pages: str) -> Any:
     """The gang, as Spark's pages have it."""
     (application,) = asked(f"{pages}/api/v1/applications")
     jobs = asked(f"{pages}/api/v1/applications/{application['id']}/jobs?status=running")
-    (gang,) = [job for job in jobs if job.get("jobGroup", "").startswith("headgate-counting-")]
+    (gang,) = [job for job in jobs if job.get("jobGroup", "").startswith("headgate-counting-on-cluster-")]
     return gang
 
 
@@ -110,7 +110,7 @@ def test_fewer_slots_after_a_machine_was_lost(cluster: StandaloneCluster, tmp_pa
         said = run.wait_for("the workers need 3 task slots")
         assert "has 2 now: executors were lost" in said
         assert "headgate rescale JOB --parallelism 1 --from-last" in said
-        printed = headgate("rescale", "counting", "--parallelism", "1", "--from-last")
+        printed = headgate("rescale", "counting-on-cluster", "--parallelism", "1", "--from-last")
         assert "runs at parallelism 1" in printed
         cluster.start_worker("127.0.0.2", cores=2)
         cluster.await_workers()
@@ -121,7 +121,7 @@ def test_fewer_slots_after_a_machine_was_lost(cluster: StandaloneCluster, tmp_pa
 
 def widened(parallelism: int) -> None:
     """Refused as long as the new machine's executor is not there."""
-    job, deadline, refused = hg.connect("counting"), time.monotonic() + PATIENCE_S, ""
+    job, deadline, refused = hg.connect("counting-on-cluster"), time.monotonic() + PATIENCE_S, ""
     while time.monotonic() < deadline:
         try:
             job.rescale(parallelism, timeout_s=PATIENCE_S)

@@ -87,7 +87,7 @@ def main() -> None:
     numbers.key_by(lambda number: number % KEYS).process(Count(), uid="counts").write_json(
         str(folder / "out"), uid="out"
     )
-    env.execute("counting")
+    env.execute("counting-on-cluster")
     assert env.result is not None
     print(f"restarts {env.result.restarts}", flush=True)
 
