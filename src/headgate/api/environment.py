@@ -323,7 +323,7 @@ class Environment(Readers):
         return replace(job, restore_from=restore_from or launch.restore_from())
 
     def _capture(self, name: str, nodes: tuple[Node, ...], config: Config, *, ends: bool) -> None:
-        """Write the plan to the file that ``headgate plan`` wants, if any; `ends`: then end the program."""
+        """Write the plan to the file of a process that only captures it; `ends`: then end the program."""
         if (file := launch.capture_file()) is None:
             return
         # The types of state are not checked: a captured plan shows which are refused.

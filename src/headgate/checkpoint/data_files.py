@@ -157,7 +157,7 @@ def _copy(disk: Disk, handle: StateHandle, target: Path) -> None:
 
 
 def _linked(copies: CopyFolder, handle: FileRange, target: Path) -> bool:
-    """Verify a local copy and link it as `target`; return False where that is not possible."""
+    """Link a verified local copy as `target`; False if it cannot be; DamagedFileError if it is damaged."""
     try:
         path = copies.whole_file(handle)
         if path is None:

@@ -78,7 +78,7 @@ class NoEntryError(UsageError):
 
 
 class UserFunctionError(UsageError):
-    """A function of the user's program raised while it processed a record.
+    """Code of the user's program raised, on a record or in another call, which `record` then describes.
 
     Attributes:
         operator: name and uid of the operator.

@@ -160,7 +160,7 @@ class _View(MutableMapping[K, V]):
         return self._base.get(key, default)
 
     def own(self, key: K) -> V:
-        """Return the value of `key` to change in place, never a copy; MISSING if there is no entry."""
+        """Return the value of `key` to change in place, here never a copy; MISSING if there is no entry."""
         found: V = self.get(key, MISSING)
         return found
 

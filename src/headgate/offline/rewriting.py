@@ -137,7 +137,8 @@ def rewrite(
     progress: Progress | None = None,
     engine: KeyedEngine | None = None,
 ) -> Rewritten:
-    """Write `snapshot` again as a savepoint in `target`, changed by `change`; a failure leaves no files.
+    """Write `snapshot` again as a savepoint in `target`, changed by `change`; after an error its files are
+    deleted, as far as possible.
 
     `form` and `progress` are those of :func:`headgate.offline.migrating.migrate`; `engine` writes the keyed
     state, None: this process does.

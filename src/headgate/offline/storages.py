@@ -27,9 +27,10 @@ def storage_options(options: Sequence[str]) -> Iterator[None]:
 
 
 def refuse_unreadable(snapshot: str) -> None:
-    """Open a snapshot, so that a damaged one is reported before a program is run.
+    """Raise a StorageError, before a program is run, if a snapshot certainly cannot be read.
 
-    Only local snapshots are opened: settings of other storages may be in the program itself.
+    Its metadata and the sizes of its files are looked at, not what is in them, and only if it is local: the
+    settings of other storages may be in the program itself.
     """
     if scheme_of(snapshot) == "file":
         open_checkpoint(snapshot)

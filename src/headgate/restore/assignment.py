@@ -146,7 +146,7 @@ def _unclaimed_ends(nodes: Mapping[str, Node], checkpoint: CheckpointMetadata) -
 
 
 def sources_in(checkpoint: CheckpointMetadata) -> set[str]:
-    """Return the uids of the sources whose readers or enumerators stored splits, fully read or not."""
+    """Return the uids of sources that stored unfinished splits, or of which the enumerator stored a state."""
     # What an enumerator's state means only its source knows; None is what it begins from anyway.
     enumerated = {uid for uid, state in checkpoint.enumerators.items() if state is not None}
     return enumerated | _with_list(checkpoint, SPLITS)

@@ -1,4 +1,4 @@
-"""Finds the newest completed checkpoint, for a restart, and makes the error when its files are damaged."""
+"""Finds a job's newest completed checkpoint to begin from, and makes the error when files are damaged."""
 
 from __future__ import annotations
 

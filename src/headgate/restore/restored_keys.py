@@ -31,7 +31,7 @@ def check_keys(plan: PhysicalPlan, checkpoint: CheckpointMetadata, called: str) 
 
 
 def stored_shapes(keyed: KeyedStateHandle) -> frozenset[Shape] | None:
-    """Return the types of a subtask's stored keys by the metadata; empty: no state; None: it lists none."""
+    """Return the types of a subtask's stored keys by the metadata; empty: no state; None: unknown by it."""
     return frozenset() if keyed.tables == [] else shapes_of_stored(keyed.key_types)
 
 

@@ -248,7 +248,7 @@ class _Target:
             raise self._unreadable(error) from None
 
     def verdict(self, stored: OperatorStateHandle) -> Compatibility:
-        """Return how elements of a stored state that :meth:`readers` accepts are read: as is, or migrated."""
+        """Return how elements of a stored state that :meth:`readers` accepts are read: as is, or changed."""
         current = [s.current if isinstance(s, DeclaredSerializer) else s for s in self.serializers]
         return combined([judge(old, s) for old, s in zip(stored.schema["of"], current)])
 

@@ -39,7 +39,7 @@ def ask_for_owner(owner: Callable[[], HookOwner | None]) -> None:
 
 
 def register(name: str, hook: Hook) -> None:
-    """Register a hook, called when the calling job's code is released; of one name only the first counts."""
+    """Register a hook, called when the job's code is released, else at exit; of one name the first counts."""
     owner = None if _owner is None else _owner()
     if owner is None:
         with _lock:

@@ -49,7 +49,7 @@ class _Clock:
 
 
 class _Functions:
-    """Functions of other standard modules as they were at import, called by the functions of this file."""
+    """Functions of other standard modules as they were at import, and `chance`, for this and other files."""
 
     def __init__(self) -> None:
         self.open = io.open

@@ -265,7 +265,7 @@ def temporary_beside(path: Path) -> Path:
 
 
 def sync_names(path: Path, folders: int) -> None:
-    """Sync the `folders` nearest folders above `path`, so that its name and theirs survive a power cut."""
+    """Sync the `folders` nearest folders above `path`, so that all names in them survive a power cut."""
     try:
         for folder in list(path.parents)[:folders]:
             sync(folder)

@@ -142,7 +142,7 @@ def default_max_parallelism(parallelism: int) -> int:
 
 
 def check_parallelism(max_parallelism: int, parallelism: int) -> None:
-    """Raise UsageError unless there are 1 to 32768 key groups, and no more subtasks than key groups."""
+    """Raise UsageError unless there are 1 to 32768 key groups, and from 1 to as many subtasks."""
     if not 1 <= max_parallelism <= MAX_PARALLELISM_LIMIT:
         raise UsageError(f"max parallelism is {max_parallelism}; expected 1 to {MAX_PARALLELISM_LIMIT}")
     if not 1 <= parallelism <= max_parallelism:

@@ -38,7 +38,7 @@ class ClaimMode(StrEnum):
 
 
 class ExternalizedRetention(StrEnum):
-    """Which completed checkpoints outlive a job: of a failed one, also of a cancelled one, or none."""
+    """Which completed checkpoints outlive a failed or a cancelled job; savepoints always outlive theirs."""
 
     DELETE_ON_CANCELLATION = "DELETE_ON_CANCELLATION"  # those of a failed job
     RETAIN_ON_CANCELLATION = "RETAIN_ON_CANCELLATION"  # those of a failed and of a cancelled job

@@ -97,7 +97,7 @@ class FilesCommitter(SinkCommitter[Prepared]):
             )
 
     def _first_lost(self, committables: Sequence[Prepared], own: bool) -> Prepared | None:
-        """Return the first committable whose file is not published, pending or, unless `own`, set aside."""
+        """Return the first whose file, of its size, is not published, pending or (not `own`) aside."""
         for ready in committables:
             final = self._final(ready)
             places = [final, self._pending(ready)]

@@ -123,7 +123,7 @@ class CheckpointRecord:
 
     @property
     def size(self) -> int:
-        """Bytes of all keyed state in the checkpoint."""
+        """Bytes of all keyed and operator state in the checkpoint; records in flight do not count."""
         return sum(subtask.state_size for subtask in self.subtasks)
 
     @property

@@ -115,7 +115,7 @@ class Publishing(Generic[S]):
         return effects
 
     def suspend(self, reason: CheckpointFailureReason) -> list[Effect[S]]:
-        """Leave the commit in progress to recovery after a restart, and fail the ticket of its requester."""
+        """Leave the commit in progress, if any, to the next recovery, and fail its request with `reason`."""
         pending, self.committing = self.committing, None
         if pending is None:
             return []

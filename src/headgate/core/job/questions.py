@@ -120,7 +120,7 @@ class Questions:
         return latest is not None and latest.number == attempt and latest.plan == self._job.plan
 
     def may_fail(self, attempt: int) -> bool:
-        """Return whether a failure of this attempt matters: it is the latest, and the job is not ending."""
+        """Return whether a failure of this attempt may matter: it is the latest, and no end is decided."""
         return attempt == self._job.attempts and self._job.outcome is None
 
     def next_wakeup(self) -> int | None:

@@ -69,7 +69,7 @@ def peer_lost(job: Job, event: v.PeerLost, now_ms: int) -> Effects:
 
 
 def link_lost(job: Job, event: v.LinkLost, now_ms: int) -> Effects:
-    """Handle the loss of a worker's connection: it counts in 2 s, unless the gang's launcher says why."""
+    """Handle the loss of a worker's link: at once if no attempt lives, else in 2 s unless the gang exits."""
     if not gangs.is_member(job, event.gang, event.slot):
         return []
     loss = Failure(Loss(LossKind.LINK, event.gang, event.slot))

@@ -63,7 +63,7 @@ _opening: Final = threading.Lock()  # held while Spark is opened: jobs may begin
 
 
 def acquire(given: SparkSession | None, name: str, config: Config, slots: int) -> SparkContext:
-    """Return `given`'s Spark context, else the active one, else a new one (with `slots` slots, if local)."""
+    """Return `given`'s Spark context or the active one; a new one if none, or if ours has too few `slots`."""
     with _opening:
         found = _acquired(given, name, config, slots)
     check_jvm_order(found, config)

@@ -77,7 +77,7 @@ class FileElection:
         self._unfinished: tuple[int, list[str]] = 0, []
 
     def leader(self) -> Sign | None:
-        """Return what the job's last leader wrote last; None if there was no leader."""
+        """Return the last sign of the driver that won the newest term, alive or not; None without one."""
         term = max(self._terms(), default=0)
         beat = self._read(term) if term else None
         return None if beat is None else Sign(beat.who, beat.run, beat.released, term, beat.count)

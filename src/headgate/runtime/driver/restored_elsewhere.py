@@ -42,7 +42,7 @@ class Keeping:
         self._thread.start()
 
     def end(self) -> None:
-        """Stop protecting the checkpoint, because this job has its own. Does not wait; can be repeated."""
+        """Stop protecting the checkpoint, which is not needed any more. Does not wait; can be repeated."""
         self._ended.set()
 
     def close(self) -> None:

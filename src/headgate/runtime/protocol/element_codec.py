@@ -80,7 +80,7 @@ class ElementCodec:
         return _encode_event(element)
 
     def decode(self, kind: FrameKind, payload: memoryview) -> Batch | Event:
-        """Return the batch or control event of a received frame; ProtocolError if the payload is damaged."""
+        """Return the batch or control event of a received frame; ProtocolError if it does not decode."""
         try:
             if kind in (FrameKind.ROWS, FrameKind.PICKLED_ROWS, FrameKind.COLUMNS):
                 return self._decode_batch(kind, payload)

@@ -61,7 +61,7 @@ class LocalLane:
 
 @dataclass(slots=True)
 class Exchange:
-    """All channels between this worker and others; finds the channel that a received frame is for."""
+    """All channels of this worker's subtasks, local ones too; finds the one that a received frame is for."""
 
     outgoing: dict[ChannelId, OutputChannel] = field(default_factory=dict)
     incoming: dict[ChannelId, tuple[GateTask, int, ElementCodec]] = field(default_factory=dict)

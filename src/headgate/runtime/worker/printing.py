@@ -42,7 +42,7 @@ class LogOutlet:
     """Writes lines of user code to the log; base class of other outlets. Called by any thread."""
 
     def line(self, place: str, line: str) -> None:
-        """Write one line, printed at `place`: "uid[subtask]" of the operator."""
+        """Write one line, printed at `place`: the operator as "uid[subtask]", or "worker" if it was none."""
         _LOG.info("%s: %s", place, line)
 
     def close(self) -> None:

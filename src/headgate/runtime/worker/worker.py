@@ -286,7 +286,7 @@ class Worker:
         self._dispose()
 
     def _named(self, error: BaseException, subtask: SubtaskId | None) -> BaseException:
-        """Return an error of user code that names no operator yet with the name of the chain's head."""
+        """Return an error of user code that names no operator with that of the chain's head, if known."""
         if isinstance(error, errors.HeadgateError):
             return error
         if self._assembly is not None and subtask is not None:

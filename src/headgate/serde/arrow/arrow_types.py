@@ -120,7 +120,7 @@ def _model_codec(stored: Description) -> Codec[tuple[Sequence[V], V]] | None:
 
 
 def _typed_dict_codec(stored: Description) -> Codec[dict[str, V]] | None:
-    """Return the codec of a TypedDict; keys that need not be there are null where they are missing."""
+    """Return the codec of a TypedDict; an absent optional key is stored as null, and read as absent."""
     fields = named_mappings_in(stored, "fields")
     if not _has_columns(fields):
         return None

@@ -101,7 +101,7 @@ def apply_each(converts: Mapping[str, Convert | None], entries: Mapping[str, V])
 
 
 def dict_form(key: Form, value: Form) -> Form:
-    """Return the codec of ``dict[K, V]``: stored as a msgpack map, or as pairs if keys need conversion."""
+    """Return the codec of ``dict[K, V]``: a msgpack map for str, int and bytes keys, else a list of pairs."""
     direct = key.description["kind"] in DIRECT_KEYS
     return Form(
         name=f"dict[{key.name}, {value.name}]",

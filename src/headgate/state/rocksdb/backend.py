@@ -113,7 +113,7 @@ class RocksKeyedBackend(OwnTables[RocksTable | RocksMapTable]):
         return {kind: queue for kind, queue in timers.items() if isinstance(queue, RocksTimerQueue)}
 
     def keys(self, name: str) -> Iterator[Hashable]:
-        """Yield the keys that have an entry in the state `name` now, in order of key groups."""
+        """Yield the keys that have an entry in the state `name`, in order of key groups; between records."""
         return self._tables[name].keys()
 
     def scan(self, name: str) -> Items:

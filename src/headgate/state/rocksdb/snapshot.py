@@ -36,7 +36,7 @@ class SnapshotPoint:
 
 
 class PendingRocksSnapshot:
-    """A pending snapshot of RocksDB state and timers, to be stored as one blob in the background."""
+    """A pending snapshot: a local checkpoint of the database, and the timers in memory, all to be stored."""
 
     def __init__(self, point: SnapshotPoint) -> None:
         self._point = point

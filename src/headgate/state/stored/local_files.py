@@ -1,4 +1,4 @@
-"""Files on the local disk between a backend and the checkpoint storage, read and written in pieces."""
+"""Local files on their way to the checkpoint storage, read piece by piece, and nameless scratch files."""
 
 from __future__ import annotations
 

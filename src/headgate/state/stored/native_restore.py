@@ -66,7 +66,7 @@ class Source:
 
 
 def sources_of(states: Sequence[NamedStates], groups: tuple[int, int]) -> list[Source]:
-    """Return the sources that have some of `groups`, those with most first, reduced to the named states."""
+    """Return the earlier subtasks' RocksDB files that have some of `groups`, those with most first."""
     found = []
     for state, names in states:
         header, details = read_header(state)[0], details_of(state.native)

@@ -216,11 +216,11 @@ class PlainMaps(_OfDescription[Maps]):
         self.name = "map"
 
     def encode_many(self, values: Sequence[Maps]) -> bytes:
-        """Return maps, encoded as one batch."""
+        """Return the bytes of a batch of maps, each a dict as :meth:`decode_many` returns it."""
         return close_batch(self._stored, [self._plain(entries) for entries in values])
 
     def decode_many(self, data: Buffer, count: int) -> list[Maps]:
-        """Return a dict of plain keys and values for each map of a batch."""
+        """Return a list with a dict for each of the `count` maps of a batch: keys as `_Key`, values plain."""
         return [self._entries(plain) for plain in open_batch(self._stored, bytes(data), count)]
 
     def _entries(self, plain: Any) -> Maps:

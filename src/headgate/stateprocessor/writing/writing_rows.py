@@ -369,7 +369,7 @@ def outputs_of(
 
 
 def shipped(descriptor: StateDescriptor) -> StateDescriptor:
-    """Return a state's descriptor for Spark's tasks: how values are stored, without the program's code."""
+    """Return a state's descriptor for Spark's tasks: how values are stored; no default, function or TTL."""
     return replace(descriptor, default=_none, function=None, ttl=None)
 
 

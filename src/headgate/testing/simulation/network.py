@@ -121,7 +121,7 @@ class Network:
         self.lanes = [lane for lane in self.lanes if lane.source.alive or lane.target.alive]
 
     def cut(self, first: SimDataPlane, second: SimDataPlane, keep: int) -> None:
-        """Break the connection between two workers, both of which notice; `keep` frames still arrive."""
+        """Break the connection between two workers, both of which notice; `keep` frames each way arrive."""
         for source, target in ((first, second), (second, first)):
             lane = self._lanes.get((source.address, target.address))
             if lane is not None and source.attempt:

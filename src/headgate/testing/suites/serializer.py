@@ -130,7 +130,7 @@ class SerializerSuite(ABC, Generic[T]):
             check([chance.choice(values) for _ in range(length)])
 
     def test_encoding_is_repeatable_and_changes_nothing(self) -> None:
-        """Encoding gives equal bytes for equal values, in any instance, and changes no value."""
+        """Encoding the same values again, in any instance, gives the same bytes, and changes no value."""
         serializer, values = self.serializer(), self._values()
         first = serializer.encode_many(values)
         self._check(serializer.decode_many(first, len(values)), self._values(), "after encoding")

@@ -50,7 +50,7 @@ Located = Sequence[tuple[Artifact, Path]]
 
 
 def planned(located: Located, options: UserCodeOptions, crowded: bool = False) -> UserCodePlan:
-    """Return where an unpacked bundle's packages run; `crowded`: no worker has room for another layer."""
+    """Return where an unpacked bundle's packages run; `crowded`: ordinary workers take no further layer."""
     job_packages, home, holding = _job_packages(located)
     if not options.namespaces:
         return _whole(job_packages, home, located, options)

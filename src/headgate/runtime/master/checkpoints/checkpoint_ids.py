@@ -1,7 +1,7 @@
 """Reserves ids of checkpoints, so that no two drivers of a job use the same id.
 
 The log has ids of completed checkpoints only, and grants each driver that claims it the next `IDS_AHEAD` ids
-(`checkpoint.store.store_contract`). More are reserved in the background before half of them are used.
+(`checkpoint.store.store_contract`). Once half of them are used, more are reserved in the background.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ class SnapshotTaker:
         return self._capture if self._inputs_open else None
 
     def unstored(self, batch: Batch) -> bool:
-        """Return whether a batch is captured but not yet written, so that its rows must not be changed."""
+        """Return whether a batch is captured but not yet encoded, so that its rows must not be changed."""
         return self._last is not None and self._last.unstored(batch)
 
     def take(

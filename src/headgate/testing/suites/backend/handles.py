@@ -148,7 +148,7 @@ class HandleTests(BackendTests):
         assert sorted(backend.keys("count"), key=str) == sorted(range(count), key=str)
 
     def test_a_walk_may_be_put_aside(self, bench: Bench) -> None:
-        """A scan may be paused: keys that stay are seen once, while others are added, changed or removed."""
+        """A scan may be paused: keys that stay are seen once, while others are added or removed."""
         backend = bench.backend()
         for key in range(100):
             touch(backend, key, key + 1)
