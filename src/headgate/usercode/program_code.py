@@ -1,4 +1,4 @@
-"""Opens and closes the code of an isolated program in the driver, or in a worker of the process cluster.
+"""Opens and closes an isolated program's code: in the driver, a plan capture, or a process cluster's worker.
 
 The complete program is in this process, its native packages as well: no records pass through the driver's
 functions, so objects of two copies of a package do not meet. Packages with compiled parts are in a layer that

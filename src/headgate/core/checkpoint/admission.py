@@ -38,7 +38,7 @@ class Admission(Generic[S]):
 
     @property
     def load(self) -> Load:
-        """How many checkpoints are pending, preparing or being deleted, and when the last one completed."""
+        """Counts of pending checkpoints and deletions, whether one prepares, time of the last completion."""
         ledger = self._ledger
         return Load(len(ledger.pending), ledger.preparing, self._cleaning, self.last_completion_ms)
 

@@ -24,7 +24,7 @@ class Hop:
     """One subtask on the path of the slowest barrier, with the time that passed there.
 
     `alignment_ms` counts from the first barrier here, or from when the hop before sent its barrier if that
-    was later, to the last barrier. `other_ms` is the time that a barrier waited in the input queue between
+    was later, to the last barrier. `other_ms` includes how long a barrier waited in the input queue between
     its arrival and its turn.
     """
 

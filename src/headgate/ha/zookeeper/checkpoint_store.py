@@ -66,7 +66,7 @@ _claimants: Final = msgpack_decoder(_Claimant)
 
 
 class ZooKeeperCheckpointStore:
-    """Keeps the completed checkpoints of one job below one ZooKeeper node. One thread at a time."""
+    """Records which checkpoints of one job are complete, below one ZooKeeper node. One thread at a time."""
 
     def __init__(self, nodes: ZNodes, root: str, token: Callable[[int], bytes] = secrets.token_bytes) -> None:
         self._nodes, self._root, self._token = nodes, root, token

@@ -1,4 +1,4 @@
-"""Prepares a worker for one job alone: its compiled packages replace the framework's before either is loaded.
+"""Prepares a worker for jobs of equal packages: compiled ones replace the framework's before any is loaded.
 
 They go between the standard library and the installed packages: a user's `json.py` must not win against
 Python's, and the framework's NumPy must not win against the job's. `PYTHONPATH` would put them first, and

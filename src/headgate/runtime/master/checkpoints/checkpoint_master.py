@@ -221,7 +221,7 @@ class CheckpointMaster:
         self._committers.interrupt()
 
     def end(self, end: JobEnd) -> None:
-        """Keep or delete the job's checkpoints, by how it ended (`end`), and refuse pending requests."""
+        """Keep or delete checkpoints by how the job ended; refuse requests. Nothing may be being stored."""
         self._perform(self.coordinator.end(end))
         self.requests.end(end.value)
         self._cleaning.close()

@@ -48,7 +48,7 @@ class KeyTypes:
         self._known, self._has_state = True, False
 
     def look(self, keys: Sequence[Hashable]) -> bool:
-        """Record the types of a batch's keys; return whether one is new, so that all keys must be checked."""
+        """Record a batch's key types; True: one is new, so check all keys. UsageError: one is undeclared."""
         if self._usual is not None and all_of_shape(keys, self._usual):
             return False
         shapes = shapes_of(keys)

@@ -82,7 +82,7 @@ class SchemaTests(BackendTests):
             bench.backend(versioned("keyed", SECOND), stored=[_written(bench, "keyed")])
 
     def test_declared_types_may_become_wider(self, bench: Bench) -> None:
-        """Values of a type that was widened, int to float, are converted at the restore and stay so."""
+        """Values of a type that was widened, int to float, are floats after the restore, and stay so."""
         stored, widened = [_ints(bench)], _of("value", float)
         for number in (2, 3):
             backend = bench.backend(widened, stored=stored)
