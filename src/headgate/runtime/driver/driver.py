@@ -1,7 +1,7 @@
 """Runs a job in the driver: opens storage and control server, and runs the job master's loop until the end.
 
-Ctrl-C arrives in that loop as KeyboardInterrupt: the job is cancelled, and the exception raised again after
-its end. For a job that runs in the background of its program, `api.jobs.job_handle` handles Ctrl-C.
+Ctrl-C arrives in that loop as KeyboardInterrupt: the job is cancelled, and the exception raised again once
+it has ended, or after 20 s. For a job in the background of its program, `api.jobs.job_handle` handles Ctrl-C.
 """
 
 from __future__ import annotations
@@ -90,9 +90,9 @@ def run_job(
 
     `make_gang` creates the starter of its worker processes; `listener` gets reports of its events; with
     `dies_with_parent` workers exit with the process that started them; `answers_commands`: whether other
-    processes can control the job where the configuration does not say it. Raises UserFunctionError, or
-    OperatingError for other causes, once the restart strategy gives up, and KeyboardInterrupt once a job that
-    the user cancelled has ended.
+    processes can control the job where the configuration does not say it. Raises the error of the last
+    attempt (UserFunctionError for user code) once the restart strategy gives up, JobCancelledError if another
+    thread or process cancelled the job, and after Ctrl-C KeyboardInterrupt once it has ended (or after 20 s).
     """
     with logging_for(job.name), permissions_of_job(storage_settings(job.config).permissions):
         return _Driver(job, listener, dies_with_parent, answers_commands).run(make_gang)
@@ -431,7 +431,7 @@ def job_master(
 
 
 def adopt_key_groups(job: JobSpec, point: RestorePoint | None) -> PhysicalPlan:
-    """Return the plan with the key group count of `point` (unless set); UsageError if its state misfits."""
+    """Return the plan with `point`'s key group count, unless the job sets one; UsageError: state misfits."""
     if point is None:
         return job.plan
     plan = with_stored_groups(job.plan, job.config, point.checkpoint)

@@ -1,6 +1,6 @@
 """Lets other threads control a running job: hands each request to the job master's loop, and the reply back.
 
-Every request is answered exactly once: by the job master, or with an error when the job ends before.
+Every callback `then` is called exactly once: by the job master, or with an error when the job ends before.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class JobControl:
         self._ask(lambda reply_to: request_savepoint(self._master, request, reply_to), then)
 
     def cancel(self, handed_over: bool = False) -> None:
-        """Request to end the job now; `handed_over`: end only this driver, another takes the job over."""
+        """Request to end the job now; `handed_over`: under high availability another driver goes on."""
         self._post(lambda: self._master.cancel(handed_over))
 
     def rescale(self, parallelism: int, then: Then, from_last: bool = False) -> None:
@@ -82,7 +82,7 @@ class JobControl:
         self._ask(lambda reply_to: self._master.rescale(parallelism, from_last, reply_to), then)
 
     def close(self) -> None:
-        """Answer all waiting requests, because the job has ended; called by the owner of the job's loop."""
+        """Keep the final status and answer all waiting requests with an error: the loop has ended the job."""
         with self._lock:
             self._last = status_of(self._master, self._started_ms)
             left, self._waiting = self._waiting, set()

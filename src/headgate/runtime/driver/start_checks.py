@@ -1,7 +1,7 @@
 """Checks whether a job can start from the snapshot that its user named.
 
-The driver runs them before it claims, starts or changes anything; `headgate check-upgrade` runs the same for
-a program that does not run. Errors that show only when stored state is read are found by `state/` and the
+The driver runs them before it claims the snapshot or starts workers; `headgate check-upgrade` runs the same
+for a program that does not run. Errors that show only when stored state is read are found by `state/` and the
 operators, for which the command has checks of its own.
 """
 

@@ -85,11 +85,11 @@ class JobMaster(JobView):
     # -- what happens --------------------------------------------------------------------------------
 
     def submit(self) -> None:
-        """Submit the job: request worker processes and deploy the first attempt."""
+        """Begin the job: commit its snapshot's output again, request workers, deploy the first attempt."""
         self.happened(v.Submit(self._initial))
 
     def cancel(self, handed_over: bool = False) -> None:
-        """End the job now, without further commits; `handed_over`: another driver may take it over."""
+        """End the job now, begin no commit; `handed_over`: under high availability another driver goes on."""
         self.happened(v.Cancel(handed_over))
 
     def fenced(self, error: FencedError) -> None:
@@ -109,15 +109,16 @@ class JobMaster(JobView):
     def rescale(self, parallelism: int, from_last: bool, reply_to: ReplyTo[int]) -> None:
         """Run all operators at `parallelism`; an operator for which the program sets less keeps that. With
         `from_last` the last completed checkpoint is used where no new one can be taken. The reply is the
-        parallelism once all subtasks run, or the error for which the job runs as before.
+        parallelism once all subtasks run, or the error: then the job runs as before, or has ended.
         """
         self._rescaling.ask(parallelism, from_last, reply_to)
         self._settle()
 
     def query(self, uid: str, state: str, key: Hashable, reply_to: ReplyTo[Any]) -> None:
         """Read the present value under `key` in keyed state `state` of operator `uid`, between two records.
-        The reply is the value, or a UsageError if there is no such operator or state, a NoEntryError if
-        nothing is stored under the key, an OperatingError if the job does not run or stopped meanwhile.
+        The reply is the value, or a UsageError for an unknown operator or state or a key of another type, a
+        NoEntryError if nothing is stored under the key, an OperatingError if the job does not run, stopped
+        meanwhile or has too many queries pending.
         """
         self._attempts.ask(self.state, uid, state, key, reply_to)
 
@@ -127,7 +128,7 @@ class JobMaster(JobView):
         self._settle()
 
     def link_lost(self, link: Link, reason: str) -> None:
-        """Process the loss of the connection to a worker, which counts as the end of its process."""
+        """Process the loss of a connection; one to the gang counts as the end of that worker's process."""
         self._messages.link_lost(link, reason)
         self._settle()
 

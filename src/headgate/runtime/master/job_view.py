@@ -36,7 +36,7 @@ class JobView:
 
     @property
     def error(self) -> HeadgateError | None:
-        """The error with which the job failed; None unless it did."""
+        """The error with which the job failed, or was failing when it was cancelled; else None."""
         outcome = self._machine.outcome
         return None if outcome is None or outcome.failure is None else self._losses.error(outcome.failure)
 
@@ -48,7 +48,7 @@ class JobView:
 
     @property
     def last_failure(self) -> str | None:
-        """Text of the error of the latest failed attempt; None: none failed."""
+        """Text of the error of the latest failed attempt, or failed rescale; None: none failed."""
         return self._reports.last_failure
 
     @property
@@ -63,17 +63,17 @@ class JobView:
 
     @property
     def attempt(self) -> int:
-        """The number of the present deployment, from 1."""
+        """The number of the latest deployment, from 1; 0 before the first."""
         return self._machine.attempt
 
     @property
     def plan(self) -> PhysicalPlan:
-        """The physical plan (chains, subtasks and exchanges) that runs."""
+        """The physical plan (chains, subtasks and exchanges) of the present attempt or the next."""
         return self._attempts.plan
 
     @property
     def sources(self) -> Enumerators:
-        """The split enumerators of the present attempt."""
+        """The split enumerators of the present attempt; empty between two attempts."""
         return self._attempts.sources
 
     @property
@@ -84,7 +84,7 @@ class JobView:
 
     @property
     def restored_totals(self) -> Mapping[str, tuple[int, int]]:
-        """By chain: records in and out, counted up to the snapshot that the present attempt restored."""
+        """By chain: records in and out up to the snapshot that the present or next attempt restores."""
         return self._attempts.restored_totals
 
     def counters(self) -> list[m.Counters]:

@@ -24,7 +24,7 @@ class Losses:
         self._kills = oom_kills()
 
     def clear(self) -> None:
-        """Delete the black boxes (files with last words) that workers of the present gang have left."""
+        """Delete the black boxes (files with last words) of the present gang's workers on this machine."""
         for member in (*self._members.members(), *self._members.lost.values()):
             remains_left(member)
 

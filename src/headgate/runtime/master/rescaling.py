@@ -140,7 +140,7 @@ def check_asked(parallelism: int, replan: Replan | None, has_storage: bool) -> N
 
 
 def make_plan(parallelism: int, replan: Replan, present: PlannedJob) -> PlannedJob | None:
-    """Return the job planned anew at `parallelism`, or None if the `present` plan has the same subtasks."""
+    """Return the job planned at `parallelism`; None: `present` has the same subtasks; UsageError: no plan."""
     if parallelism < 1:
         raise UsageError(f"parallelism is {parallelism}; expected at least 1")
     planned = replan(parallelism)
@@ -148,7 +148,7 @@ def make_plan(parallelism: int, replan: Replan, present: PlannedJob) -> PlannedJ
 
 
 def count_slots(gang: Gang, slots: int) -> None:
-    """Raise UsageError if the cluster cannot hold `slots` workers in place of the present ones; may block."""
+    """Raise UsageError if `gang` says that `slots` workers do not fit, or fails to say it; may block."""
     try:
         reason = gang.refusal(slots) if isinstance(gang, KnowsSlots) else None
     except Exception as error:
@@ -158,7 +158,7 @@ def count_slots(gang: Gang, slots: int) -> None:
 
 
 def refusal_of(answer: e.Answer, why: HeadgateError | None, state: JobState) -> HeadgateError | None:
-    """Return the error that answers a rescale, None: it was done. `why`: the failure, `state`: the job's."""
+    """Return the error that answers a rescale; None: no refusal. `why`: the failure, `state`: the job's."""
     match answer.refusal:
         case None:
             return None

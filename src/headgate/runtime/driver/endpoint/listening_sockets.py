@@ -77,7 +77,7 @@ class Connections:
 
 
 class ListeningSocket(socket.socket):
-    """A listening socket that registers accepted connections with `clients`, to be set before it listens."""
+    """A listening socket that registers accepted connections with `clients`, to be set before it accepts."""
 
     clients: Connections | None = None
 

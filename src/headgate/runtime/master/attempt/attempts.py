@@ -47,7 +47,7 @@ class Attempts:
 
     @property
     def plan(self) -> PhysicalPlan:
-        """The physical plan (chains, subtasks and exchanges) that runs."""
+        """The physical plan (chains, subtasks and exchanges) of the present attempt or the next."""
         return self.planned.plan
 
     @property
@@ -57,7 +57,7 @@ class Attempts:
 
     @property
     def restored_totals(self) -> Mapping[str, tuple[int, int]]:
-        """By chain: records in and out, counted up to the snapshot that the current attempt restored."""
+        """By chain: records in and out up to the snapshot that the present or next attempt restores."""
         return {} if self.point is None else self.point.checkpoint.totals
 
     def replan(self, planned: PlannedJob) -> None:
@@ -69,8 +69,8 @@ class Attempts:
     def begin(self, number: int, generation: int) -> Readers | None:
         """Create the split enumerators of attempt `number` and send its deployment to all workers. If that
         fails, an event is put. `generation`: number of the leading driver. Return the restored checkpoint's
-        id and the subtasks that read in-flight records from its files; None if there is none, or another job
-        owns it.
+        id and the subtasks that read in-flight records from its files; None if that failed, nothing is
+        restored, or another job owns it.
         """
         self.number, point = number, self.point
         checkpoint = None if point is None else point.checkpoint

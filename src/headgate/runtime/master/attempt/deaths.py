@@ -65,7 +65,7 @@ def slot_named(reason: str) -> int | None:
 
 
 def await_words(member: Member) -> None:
-    """Wait, at most 1.5 s, until a dying worker of this host has written why it exits (in its black box)."""
+    """Wait, at most 1.5 s, until a worker of this host has died or has written why it exits (black box)."""
     pid, box = member.register.pid, member.register.box
     if not box or member.register.host != platform.node():
         return
@@ -75,7 +75,7 @@ def await_words(member: Member) -> None:
 
 
 def remains_left(member: Member | None) -> Remains:
-    """Return and delete a lost worker's black box (a file of last words); else its last reported stacks."""
+    """Read and delete the black box (file of last words) of a worker of this host; else its last stacks."""
     if member is None:
         return Remains()
     if member.register.box and member.register.host == platform.node():

@@ -48,7 +48,7 @@ class Members:
         self.gang, self._members, self.lost = gang, {}, {}
 
     def close(self) -> None:
-        """Close the connections to all workers; the members stay known until the next gang."""
+        """Close the connections to all workers, which ends them; members stay known until the next gang."""
         for member in self._members.values():
             member.link.close()
 

@@ -100,7 +100,7 @@ class CheckpointMaster:
 
     @property
     def has_own(self) -> bool:
-        """Whether the job completed a checkpoint, and no subtask still reads files of the restored one."""
+        """Whether this driver completed a checkpoint and no subtask still reads files of the restored one."""
         return self.points.latest is not None and not self._readers
 
     # -- what happens to the job -----------------------------------------------------------------
@@ -130,7 +130,7 @@ class CheckpointMaster:
             self.coordinator.hold(CheckpointId(checkpoint) if self._readers else None)
 
     def recovered(self, vertex: int, subtask: int) -> None:
-        """Record that a subtask has read its in-flight records; the last one frees the checkpoint's files."""
+        """Record that a subtask has read its in-flight records; after all, the checkpoint may be deleted."""
         self._readers.discard((vertex, subtask))
         if not self._readers:
             self.coordinator.hold(None)
@@ -173,7 +173,7 @@ class CheckpointMaster:
         return min((time for time in times if time is not None), default=None)
 
     def request_final(self) -> None:
-        """Request the final checkpoint of a job with bounded input, because all its sources have ended."""
+        """Request the final checkpoint of a job with bounded input: all subtasks have reached its end."""
         self._perform(self.coordinator.request(e.RequestKind.FINAL, self._clock.monotonic_ms()))
 
     def acknowledged(self, message: m.Acknowledge) -> None:

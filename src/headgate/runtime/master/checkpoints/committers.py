@@ -36,7 +36,7 @@ _CHOICES: Final = (
 
 
 class Committers:
-    """One committer per two-phase sink. For the background thread only, in order of checkpoints.
+    """One committer per two-phase sink. For the background thread only (but :meth:`interrupt`).
 
     `older` is the user's choice for output that was committed after the restored snapshot: refuse the
     restore, take that output back, or begin a new lineage. The first :meth:`recommit` decides the lineage of
@@ -61,8 +61,8 @@ class Committers:
         back, that and the commit wait for :meth:`settle`. Output of `others`, checkpoints of other jobs of
         the lineage, is kept, since they may be restored, too.
 
-        Raises UsageError if sinks have committed output after `restored` and the job is not to continue;
-        OperatingError if a sink cannot find that out now, or could not take back all of it.
+        Raises UsageError if `older` refuses the restore because sinks have committed output after `restored`,
+        or a sink cannot take it back; OperatingError if that cannot be found out, or done, now.
         """
         if not self._begun:
             self._begin(restored)
@@ -127,8 +127,8 @@ class Committers:
         """Check whether sinks committed output of checkpoints that the job's log does not list (any more).
 
         If so, the log has lost entries, and the user's choice applies as in :meth:`go_back`; UsageError if it
-        is to refuse. `perhaps`: such checkpoints that are in the storage. Return the uids of sinks that
-        cannot say what they committed.
+        is to refuse, or to take back with nothing restored. `perhaps`: such checkpoints that are in the
+        storage. Return the uids of sinks that cannot say what they committed.
         """
         lineage = lineage_of(self._job, restored)
         # Of what this job has committed only what it restores is history.

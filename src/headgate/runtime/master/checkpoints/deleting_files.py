@@ -1,7 +1,7 @@
 """Deletes files that no checkpoint needs any more, in the background, with retries.
 
-A failed deletion never stops a job: it is logged, and the next sweep finds the files, or after the job's end
-``headgate checkpoint prune``.
+Deletions that fail do not stop a job (unless another driver leads it): they are logged, and the next restart
+finds the files, or after the job's end ``headgate checkpoint prune``.
 """
 
 from __future__ import annotations

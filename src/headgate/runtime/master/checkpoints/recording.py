@@ -1,4 +1,4 @@
-"""Records the history of every checkpoint for diagnosis, and writes it to a file in the background.
+"""Records the history of the latest checkpoints for diagnosis, and writes it to a file in the background.
 
 A file that cannot be written costs a warning and nothing else.
 """
@@ -116,8 +116,8 @@ class CheckpointHistory:
         self._file = None
 
     def write_if_due(self) -> None:
-        """Write new records to the file, at most once a second, and up to 5 s later if a checkpoint younger
-        than 1 s is pending, which the write could delay.
+        """Write new records to the file, at most once a second; only every 5 s while that could delay one
+        that is pending for less than 1 s, or stored and not yet committed.
         """
         now = self._clock.monotonic_ms()
         if not self._changed or now - self._written_at_ms < WRITE_EVERY_MS:
@@ -183,7 +183,7 @@ def topology_of(plan: PhysicalPlan) -> Topology:
 
 
 def record_of(snapshot: SubtaskSnapshot, latency_ms: int) -> SubtaskRecord:
-    """Return a subtask's record for diagnosis, from its acknowledgement `latency_ms` after the trigger."""
+    """Return a subtask's record for diagnosis, from its acknowledgement `latency_ms` after the begin."""
     return SubtaskRecord(
         vertex=snapshot.vertex,
         subtask=snapshot.subtask,

@@ -24,7 +24,7 @@ from headgate.state.snapshots import CheckpointMetadata
 
 class RestorePoints:
     """Finds the restore points of one job and commits their output again; used by the job master's loop.
-    `latest` is the job's own newest complete and verified checkpoint.
+    `latest` is the newest checkpoint, or savepoint of a stop, that this driver completed; None before one.
     """
 
     def __init__(
@@ -67,8 +67,8 @@ class RestorePoints:
         )
 
     def commit(self, point: RestorePoint | None) -> None:
-        """Have sinks commit the output of `point` again and drop other pending output; None: drop all of it.
-        The event PointCommitted or PointFailed follows.
+        """Have sinks commit the output of `point` again and drop other pending output (None: all of it), and
+        delete files that no checkpoint needs. The event PointCommitted, PointFailed or Fenced follows.
         """
         checkpoint = None if point is None else point.checkpoint
 

@@ -43,7 +43,7 @@ class SavepointRequest:
 
 
 Prepared: TypeAlias = tuple[RequestKind, int, Exception | None]
-"""Kind and ticket of a savepoint, and the error if its folder cannot be made."""
+"""Kind and ticket of a savepoint, and the error if its folder cannot be written; else None."""
 
 
 @dataclass(slots=True)
@@ -68,8 +68,8 @@ class Savepoints:
         self._prepared: list[Prepared] = []
 
     def prepare(self, ticket: int, request: SavepointRequest) -> None:
-        """Create a savepoint's folder in the background and test it; :meth:`take_prepared` returns the
-        outcome. Raises ConfigError if the request names no target folder or an unknown format.
+        """Name a savepoint's folder and test its target in the background; outcome: :meth:`take_prepared`.
+        Raises ConfigError for an unknown format, a target in memory, or none in request and configuration.
         """
         target = self._target(request)
 
@@ -122,7 +122,7 @@ class Savepoints:
         return None if savepoint is None else savepoint.order
 
     def kept(self, checkpoint: int) -> SavepointFolder | None:
-        """Return the folder of a pending savepoint if it is complete, else None."""
+        """Return the folder of a pending savepoint that is, or may be, complete (:meth:`keep`); else None."""
         savepoint = self._open.get(checkpoint)
         return None if savepoint is None or not savepoint.kept else savepoint.folder
 

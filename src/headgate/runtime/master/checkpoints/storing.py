@@ -21,7 +21,7 @@ ENUMERATORS: Final = "enumerators"  # hook before the subtasks are triggered: sn
 def make_coordinator(
     settings: CheckpointSettings, service: CheckpointService | None, randomness: Randomness
 ) -> CheckpointCoordinator[SubtaskSnapshot]:
-    """Return a checkpoint coordinator that goes on from the log (`service`); None: without one, at id 1."""
+    """Return a coordinator that goes on with the checkpoints in the log of `service`; None: no log, id 1."""
     first = CheckpointId(1) if service is None else service.next_checkpoint_id()
     logged = [] if service is None else service.completed()
     known = [CheckpointId(entry.checkpoint) for entry in logged]
@@ -39,8 +39,8 @@ def store_checkpoint(
     service: CheckpointService | None,
     permit: CommitPermit | None,
 ) -> None:
-    """Write a checkpoint's metadata, then its log entry, which completes it; blocks. `folder`: a savepoint's,
-    else None; without `service` (the log) and `permit` (the right to write it) there is no entry.
+    """Write a checkpoint's metadata, then its log entry, which completes it; blocks. A savepoint's metadata
+    goes into `folder`, with an entry if it stops the job; without log (`service`, `permit`) there is none.
     """
     log = None if service is None or permit is None or not kind.is_logged else (service, permit)
     if folder is None:
