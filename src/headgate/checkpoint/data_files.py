@@ -60,8 +60,8 @@ def little_of(
 ) -> tuple[list[Iterable[Part]] | None, list[list[Part]]]:
     """Return (sections, []) if they have more than `limit` bytes, else (None, the parts of each section).
 
-    Tells state for a file from little state for the metadata, reading no more than needed. With a `limit` of
-    None everything is little, with one below 0 nothing.
+    Tells state for a file of its own from little state, which goes into the metadata; reads no more than is
+    needed. With a `limit` of None everything is little, with one below 0 nothing.
 
     Example:
         >>> little_of(3, [[b"ab"], [b"c"]])
@@ -83,7 +83,7 @@ def little_of(
 
 
 def read_handle(disk: Disk, handle: StateHandle) -> bytes:
-    """Return the verified bytes of a handle (a range of a file, or the bytes); DamagedFileError if wrong."""
+    """Return a handle's bytes: of a file, verified (else DamagedFileError), or of the metadata (Inline)."""
     if isinstance(handle, Inline):
         return handle.data
     return best_of(disk, handle, lambda source: _read(source, handle))
@@ -107,7 +107,7 @@ def _read(disk: Disk, handle: FileRange) -> bytes:
 
 
 def verified_pieces(disk: Disk, handle: StateHandle) -> Iterator[bytes]:
-    """Yield the bytes of a handle in pieces; they are verified only once the caller has read the last."""
+    """Yield a handle's bytes in pieces; trust none before the end, where a wrong checksum raises an error."""
     if isinstance(handle, Inline) or not isinstance(disk, RandomAccess):
         yield read_handle(disk, handle)
         return
@@ -129,13 +129,13 @@ def verified_pieces(disk: Disk, handle: StateHandle) -> Iterator[bytes]:
 
 
 def verify_handle(disk: Disk, handle: StateHandle) -> None:
-    """Read the bytes of a handle, and raise DamagedFileError if their checksum is wrong."""
+    """Read the bytes of a handle; raise DamagedFileError if some are missing or their checksum is wrong."""
     for _ in verified_pieces(disk, handle):
         pass
 
 
 def copy_handle(disk: Disk, handle: StateHandle, target: Path) -> None:
-    """Write the verified bytes of a handle to a local file; it may be linked, so never change it in place."""
+    """Write verified bytes of a handle to file `target`; never change it in place: it may be a hard link."""
     if isinstance(handle, Inline):
         _copy(disk, handle, target)
     else:
@@ -172,7 +172,7 @@ def _linked(copies: CopyFolder, handle: FileRange, target: Path) -> bool:
 class StoredBytes:
     """Access to parts of a handle's stored bytes; with `verified` all are verified when this is made.
 
-    `where` names their file for messages, and `begins` is the place of the first one in it.
+    `where` names their file for messages, and `begins` is the offset in it of the first byte.
     """
 
     def __init__(self, disk: Disk, handle: StateHandle, *, verified: bool = True) -> None:
@@ -211,7 +211,8 @@ def _opened(disk: Disk, handle: FileRange) -> tuple[RandomAccess | None, bytes]:
 def check_present(disk: Disk, ranges: Sequence[FileRange], names: frozenset[str] | None = None) -> None:
     """Raise DamagedFileError unless all files of `ranges` exist and are long enough; reads no content.
 
-    `names` are all existing files; used for disks without sizes of files, whose lengths are not checked.
+    `names` are all existing files, for disks that do not know sizes: there lengths are not checked, and
+    without `names` nothing is.
     """
     sizes: dict[str, int] = {}
     for item in ranges:

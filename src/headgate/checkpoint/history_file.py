@@ -130,7 +130,7 @@ class HistoryFile:
 
 
 def _settled(record: CheckpointRecord, logged: bool) -> CheckpointRecord:
-    """Return the record of an earlier job master's checkpoint: completed if `logged`, else failed."""
+    """Return an earlier job master's record: completed if `logged`; failed if it was still in progress."""
     if logged and record.status is not CheckpointStatus.COMPLETED:
         return replace(record, status=CheckpointStatus.COMPLETED, reason=None, detail="")
     if record.status is CheckpointStatus.IN_PROGRESS:

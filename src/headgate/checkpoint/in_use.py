@@ -77,7 +77,7 @@ class Users:
         self._seen: dict[str, tuple[bytes, int]] = {}
 
     def checkpoints(self) -> set[CheckpointId]:
-        """Return the ids of the checkpoints that other jobs use now."""
+        """Return the ids of the checkpoints that other jobs use now; delete marker files that expired."""
         found = set()
         for name in self._disk.list(f"{job_folder(self._job)}/{IN_USE}"):
             number = name.rpartition("/")[2].partition("-")[0]

@@ -61,7 +61,7 @@ class Place(NamedTuple):
 
 
 def look_at(uri: str) -> Place:
-    """Find out what a URI names: a storage root, the folder of a job or snapshot, or its `_metadata`."""
+    """Find what a URI names: a storage root, a job's or snapshot's folder, `_metadata`; else UsageError."""
     disk = open_disk(uri)
     above, _, last = disk.describe().rstrip("/").rpartition("/")
     if last == METADATA:
@@ -150,7 +150,7 @@ def names_needed(found: dict[str, CheckpointMetadata]) -> set[str]:
 
 
 def is_whole(files: JobFiles, metadata: CheckpointMetadata) -> bool:
-    """Return whether a checkpoint could be restored; reads and verifies all its files."""
+    """Return whether all data files of a checkpoint are there and intact; reads all their bytes it needs."""
     try:
         verify_files(files.disk, metadata)
     except (StorageError, FileNotFoundError):

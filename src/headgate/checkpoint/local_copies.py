@@ -92,16 +92,16 @@ class LocalCopies:
             self.refer(checkpoint, name)
 
     def refer(self, checkpoint: int, name: str) -> None:
-        """Keep the copy of file `name`, which `checkpoint` needs, until a newer checkpoint completes."""
+        """Keep the copy of file `name`, which `checkpoint` needs, until one completes that does not."""
         self._referred.setdefault(checkpoint, set()).add(name)
 
     def delete(self, name: str) -> None:
-        """Delete the copy of a file whose checkpoint was aborted."""
+        """Delete this slot's copy of a file whose checkpoint was aborted; one that is absent is no error."""
         with suppress(OSError):
             unlink(inside(self._own.root, name, "a local copy"), missing_ok=True)
 
     def completed(self, checkpoint: int) -> None:
-        """Delete the copies that neither `checkpoint`, the newest complete one, nor a later one refers to."""
+        """Delete copies older than `checkpoint` (newest complete one), unless it or later ones need them."""
         for older in [number for number in self._referred if number < checkpoint]:
             del self._referred[older]
         wanted = set[str]().union(*self._referred.values())
@@ -111,7 +111,7 @@ class LocalCopies:
                 self._own.delete(name)
 
     def remove(self) -> None:
-        """Delete the copies of a job that has ended; the last worker of the machine deletes the folder."""
+        """Delete this slot's copies when the job is over; the machine's last worker deletes the folder."""
         remove_folder(self._own.root)
         with suppress(OSError):
             unlink(self._marker, missing_ok=True)
@@ -202,7 +202,7 @@ def _linked(source: Path, target: Path) -> bool:
 
 
 def remove_abandoned_copies(root: Path, host: str, mine: Path) -> list[Path]:
-    """Remove the copies of jobs with no process on this machine, except folder `mine`; return their folders.
+    """Remove this user's copies of jobs without a process on this machine, but folder `mine`; return folders.
 
     A job that is between two gangs loses its copies too, and restores from the storage.
     """
@@ -260,9 +260,9 @@ class _Delegating:
 
 
 class BackedUpDisk(_Delegating):
-    """A disk that also copies each file it writes; the storage alone decides whether a file was written.
+    """A disk that copies files it writes by :meth:`create`; the storage alone decides what was written.
 
-    `source` is a local file with all the bytes of the next file to be written.
+    `source` is a local file with all the bytes of the next file to be written; None: there is none.
     """
 
     def __init__(self, disk: Disk, copies: LocalCopies, source: Path | None = None) -> None:
@@ -285,7 +285,7 @@ class BackedUpDisk(_Delegating):
 
 
 class NearbyDisk(_Delegating):
-    """A disk that reads an intact local copy where there is one, and counts the bytes from each place."""
+    """A disk whose :meth:`best` prefers intact local copies; it counts bytes from copies and from storage."""
 
     def __init__(self, disk: Disk, copies: LocalCopies) -> None:
         super().__init__(disk, copies)
@@ -293,7 +293,7 @@ class NearbyDisk(_Delegating):
         self._lock = Lock()
 
     def best(self, handle: FileRange, read: Callable[[Disk], T]) -> T:
-        """Return the result of `read`, which verifies: of a local copy of the file, else of the storage."""
+        """Return `read(disk)` of a local copy's folder; without a copy, or if that raises, of the storage."""
         try:
             copy = self.copies.find(handle.file)
             if copy is not None:

@@ -57,7 +57,7 @@ def in_flight_ranges(stream: InFlightStream) -> Iterator[FileRange]:
 def open_checkpoint(
     uri: str, fell_back: Callable[[str], None] | None = None, *, whole: bool = False, disks: Disks = open_disk
 ) -> tuple[Disk, CheckpointMetadata]:
-    """Open any checkpoint or savepoint; return its metadata and the disk that its file names refer to.
+    """Open any checkpoint or savepoint; return the disk that its file names refer to, and its metadata.
 
     `uri` is the path or URI of its folder, of its `_metadata`, or of a job's folder, which stands for the
     latest checkpoint that the job's log names. With `whole` every byte of it is verified first. `fell_back`
@@ -199,7 +199,7 @@ def damaged_log(error: DamagedFileError, disk: Disk, folder: str) -> DamagedFile
 
 
 def _by_folders(disk: Disk, job: str) -> list[Completed]:
-    """Return the job's checkpoints that have metadata, oldest first; used where its log is elsewhere."""
+    """Return the job's checkpoints that have metadata, oldest first; used if no log entry can be read."""
     folders = {name.rpartition("/")[0] for name in disk.list(job) if name.rpartition("/")[2] == METADATA}
     numbers = sorted(n for folder in folders if (n := checkpoint_number(folder.rpartition("/")[2])))
     return [Completed(0, "", number, f"{job}/chk-{number}/{METADATA}", "") for number in numbers]
@@ -219,7 +219,7 @@ def _with(error: DamagedFileError, offered: str) -> DamagedFileError:
 
 
 def load_metadata(disk: Disk, name: str, sha256: str | None = None) -> CheckpointMetadata:
-    """Read a metadata file, and check it and that its files exist; `sha256` is its digest, if known."""
+    """Read a metadata file, check it (`sha256`: its digest, if known), and check that its files exist."""
     where = disk.describe(name)
     try:
         data = disk.read(name)
@@ -252,7 +252,7 @@ def _check(disk: Disk, metadata: CheckpointMetadata, where: str) -> None:
 
 
 def verify_files(disk: Disk, metadata: CheckpointMetadata, threads: int = 1) -> None:
-    """Read all bytes that a checkpoint refers to; raise DamagedFileError if a checksum is wrong."""
+    """Read all bytes that a checkpoint refers to; DamagedFileError if some are missing or changed."""
     ranges: Iterable[FileRange] = dict.fromkeys(referenced_ranges(metadata))
     if threads == 1:
         for item in ranges:

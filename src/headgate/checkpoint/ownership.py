@@ -105,7 +105,7 @@ def require_logged(disk: Disk, checkpoint: CheckpointMetadata) -> None:
 
 
 def claim(disk: Disk, checkpoint: CheckpointMetadata, owner: JobId) -> ClaimRecord:
-    """Make `owner` the owner of a snapshot, so that its earlier owner cannot change it; return the record."""
+    """Make `owner` own a snapshot, and return the record; if a checkpoint's own job runs, it is fenced."""
     files = sorted(referenced_files(checkpoint))
     if checkpoint.kind == SAVEPOINT:
         data = _read(disk, METADATA)

@@ -41,7 +41,7 @@ _AGE_PROBE: Final = ".headgate-probe/age-"
 
 @dataclass(frozen=True, slots=True)
 class Orphan:
-    """A file that no checkpoint refers to; `removable` if it is proven that none ever will.
+    """A file that no checkpoint in its job's log refers to; `removable` if it is proven that none ever will.
 
     `why` is the proof, or what is missing for it.
     """

@@ -5,8 +5,8 @@
     <target>/savepoint-<last 6 of the job's id>-<12 hexadecimal digits>/_metadata
     <target>/savepoint-.../<everything that the metadata names>
 
-Nothing in it refers outside, and nothing outside refers to its files; only the log of a job may name
-the metadata of a savepoint that ended it. Only a person removes a finished savepoint.
+Nothing in it refers outside, and no other snapshot refers to its files. The log of a job may name the
+metadata of a savepoint that ended it. Only a person, or a job that claimed it, removes a finished savepoint.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ class CheckpointService:
         self._record_name = f"{job_folder(job)}/{RECORD}"
 
     def claim(self) -> CommitPermit:
-        """Take the job over from every earlier job master; return the permit to complete checkpoints."""
+        """Take the job over and return the permit; UsageError if files are here but unknown to the store."""
         left = self._left_here()
         # In this order: a job master that has left something had claimed before.
         if left is not None and self._log.generation() == 0:
@@ -123,7 +123,7 @@ class CheckpointService:
         return self._log.first_checkpoint_id(CheckpointId(max(used, default=0) + 1))
 
     def reserve_ids(self, permit: CommitPermit, end: CheckpointId) -> None:
-        """Keep other job masters from using ids below `end`, also of checkpoints that leave no trace."""
+        """Have the store of completed checkpoints give later job masters no used id below `end`."""
         self._log.reserve_ids(permit, end)
 
     def own(self, record: ClaimRecord) -> None:
@@ -132,7 +132,7 @@ class CheckpointService:
         self._record = record
 
     def claimed(self) -> CheckpointId | None:
-        """Return the id of the snapshot from elsewhere that the job owns and has not yet released."""
+        """Return the id of the snapshot from elsewhere that the job owns and has not released, or None."""
         try:
             data = self.disk.read(self._record_name)
         except FileNotFoundError:
@@ -210,7 +210,8 @@ class CheckpointService:
     def discard_completed(self, permit: CommitPermit, checkpoints: Iterable[CheckpointId]) -> None:
         """Delete the completed checkpoints of a job that has ended and keeps nothing, and empty its log.
 
-        Savepoints that the log names stay where they are. May be repeated where it failed.
+        Savepoints that the log names stay, and checkpoints that another job restores. May be repeated where
+        it failed.
         """
         discarded = set(checkpoints)
         self._give_up_spared()
@@ -224,7 +225,7 @@ class CheckpointService:
         self._release_claimed(discarded)
 
     def discard(self, snapshots: Iterable[SubtaskSnapshot]) -> None:
-        """Delete the data files of snapshots that will never be part of a completed checkpoint."""
+        """Delete data files of snapshots of an aborted checkpoint, but none that a completed one needs."""
         # They may refer to files of completed checkpoints, also to those of a job master before this one.
         self._count(self._log.completed())
         names = {name for snapshot in snapshots for name in _files_of_snapshot(snapshot)}
@@ -233,7 +234,7 @@ class CheckpointService:
         )
 
     def perhaps_complete(self) -> dict[str, CheckpointMetadata]:
-        """Return earlier job masters' checkpoints that may have lost their log entry, by metadata name."""
+        """Return earlier job masters' checkpoints that may have lost their log entry, by metadata file."""
         return self._perhaps_complete(self.disk.list(job_folder(self.job)), self._log.completed())
 
     def _perhaps_complete(

@@ -10,7 +10,7 @@ from headgate.state.snapshots import KeyedStateHandle, NativeFiles, StateHandle
 
 
 class StoredNativeState(StoredBytes):
-    """A keyed state stored as RocksDB's own files and a blob, verified when read; a `NativeState`."""
+    """A keyed state stored as RocksDB's files and a blob, verified when read: `state.backend.NativeState`."""
 
     def __init__(self, disk: Disk, keyed: KeyedStateHandle, native: NativeFiles) -> None:
         super().__init__(disk, keyed.handle)
@@ -33,7 +33,7 @@ class DiskFiles:
         return read_handle(self._disk, handle)
 
     def verify(self, handle: StateHandle) -> None:
-        """Read the bytes of a handle, and raise DamagedFileError if their checksum is wrong."""
+        """Read the bytes of a handle; raise DamagedFileError if some are missing or the checksum is wrong."""
         verify_handle(self._disk, handle)
 
     def verified(self, handle: StateHandle) -> StoredBytes:

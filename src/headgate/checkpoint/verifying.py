@@ -43,7 +43,7 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(slots=True)
 class Report:
-    """The result of :func:`verify`; files are given as URIs, everything else in sentences for people."""
+    """The result of :func:`verify`; files are given as URIs, `damaged` and others as sentences for people."""
 
     place: str
     kind: str
@@ -61,7 +61,7 @@ class Report:
     unfinished: list[str] = field(default_factory=list)  # files that killed writers left
     unlogged: list[str] = field(default_factory=list)  # checkpoints with metadata that no log entry names
     perhaps_complete: list[str] = field(default_factory=list)
-    """A sentence for each unlogged one that is newer than the log and complete: pruning skips it."""
+    """A sentence for each unlogged one, intact and newer than the log; pruning needs --unlogged for it."""
     notes: list[str] = field(default_factory=list)  # what could not be judged, and why
 
     @property

@@ -8,7 +8,7 @@
     │   ├── PlanError             the dataflow: missing or repeated uid, state not declared
     │   ├── NotShippableError     a function that cannot be sent to the workers
     │   ├── NoEntryError          nothing is stored under the key that was asked for
-    │   └── UserFunctionError     the user's function raised while processing a record
+    │   └── UserFunctionError     code of the user's program raised
     ├── OperatingError        the world failed: a process, a disk, a peer, a damaged file
     │   ├── StorageError          a file cannot be written, read or trusted
     │   │   ├── DamagedFileError      a stored file is missing or is not what was written
@@ -142,7 +142,7 @@ class ProtocolError(OperatingError):
 
 
 class FencedError(OperatingError):
-    """This process, a driver or worker, was replaced by a newer one and must stop."""
+    """A newer driver or worker, or another job, has taken over from this one, which must stop."""
 
 
 class JobFailedError(OperatingError):
@@ -154,7 +154,7 @@ class JobCancelledError(JobFailedError):
 
 
 class InternalError(HeadgateError):
-    """Headgate broke a rule of its own; please report it with the attached history."""
+    """Headgate broke a rule of its own; please report it, with its traceback."""
 
     @override
     def _render_traceback_(self) -> list[str]:

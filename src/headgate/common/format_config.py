@@ -14,7 +14,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class FormatConfig:
-    """Versions of all that stored bytes depend on: key hash, key groups, blob layout, row codec, checksum."""
+    """Versions of what stored bytes depend on: key hash, key groups, blob layout, row codec, checksum."""
 
     key_hash: str = "headgate-1"  # from a key to 32 bits (`common/keys/key_hashes.py`)
     key_group_step: str = "murmur-modulo-1"  # from 32 bits to a key group

@@ -28,7 +28,7 @@ class Clock(Protocol):
 
 
 class Randomness(Protocol):
-    """The port to randomness: Headgate's only source of chance, seeded in the simulator."""
+    """The port to randomness, for code that the simulator runs, too: seeded there."""
 
     def token(self, size: int) -> bytes:
         """Return `size` unpredictable bytes (predictable from the seed in the simulator)."""
@@ -64,11 +64,11 @@ class Disk(Protocol):
         """Remove a file; an absent one is no error."""
 
     def describe(self, name: str = "") -> str:
-        """Return the full URI of a file, or of the root (empty name), for messages."""
+        """Return the full URI of a file, or of the root (empty name), which opens the same disk again."""
 
 
 class Background(Protocol):
-    """The port to background work: runs blocking calls in another thread and reports their results."""
+    """The port to background work: runs blocking calls off the loop, one by one, and reports results."""
 
     def submit(self, work: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
         """Run `work` in the background, in submission order; then call `done(result, error)`, also there."""

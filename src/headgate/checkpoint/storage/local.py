@@ -99,7 +99,7 @@ class LocalDisk:
         self._remove_empty_above(path)
 
     def describe(self, name: str = "") -> str:
-        """Return the full URI of a file, or of the folder itself, for messages."""
+        """Return the full URI of a file, or of the folder itself (empty name)."""
         return (self.root / name).as_uri() if name else self.root.as_uri()
 
     def _path(self, name: str, *, temporary_allowed: bool = False, linked: bool = True) -> Path:

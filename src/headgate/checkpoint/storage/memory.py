@@ -84,7 +84,7 @@ class MemoryDisk:
             self._files.files.pop(path, None)
 
     def describe(self, name: str = "") -> str:
-        """Return the URI of a file, or of this disk itself, for messages."""
+        """Return the URI of a file, or of this disk itself (empty name)."""
         return f"memory://{self._name}/{name}" if name else f"memory://{self._name}"
 
     def forget(self) -> None:

@@ -181,7 +181,7 @@ class ObjectDisk:
             return
 
     def describe(self, name: str = "") -> str:
-        """Return the full URI of a file, or of the storage itself, for messages."""
+        """Return the full URI of a file, or of the storage itself (empty name)."""
         return f"{self._uri}/{name}" if name else self._uri
 
     def _owner(self, name: str) -> str | None:
@@ -293,7 +293,7 @@ def open_s3(
 ) -> ObjectDisk:
     """Return the disk of an S3 bucket, or of a prefix in it, without a request to it.
 
-    Settings that are None come from the variables ``AWS_*``, or from the machine's role.
+    Settings that are None come from the variables ``AWS_*``; without those, keys from the machine's role.
     """
     parts = urlsplit(uri)
     prefix = unquote(parts.path).strip("/")

@@ -20,7 +20,7 @@ class NotExclusiveError(StorageError):
 
 
 def probe(disk: Disk) -> None:
-    """Check a storage: write, read and delete a small file, which it must not let be created twice."""
+    """Write, read and delete a small file; StorageError if that fails, NotExclusiveError if created twice."""
     token = secrets.token_hex(16)
     write_marker(disk, token)
     try:
@@ -62,7 +62,7 @@ def delete_marker(disk: Disk, token: str) -> None:
 
 
 def take_over_markers(disk: Disk, job: str, token: str) -> str:
-    """Return a marker token of `job` that ends in `token`; delete markers that its dead drivers left."""
+    """Return a marker token of `job`, ending in `token`, for a driver that claimed it; delete older ones."""
     mark = sha256(job.encode()).hexdigest()[:16] + "of"
     for name in list(disk.list(FOLDER)):
         if name.startswith(f"{FOLDER}/{mark}"):

@@ -31,7 +31,7 @@ class StorageSettings:
 
 
 def storage_settings(config: Config) -> StorageSettings:
-    """Return a job's storage settings from its configuration, with what workers cannot find out alone."""
+    """Return a job's storage settings from its configuration, with this process's user name for HDFS."""
     access, secret = config.get(o.S3_ACCESS_KEY), config.get(o.S3_SECRET_KEY)
     if (access is None) != (secret is None):
         there, missing = (o.S3_SECRET_KEY, o.S3_ACCESS_KEY)[:: 1 if access is None else -1]

@@ -24,7 +24,7 @@ SCHEMES: Final = (
 
 
 def open_disk(uri: str, settings: StorageSettings | None = None) -> Disk:
-    """Return the disk for a storage URI or a plain path, without a request to the storage."""
+    """Return the disk of a URI or path, without a request to it; `settings` None: those of this process."""
     opener = _OPENERS.get(scheme_of(uri))
     if opener is None:
         return LocalDisk(local_path(uri), (settings or storage_settings_in_use()).permissions)
@@ -73,7 +73,7 @@ def split_uri(uri: str, levels: int) -> tuple[str, str]:
 
 
 def local_path(uri: str) -> str:
-    """Return the path of a ``file:`` URI, or the path itself."""
+    """Return the path of a ``file:`` URI, or `uri` itself if it is a path; ConfigError for other schemes."""
     if not _SCHEME.match(uri):
         if not uri:
             raise ConfigError("checkpoint storage is empty; expected a path or file:///path")

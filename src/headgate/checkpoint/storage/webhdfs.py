@@ -118,7 +118,7 @@ class WebHdfsDisk:
                 self._client.ask("DELETE", self._path(str(folder)), "DELETE", recursive="false")
 
     def describe(self, name: str = "") -> str:
-        """Return the full URI of a file, or of the folder itself, for messages."""
+        """Return the full URI of a file, or of the folder itself (empty name)."""
         return f"{self._uri}/{name}" if name else self._uri
 
     def _path(self, name: str, *, temporary_allowed: bool = False) -> str:

@@ -20,7 +20,7 @@ from headgate.common.files.envelope import Envelope
 
 
 class Claim(msgspec.Struct, frozen=True, tag="claim"):
-    """The log entry of a job master that took the job over, under a new generation.
+    """The log entry by which a job master takes the job over, fills a doubtful place, or closes the log.
 
     `token` identifies the job master by random digits, so no two claimants write the same bytes. It is empty
     in logs from before there were tokens; a reader of that time skips it.

@@ -71,7 +71,7 @@ class CompletedCheckpointLog:
         )
 
     def append(self, permit: CommitPermit, checkpoint: CheckpointId, metadata: str, sha256: str) -> None:
-        """Complete a checkpoint by a log entry; its file `metadata` (digest `sha256`) is durable already."""
+        """Complete a checkpoint by a log entry; file `metadata` (digest `sha256`) must be durable already."""
         self._settle(permit)
         end = self._require(permit)
         place = self._next(end, Completed(permit.generation, end.digest, checkpoint, metadata, sha256))

@@ -38,7 +38,7 @@ class CommitPermit:
 
 
 class CompletedCheckpointStore(Protocol):
-    """Stores which checkpoints of one job are complete, and lets only one job master add some. One thread."""
+    """Stores which checkpoints of a job are complete; only the last claimant adds any. One thread at once."""
 
     def generation(self) -> int:
         """Return the generation of the last claim by any job master; 0 if the job was never claimed here."""
@@ -68,17 +68,17 @@ class CompletedCheckpointStore(Protocol):
         """Delete all entries before the one of checkpoint `oldest`; delete none if it has no entry."""
 
     def first_checkpoint_id(self, at_least: CheckpointId) -> CheckpointId:
-        """Return the first id for the last claimant's checkpoints: at least `at_least`, above all used ones.
+        """Return the first id for the last claimant: at least `at_least`, above all known to the store.
 
-        Call after :meth:`claim`. :data:`IDS_AHEAD` ids are the claimant's; it must reserve more of them.
+        Call after :meth:`claim`. From it on :data:`IDS_AHEAD` ids are reserved; the claimant reserves more.
         """
 
     def reserve_ids(self, permit: CommitPermit, end: CheckpointId) -> None:
-        """Mark the ids below `end` as used: no later claimant is given one of them."""
+        """Mark the ids below `end` as used for later claimants (no-op where folders show the used ones)."""
 
     def close(self, permit: CommitPermit, *, terminal: bool) -> None:
-        """Give the store and the permit up; `terminal` deletes every entry, as the job has ended for good.
+        """Give store and permit up; `terminal` removes every completed checkpoint, as the job ended for good.
 
         Without `terminal` all entries stay for the next job master. Files of checkpoints stay in either case.
-        A FencedError says that another job master has claimed the job, and that nothing was changed.
+        FencedError: another job master has claimed the job, and nothing was changed since.
         """

@@ -44,7 +44,7 @@ class UnsyncedNameError(OSError):
 
 
 class NewFile:
-    """A new file, written from front to end, in a folder that exists; `permissions` None: those in use."""
+    """A new file to write; it must not exist, its folder must. `permissions` None: those in use."""
 
     def __init__(self, path: Path, permissions: Permissions | None = None) -> None:
         self.path = path
@@ -100,8 +100,7 @@ class NewFile:
 
 
 class Measured:
-    """Wrapper around a file being written that counts its bytes and their CRC-32; libraries may write into
-    it.
+    """Counts the bytes written to a file, and sums up their CRC-32, while libraries write into it.
 
     Whoever has opened the file finishes it.
 
@@ -228,7 +227,7 @@ def hold(path: Path, data: bytes, mode: int) -> int:
     """Write a small file that is locked before others see it, replacing an older one; return its descriptor.
 
     The file has the permission bits `mode` whatever the umask, and is locked until the returned descriptor is
-    closed, at the latest by the end of the process.
+    closed, at the latest by the end of the process; where the file system has no locks it is not.
     """
     with _cleared(path) as temporary:
         descriptor = system.open(temporary, system.O_WRONLY | system.O_CREAT | system.O_EXCL, mode)
@@ -248,7 +247,7 @@ def hold(path: Path, data: bytes, mode: int) -> int:
 def try_lock(descriptor: int, kind: int = fcntl.LOCK_SH) -> bool | None:
     """Lock an open file without waiting, as `flock` does; `kind` is LOCK_SH (shared) or LOCK_EX.
 
-    Return True if it is locked, False if another process holds a lock, None if the file system has no locks.
+    Return True if it is locked, False if another opener holds a lock, None if the file system has no locks.
     """
     try:
         fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
@@ -265,7 +264,7 @@ def temporary_beside(path: Path) -> Path:
 
 
 def sync_names(path: Path, folders: int) -> None:
-    """Sync the `folders` nearest folders above `path`, so that all names in them survive a power cut."""
+    """Sync the `folders` nearest folders above `path`, so that its name survives; else UnsyncedNameError."""
     try:
         for folder in list(path.parents)[:folders]:
             sync(folder)

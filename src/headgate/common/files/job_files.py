@@ -34,7 +34,7 @@ from headgate.common.process.processes import process_lives
 HOME_VARIABLE: Final = "HEADGATE_HOME"
 FORMAT_VERSION: Final = 1
 FORGOTTEN_AFTER_S: Final = 7 * 24 * 3600
-"""How long the file of a dead driver is kept for a command to list it."""
+"""How long after its job's start the file of a dead driver is kept, so that commands can list it."""
 
 _SUFFIX: Final = ".json"
 _FILE_BYTES_MAX: Final = 1 << 20
@@ -65,7 +65,7 @@ class JobFile(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class KnownJob:
-    """A job found by its file in the user's folder of them; `exited` is whether its driver process died."""
+    """A job found by its file in the user's folder; `exited`: its driver ran on this machine and is dead."""
 
     file: JobFile
     path: Path
@@ -213,7 +213,7 @@ class Occupancy:
                 system.close(gate)
 
     def leave(self) -> None:
-        """Withdraw the registration, if any, and remove the folder if no other job uses it."""
+        """Withdraw the registration, if any, and remove the folder if it is empty then."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is None:
             return
@@ -232,7 +232,7 @@ class Occupancy:
 
 
 def occupants_of(folder: Path) -> list[Occupant]:
-    """Return the jobs whose drivers live and use a folder; files of dead drivers are removed."""
+    """Return the jobs whose files live drivers keep locked in a folder; remove others of this machine."""
     found = (_living(path) for path in sorted(folder.glob(f"*{_SUFFIX}")))
     return [occupant for occupant in found if occupant is not None]
 
@@ -259,7 +259,7 @@ def _living(path: Path) -> Occupant | None:
 
 
 def _lock_for_entering(gate: int) -> None:
-    """Lock the folder open as `gate` while a driver enters; wait at most 5 s for another one that enters."""
+    """Lock the folder open as `gate` while a driver enters; after 5 s of another one's lock go on without."""
     until = clock.monotonic() + _GATE_S
     while try_lock(gate, fcntl.LOCK_EX) is False and clock.monotonic() < until:
         clock.sleep(0.01)

@@ -17,7 +17,7 @@ from headgate.common.errors import UsageError
 from headgate.common.files.durable import crc32
 
 Key: TypeAlias = "int | str | bytes | float | dt.datetime | dt.date | uuid.UUID | tuple[Key, ...]"
-"""What a key can be."""
+"""The types of keys; a bool is an int."""
 
 ALLOWED_KEYS: Final = "int, str, bytes, bool, float, datetime, date, UUID, or a tuple of these"
 
@@ -32,7 +32,7 @@ def key_hash(key: Hashable) -> int:
 
     Args:
         key: int, str, bytes, bool, float, datetime, date, UUID, or a tuple of these. Subclasses are refused,
-            as they would not come back from a checkpoint as what they were; so are None and NaN.
+            as they would not come back from a checkpoint as what they were; so are None and NaN (UsageError).
 
     Example:
         >>> key_hash(42), key_hash(42.0), key_hash("flink"), key_hash((1, 2))
@@ -47,9 +47,7 @@ def key_hash(key: Hashable) -> int:
 
 
 def combine(total: int, element: int) -> int:
-    """Return the hash of a tuple's elements up to `element`, given the hash of those before it (1 for
-    none).
-    """
+    """Return a tuple's hash up to an element: `total` is that of all before (1: none), `element` its own."""
     return (31 * total + element) & _MASK
 
 

@@ -42,7 +42,7 @@ _CLASSES: Final[tuple[type, ...]] = (*_FOUND_AS, tuple)
 _STORED_AS: Final = {cls.__name__: cls for cls in _CLASSES}
 
 KEYS_READ: Final = 1_000_000
-"""Keys of each state of each subtask that are looked at where a snapshot does not hold their types."""
+"""Most keys of each state of each subtask that are looked at where a snapshot does not hold their types."""
 
 TUPLES_MAX: Final = 32
 """Different types of tuples that are distinguished; from then on all tuples count as of one type."""

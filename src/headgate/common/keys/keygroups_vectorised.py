@@ -232,7 +232,7 @@ def _hashes_of_arrow_strings(column: pa.Array) -> Hashes:
 
 
 def _is_repetitive(column: pa.Array) -> bool:
-    """Return whether values repeat so that hashing each once is faster (70 M rows/s for 1,000, not 25 M)."""
+    """Return whether to hash each distinct value once (for 1,000: 70 M rows/s, not 25 M), by a sample."""
     sample = column.slice(0, _SAMPLE_ROWS).dictionary_encode()
     return len(sample.dictionary) <= _SAMPLE_DISTINCT_MAX
 

@@ -79,7 +79,7 @@ def _resources() -> list[HasDescriptor]:
 
 
 def descriptors_closed() -> int:
-    """Return how many hidden descriptors other code (such as ``os.closerange``) has closed or reused."""
+    """Return how many hidden descriptors other code closed, as by ``os.closerange``, or (sockets) reused."""
     closed = 0
     for resource in _resources():
         descriptor = _descriptor(resource)
@@ -164,9 +164,9 @@ class OwnProcess:
 
 
 def end_child(error: BaseException | None) -> NoReturn:
-    """End this forked child with Python's exit code, but without any cleanup that is its parent's.
+    """End this forked child without any cleanup that is its parent's.
 
-    `error` is the exception with which it left user code, None where it returned.
+    `error`, with which it left user code, gives the exit code as Python would; None: it returned, code 1.
     """
     code = EXIT_CAME_BACK
     with suppress(Exception):

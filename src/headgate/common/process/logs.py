@@ -82,7 +82,7 @@ def logging_for(job: str) -> Iterator[None]:
 class ContextFilter(logging.Filter):
     """Adds ``job``, ``uid``, ``subtask`` and ``attempt`` of the thread to log records, for any handler.
 
-    A field that the program gave itself, by ``extra=``, stays.
+    A field without a value is ``-``. One that the program gave itself, by ``extra=``, stays.
     """
 
     @override

@@ -48,8 +48,8 @@ Work = tuple[Callable[[], Any], Callable[[Any, BaseException | None], None]]
 class BackgroundThread:
     """A thread that runs blocking work for a loop, one by one; implements `common.ports.Background`.
 
-    Files it makes get the permissions of the job whose thread began it. `call` calls each piece of work, such
-    as where isolated user code finds its modules; see `common.ports.UserCode`.
+    Files it makes get the permissions of the job whose thread began it. `call(work)` runs each piece of work,
+    as `common.ports.UserCode.call` does, so that user code finds its modules; None: it is called directly.
     """
 
     def __init__(self, name: str, call: Callable[[Callable[[], T]], T] | None = None) -> None:

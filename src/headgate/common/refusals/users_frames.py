@@ -31,7 +31,7 @@ _OTHERS: Final = (*_OURS, *_STANDARD_LIBRARY, *_INSTALLED)
 
 
 def is_users_file(name: str) -> bool:
-    """Return whether code of this file is the program's, or of a package that it uses.
+    """Return whether code of this file is not Headgate's: the program's, a package's or Python's own.
 
     Example:
         >>> is_users_file("/home/ada/job.py"), is_users_file(__file__)
@@ -41,9 +41,9 @@ def is_users_file(name: str) -> bool:
 
 
 def users_traceback(error: BaseException) -> str:
-    """Return the traceback of an error, of its causes too, with the user's frames only.
+    """Return the traceback of an error, of its causes too, without frames of Headgate and of imports.
 
-    An error that has no frame of the program's, such as a syntax error, is shown without any.
+    An error that has no other frame, such as a syntax error, is shown without any.
 
     Example:
         >>> try:
@@ -119,7 +119,7 @@ def is_standard_library(file: str) -> bool:
 
 
 def users_line(error: BaseException) -> str | None:
-    """Return file and line of the program that an error came out of; None: it has no frame of the program.
+    """Return file and line of the program that an error came out of; None: it has frames of Headgate only.
 
     That is the innermost frame which is neither Python's nor an installed package's; where all are, the
     innermost one that is not Headgate's.

@@ -48,7 +48,7 @@ class Setting(NamedTuple, Generic[T]):
 
 @dataclass(frozen=True)
 class Config:
-    """Immutable settings of one job; the ``with_`` methods return new ones.
+    """Immutable settings of one job; the ``with_`` methods return new ones, or raise ConfigError.
 
     Example:
         >>> program = Config().with_program({"heartbeat.timeout": "30s"})
@@ -109,7 +109,7 @@ class Config:
         return self._layered(values, Origin.PROGRAM)
 
     def with_command_line(self, assignments: Iterable[str]) -> Config:
-        """Return the settings with ``-D key=value`` texts added; of two for one key the last wins."""
+        """Return the settings with ``key=value`` texts of ``-D`` added; of two for one key the last wins."""
         example = "-D parallelism.default=2"
         return self._layered(assigned(assignments, example), Origin.COMMAND_LINE)
 
@@ -166,7 +166,7 @@ def effective_restart_strategy(config: Config) -> RestartStrategyType:
 
 
 def validate(config: Config) -> None:
-    """Raise ConfigError where options contradict each other; it names both, and the layers that set them.
+    """Raise ConfigError if options contradict each other or one cannot work; it names them and their layers.
 
     Call it once, when all layers are in and before anything starts.
     """
@@ -220,10 +220,10 @@ def _contradictions(config: Config) -> Iterator[Contradiction]:
 
 
 def _contradictions_of_the_job(config: Config) -> Iterator[Contradiction]:
-    """Yield pairs of options that contradict each other where the program or command line sets one.
+    """Yield pairs of options that contradict each other where the program or command line sets the first.
 
     Spark's configuration serves many jobs: not all of them are unaligned, or have checkpoints to go on from,
-    or state in RocksDB.
+    or state in RocksDB. ZooKeeper without servers is refused whichever layer sets it.
     """
 
     def set_by_job(option: ConfigOption[T]) -> bool:

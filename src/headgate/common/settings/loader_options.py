@@ -45,19 +45,19 @@ class ResolveOrder(Enum):
 class NativeModules(Enum):
     """`classloader.native-modules`: where packages with compiled parts run; `native.policy` decides."""
 
-    AUTO = "auto"
-    PROCESS = "process"  # in worker processes for their job alone
+    AUTO = "auto"  # in-process, unless it would clash with the framework's: then process
+    PROCESS = "process"  # in worker processes of their own environment
     IN_PROCESS = "in-process"  # next to the framework's
-    PARENT = "parent"  # the framework's copies are used
+    PARENT = "parent"  # the framework's copy is used where it has one, else as auto
     FAIL = "fail"  # nowhere: a job that brings one other than the framework's is refused
 
 
 class DependencyLayer(Enum):
     """`classloader.dependency-layer`: which third-party packages stay loaded when their job has ended."""
 
-    NATIVE = "native"
-    ALWAYS = "always"
-    NEVER = "never"
+    NATIVE = "native"  # all of a job that runs one with compiled parts next to the framework's
+    ALWAYS = "always"  # all
+    NEVER = "never"  # none
 
 
 def pattern_list(text: str | Iterable[str]) -> tuple[str, ...]:

@@ -41,7 +41,7 @@ class HighAvailabilityType(StrEnum):
 
 
 class ProgressDisplay(StrEnum):
-    """How a running job is shown to who started it: a live line, plain lines, JSON lines, or not at all."""
+    """How a running job is shown to its starter: a live line, plain lines, JSON lines, or warnings only."""
 
     AUTO = "auto"
     LIVE = "live"

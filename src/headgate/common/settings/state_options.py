@@ -68,7 +68,7 @@ class TimerService(StrEnum):
 
 
 class StateMigration(StrEnum):
-    """When stored values are converted to the types declared now: as they are read, or all at the start."""
+    """When RocksDB's values of older types are converted to those declared now: as read, or all first."""
 
     LAZY = "lazy"  # when they are read, and in the background
     EAGER = "eager"  # all of them, before processing begins
