@@ -1,7 +1,7 @@
 """The contract of keyed state backends, each owned by one operator subtask, and of writers of stored state.
 
 One backend serves one operator subtask: its declared states and its timers, for a range of key groups. The
-operator's loop calls all methods, except those of a pending snapshot.
+operator's loop calls its methods, a background thread those of its pending snapshots.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ class StateHandle(Protocol):
 
     @property
     def immutable(self) -> bool:
-        """Whether values of the state's type cannot be changed in place; then the handle holds its key's
-        value outside the table from `bind` to `store`.
+        """Whether the handle holds its key's value outside the table from `bind` to `store`: so for values
+        that cannot change in place, but not for lists, maps, nor states with a time to live.
         """
 
     def bind(self, key: Hashable) -> None:
         """Make `key` the current key, whose value the user function reads and writes from now on."""
 
     def store(self) -> None:
-        """Put the current key's value into the table, if it was changed since :meth:`bind`."""
+        """Put the current key's value into the table, if the handle holds it outside; else do nothing."""
 
 
 # -- files
@@ -51,17 +51,17 @@ class StateHandle(Protocol):
 class BlobReader(Protocol):
     """The bytes of one stored blob (a file, or a part of one), which a restore reads piece by piece."""
 
-    size: int
+    size: int  # in bytes
 
     def read(self, offset: int, length: int) -> bytes:
         """Return `length` bytes from `offset`; fewer only where the blob ends."""
 
 
 class StateFiles(Protocol):
-    """The storage of a checkpoint, to which a background thread writes a snapshot; may raise StorageError."""
+    """The storage of a checkpoint or savepoint, to which a snapshot is written; may raise StorageError."""
 
     def write(self, uid: str, parts: Iterable[Part]) -> StoredHandle:
-        """Store bytes of operator `uid`, given in `parts` (taken once), durably, and return their handle."""
+        """Store the bytes of `parts` (taken once), of operator `uid`, durably or, if few, in the handle."""
 
     def write_sections(
         self, uid: str, sections: Sequence[Iterable[Part]], *, inline: bool
@@ -73,8 +73,9 @@ class StateFiles(Protocol):
         """
 
     def share(self, handle: StoredHandle, root: str | None) -> bool:
-        """Let this checkpoint refer to an earlier one's bytes; False: not so, they may be deleted before it.
+        """Let this snapshot refer to bytes of an earlier one; False: it may not, so the caller stores them.
 
+        False for a savepoint, and for files of another job or storage, whose owner may delete them.
         `root`: the storage that they were restored from; None: this attempt wrote them.
         """
 
@@ -97,7 +98,7 @@ class StoredFiles(Protocol):
         """
 
     def native(self, keyed: KeyedStateHandle) -> NativeState:
-        """Return a reader of the backend's own files (RocksDB's) of one subtask and of the blob with them."""
+        """Return a reader of one subtask's RocksDB files, of which it must have some, and their blob."""
 
     def where(self, handle: StoredHandle) -> str:
         """Return the name of a handle's file for messages."""
@@ -110,7 +111,7 @@ class NativeState(BlobReader, Protocol):
     root: str  # URI of the storage that they are in
 
     def fetch(self, name: str, target: Path) -> None:
-        """Copy the native file `name` to `target` on the local disk.
+        """Copy the native file `name` to `target` on the local disk, or link it there: do not change it.
 
         Raises:
             StorageError: it is missing or damaged, or the local disk does not take it.
@@ -157,7 +158,7 @@ class StateWriter(Protocol):
         """Store all added sections durably, and return the handle for the checkpoint's metadata."""
 
     def abandon(self) -> None:
-        """Drop the sections added so far, and free the space that they take; safe at any time."""
+        """Drop the sections not stored yet, and free their memory and local disk; safe at any time."""
 
 
 NewWriter = Callable[[tuple[int, int], int], StateWriter]
@@ -178,13 +179,13 @@ class PendingSnapshot(Protocol):
     """
 
     keep: EntryFilter | None
-    """Chooses the entries to be written; None: all. It has no effect on a backend's own files."""
+    """Chooses the entries to be written; None: all. No effect on RocksDB's own files and on a changelog."""
 
     def store(self, uid: str, files: StateFiles) -> KeyedStateHandle:
         """Store the state of operator `uid` in this backend's own form, then release the snapshot."""
 
     def store_with(self, new_writer: NewWriter) -> KeyedStateHandle:
-        """Store the complete state with another writer, as for a canonical savepoint; then release it."""
+        """Store all state with another writer, as for a canonical savepoint, then release the snapshot."""
 
     def release(self) -> None:
         """Release memory and local files of the snapshot; safe at any time, more than once, and unstored."""
@@ -195,7 +196,7 @@ class EarlierState:
     """The keyed state that one subtask stored in a checkpoint, from which a backend restores.
 
     `root` is the storage that it is in; None: all of it is in the metadata. `claims` decides which states are
-    restored; None: all.
+    restored; None: all, and one with entries that the program does not declare is a UsageError.
     """
 
     files: StoredFiles
@@ -219,7 +220,7 @@ class StoredValue(NamedTuple):
 
 
 class MigrationProgress(NamedTuple):
-    """Progress of rewriting a state's restored values, in the background, to the type that is declared now.
+    """Progress of rewriting a state's restored values, between records, to the type that is declared now.
 
     `done` entries of `about` (an estimate, at least `done`) were looked at, `per_second` since the restore;
     `rewritten` of them were of an older type.
@@ -286,7 +287,7 @@ class KeyedBackend(Protocol):
         """Return a dict: state name -> kind and description of its serializers, for the metadata."""
 
     def snapshot_sync(self, checkpoint: int = 0, completed: int | None = 0) -> PendingSnapshot:
-        """Fix the state at this moment, the barrier of `checkpoint`; later changes do not reach the snapshot.
+        """Fix the state at the barrier of `checkpoint`, with everything stored; later changes do not count.
 
         `completed`: newest complete checkpoint, whose files the snapshot may refer to; 0: the snapshot must
         be complete by itself; None: it is a savepoint's, complete by itself, and no later snapshot may refer

@@ -34,7 +34,7 @@ class BoundHandles:
 
 
 class BackendWrapper(BoundHandles, Generic[B]):
-    """A keyed backend around another one: it forwards every call that a subclass does not replace."""
+    """A keyed backend around another one; it forwards all calls but `snapshot_sync` and `restore`."""
 
     def __init__(self, backend: B, handles: dict[str, Any]) -> None:
         self._backend = backend
@@ -47,7 +47,7 @@ class BackendWrapper(BoundHandles, Generic[B]):
 
     @property
     def targets(self) -> Mapping[str, Target]:
-        """Stored description and serializer of each state of the backend inside, by name."""
+        """Stored description and serializer of the states and timers of the backend inside, by name."""
         return self._backend.targets
 
     def prefetch(self, keys: Iterable[Hashable]) -> None:

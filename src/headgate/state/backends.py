@@ -43,7 +43,7 @@ class HeapBackends:
     def open(
         self, descriptors: Mapping[str, StateDescriptor], groups: tuple[int, int], max_parallelism: int
     ) -> TableBackend:
-        """Return an empty backend in memory for one operator subtask; `groups`: its first and last one."""
+        """Return an empty backend in memory for a subtask; `groups`: its first and last key group."""
         return HeapKeyedBackend(descriptors, *groups, max_parallelism)
 
     def to_build_on(self) -> HeapBackends:
@@ -55,7 +55,7 @@ class HeapBackends:
 class RocksBackends:
     """Makes backends that keep state in RocksDB on the local disk; one memory bound for all of the worker.
 
-    The bound does not count live values of the keys in use, nor the next timers.
+    The bound does not count live values of the keys in use, nor timers in memory.
     """
 
     memory_bytes: int  # the bound: for all block caches and write buffers of the worker's RocksDB databases
@@ -63,7 +63,7 @@ class RocksBackends:
     incremental: bool = False  # checkpoints store RocksDB's own files, those that no earlier one has
     timers_on_disk: bool = False  # timers are in RocksDB, and only the next ones in memory too
     eager_migration: bool = False  # rewrite values of older types before processing begins
-    map_entries: bool = True  # each entry of a large map is stored by itself
+    map_entries: bool = True  # entries of large maps are stored one by one, where the keys' type allows it
     _memory: RocksMemory | None = field(default=None, init=False)
 
     def open(
@@ -101,7 +101,7 @@ class RocksBackends:
 class ChangelogBackends:
     """Makes backends whose checkpoints mostly store changes only, around those of RocksDB or Python dicts.
 
-    `materialize_ms`: how often a snapshot is complete by itself, and the log of changes begins anew.
+    `materialize_ms`: after so long the next snapshot is complete by itself, and the log begins anew.
     `restored`: the checkpoint that the attempt begins with, 0 for none.
     """
 
@@ -143,7 +143,7 @@ def backends_for(
 
 
 def remove_abandoned(folder: Path) -> list[Path]:
-    """Remove the local state folders that killed workers of this machine left, and return their paths."""
+    """Remove the state folders in `folder` that dead processes of this machine left; return their paths."""
     found: list[Path] = []
     for path in folder.glob("headgate-state-*"):
         match = _FOLDER.fullmatch(path.name)

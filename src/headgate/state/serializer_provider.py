@@ -86,7 +86,7 @@ class StateSerializerProvider(Generic[T]):
         return self.previous_serializer() if self._registered is None else self._registered
 
     def previous_serializer(self) -> TypeSerializer[T]:
-        """Return a serializer that reads the stored bytes, as the new serializer's type if there is one."""
+        """Return a serializer that reads the stored bytes, as the program's type if it is known and fits."""
         if self._previous is None:
             raise InternalError(f"nothing was restored into {self._state}; please report this")
         if self._restored is None:

@@ -130,7 +130,7 @@ class InFlightPart(msgspec.Struct, frozen=True):
     """A blob of consecutive records and watermarks of one stream in flight; `records` counts records only."""
 
     handle: StateHandle
-    size: int
+    size: int  # in bytes
     records: int
 
 

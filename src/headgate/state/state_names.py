@@ -35,10 +35,10 @@ class Claims:
 
     def __init__(self, declared: Collection[str]) -> None:
         self._declared = {*declared, *TIMERS}
-        self.skipped: set[str] = set()
+        self.skipped: set[str] = set()  # without last-access times
 
     def claims(self, name: str) -> bool:
-        """Return whether the program declares a stored state or timers; add other states to `skipped`."""
+        """Return whether section `name` is of a declared state or timers; else note it in `skipped`."""
         state = changed_name(name) or name
         if state in self._declared:
             return True

@@ -129,14 +129,14 @@ def timers_target() -> Target:
 
 
 def stored_reader(stored: Description, serializer: TypeSerializer[Any]) -> Reader:
-    """Return a function that reads batches of the stored type `stored` as values of `serializer`."""
+    """Return a function to read batches of type `stored` as values of `serializer`; UsageError: none can."""
     if isinstance(serializer, DeclaredSerializer):
         return serializer.reader_of(stored)
     return reader_for(stored, serializer)
 
 
 def map_key_serializer(serializer: TypeSerializer[Any]) -> TypeSerializer[Any] | None:
-    """Return the serializer of a map state's own keys, if one is declared for keys or values; else None."""
+    """Return the serializer of a map state's own keys; None if keys and values have built-in serializers."""
     declared = serializer.current if isinstance(serializer, DeclaredSerializer) else None
     return declared.key if isinstance(declared, MapSerializer) else None
 

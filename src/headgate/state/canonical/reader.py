@@ -20,7 +20,7 @@ from headgate.state.canonical.value_columns import TableRows
 
 
 class OpenTable:
-    """The open Parquet file of one state's table; its checksum was compared, unless only keys are read."""
+    """The open Parquet file of a table, verified before, unless only description or keys are read."""
 
     def __init__(self, blob: BlobReader) -> None:
         try:

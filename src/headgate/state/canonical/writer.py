@@ -156,7 +156,7 @@ class TableWriter:
         self._last_group: int | None = None
 
     def add(self, part: Entries) -> None:
-        """Write the entries of a key group, or some of its timers, after those added before."""
+        """Write entries of one key group, all or a batch of them, after those added before; groups ascend."""
         # Large values are taken fewer at a time, as far as their mean is known.
         fewer = 1 + part.size // BYTES_OF_GROUP
         rows = max(1, min(self._limit, self._rows.count(part.values) // fewer))

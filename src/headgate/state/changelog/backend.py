@@ -129,7 +129,7 @@ class ChangelogBackend(BackendWrapper[TableBackend]):
         return PendingBase(self._backend.snapshot_sync(checkpoint, base), checkpoint, self._chain.stored)
 
     def restore(self, stored: Iterable[EarlierStates]) -> None:
-        """Fill the empty backend with stored state; a log of the same key groups is continued."""
+        """Fill the empty backend with stored state; a log is continued if its key groups are the same."""
         earlier = list(stored)
         self._backend.restore(earlier)
         self._waste.add(take_all(self._trackers))

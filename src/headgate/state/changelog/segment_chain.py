@@ -88,7 +88,7 @@ class Chain:
         self._stored[checkpoint] = stored
 
     def completed(self, checkpoint: int) -> Stored | None:
-        """Return the stored state of the newest complete checkpoint, if known, and forget older ones."""
+        """Return the stored state of `checkpoint`, the newest complete one, if known; forget older ones."""
         # In place and one by one: the other thread adds to both meanwhile.
         for number in [number for number in list(self._stored) if number < checkpoint]:
             del self._stored[number]

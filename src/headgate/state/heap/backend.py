@@ -119,7 +119,7 @@ class HeapKeyedBackend(OwnTables[HeapTable]):
                 yield key, value
 
     def snapshot_sync(self, checkpoint: int = 0, completed: int | None = 0) -> PendingHeapSnapshot:
-        """Fix the complete state at this moment, whatever the arguments; call it between records."""
+        """Fix the complete state at this moment, whatever the arguments; call :meth:`store` before."""
         views: list[StateView | TimersView] = []
         for name, table in self._tables.items():
             layers, ticket = table.freeze()
@@ -130,7 +130,7 @@ class HeapKeyedBackend(OwnTables[HeapTable]):
         return PendingHeapSnapshot(views, self.groups, self.max_parallelism)
 
     def settle(self) -> None:
-        """Merge into each table up to 1,024 changes that were kept apart for snapshots, now released."""
+        """Merge up to 1,024 changes since snapshots into each table and queue, if all are released."""
         if not self.settled:
             tables = [table.settle(SETTLED_PER_CALL) for table in self._tables.values()]
             timers = [queue.settle(SETTLED_PER_CALL) for queue in self._timers.values()]

@@ -39,7 +39,7 @@ class HeapTable(LayeredTable):
 class ImmutableValueState(Generic[V]):
     """Value state of a type whose values cannot be changed in place.
 
-    `value` is a plain slot, so that reading and writing it costs nothing: an operator's generated loop sets
+    `value` is a slot, no property: reading and writing it costs nothing. An operator's generated loop sets
     it before a record and puts it into the table after it, as :meth:`load` and :meth:`store` do. A key
     without an entry reads as `default`; storing this very object removes the entry.
     """

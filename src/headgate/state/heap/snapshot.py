@@ -84,7 +84,7 @@ class TimersView:
     timers: TimersAtCut[Hashable]
 
     def slices(self) -> Iterator[Columns]:
-        """Yield the timers' keys and timestamps, in slices of `SLICE_ENTRIES`."""
+        """Yield the timers' keys and timestamps, in slices of about `SLICE_ENTRIES`."""
         for timestamps, keys in self.timers.slices(SLICE_ENTRIES):
             yield keys, timestamps
 

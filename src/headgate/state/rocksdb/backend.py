@@ -57,8 +57,7 @@ class RocksKeyedBackend(OwnTables[RocksTable | RocksMapTable]):
     `directory`: on a local disk, for this subtask of this attempt alone; made if it is not there and removed
     by :meth:`close`. `memory`: the bound that all databases of the worker share.
     `cache_entries`: keys of one state that are kept as live values at most.
-    `eager_migration`: whether values of older types are rewritten before anything else; else in the
-    background.
+    `eager_migration`: whether a restore rewrites all values of older types; else :meth:`settle` does.
     `timers_on_disk`: whether timers are in RocksDB, and only the next ones in memory too.
     `map_entries`: whether each entry of a large map is stored by itself.
     """
@@ -113,7 +112,7 @@ class RocksKeyedBackend(OwnTables[RocksTable | RocksMapTable]):
         return {kind: queue for kind, queue in timers.items() if isinstance(queue, RocksTimerQueue)}
 
     def keys(self, name: str) -> Iterator[Hashable]:
-        """Yield the keys that have an entry in the state `name`, in order of key groups; between records."""
+        """Yield keys with an entry in the state `name`, in order of key groups; begin between records."""
         return self._tables[name].keys()
 
     def scan(self, name: str) -> Items:
@@ -132,7 +131,7 @@ class RocksKeyedBackend(OwnTables[RocksTable | RocksMapTable]):
     def snapshot_sync(self, checkpoint: int = 0, completed: int | None = 0) -> PendingSnapshot:
         """Fix the state at this moment. Call it between records, with everything stored.
 
-        If the local disk fails, the snapshot raises that when it is stored. `completed`: the newest complete
+        If RocksDB's local checkpoint fails, storing the snapshot raises that. `completed`: newest complete
         checkpoint, whose files it may refer to (0: to none); None: a savepoint, to whose files none refers.
         """
         on_disk = self._timers_on_disk
@@ -178,7 +177,7 @@ class RocksKeyedBackend(OwnTables[RocksTable | RocksMapTable]):
         return [migration.progress() for migration in self._migrations]
 
     def restore(self, stored: Iterable[Stored]) -> None:
-        """Fill the empty backend with stored state; RocksDB's files become the database as they are."""
+        """Fill the empty backend with stored state; one subtask's RocksDB files are continued if possible."""
         self._check_empty(all(table.empty() for table in self._tables.values()))
         with open_restore(
             stored, self.targets, self.groups, self.max_parallelism, takes_native=True

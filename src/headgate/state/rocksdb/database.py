@@ -30,7 +30,7 @@ class Access(Enum):
 
 
 class ColumnStore:
-    """The column family of one state in a RocksDB database: entries of bytes, by bytes."""
+    """The column family of one state in a RocksDB database: bytes of keys -> bytes of values."""
 
     def __init__(self, database: rocksdict.Rdict, family: str, where: str) -> None:
         self._store: rocksdict.Rdict = database.get_column_family(family)
@@ -133,7 +133,7 @@ class ColumnStore:
 
 
 class Database:
-    """An open RocksDB database with a `ColumnStore` for each named state, and each that its files hold."""
+    """An open RocksDB database: a `ColumnStore` per state in its files and, unless read-only, in `names`."""
 
     def __init__(
         self, directory: Path, names: Iterable[str], memory: RocksMemory, access: Access = Access.NEW
@@ -166,7 +166,7 @@ class Database:
         }
 
     def checkpoint(self, directory: Path) -> None:
-        """Make `directory` a database of its own with all that was written; its files are hard links."""
+        """Make `directory` a database of its own with all that was written; its SST files are hard links."""
         self._check_space()
         _tried("make a checkpoint of", str(self.directory), lambda: self._checkpoint(directory))
 

@@ -194,7 +194,7 @@ def whole(encoded: bytes) -> bytes:
 
 
 def suffix(key: Hashable) -> bytes:
-    """Return the bytes of a map's own key; keys that are equal, as in a dict, have the same bytes.
+    """Return the bytes of a map's own key, the same for equal keys; NotPlainError: of a class without any.
 
     Example:
         >>> suffix(7).hex(), suffix(True) == suffix(1), suffix("a").hex()
@@ -276,7 +276,7 @@ def layout_of(name: str, target: Target, *, map_entries: bool = True) -> Version
 def transferred(
     theirs: VersionedValues, store: ColumnStore, mine: VersionedValues, groups: tuple[int, int]
 ) -> Stored:
-    """Yield entries of `groups` in `store`, converted from layout `theirs` to `mine`, to add to another."""
+    """Yield entries of `groups` in `store`, converted to layout `mine`, for a family without their keys."""
     if (theirs.format == MAP_ENTRIES) != (mine.format == MAP_ENTRIES):
         for row in theirs.rows(store, groups):
             yield from mine.entries(row.stored, row.value)

@@ -31,7 +31,7 @@ RANGE_MIN: Final = 1_000
 """From so many entries on a map is deleted as a range; a deleted range slows later reads a little."""
 
 WHOLE_MAX: Final = 1_000
-"""A map of up to so many entries is kept complete once all of it was asked for."""
+"""A larger map, if its values are immutable, is not cached complete when all of it is asked for."""
 
 _PORTION_ENTRIES: Final = 256
 _UNKNOWN: Final = object()

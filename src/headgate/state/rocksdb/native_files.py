@@ -97,6 +97,7 @@ class Uploads:
     """Remembers which SST files of the live database each checkpoint stored, to be referred to later."""
 
     def __init__(self) -> None:
+        # A name means the same bytes while the database is open: RocksDB never changes an SST file.
         self._files: dict[int, dict[str, StateHandle]] = {}
         # Not among the others: another job's checkpoints have numbers of their own.
         self._restored: tuple[int, dict[str, StateHandle], str] | None = None

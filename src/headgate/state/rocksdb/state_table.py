@@ -43,7 +43,7 @@ class ReadAhead:
         self._used = False
 
     def wanted(self, keys: int) -> bool:
-        """Return whether to read a batch's state ahead, of which `keys` keys are not cached; ask once."""
+        """Return whether to read a batch's state ahead; `keys`: its keys not cached. Call it once a batch."""
         if self._shown:
             self._used = 2 * self.reads >= self._shown
             self._shown = 0

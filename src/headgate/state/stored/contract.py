@@ -20,7 +20,7 @@ class SectionCodec(NamedTuple):
     read: Reader
     target: Target
     single: bool = False  # each value has a batch of its own
-    plain: bool = False  # values are the plain ones of their description, as those of a table are
+    plain: bool = False  # values are plain data without the program's classes, as those of a table are
 
 
 class ValueCodec(Protocol):

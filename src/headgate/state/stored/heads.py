@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from headgate.state.rocksdb.database import ColumnStore, Database
 
 NATIVE_BYTES_READ: Final = 256 << 20
-"""Up to so many bytes of a subtask's native files are fetched to look at the keys in them."""
+"""Native files of a subtask with more bytes of keyed state are not fetched to look at the keys in them."""
 
 _PORTION: Final = 4_096
 """Keys that are read at once."""
@@ -56,7 +56,7 @@ class StoredSection(NamedTuple):
 
 
 def sections_of(files: StoredFiles, keyed: KeyedStateHandle) -> list[StoredSection]:
-    """Return the sections that one subtask stored; a state may be named several times."""
+    """Return the sections that one subtask stored; a state comes once per blob and changelog segment."""
     if keyed.tables is not None:
         infos = [head_of_table(files, table).info for table in keyed.tables]
         return [
@@ -106,9 +106,9 @@ def too_large(keyed: KeyedStateHandle) -> bool:
 
 
 def key_shapes(files: StoredFiles, stored: Sequence[KeyedStateHandle]) -> frozenset[Shape]:
-    """Return the types of all keys under which states are stored; the keys of timers do not count.
+    """Return the types of the keys under which states are stored; the keys of timers do not count.
 
-    Keys in native files are left out where these are :func:`too_large`.
+    Up to `KEYS_READ` keys of a section are read, and none in native files that are :func:`too_large`.
     """
     found: set[Shape] = set()
     for keyed in stored:

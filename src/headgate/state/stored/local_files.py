@@ -30,7 +30,7 @@ class FileParts:
 
 
 class Spool:
-    """A nameless file on the local disk, after a head in memory; removed when it is closed or forgotten.
+    """A nameless file on the local disk, its head in memory; removed when closed or garbage-collected.
 
     `size` counts the bytes of head and body.
     """

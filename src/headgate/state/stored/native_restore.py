@@ -2,8 +2,8 @@
 
 All of them are judged first, older types of values too, so a refusal leaves no database behind.
 
-The files of one of them, the one with most of the wanted key groups, are continued: other key groups are
-deleted as a range, without reading them. The wanted entries of the others are copied into it. Values of an
+The files of the one with most of the wanted key groups are continued, if in this program's formats: other key
+groups are deleted as a range, unread. The wanted entries of the others are copied into it. Values of an
 older type stay as they are, each with its type's number. All files are copied and verified before RocksDB
 sees them, and no more than a batch of entries is in Python at a time.
 """
@@ -66,7 +66,7 @@ class Source:
 
 
 def sources_of(states: Sequence[NamedStates], groups: tuple[int, int]) -> list[Source]:
-    """Return the earlier subtasks' RocksDB files that have some of `groups`, those with most first."""
+    """Return the sources that have any of `groups`, most first; headers are reduced to the named states."""
     found = []
     for state, names in states:
         header, details = read_header(state)[0], details_of(state.native)

@@ -63,7 +63,8 @@ def open_restore(
 ) -> Iterator[Restore]:
     """Open the stored state of all subtasks with any of `groups`, and check its types (UsageError).
 
-    State of other subtasks does no harm. `takes_native`: whether the backend takes over native files itself.
+    State of other groups is checked, too, and left out; a group that is missing is an InternalError.
+    `takes_native`: whether the backend takes over native files itself.
     """
     with ExitStack() as stack:
         opened: list[tuple[StoredState, Claims | None]] = []

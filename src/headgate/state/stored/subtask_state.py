@@ -33,7 +33,7 @@ def open_state(
 ) -> Iterator[StoredState]:
     """Open the keyed state that one earlier subtask stored, for as long as the block lasts.
 
-    `max_parallelism`: number of key groups that it must have been stored with; None: any.
+    `max_parallelism`: number of key groups that RocksDB's files must have been stored with; None: any.
     `verified`: whether files are also compared with the checksums of the metadata, for a caller that reads
     all of them; else only what is read is verified, by the checksums inside.
     `takes_native`: whether the caller takes over a backend's own files; else they are read here.

@@ -25,7 +25,7 @@ _Entry = tuple[int, Hashable, Any]
 
 
 class Tables:
-    """Reads a subtask's canonical tables as a `StoredForm`; `max_parallelism` counts if there is none."""
+    """Reads a subtask's canonical tables as a `StoredForm`; `max_parallelism` is used if there is none."""
 
     def __init__(self, files: StoredFiles, keyed: KeyedStateHandle, max_parallelism: int | None) -> None:
         self._files, self._keyed, self._max_parallelism = files, keyed, max_parallelism

@@ -31,8 +31,9 @@ def readers_of(
     max_parallelism: int,
     has_entries: Callable[[Section], bool] = lambda section: bool(section.chunks),
 ) -> dict[str, Reader]:
-    """Return section name -> function that reads its values; a UsageError if any type does not fit.
+    """Return section name -> function that reads its values, for sections with entries.
 
+    UsageError: a type does not fit, max parallelism is another, or a state with entries is not declared.
     `header`: of a blob; native files next to it are described there as well.
     `has_entries`: whether a section has entries; without any it may be of any type.
     """
@@ -91,7 +92,7 @@ def value_reader(section: Section, target: Target) -> Reader:
 
 
 def value_verdict(stored: Description, target: Target) -> Compatibility:
-    """Return how stored values that :func:`value_reader` accepts are read: as they are, or migrated."""
+    """Return how stored values that :func:`value_reader` accepts are read: as they are, or changed."""
     serializer = target.serializer
     current = serializer.current if isinstance(serializer, DeclaredSerializer) else serializer
     return judge(stored_type(stored), current)
@@ -120,7 +121,7 @@ def _check_map_keys(stored: Description, current: TypeSerializer[Any]) -> None:
 
 
 def stored_value(name: str, target: Target, value: Any) -> StoredValue | None:
-    """Return a live value of the state `name`, encoded for a query's answer; None if it is MISSING."""
+    """Return a live value of the state `name`, encoded for a query; None: MISSING. UsageError: bad type."""
     if value is MISSING:
         return None
     try:

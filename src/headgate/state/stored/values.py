@@ -130,7 +130,7 @@ class KeysOnly:
         return SectionCodec(_no_values, Target(section.schema, OpaqueValues()), plain=True)
 
     def targets(self, stored: Mapping[str, Description]) -> Mapping[str, Target]:
-        """Return targets that read states in RocksDB's files, of which only keys are used, as plain data."""
+        """Return targets of plain data for RocksDB's files; UsageError: a serializer of the program's own."""
         return PlainValues().targets(stored)
 
 

@@ -1,4 +1,4 @@
-"""A keyed backend with time to live, around one that keeps values and last-access times as plain states."""
+"""A keyed backend with time to live, around one that keeps values and last-access times as two states."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class TtlKeyedBackend(BackendWrapper[KeyedBackend]):
         return None if living is ABSENT else stored_value(name, state.target, living)
 
     def snapshot_sync(self, checkpoint: int = 0, completed: int | None = 0) -> PendingSnapshot:
-        """Fix the state by the backend inside; a complete snapshot omits expired entries, if configured."""
+        """Fix the state by the backend inside; if so configured, set a `keep` that omits expired entries."""
         pending = self._backend.snapshot_sync(checkpoint, completed)
         states = [state.at_snapshot() for state in self._states.values() if state.ttl.cleanup.full_snapshot]
         if states:
@@ -108,7 +108,7 @@ class TtlKeyedBackend(BackendWrapper[KeyedBackend]):
         return pending
 
     def restore(self, stored: Iterable[Stored]) -> None:
-        """Restore values and last-access times; entries without one count as written when it ends."""
+        """Restore values and last-access times; entries without one are as if written now (see `Expiry`)."""
         self._backend.restore(stored)
         for state in self._states.values():
             state.handle.expiry.begin()

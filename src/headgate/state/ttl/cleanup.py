@@ -58,7 +58,7 @@ class ExpiringState:
         return kept
 
     def of_values(self, keys: list[Hashable], values: list[Any]) -> Columns:
-        """Return the values that are not expired, by the times that :meth:`of_stamps` kept before."""
+        """Return the values that are not expired, by the times that :meth:`of_stamps` noted before."""
         if not self._stamps:
             return keys, values
         kept: Columns = ([], [])

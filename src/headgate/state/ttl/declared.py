@@ -16,7 +16,7 @@ from headgate.api.declared.keyed_states import AggregateFunction, StateDescripto
 from headgate.state.state_names import STAMPS
 
 ABSENT: Final = bytes(bytearray(b"no entry"))
-"""In place of a value where a key has no entry; compared by identity. Plain, so that no handle stores it."""
+"""In place of a value where a key has no entry; compared by identity. No handle stores a default of bytes."""
 
 _SUFFIXES: Final = {"processing": STAMPS, "event": f"{STAMPS}-event"}
 """Suffix of the stamps' state per clock, as stamps of one clock mean nothing by the other."""

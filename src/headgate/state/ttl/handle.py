@@ -35,7 +35,7 @@ class Expiry:
         self.begin()
 
     def begin(self) -> None:
-        """Set the origin to now, at the end of a restore: how long it took shortens no time to live."""
+        """Set the origin to now (event time: once known): a long restore shortens no time to live."""
         self.origin = WATERMARK_MIN
         self.tick()
 
@@ -84,7 +84,7 @@ class TtlStatistics:
     """
 
     seen: int  # entries that the sweep has looked at
-    expired_stored: int  # of them, those that were expired and still stored then
+    expired_stored: int  # entries that the sweep found expired and still stored, after a restore too
     removed: int  # expired entries that the sweep or an access has removed
     snapshot_seen: (
         int  # entries with a last-access time in the last snapshot, if that holds the complete state

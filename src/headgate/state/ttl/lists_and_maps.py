@@ -119,7 +119,7 @@ class TtlMapState(Subscripts[MK, MV], TtlHandle):
         return 0 if shown is ABSENT else len(shown)
 
     def items(self) -> Iterable[tuple[MK, MV]]:
-        """Return the entries not expired (or all, if so configured), in order of insertion."""
+        """Return the entries not expired (or all, if so configured), in order; expired ones are removed."""
         expiry = self.expiry
         entries, over = self._state()
         for key in over:

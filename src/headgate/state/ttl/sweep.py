@@ -11,7 +11,7 @@ from headgate.state.backend import Items
 from headgate.state.ttl.handle import TtlHandle
 
 REST_SHARE: Final = 8
-"""A pass begins no sooner than this part of the duration after the last one began, so that a state in which
+"""A pass begins no sooner than an eighth of the duration after the last one began, so that a state in which
 some entry is always expired is not walked through without end.
 """
 
