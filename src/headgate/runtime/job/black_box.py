@@ -92,7 +92,7 @@ class BlackBox:
             self._map.close()
 
     def watch_fatal_signals(self) -> bool:
-        """Have fatal signals (SIGSEGV) write name and stack to the file; False if that was on already."""
+        """Have fatal signals (SIGSEGV) write name and stack to the file; False: `faulthandler` is in use."""
         if faulthandler.is_enabled():
             return False
         faulthandler.enable(self._file, all_threads=False)
@@ -179,7 +179,7 @@ def has_words(path: str) -> bool:
 
 
 def remains_of(path: str) -> Remains | None:
-    """Read and delete the black box of a dead process; return None if there is no black box at `path`."""
+    """Read and delete a dead process's black box; None: `path` is no readable box in the temp folder."""
     place = Path(path)
     if _NAME.fullmatch(place.name) is None or place.parent != Path(tempfile.gettempdir()):
         return None
@@ -200,7 +200,7 @@ def _text(data: bytes) -> str:
 
 
 def _fatal(text: str) -> str:
-    r"""Return the text of Python's handler of fatal signals, reduced to the frames of the user's files.
+    r"""Return the text of Python's handler of fatal signals, with the user's innermost frames only.
 
     Example:
         >>> print(_fatal('Fatal Python error: Aborted\n\nCurrent thread 0x1 (most recent call first):\n'

@@ -27,7 +27,7 @@ class JobSettings:
 
     checkpoints: CheckpointSettings
     alignment: AlignmentSettings
-    storage: str | None  # URI of the checkpoint directory; None when checkpoints are off
+    storage: str | None  # URI of the checkpoint directory; None: they are off, or in the driver's memory
     savepoint_dir: str | None  # default directory of savepoints
     fallback_to_older: bool  # whether a restore skips a damaged checkpoint and takes an older one
     older_snapshot: o.OlderSnapshot  # what to do when sinks committed output after the restored snapshot

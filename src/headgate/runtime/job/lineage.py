@@ -8,7 +8,7 @@ from headgate.state.snapshots import CheckpointMetadata, SnapshotFork
 
 
 def lineage_of(job: JobId, restored: CheckpointMetadata | None) -> Lineage:
-    """Return the lineage (jobs and snapshots whose output it continues) of a job that restores `restored`.
+    """Return the lineage of a job that restores `restored` (None: nothing): whose output it continues.
 
     Example:
         >>> lineage_of(JobId("first"), None)

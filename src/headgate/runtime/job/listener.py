@@ -27,13 +27,13 @@ class JobListener:
         """Report that the worker process of a slot has connected."""
 
     def deploying(self, attempt: int, checkpoint: int | None) -> None:
-        """Report that an attempt's subtasks are deployed, restored from `checkpoint` or empty (None)."""
+        """Report that an attempt is about to be deployed, restored from `checkpoint` or empty (None)."""
 
     def running(self, attempt: int) -> None:
         """Report that all subtasks of attempt number `attempt` run."""
 
     def progress(self, counters: Sequence[Counters]) -> None:
-        """Report running totals of all subtasks since the present attempt began, after each heartbeat."""
+        """Report all subtasks' totals since the present attempt began, whenever a worker sent new ones."""
 
     def checkpoint_completed(self, checkpoint: int, took_ms: int) -> None:
         """Report that a checkpoint completed and its output is committed, `took_ms` after its begin."""

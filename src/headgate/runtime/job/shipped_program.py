@@ -1,7 +1,7 @@
 """The program as the driver ships it to the workers: the plan with the user's functions, and settings.
 
-It is pickled by cloudpickle, and sent only after the authenticated handshake; records and state are never
-pickled. User code in an isolated namespace is pickled with that namespace's own copy of cloudpickle.
+It is pickled by cloudpickle, which records and state never are, and sent only after the authenticated
+handshake. User code in an isolated namespace is pickled with that namespace's own copy of cloudpickle.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class WorkerSettings:
     recover_from_local: bool = False  # whether a restore reads these copies
     in_flight_bytes_max: int = 1024 * 1024 * 1024  # overtaken records of one subtask in one checkpoint
     ignore_unclaimed: bool = False  # whether restored state that the program does not declare is skipped
-    memory_state_max: int | None = None  # bytes of one state in checkpoints in the driver's memory
+    memory_state_max: int | None = None  # bytes of one state in the driver's memory; None: not kept there
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,8 @@ from headgate.runtime.job.public_names import say_public_names
 
 def user_error(context: OperatorContext, error: BaseException, record: object) -> BaseException:
     """Return the error to raise instead of `error`, which user code raised while it handled `record`: one
-    that names operator, record and the user's line. An error that ends the process is returned as it is.
+    that names operator, record and the user's line. An error that ends the process is returned as it is, and
+    so is one of Headgate's that does not report wrong use.
     """
     if is_about_the_process(error):
         return error
@@ -40,8 +41,8 @@ def user_error(context: OperatorContext, error: BaseException, record: object) -
 
 
 def placed(context: OperatorContext, error: HeadgateError, record: object = None) -> HeadgateError:
-    """Return an error of wrong use, raised by user code, with operator, line and record before its text.
-    Errors of other types, and an error that already names the operator, are returned unchanged.
+    """Return an error of wrong use with operator, line and record (None: no record) put before its text.
+    Errors not exactly of a type in `_REFUSALS`, or naming an operator already, are returned unchanged.
     """
     text = str(error)
     if type(error) not in _REFUSALS or "operator '" in text:
@@ -67,8 +68,8 @@ class NoRecord(str):
 
 @contextmanager
 def blamed(context: OperatorContext, doing: str) -> Iterator[None]:
-    """Run the `with` block, which calls user or connector code: an error from a frame of the user's becomes
-    one that names the operator and what it was `doing`. Other errors pass unchanged.
+    """Run the `with` block, which calls user or connector code: an error that passed a frame of such code is
+    raised as :func:`user_error` returns it, with `doing` as its record. Other errors pass unchanged.
     """
     try:
         yield

@@ -1,4 +1,4 @@
 """The network protocol: messages, stream elements and frames, encoded as bytes and decoded.
 
-Pure functions: no socket, thread or file.
+Nothing here uses a socket, thread or file.
 """

@@ -72,7 +72,7 @@ class ElementCodec:
         self._slowness_reported = False
 
     def encode(self, element: Batch | Event) -> tuple[FrameKind, Sequence[Part]]:
-        """Return kind and payload of the frame that carries a batch, or a control event such as a barrier."""
+        """Return kind and payload of the frame for a batch or control event; UsageError if not possible."""
         if isinstance(element, ArrowBatch):
             return FrameKind.COLUMNS, [*_head(element, 0), _ipc(element.columns)]
         if isinstance(element, RowBatch):
@@ -95,7 +95,7 @@ class ElementCodec:
     def encode_plain(self, batch: RowBatch) -> Sequence[Part]:
         """Return a batch as the payload of a ROWS frame, which never holds pickle.
 
-        Raises UsageError if only pickle could encode it; :class:`NotPlainError` if pickle is allowed.
+        Raises NotPlainError: only pickle could encode it; UsageError: a record contains itself.
         """
         rows = batch.records
         if self.record_serializer is not None and set(map(type, rows)) == {self._type}:

@@ -17,7 +17,7 @@ def rebuild_error(kind: str, arguments: Sequence[Plain]) -> errors.HeadgateError
 
 
 def describe_error(error: BaseException) -> tuple[str, list[Plain]]:
-    """Return an error as plain data: the name of its class in `common.errors`, and its arguments."""
+    """Return an error as (its class's name in `common.errors`, arguments); InternalError for other errors."""
     if isinstance(error, errors.UserFunctionError):
         return "UserFunctionError", list(error.args)
     for cls in type(error).__mro__:

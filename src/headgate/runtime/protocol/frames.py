@@ -40,9 +40,9 @@ Part = bytes | bytearray | memoryview
 class FrameKind(IntEnum):
     """The kind of a frame's payload. The numbers are on the wire: never reuse one."""
 
-    ROWS = 1  # records, encoded by the stream's serializer
+    ROWS = 1  # records, encoded without pickle
     COLUMNS = 2  # records as an Arrow IPC message
-    PICKLED_ROWS = 3  # records by the named fallback; decoded only after the handshake
+    PICKLED_ROWS = 3  # records of undeclared types; decoded only after the handshake
     WATERMARK = 4
     IDLE = 5
     BARRIER = 6
@@ -144,7 +144,7 @@ def encode_header(frame: Frame, generation: int, attempt: int) -> bytes:
 
 
 def parse_header(data: Part, frame_size_max: int) -> FrameHeader:
-    """Return the verified header at the start of `data`, without allocating memory for the payload.
+    """Return the verified header in the first `HEADER_SIZE` bytes of `data`; allocates no payload.
 
     Raises ProtocolError: wrong magic, version, kind or checksum, or a payload larger than `frame_size_max`.
     """

@@ -1,7 +1,7 @@
 """The messages between job master and workers: plain data, encoded with msgspec.
 
-A worker's message carries its attempt; the job master ignores messages of older attempts. User code is
-pickled inside :class:`Deploy`; only a worker unpickles it, after the authenticated handshake.
+A worker's message (but not :class:`Register`) carries its attempt; of older ones the job master uses only
+heartbeats and printed lines. User code is pickled inside :class:`Deploy`; only a worker unpickles it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Deploy(_OfAttempt, frozen=True, tag="deploy"):
     restored: list[tuple[int, int, list[OperatorSubtaskState]]]
     restored_checkpoint: int | None  # id of the restored checkpoint, or None
     restored_storage: str | None  # URI to which names of restored files are relative, or None
-    storage: str | None  # URI of the checkpoint directory, or None
+    storage: str | None  # URI of the checkpoint directory; None: state goes into acknowledgements
     marker: str | None  # token of a file that the worker must see in that directory
     # (vertex, subtask) -> in-flight records, to be processed before all others
     in_flight: list[tuple[int, int, list[InFlightShare]]] = []
@@ -113,7 +113,7 @@ class Counters(msgspec.Struct, frozen=True):
     subtask: int
     records_in: int
     records_out: int
-    skipped: int
+    skipped: int  # bad records
     watermark: int | None
     busy_ms: int
     backpressured_ms: int
@@ -127,7 +127,7 @@ class DataEnded(_OfSubtask, frozen=True, tag="data-ended"):
 
 
 class TaskFailed(_OfSubtask, frozen=True, tag="task-failed"):
-    """Worker to job master: this subtask failed, with this error, so that the attempt cannot continue."""
+    """Worker to job master: a subtask (vertex -1: the worker) failed, so that the attempt must end."""
 
     kind: str  # name of the error's class in `common.errors`
     arguments: list[Plain]  # its arguments, for rebuilding it
@@ -150,7 +150,7 @@ class Printed(_OfAttempt, frozen=True, tag="printed"):
 
 
 class SlowRecords(_OfAttempt, frozen=True, tag="slow-records"):
-    """Worker to job master: records of a type are encoded slowly for exchanges; users are told once."""
+    """Worker to job master: records of a type are encoded slowly; users are told once for each type."""
 
     name: str  # name of the type
     pickled: bool  # whether its records are pickled
@@ -161,9 +161,9 @@ class Stop(_OfAttempt, frozen=True, tag="stop"):
 
 
 class Idle(_OfAttempt, frozen=True, tag="idle"):
-    """Worker to job master: no subtask of the attempt runs here any more."""
+    """Worker to job master: the attempt's subtasks have ended here, or only user code still runs."""
 
-    stray_threads: list[str]  # leftover threads of user code
+    stray_threads: list[str]  # user code that still runs: threads and blocking functions
     changed_limits: list[str] = []  # limits of the process that user code has changed, as text
 
 
@@ -172,7 +172,7 @@ class Finish(_OfAttempt, frozen=True, tag="finish"):
 
 
 class Standstill(msgspec.Struct, frozen=True):
-    """A call of user code that has not returned for a second or longer."""
+    """A call of user code (or a step of its subtask) that has lasted for a second or longer."""
 
     vertex: int
     subtask: int
@@ -182,7 +182,7 @@ class Standstill(msgspec.Struct, frozen=True):
 
 
 class Heartbeat(_OfAttempt, frozen=True, tag="heartbeat"):
-    """Worker to job master: still alive; `progress` counts turns of its loop, `sent_ms` is its clock."""
+    """Worker to job master: still alive; `progress` counts turns of its loop, `sent_ms` is monotonic."""
 
     sent_ms: int
     progress: int

@@ -1,4 +1,4 @@
 """Network connections between the processes of a job: listening, handshake, data plane and control links.
 
-The meaning of the bytes that they carry is defined in `runtime/protocol`, never here.
+What they carry after the handshake, frames and messages, is defined in `runtime/protocol`.
 """

@@ -59,18 +59,18 @@ def dial(
     address: str,  # as in `Listener.address`
     secret: bytes,  # the job's secret
     hello: Hello,  # identity of this side
-    timeout_ms: int = DIAL_TIMEOUT_MS,  # for connecting and all handshakes together
+    timeout_ms: int = DIAL_TIMEOUT_MS,  # for each endpoint and handshake; then no further try begins
     attach: Callable[[Connection], None] | None = None,
 ) -> tuple[Connection, Hello]:
     """Connect to an address and run the handshake; return the connection and the peer's Hello (its identity).
 
     A broken handshake is retried, because a listener drops slow peers, and on a busy machine every process is
-    slow at times. A refusal is final. `hello` is this side's identity; `timeout_ms` is for all tries
-    together. `attach` gets the connection before the handshake, so that another thread can abort it; it
-    cancels dialling by raising.
+    slow at times. A refusal is final. `hello` is this side's identity; `timeout_ms` limits each connecting
+    and handshake, and no try begins after it. `attach` gets the connection before the handshake, so that
+    another thread can abort it; it cancels dialling by raising.
 
-    Raises ProtocolError: the peer is not of this job or refused; FencedError: this side was replaced, as the
-    peer says; OperatingError: no process could be reached at the address.
+    Raises ProtocolError: the peer is not of this job or refused, or `address` is not for this machine;
+    FencedError: this side was replaced, as the peer says; OperatingError: no peer could be reached.
     """
     deadline_s = clock.monotonic() + timeout_ms / 1000
     for tries in itertools.count(1):
@@ -157,7 +157,7 @@ class FrameSender:
             connection.abort()
 
     def join(self, timeout_s: float | None = None) -> bool:
-        """Wait at most `timeout_s` (None: forever) for the thread to end; return whether it has."""
+        """Return True once the thread has ended, False after `timeout_s` (None: no limit) or in itself."""
         if self._thread is threading.current_thread() or self._thread.ident is None:
             return False
         self._thread.join(timeout_s)

@@ -73,7 +73,7 @@ class SocketLink(Generic[M]):
 
     def close(self) -> None:
         """Send the queued messages, then close the connection; does not wait for that. A peer that hangs is
-        disconnected after `LINGER_S`. No callback but `on_end` is called any more.
+        disconnected after `LINGER_S`. Apart from a callback that runs already, only `on_end` is called then.
         """
         with self._close_lock:
             if self._closing:
@@ -85,7 +85,7 @@ class SocketLink(Generic[M]):
             threading.Thread(target=self._abort_later, name=f"{self._thread.name}-abort", daemon=True).start()
 
     def wait_closed(self, timeout_s: float) -> bool:
-        """Wait at most `timeout_s` for a closed or lost link to end, before exits; return whether it has."""
+        """Wait, before the process exits, at most `timeout_s` until a closed link has ended; True: it has."""
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
@@ -154,13 +154,13 @@ def connect_control(
     hello: Hello,  # this worker, with purpose `"control"`
     on_message: Callable[[ToWorker], None],
     on_lost: Callable[[str], None],  # with the reason when the link broke; not when it was closed here
-    timeout_ms: int = DIAL_TIMEOUT_MS,  # for connecting and the handshake together
+    timeout_ms: int = DIAL_TIMEOUT_MS,  # for each endpoint and handshake
 ) -> SocketLink[ToWorker]:
     """Connect a worker to its job master, and return the control link (for messages between the two).
 
     Both callbacks run in the link's receiving thread, possibly before this function returns; they must not
     block for long. A callback that raises ends the link. `on_lost` gets the reason, unless the link was
-    closed here. `hello` is the worker's identity; `timeout_ms` is for connecting and handshake together.
+    closed here. `hello` is the worker's identity; `timeout_ms` is as for :func:`dial`.
 
     Raises ProtocolError: the listener is not the job master of this job, or refused; FencedError: this
     worker's generation was replaced; OperatingError: no process could be reached at the address.

@@ -38,7 +38,7 @@ class DataPlane(Protocol):
         """Return the frames received since the last call, as (sender's slot, frame), in order per peer."""
 
     def lost(self) -> list[tuple[int, str]]:
-        """Return (slot, reason) of peers whose connection broke since the last call, once per attempt."""
+        """Return (slot, reason) of peers lost or not reached since the last call, each once per attempt."""
 
     def close_attempt(self) -> None:
         """End the attempt: close its connections, and drop queued and received frames."""

@@ -125,13 +125,13 @@ class SocketDataPlane:
         return inbox
 
     def lost(self) -> list[tuple[int, str]]:
-        """Return (slot, reason) of peers whose connection broke since the last call, once per attempt."""
+        """Return (slot, reason) of peers lost or not reached since the last call, each once per attempt."""
         with self._changed:
             lost, self._lost = self._lost, []
         return lost
 
     def close_attempt(self) -> None:
-        """End the attempt: close its connections, drop its frames and wait for its threads."""
+        """End the attempt: close its connections, drop its frames, wait some seconds for its threads."""
         with self._changed:
             self._open = False
             current = (self._fence.generation, self._fence.attempt)

@@ -40,7 +40,7 @@ class Hello(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     generation: _Number  # of the job master
     attempt: _Number  # the deployment; 0 on control links, which outlive attempts
     slot: _Number  # slot of the process; 0 for the job master
-    gang: _Number  # number of the gang of workers that the process is in; 0 for the job master
+    gang: _Number  # number of the worker's gang; 0 for the job master and on data connections
     purpose: str  # `"data"` or `"control"`; the same on both sides
 
 

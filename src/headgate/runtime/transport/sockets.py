@@ -67,7 +67,7 @@ class Endpoint(NamedTuple):
 
 @functools.cache
 def host_id() -> str:
-    """Return a text that identifies this machine since its boot, the same in all its processes."""
+    """Return a text for this machine since its boot; equal in processes of one kernel and host name."""
     try:
         boot = read_bytes("/proc/sys/kernel/random/boot_id").decode().strip()
     except OSError:

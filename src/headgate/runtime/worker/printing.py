@@ -1,9 +1,9 @@
 """Captures the lines that user code prints in a worker, with the operator and subtask that printed them.
 
 Within :func:`printing_to`, `sys.stdout` and `sys.stderr` are replaced by streams that know the printing
-operator. Complete lines of worker threads go to the job's driver, which shows them (`display/printed.py`), or
-to the log. Output of other threads passes unchanged, and so do `logging`'s and Headgate's own entries on
-standard error, and all output of processes that user code forked.
+operator. Complete lines of workers' threads (of all threads, if the process has one worker) go to the job's
+driver, which shows them (`display/printed.py`), to the log or to the replaced stream. Other output passes
+unchanged: `logging`'s and Headgate's own on standard error, and that of processes that user code forked.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class WorkersStream(io.TextIOBase):
         return self.take(text, sys._getframe(1))
 
     def take(self, text: str, caller: FrameType) -> int:
-        """Write `text`, printed by frame `caller`: complete lines go to its worker's outlet, if any."""
+        """Write `text`, printed by frame `caller`: complete lines to its worker's outlet, if it has one."""
         context = task_context()
         key = f"{context.job}/{context.subtask}"
         key = key if key in self.outlets else ""

@@ -83,7 +83,7 @@ class Worker:
         self._idle_until: int | None = None
 
     def handle(self, message: m.ToWorker) -> None:
-        """Process one message of the job master; those of earlier attempts are ignored."""
+        """Process one message of the job master; of earlier attempts none but `Finish` has an effect."""
         match message:
             case m.Deploy():
                 self._deploy(message)
@@ -175,7 +175,7 @@ class Worker:
         self._report_idle()
 
     def _report_idle(self) -> None:
-        """Report that the attempt's subtasks have ended, with user code that still runs."""
+        """Report that the subtasks have ended and which user code runs on; blocking calls get time before."""
         if self._idle_until is None:
             return
         self._left_behind = [task for task in self._left_behind if task.left_behind]
@@ -192,7 +192,7 @@ class Worker:
         self.ports.link.send(m.Idle(self.attempt, leftover, changed))
 
     def close(self) -> None:
-        """Stop all subtasks and release everything; the worker cannot be used afterwards."""
+        """Close all subtasks and, if the job is over, delete local copies; the worker is not used again."""
         self._dispose()
         self._local.close(self.ports.background, job_over=self.state is WorkerState.FINISHED)
 
@@ -296,7 +296,7 @@ class Worker:
         return errors.UserFunctionError("code of the program", no_record, trace, self.attempt, kind, line)
 
     def standstills(self, loop: int) -> list[m.Standstill]:
-        """Return the calls of user code that have lasted for a second, each with its operator and stack.
+        """Return the subtasks' steps and calls of user code that last for a second, with operator and stack.
 
         Called in the heartbeat's thread; `loop` is the id of the thread that all subtasks here share.
         """

@@ -1,7 +1,7 @@
 """A worker's process: connects to the job master, runs the worker's loop, and sends heartbeats.
 
 The process exits at once when it must not continue: the job master has ended or replaced it, its lease has
-expired, or its parent process died. Output that was not committed by then never is.
+expired, its parent process died, or its heartbeat failed. Only output of completed checkpoints is committed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ LINGER_S = 2.0
 """How long the exit waits for the last messages to be sent."""
 
 EXIT_FENCED = 75
-"""Exit code of a worker process that was replaced or has lost its job master."""
+"""Exit code of a worker process that must not continue, because it was replaced or lost its job master."""
 
 YOUNG_OBJECTS = 10_000
 """New containers between two collections in a worker process; see decision 0207."""
@@ -85,8 +85,8 @@ def run_worker(
 
     `abandon` is called, possibly in another thread, when this worker must not continue; by default the
     process exits at once. `code` finds the modules of user code here; `threads` lists the threads of worker
-    and user code. Raises OperatingError: the job master cannot be reached; ProtocolError: it could not prove
-    that it knows the job's secret.
+    and user code. Raises OperatingError: the job master cannot be reached; ProtocolError: it did not prove
+    the job's secret, or refused this worker; FencedError: the worker's generation was replaced.
     """
     if spec.dies_with_parent:
         set_up_logging(spec.log_json)
@@ -239,7 +239,7 @@ class _Process:
 
     @contextmanager
     def _threads_watched(self) -> Iterator[None]:
-        """Report threads of Headgate that end by an error; no traceback if the cause is reported anyway."""
+        """Exit if a thread of Headgate failed as user code closed its files; else report failed threads."""
         before = threading.excepthook
 
         def ended(what: threading.ExceptHookArgs) -> None:
@@ -257,7 +257,7 @@ class _Process:
             threading.excepthook = before
 
     def _give_up(self, reason: str, unheard: bool = False) -> None:
-        """Exit this process; `unheard`: the process that would read the reason has exited."""
+        """Exit this process; `unheard`: no driver would read the reason, so the black box is deleted."""
         if self._box is not None:
             self._giving_up.acquire()  # never released: a later reason adds nothing
             closed = descriptors_closed()

@@ -87,8 +87,8 @@ class OutputChannel:
         self._pass_on(event)
 
     def overtake(self, barrier: Barrier) -> list[Batch | Event]:
-        """Send an unaligned barrier before all queued elements; return these, for the checkpoint to store:
-        they stay queued.
+        """Send an unaligned barrier before all queued elements, which stay queued; return copies of those
+        that the checkpoint stores: records, watermarks, idleness.
         """
         overtaken = [*_storable(self._waiting), *self._fragments]
         self._lane.deliver(barrier)
@@ -99,8 +99,8 @@ class OutputChannel:
         return self._place_of(checkpoint) is not None
 
     def release_barrier(self, checkpoint: int) -> list[Batch | Event]:
-        """Send the queued barrier of `checkpoint` now, unaligned, as it timed out; return the elements that
-        it overtook, [] if it is not queued.
+        """Send the queued barrier of `checkpoint` now, unaligned, as it timed out; return the records,
+        watermarks and idleness that it overtook, [] if it is not queued.
         """
         place = self._place_of(checkpoint)
         if place is None:
@@ -143,7 +143,7 @@ def _storable(elements: Iterable[Batch | Event]) -> list[Batch | Event]:
 
 
 def merge(fragments: Sequence[Batch]) -> list[Batch]:
-    """Return the records of `fragments`, in order, as few batches: one per run of equal kind and schema."""
+    """Return the records of `fragments` in order, a batch for each run of one form (rows, or one schema)."""
     runs: list[list[Batch]] = [[fragments[0]]]
     for batch in fragments[1:]:
         if _mergeable(runs[-1][-1], batch):

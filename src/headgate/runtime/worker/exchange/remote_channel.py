@@ -36,7 +36,7 @@ class RemoteLane:
     between: Between
 
     def deliver(self, element: Batch | Event) -> None:
-        """Send a batch or control event; UsageError if a single record is larger than a frame may be."""
+        """Send a batch or event; UsageError if a record, ProtocolError if only the batch exceeds a frame."""
         kind, parts = self.codec.encode(element)
         frame = Frame(kind, *self.channel, parts)
         if frame.size > self.between.bytes_max and isinstance(element, (RowBatch, ArrowBatch)):

@@ -44,7 +44,7 @@ VERSION: Final = 1
 
 
 class NotStorableError(UsageError):
-    """An in-flight record is of a class that only pickle could store."""
+    """An in-flight record, or a batch of mixed classes, could be stored by pickle only."""
 
 
 class StoredKind(IntEnum):

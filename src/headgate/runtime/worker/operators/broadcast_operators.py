@@ -87,7 +87,7 @@ class KeyedBroadcastProcessOperator(KeyedProcessOperator):
         return self._run(batch, _BroadcastRun)
 
     def apply_to_all_keys(self, state: S, function: Callable[[Hashable, S], Iterable[R] | None]) -> list[R]:
-        """Call `function(key, state)` for every key of this subtask with a value; return all its outputs."""
+        """Call `function(key, state)` for all keys of this subtask that `state` has; return all outputs."""
         outputs: list[R] = []
         ctx = self._broadcast_ctx
         with self._keyed_sides.every_key(state) as name:
@@ -143,7 +143,7 @@ class BroadcastSideContext(KeyContext):
         self._current = key
 
     def apply_to_all_keys(self, state: S, function: Callable[[Hashable, S], Iterable[R] | None]) -> list[R]:
-        """Call `function(key, state)` for every key of this subtask with a value; return all its outputs."""
+        """Call `function(key, state)` for all keys of this subtask that `state` has; return all outputs."""
         return self._operator.apply_to_all_keys(state, function)
 
 

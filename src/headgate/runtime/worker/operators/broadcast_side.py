@@ -67,7 +67,7 @@ class KeyedSides:
     @contextmanager
     def every_key(self, state: S) -> Iterator[str]:
         """Allow keyed state again in the `with` block, which visits all keys; yield the name of `state`.
-        Raises TypeError if `state` is not the attribute of one of the function's keyed states.
+        Raises TypeError if `state` is not one of the function's keyed states, or within such a block.
         """
         name = next((name for name, guard in self._guards.items() if guard is state), None)
         if name is None:
@@ -131,7 +131,7 @@ class ReadOnlyBroadcastState(Generic[K, V]):
 
 
 class KeylessState:
-    """Takes the place of keyed state where there is no key: every use raises RuntimeError."""
+    """Takes the place of keyed state where there is no key: its use raises RuntimeError, or TypeError."""
 
     __slots__ = ("_name",)
 

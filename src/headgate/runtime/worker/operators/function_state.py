@@ -38,7 +38,7 @@ class FunctionState:
         give_handles(function, self.handles)
 
     def snapshot(self, rest: PendingState | None) -> PendingState | None:
-        """Return `rest`, the snapshot of the operator's other state (None: none), with its operator state."""
+        """Return the snapshot of operator state and of `rest`, the other state; None: there is neither."""
         if not self.handles:
             return rest
         others = ReadyState(OperatorSubtaskState(self._uid)) if rest is None else rest

@@ -71,7 +71,7 @@ class FusedOperator(Operator):
         return out, origins
 
     def context_of_call(self, inner: Sequence[FrameType]) -> OperatorContext:
-        """Return the operator whose function the loop is calling, by the line in its frame (in `inner`)."""
+        """Return the context of the function that the loop calls, by the line of its frame (in `inner`)."""
         for frame in reversed(inner):
             for indexed in (False, True):
                 if frame.f_code.co_filename == _file_name(self._kinds, indexed):

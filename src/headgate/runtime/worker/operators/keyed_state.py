@@ -50,7 +50,7 @@ def filled_backend(
     event_time: Callable[[], int],
     claims: Claims | None,
 ) -> KeyedBackend:
-    """Return the restored state backend, as :func:`open_backend`; `claims`: read only declared states."""
+    """Return the restored state backend, as :func:`open_backend`; `claims`: the states to read, None: all."""
     backends: StateBackends = context.backends or HeapBackends()
     backend = backends.open(with_stamps(descriptors), groups, context.max_parallelism)
     if any(descriptor.ttl is not None for descriptor in descriptors.values()):

@@ -53,7 +53,7 @@ class TableFiles(StateFiles, Protocol):
     """The files of a canonical savepoint, which holds keyed state as tables."""
 
     def new_tables(self, uid: str) -> NewWriter:
-        """Return the writer that stores an operator's keyed state durably, as one table for each state."""
+        """Return a function that makes the writer of operator `uid`'s keyed state: a table per state."""
 
 
 class PendingState(Protocol):
@@ -63,7 +63,7 @@ class PendingState(Protocol):
         """Serialize the state and store it; called once, in the background."""
 
     def release(self) -> None:
-        """Release what the snapshot holds, in the background: after :meth:`finish`, or instead of it."""
+        """Release the snapshot's local files and old values, after :meth:`finish` or instead of it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ class TimestampsOperator(Operator):
         self._idle_at: int | None = None
 
     def open(self) -> None:
-        """Restore the event time: the lowest of the former readers' and splits'."""
+        """Restore the event time: the lowest of the stored splits, or, without any, of the former readers."""
         marks = [s.watermark for s in self.context.restored if s.watermark is not None]
         self._greatest = min((mark for mark in marks if mark != WATERMARK_MIN), default=WATERMARK_MIN)
         of_splits = marks_of(entry for s in self.context.restored for entry in s.list_state.get(MARKS, []))

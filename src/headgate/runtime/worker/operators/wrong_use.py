@@ -65,7 +65,7 @@ def keys_blamed(context: OperatorContext, batch: Batch, selector: KeySelector, c
 
 
 def refuse_keys(context: OperatorContext, selector: KeySelector, records: Iterable[R]) -> None:
-    """Raise UsageError, which names selector and record, for the first record whose key cannot be a key."""
+    """Raise UsageError, which names selector and record, if the selector's result cannot be a key for one."""
     for record in records:
         key = field_getter(selector, record)(record)
         try:

@@ -67,7 +67,7 @@ class AttemptReports:
             self.probe.reached("ack.after")
 
     def could_not_finish(self, subtask: SubtaskId, checkpoint: int, error: BaseException) -> None:
-        """Decline `checkpoint`, for which the subtask's snapshot could not be written, with the error."""
+        """Decline `checkpoint`, unless it was aborted: writing the subtask's snapshot failed with `error`."""
         if self._is_awaited(subtask, checkpoint):
             unfit = isinstance(error, NotStorableError)
             reason = "CHANNEL_STATE_SHARED_STREAM_EXCEPTION" if unfit else "CHECKPOINT_ASYNC_EXCEPTION"

@@ -37,7 +37,7 @@ class WrittenFiles(ABC):
         self._numbers = map(str, itertools.count())
 
     def wrote(self, name: str, length: int) -> None:
-        """Count the file `name` as written, with `length` bytes."""
+        """Count `length` bytes as written to the file `name`; called for each section of a file."""
         self.names.add(name)
         self.written += length
 
@@ -49,7 +49,7 @@ class WrittenFiles(ABC):
     def write_sections(
         self, uid: str, sections: Sequence[Iterable[Part]], *, inline: bool
     ) -> list[StateHandle]:
-        """Store sections of bytes, durably or, if `inline` and small, in their handles, which it returns."""
+        """Store sections durably or, if `inline` and small together, in their handles; return the handles."""
 
 
 def remove_files(disk: Disk, names: Iterable[str]) -> None:

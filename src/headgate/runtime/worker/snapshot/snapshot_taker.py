@@ -44,7 +44,7 @@ def waits_until(barrier: Barrier, clock: Clock) -> int:
 def stream_of(
     ends: EdgeEnds, sender: int, receiver: int, level: int = 0, from_output: bool = False
 ) -> StreamKey:
-    """Return the key of the in-flight stream of exchange `ends` from subtask `sender` to `receiver`."""
+    """Return the key of the stream of `ends` between two subtasks; the others are as in `InFlightStream`."""
     return StreamKey(ends.receiver, ends.sender, ends.tag, sender, receiver, level, from_output, ends.lineage)
 
 
@@ -69,7 +69,7 @@ class SnapshotTaker:
 
     @property
     def capture(self) -> InFlightCapture | None:
-        """The capture for in-flight records of the inputs; None once all required barriers have arrived."""
+        """The open capture of inputs' in-flight records; None: no unaligned checkpoint awaits barriers."""
         return self._capture if self._inputs_open else None
 
     def unstored(self, batch: Batch) -> bool:
@@ -84,10 +84,10 @@ class SnapshotTaker:
         finished: bool,
         take_inputs: TakeInputs | None = None,
     ) -> None:
-        """Emit the barrier, then take the synchronous part of every operator's snapshot. `metrics` are of the
-        barrier's way here; `counters` and `finished` (whether all input is processed) of this moment.
-        `take_inputs` captures the in-flight records of the inputs, of which more may follow until
-        :meth:`inputs_complete`; it is None if there are no inputs or none in flight.
+        """Emit the barrier, then take the synchronous part of every operator's snapshot; of an aborted
+        checkpoint only a cancel marker is emitted. `metrics` are of the barrier's way here; `counters` and
+        `finished` (whether all input is processed) of this moment. `take_inputs` captures the inputs'
+        in-flight records, until :meth:`inputs_complete`; None: none are to be captured.
         """
         verdict = self.machine.admit(barrier.checkpoint)
         if verdict is Verdict.CANCEL:
@@ -126,7 +126,7 @@ class SnapshotTaker:
             self._seal_if_complete()
 
     def poll_held_barrier(self, now_ms: int) -> bool:
-        """Send, at `now_ms`, a barrier that waits in outputs as unaligned if timed out; True: it has gone."""
+        """Send a barrier that waits in outputs, unaligned, if timed out at `now_ms`; True: it has left."""
         held = self._held
         if held is None:
             return False

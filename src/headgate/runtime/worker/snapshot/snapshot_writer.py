@@ -57,7 +57,7 @@ class TakenSnapshot:
 
 class SnapshotWriter:
     """Stores the snapshots of one worker; used by the background thread only. `disk` is the checkpoint
-    storage, or None when checkpoints are off: then all state stays inline, in the final checkpoint only.
+    storage; None: checkpoints are off or in the driver's memory, and all state stays in acknowledgements.
     """
 
     def __init__(
@@ -130,14 +130,14 @@ class SnapshotWriter:
     def store_sections(
         self, subtask: SubtaskId, checkpoint: int, number: int, sections: Sequence[Sequence[Piece]]
     ) -> list[StateHandle]:
-        """Store sections of in-flight records, all in one file, and return the handle of each."""
+        """Store sections of in-flight records, in one file or, if small, inline; return their handles."""
         plain = [[memoryview(part) for part in parts] for parts in sections]
         return self.store(subtask, checkpoint, f"f{number}", plain)
 
     def may_share(self, handle: StateHandle, root: str | None) -> bool:
         """Return whether a new checkpoint may refer to the bytes of `handle`, stored by an earlier one in
-        storage `root`. Only files of this job on this storage qualify: other files may be deleted by their
-        owners.
+        storage `root` (None: in this one). Only files of this job on this storage qualify: other files may
+        be deleted by their owners.
         """
         if self._disk is None or isinstance(handle, Inline):
             return True

@@ -110,7 +110,7 @@ class ChainRunner:
         close()
 
     def called_from_loop(self, operators: Sequence[Operator]) -> Sequence[Operator]:
-        """Return the operators as the loop may call them: an operator's calls are all made by one thread."""
+        """Return the operators as the loop may ask them for snapshots: one thread makes all their calls."""
         return operators
 
 

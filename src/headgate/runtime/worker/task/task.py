@@ -109,7 +109,7 @@ class Task(ABC):
 
     def step(self) -> bool:
         """Do up to one step of work, of about `execution.step-target`: barriers, timers, then records. Return
-        False if there was nothing to do.
+        False if nothing was done, because nothing was to do or the outputs are blocked.
         """
         worked = self._runner.settle()
         if worked:
@@ -304,8 +304,8 @@ class Task(ABC):
         self.between_steps(notify, lambda _: None)
 
     def between_steps(self, work: Callable[[], T], then: Callable[[T], None]) -> None:
-        """Do `work` in the operators' thread, then call `then` in the loop with its result. If a call of user
-        code is pending in another thread, this waits until it has returned.
+        """Do `work` in the operators' thread, then call `then` in the loop with its result: at once, or, if a
+        call of user code is pending in another thread, once that has returned.
         """
         self._runner.when_back(lambda: then(self._runner.call(work)))
 
@@ -327,7 +327,7 @@ class Task(ABC):
 
     @property
     def calling(self) -> tuple[int, float] | None:
-        """Id of the thread other than the loop's that is in a call, and since when (ms); else None."""
+        """Id of the thread other than the loop's that is in a call, and since when (monotonic)."""
         return self._runner.calling
 
     @property
