@@ -1,7 +1,7 @@
-"""Encoding of the records that `collect()` and `take()` bring from workers to the driver: plain values, and
-records of classes by field. They lie in checkpoints until they are committed, so nothing here is pickled. A
-record of a class is stored as the class's name and the bytes of its serializer, and becomes a record of that
-class again in the driver.
+"""Encoding of the records that `collect()` and `take()` bring from workers to the driver.
+
+Those of `collect()` are in checkpoints until they are committed, so nothing here is pickled. A record of a
+class is stored as the class's name and the bytes of its serializer, and is of that class again in the driver.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class RecordPacker:
         self._serializers: dict[type, tuple[bytes, TypeSerializer[Any]] | str] = {}
 
     def pack(self, value: Any) -> Packed:
-        """Return one record as a value that msgpack can hold; UsageError if its type has no serializer."""
+        """Return one record as a value that msgpack can hold; UsageError if no serializer takes it."""
         kind = type(value)
         if kind in _LEAVES:
             leaf: Plain = value
@@ -129,7 +129,7 @@ def packed_bytes(packed: Sequence[Packed], verb: str = "collect") -> bytes:
 
 
 def unpacked(data: bytes, class_of: Callable[[str], type] | None) -> list[T]:
-    """Decode bytes of `packed_bytes` to records; `class_of` finds a class by name, None if there are none."""
+    """Decode bytes of `packed_bytes`; `class_of` finds a record's class by name, None: no record has one."""
 
     def extension(code: int, inner: memoryview) -> Any:
         if code == _BIG_INT:

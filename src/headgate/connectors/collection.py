@@ -45,11 +45,11 @@ def collection_source(records: Iterable[T], splits: int | None = None) -> Collec
     """Return a bounded source that reads the records of a collection of the program.
 
     The collection is divided into contiguous splits that do not depend on the parallelism; order is kept
-    within a split, so a collection of up to 1024 records keeps its order altogether.
+    within a split, so by default a collection of up to 1024 records keeps its order altogether.
 
     Args:
         records: any iterable; it is read to its end now.
-        splits: how many splits; by default one per 1024 records, at most 64.
+        splits: how many splits, without empty ones; by default one per 1024 records, at most 64.
 
     Raises:
         UsageError: `splits` is below 1.
@@ -259,7 +259,7 @@ class CollectCommitter(SinkCommitter[CollectedBatch], Generic[T]):
 
 
 def rebuilt(record_type: type[T] | None, records: list[T]) -> list[T]:
-    """Convert dicts, which Arrow rows become, to `record_type`, UsageError on a misfit; keep the others."""
+    """Convert dicts, as Arrow rows became, to `record_type` (None: keep all); UsageError for a misfit."""
     if record_type is None or all(type(record) is not dict for record in records):
         return records
     make = converter(record_type, dec_hook=model_hook)
@@ -278,16 +278,17 @@ def _over_limit(limit: int) -> UsageError:
 
 
 def sample_sink(count: int, record_type: type[T] | None = None, verb: str = "take") -> SampleSink[T]:
-    """Return the sink of `take()`: it sends the first `count` records from any subtask to the driver at once,
-    and ignores all others. Records may be of the types that `collect_sink` takes. None of them is in a
-    checkpoint: after a failure some may arrive twice. `verb` is the method that the program called, for
-    messages.
+    """Return the sink of `take()`: each subtask sends its first `count` records to the driver at once.
+
+    Other records are ignored; the driver shows the first `count` to arrive. Their types are those that
+    `collect_sink` takes. No checkpoint holds them: after a failure some may arrive twice. `verb` is the
+    method that the program called, for messages.
     """
     return SampleSink(count, record_type, verb)
 
 
 class SampleSink(Sink[T]):
-    """Sink that sends the first `count` records to the driver, outside of checkpoints; see `sample_sink`."""
+    """Sink that brings up to `count` records to the driver, not by checkpoints; see :func:`sample_sink`."""
 
     def __init__(self, count: int, record_type: type[T] | None, verb: str) -> None:
         self.count, self.record_type, self._verb = count, record_type, verb

@@ -27,8 +27,9 @@ def writer_name(context: SinkWriterContext) -> str:
 
 
 class CommittedOnce:
-    """Remembers which committables of which writers were added already, so that a repeated commit adds
-    nothing. All numbers of a writer below a bound are taken; the few above it are listed one by one, so that
+    """Remembers which committables were added already, so that a repeated commit adds nothing.
+
+    Of each writer it keeps a number below which all are added, and the few added ones above it, so that
     memory does not grow with the number of checkpoints.
 
     Example:
@@ -55,7 +56,7 @@ class CommittedOnce:
 
 
 class DriverResults:
-    """A sink's results in the driver's memory. Unpickled there it is the same object, elsewhere a new one."""
+    """A sink's results in the driver's memory. Unpickled there it is the same object, elsewhere empty."""
 
     _living: ClassVar[WeakValueDictionary[Ticket, DriverResults]] = WeakValueDictionary()
 

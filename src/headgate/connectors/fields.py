@@ -25,7 +25,7 @@ _names: Final[weakref.WeakKeyDictionary[type, tuple[str, ...]]] = weakref.WeakKe
 
 
 def fields_of(record: Any) -> dict[str, Any]:
-    """Return a record's fields as a dict; inner records become dicts, Enum members their values.
+    """Return a record's fields as a dict of values for Arrow (see `plain`); UsageError if it has no fields.
 
     Example:
         >>> fields_of(("ada", 3))
@@ -48,7 +48,7 @@ def fields_of(record: Any) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """Return a value as Arrow takes it: records become dicts, Enum members their values.
+    """Return a value as Arrow takes it, also inside containers: records as dicts, Enum members as values.
 
     Example:
         >>> class Color(enum.Enum):

@@ -59,7 +59,7 @@ class ProcessClock:
 
 
 class RateLimit:
-    """Computes how many records a reader may emit now; idle time earns credit for at most a second.
+    """Computes how many records a reader may emit now; idle time earns at most a second's records, or one.
 
     Example:
         >>> limit = RateLimit(10.0, now_ms=0)
@@ -107,12 +107,13 @@ def generator_source(
         rate_per_s: records per second of all parallel readers together; None is as fast as possible.
         batch: `function` takes a ``range`` of indices and returns a list or a ``pyarrow.RecordBatch``
             with one record for each.
-        splits: with `count`: into how many equal parts the indices are divided (default: about 16).
+        splits: with `count`: into at most how many equal parts the indices are divided; by default 16, or
+            more where a part would exceed 65,536 indices or, with `rate_per_s`, a tenth of a second.
         split_size: indices per split, instead of `splits`.
         clock: gives ``monotonic_ms()``; the process's clock by default.
 
     Raises:
-        UsageError: a number is out of its bounds, or two of them contradict each other.
+        UsageError: a number is out of bounds, or `splits` came with `split_size` or without `count`.
 
     Example:
         >>> reader = generator_source(lambda i: i * i, count=4).create_reader(SourceReaderContext("g", 0, 1))
@@ -282,11 +283,11 @@ class GeneratorReader(RangeReader[T]):
 def throttled(
     source: Source[T, P, S], rate_per_s: float, *, clock: MonotonicClock | None = None
 ) -> ThrottledSource[T, P, S]:
-    """Return a source that gives at most `rate_per_s` records per second in all readers together.
+    """Return a source that gives at most `rate_per_s` records per second, on average, of all readers.
 
     Args:
         source: any source; positions and checkpoints are its own.
-        rate_per_s: records per second; divided evenly among the parallel readers.
+        rate_per_s: records per second, shared evenly by the readers; each can save up those of a second.
         clock: gives ``monotonic_ms()``; the process's clock by default.
 
     Raises:
@@ -322,7 +323,7 @@ class ThrottledSource(Source[T, P, S]):
 
 
 class ThrottledReader(SourceReader[T, P]):
-    """Asks an inner reader for no more records than the rate allows now."""
+    """Asks an inner reader for at most the records that the rate allows now; none: NOTHING_AVAILABLE."""
 
     def __init__(self, reader: SourceReader[T, P], rate_per_s: float, clock: MonotonicClock) -> None:
         self._reader, self._rate_per_s, self._clock = reader, rate_per_s, clock

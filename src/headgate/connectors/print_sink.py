@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def print_sink() -> PrintSink:
-    """Return a sink that prints every record at once, before any checkpoint; a failure may print it again.
+    """Return a sink that prints every record when it arrives; after a failure it may be printed again.
 
     Example:
         >>> writer = print_sink().create_writer(SinkWriterContext("p", 0, 1, 1, "job"), [])
@@ -28,7 +28,7 @@ def print_sink() -> PrintSink:
 
 
 class PrintSink(Sink):
-    """Sink that prints records at once, without checkpoints; made by :func:`print_sink`."""
+    """Sink that prints records when they arrive, at least once; made by :func:`print_sink`."""
 
     guarantee = "at-least-once"
 

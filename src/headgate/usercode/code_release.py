@@ -27,7 +27,7 @@ class HookOwner(Protocol):
 
 _lock: Final = threading.Lock()
 _of_process: Final[set[str]] = set()
-"""Names of hooks of code that has a process to itself, or lives among everything else."""
+"""Names of hooks of code without a namespace: not isolated, or in a process of its own."""
 _owner: Callable[[], HookOwner | None] | None = None
 """Gives the namespace of the calling code; None where this process has no namespaces."""
 
@@ -39,7 +39,7 @@ def ask_for_owner(owner: Callable[[], HookOwner | None]) -> None:
 
 
 def register(name: str, hook: Hook) -> None:
-    """Register a hook, called when the job's code is released, else at exit; of one name the first counts."""
+    """Register a hook, called when the caller's namespace closes, or at exit; of a name the first counts."""
     owner = None if _owner is None else _owner()
     if owner is None:
         with _lock:

@@ -207,7 +207,7 @@ def entries(program: Path, others: Sequence[Path], wheels: Sequence[Path], scrat
 
 
 def without_namespaces(settings: UserCodeSettings) -> UserCodeSettings:
-    """Return the settings changed to processes of their own for all jobs, for want of isolated namespaces."""
+    """Return settings for want of namespaces: native modules "process" instead of "auto", "in-process"."""
     if settings.native_modules in (NativeModules.AUTO, NativeModules.IN_PROCESS):
         return replace(settings, native_modules=NativeModules.PROCESS)
     return settings

@@ -59,7 +59,7 @@ def why_isolated(program: Path, config: Config, shared: bool) -> str | None:
 
 
 def taken_names(folder: Path, path: Sequence[str] | None = None) -> Iterator[str]:
-    """Yield names of modules in a program's folder that elsewhere (None: on sys.path) are other modules.
+    """Yield names in a program's folder that also name a module on `path` (None: sys.path) or of Headgate.
 
     Example:
         >>> import tempfile

@@ -54,7 +54,7 @@ class LeakedModules:
         self._opened[namespace.name] = _Left(namespace.tokens, resident_bytes())
 
     def ended(self, report: LeakReport) -> None:
-        """Record that a worker's namespace has closed, and log a warning if its modules stay in memory."""
+        """Record that a worker's namespace closed; warn, then or later, if modules stay after `release_s`."""
         before = self._opened.pop(report.namespace, None)
         if before is None or not before.modules():
             if report.leaked:

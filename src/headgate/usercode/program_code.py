@@ -86,7 +86,7 @@ def open_program(program: Path, config: Config) -> IsolatedCode:
 
 
 def open_along(program: str, paths: Sequence[Path], config: Config) -> IsolatedCode:
-    """Open, in a worker, the code (`paths`) of an isolated program that runs in another process here."""
+    """Open, in a worker, an isolated program's code from the `paths` sent by its process on this machine."""
     return _open(artifacts_sent(program, paths), UserCodeSettings.from_config(config))
 
 
@@ -140,7 +140,7 @@ def _content_of(folder: str) -> str:
 
 
 def _refuse_if_full(program: Path, settings: UserCodeSettings) -> None:
-    """Refuse to open a program where ended ones left too much in memory: a driver cannot be restarted."""
+    """Refuse to open a program (or log, by option) if ended ones left too much in memory of this driver."""
     _leaked.release_s = settings.release_timeout_ms / 1000
     why = _leaked.exceeded(settings.bounds)
     if why is None:

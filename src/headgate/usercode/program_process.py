@@ -70,7 +70,7 @@ class ProcessOrder:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the spec of the copy that comes first; None: the other finders decide, as for submodules."""
+        """Return the spec of the copy that comes first; None (as for most submodules): ask other finders."""
         if not isinstance(sys.path, SharedPath):  # `sys.path = [...]` by the program
             sys.path = SharedPath(sys.path, self._folders)
         if name.partition(".")[0] in STANDARD_LIBRARY:
@@ -169,5 +169,5 @@ def _take_process(code: ProcessCode) -> None:
 
 
 def running_alone() -> ProcessCode | None:
-    """Return the code of the program that has this process to itself, None without one."""
+    """Return the code of the program that has this process to itself; None without one and after its end."""
     return _program if _program is not None and _program.is_open else None

@@ -32,7 +32,7 @@ class ParentFirst:
 
     A pattern is a plain prefix of a module's name followed by a dot: "attr." is the package `attr` and what
     is in it; "attr" is also `attrs` and `attrlib`. `readded` are those that an option left out and that
-    cannot be.
+    cannot be left out.
 
     Example:
         >>> found = parent_first(["yaml."], ["attr"])
@@ -97,7 +97,7 @@ class Resolver:
     """Decides by this file's table whose copy each module name means in one namespace; decisions are kept.
 
     `surroundings` tells which owner has which module; `identical` are the top-level modules whose compiled
-    distribution is the framework's own, byte by byte.
+    distribution equals the framework's, byte by byte: before rules 4 and 5 these mean the framework's.
 
     Example:
         >>> class Disk:

@@ -1,5 +1,6 @@
-"""Conversion of records to Arrow columns of a given schema without rounding or guessing; errors name column
-and value. Arrow alone would turn 1.5 into 1, a time into a date, and a time without a zone into an instant.
+"""Conversion of records to Arrow columns of a given schema; errors name column and value.
+
+Nothing is rounded or guessed: Arrow alone turns 1.5 into 1, a time into a date or (without zone) an instant.
 """
 
 from __future__ import annotations
@@ -162,8 +163,7 @@ class ValueMisfitError(Exception):
 
 
 def check_values(values: Sequence[T], kind: pa.DataType) -> None:
-    """Raise ValueMisfitError if Arrow would change or refuse a value in a column of this type, going by
-    Python types.
+    """Raise ValueMisfitError if a value's Python type, or a time's zone, does not fit columns of this type.
 
     Example:
         >>> import pyarrow as pa
@@ -189,7 +189,7 @@ def check_values(values: Sequence[T], kind: pa.DataType) -> None:
 
 
 def _plain_kinds(kind: pa.DataType) -> tuple[tuple[type, ...], tuple[type, ...], str]:
-    """Return Python types that fit a plain Arrow type, subclasses that do not, and a name for messages."""
+    """Return Python types that fit a type without parts, subclasses that do not, and a name for messages."""
     from pyarrow import types as t
 
     table: list[tuple[Callable[[pa.DataType], bool], tuple[type, ...], tuple[type, ...], str]] = [

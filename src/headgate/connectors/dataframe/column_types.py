@@ -36,7 +36,7 @@ _ADVICE: Final = {
 
 
 def check_types(schema: StructType, verb: str) -> None:
-    """Raise UsageError, naming `verb`, for the first column whose type a dataflow cannot carry unchanged.
+    """Raise UsageError, naming `verb`, for the first column or field that a dataflow would change or refuse.
 
     Example:
         >>> from pyspark.sql.types import ArrayType, StructType, YearMonthIntervalType
@@ -52,7 +52,7 @@ which does not go through a dataflow unchanged; cast it to string
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """Return the Arrow schema for rows with these Spark columns: instants in UTC, and any value may be null.
+    """Return the Arrow schema of these Spark columns: instants in UTC, and all but maps' keys may be null.
 
     Spark sends null structs whose parts are declared as never null; Arrow takes that for a contradiction.
 

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 class DataFrameConnector(ABC):
     """A source or sink that exchanges rows with Spark through files in a staging folder. An executor that has
-    a session calls :meth:`prepare` in the driver, before workers start, and :meth:`finish` after the job.
+    a session calls :meth:`prepare` in the driver before workers start (except where a restored snapshot has a
+    source's rows staged already), and :meth:`finish` of streaming sources after the job.
     """
 
     # Set before :meth:`prepare`: a folder that outlives the run and may not exist yet; None where nothing

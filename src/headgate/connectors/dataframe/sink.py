@@ -28,8 +28,8 @@ _READ_AS_WRITTEN: Final = {"datetimeRebaseMode": "CORRECTED", "int96RebaseMode":
 
 def dataframe_sink(schema: StructType | str | None = None, verb: str = "to_dataframe") -> DataFrameSink:
     """Return the sink of `to_dataframe()`: its committed records are a DataFrame after the job, exactly once.
-    Without a schema the columns are those of the first records. Tuples without names are taken by position;
-    without a schema their columns are ``_1``, ``_2``, ... `verb` is what the program called, for messages.
+    Without a schema the columns are those of each subtask's first records, ``_1``, ``_2``, ... of tuples;
+    with one, tuples without names are taken by position. `verb` is what the program called, for messages.
     """
     check_schema(schema, verb)
     if schema is not None and not isinstance(schema, str):
@@ -65,7 +65,7 @@ class DataFrameSink(Sink, DataFrameConnector):
 
     @property
     def dataframe(self) -> DataFrame:
-        """The committed records; in the driver, from the job's end to the process's; UsageError before."""
+        """The committed records, after the job; UsageError without Spark, or without records and schema."""
         if self._spark is None:
             raise unprepared(self.verb)
         schema = self._schema if self._schema is not None else self._columns_found()
@@ -114,7 +114,7 @@ class DataFrameSink(Sink, DataFrameConnector):
 
 
 class ForwardingWriter(SinkWriter[T, C]):
-    """Sink writer that passes every call on to an inner writer; base of writers that add something to it."""
+    """Sink writer that passes records, commits and `close` to an inner one; base of writers that add."""
 
     accepts_columns = True
 

@@ -48,15 +48,15 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 BYTES_PER_FILE: Final = 16 << 20
-"""Most bytes of a staged file. A reader verifies a file at once, and a barrier waits for that: some 20 ms."""
+"""About the most bytes of a staged file: a reader verifies it in one go, some 20 ms that a barrier waits."""
 
 _INSTEAD: Final = "start without the checkpoint, or from one whose rows are still there"
 
 
 def dataframe_source(frame: DataFrame) -> DataFrameSource:
     """Return a bounded source of a DataFrame's rows; they stay columnar up to the first per-record function.
-    `frame` is bounded and of a classic session (not Spark Connect), else UsageError. Its rows are computed
-    once, when the job is executed; each partition becomes at least one split.
+    `frame` is bounded, of a classic session (not Spark Connect) and of types that :func:`check_types` takes,
+    else UsageError. Rows are computed when the job first runs; a partition with rows becomes some splits.
     """
     kind = type(frame)
     if not (kind.__module__.startswith("pyspark.sql.") and kind.__name__ == "DataFrame"):

@@ -1,5 +1,4 @@
-"""Rows of a DataFrame as checksummed Arrow files in a shared folder: written by Spark's tasks, read by
-readers.
+"""Rows of a DataFrame as checksummed Arrow files in a shared folder: Spark's tasks write, readers read.
 
 Spark may run a task more than once, one after the other or at the same time. Each attempt writes files of its
 own names and describes them in rows of its result; of those rows Spark keeps the winner's only. So files of
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 ROWS_PER_FILE: Final = 500_000
 """Most rows of a staged file. One reader reads a file, so a long partition gives work to several readers."""
 BYTES_PER_FILE: Final = 64 << 20
-"""Most bytes of a staged file, which a reader holds in memory to verify it before the first row."""
+"""About the most bytes of a staged file, which a reader holds in memory to verify it before the first row."""
 
 STAGING: Final = ".headgate-staging"
 """Name, below the root of all staging, of the folder for rows that enter or leave jobs."""
@@ -62,13 +61,13 @@ def stage(
     max_bytes_per_file: int = BYTES_PER_FILE,
     durable: bool = True,
 ) -> list[StagedFile]:
-    """Compute a DataFrame once and write its rows as Arrow files; return the files of the winning task
-    attempts.
+    """Compute a DataFrame, write its rows as Arrow files, and return those of the winning task attempts.
 
     Runs one Spark job in the calling thread, with that thread's pool and job group. The files are ordered by
     partition, each partition's rows in order; partitions without rows have no file. The driver and all
     executors share the folder. A partition with more rows, or more bytes in Arrow's memory, than a file may
-    have becomes several files. Rows that would be staged anew after a power failure need not be `durable`.
+    have becomes several files; only one batch with too many bytes is not split. Rows that would be staged
+    anew after a power failure need not be `durable`.
     """
     make_folder(folder)
     columns = arrow_schema(frame.schema).serialize().to_pybytes()

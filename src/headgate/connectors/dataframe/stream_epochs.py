@@ -35,8 +35,7 @@ class Phase(enum.Enum):
 
 
 class Epochs(Generic[S]):
-    """State of one Spark source in one attempt: which epoch (batch of the Spark query) is being read, and
-    which checkpoints hold it.
+    """State of one Spark source in one attempt: newest epoch (batch of the query) and checkpoints with it.
 
     `done` is the newest epoch that is acknowledged, or was restored; -1 before the first.
 
@@ -91,7 +90,7 @@ class Epochs(Generic[S]):
         self._look_whether_read()
 
     def take(self, reader: int) -> S | None:
-        """Return the next share (part) of the epoch to a reader that has none left; None if none is left."""
+        """Return a share (part) of the epoch for `reader`, which has read its last; None if none is left."""
         self._reading.discard(reader)
         if self._left:
             self._reading.add(reader)
@@ -100,16 +99,14 @@ class Epochs(Generic[S]):
         return None
 
     def snapshot(self, checkpoint: int) -> int:
-        """Record that a checkpoint is being taken; return the newest epoch that it holds."""
+        """Record that a checkpoint is taken; return its newest epoch. InternalError unless `ready`."""
         if not self.ready:
             raise InternalError(f"checkpoint {checkpoint} would cut epoch {self.done + 1} of a Spark source")
         self._held[checkpoint] = self.held
         return self.held
 
     def complete(self, checkpoint: int) -> int | None:
-        """Return the epoch that may be acknowledged to Spark now that a checkpoint is complete; None if there
-        is none.
-        """
+        """Return the epoch to acknowledge to Spark now that `checkpoint` is complete; None if none is new."""
         held = self._held.pop(checkpoint, self.done)
         if held <= self.done:
             return None

@@ -85,9 +85,7 @@ def damage(log: Plain | Mapping[str | bytes, Plain]) -> str | None:
 
 
 def _unpacked_size(data: bytes) -> int | None:
-    """Return an entry's uncompressed size, unpacked piece by piece; None if it is incomplete or larger than
-    allowed.
-    """
+    """Return an entry's size, unpacked piece by piece; None if it is incomplete or larger than allowed."""
     unpacker = zlib.decompressobj()
     size = 0
     while True:

@@ -71,7 +71,7 @@ def trigger_of(text: str | None) -> Trigger:
 
 
 def check_stateless(frame: DataFrame) -> None:
-    """Raise UsageError if Spark would keep state for a DataFrame: no checkpoint of the job would hold it."""
+    """Raise UsageError for an operator known to keep state in Spark, which no checkpoint would hold."""
     for node in _streaming_nodes(frame._jdf.queryExecution().analyzed()):
         name = str(node.nodeName())
         called = _STATEFUL.get(name)
@@ -87,8 +87,8 @@ def check_stateless(frame: DataFrame) -> None:
 def forgets_nothing(frame: DataFrame) -> bool:
     """Return whether all sources of a streaming DataFrame can be read again, even what Spark has committed.
 
-    Files can, unless Spark removes them after a batch; so can Kafka, and the rate sources. Of others it is
-    not known.
+    Files can, unless Spark removes them after a batch; so can Kafka, and the rate sources. For all others
+    False is returned.
     """
     leaves = [
         node

@@ -1,5 +1,6 @@
-"""Position of a Structured Streaming source in a checkpoint: the query, its last epoch, and a copy of its
-log. Epoch numbers alone do not suffice: a query that was begun anew after an older checkpoint continues their
+"""Position of a Structured Streaming source in a checkpoint: query, last epoch, and a copy of its log.
+
+Epoch numbers alone do not suffice: a query that was begun anew after an older checkpoint continues their
 count, and its epochs may hold other rows than those of the same numbers of the query before it.
 """
 
@@ -26,7 +27,7 @@ class QueryEpoch:
 
     line: str  # the lineage: queries of which each resumes after an epoch of another
     query: str  # the one that made the epoch
-    epoch: int  # the last one, -1 before the first
+    epoch: int  # its number, -1 before the first
 
     @classmethod
     def of_new_query(cls, begin: Position | None) -> QueryEpoch:

@@ -72,7 +72,7 @@ class StreamQuery:
     """A query that resumes after a position, in a folder of its own, and offers each epoch with staged rows.
 
     `read` says of what and where; `begin` is that position, None the beginning of the source. `ended` is True
-    once its input came to its end in order and every epoch was acknowledged.
+    once its input came to its end in order and every epoch was acknowledged, or it was stopped without error.
     """
 
     def __init__(self, read: StreamInput, begin: Position | None) -> None:
@@ -113,7 +113,7 @@ class StreamQuery:
 
     @property
     def running(self) -> bool:
-        """Whether Spark has started the query."""
+        """Whether Spark has started the query; True also after its end."""
         return self._query is not None
 
     @property
@@ -139,13 +139,13 @@ class StreamQuery:
         return offered is not None and position is not None and position.last == offered.position.last
 
     def acknowledge(self, epoch: int) -> None:
-        """Let Spark continue after an epoch that a completed checkpoint holds; let its rows be removed."""
+        """Let Spark continue after an epoch in a completed checkpoint; let rows up to it be removed."""
         while self._staged and self._staged[0].number <= epoch:
             self._read_through.append(self._staged.popleft().folder)
         self._acknowledged = epoch
 
     def stop(self) -> None:
-        """Stop the query and wait for its end; epochs that were not acknowledged count as never planned."""
+        """Stop the query, wait up to 20 s for its end; epochs not acknowledged count as never planned."""
         self._stopped.set()
         if self._query is not None:
             with contextlib.suppress(Exception):  # a JVM that has exited runs no query

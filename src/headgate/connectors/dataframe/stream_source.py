@@ -1,6 +1,7 @@
-"""A streaming DataFrame as source: Spark plans and stages epochs, and readers in the workers read the staged
-rows. The protocol is :mod:`stream_epochs`; the running query :mod:`stream_query`; the position in a
-checkpoint :mod:`stream_position`.
+"""A streaming DataFrame as source: Spark plans and stages epochs, readers in the workers read the rows.
+
+The protocol is :mod:`stream_epochs`; the running query :mod:`stream_query`; the position in a checkpoint
+:mod:`stream_position`.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ _LOGS: Final = "logs"
 def spark_source(frame: DataFrame, name: str, trigger: str | None) -> Source:
     """Return the source of `from_spark()`: the rows of a DataFrame, bounded or streaming, as Arrow batches. A
     streaming one is of a classic session (not Spark Connect), with stateless SQL only, else UsageError.
-    `name` is for messages; `trigger` is for :func:`trigger_of`; with "available-now" the source ends.
+    `name` is for messages; `trigger`, None for a bounded one, is as :func:`trigger_of` takes it; with
+    "available-now" the source ends.
     """
     classic = type(frame).__module__.startswith("pyspark.sql.classic")
     if not (classic and frame.isStreaming):

@@ -27,10 +27,11 @@ if TYPE_CHECKING:
 def spark_sink(
     write: EpochWriter | Callable[[DataFrame, SparkEpoch], R], schema: StructType | str | None = None
 ) -> SparkSink:
-    """Return the sink of `to_spark()`, which passes the records between two checkpoints, as an epoch, to
-    `write` once the later one is complete. An `EpochWriter` makes each epoch visible once. A function gets an
-    epoch again, with the same rows, after a failure in the middle. Without a schema the columns are those of
-    the first records, ``_1``, ``_2``, ... of tuples without names.
+    """Return the sink of `to_spark()`, which passes the records to `write` in epochs.
+
+    An epoch is the records between two checkpoints, passed once the later one is complete. An `EpochWriter`
+    makes it visible once. A function gets it again, with the same rows, after a failure in the middle.
+    Without a schema the columns are those of each subtask's first records, ``_1``, ``_2``, ... of tuples.
     """
     if not isinstance(write, EpochWriter) and not callable(write):
         raise UsageError(

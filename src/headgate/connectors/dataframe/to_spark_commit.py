@@ -27,8 +27,9 @@ _CHOICE: Final = "execution.sinks.older-snapshot"
 
 
 class SparkCommitter(SinkCommitter[StagedRows]):
-    """Commits staged rows by passing them to an epoch writer, and records each epoch in the lineage's
-    journal. Without `frames`, where the sink was not prepared, it only releases rows that a savepoint holds.
+    """Commits staged rows by passing them to an epoch writer; each epoch is recorded in a journal.
+
+    Without `frames`, where the sink was not prepared, it can only release rows that a savepoint holds.
     """
 
     tells_commits = True
@@ -140,7 +141,7 @@ class SparkCommitter(SinkCommitter[StagedRows]):
         self._staging.remove(ready.values())
 
     def _not_written(self, context: SinkCommitterContext, origin: j.Origin, names: list[str]) -> list[str]:
-        """Return those of `names`, staged files, that no written epoch of this job or its ancestors holds."""
+        """Return those of `names`, staged files, in no written epoch of this job's lineage or ancestors."""
         lineages = [context.lineage.id]
         if origin.job != context.job:
             lineages += [fork.job for fork in context.lineage.forks]

@@ -29,7 +29,7 @@ class Frames(Protocol):
     """Opens staged Parquet files as DataFrames for epoch writers."""
 
     def columns(self, paths: Sequence[str]) -> Columns:
-        """Return names and types of the columns in staged files; UsageError if the files do not agree."""
+        """Return names and types of the columns in staged files; UsageError if a column has two types."""
         ...
 
     def opened(
@@ -132,8 +132,9 @@ def agreed(files: Sequence[Columns]) -> Columns:
 
 
 def same_columns(expected: Columns, found: Columns, epoch: str) -> Columns:
-    """Return the columns `found` in the order of `expected`, those of earlier epochs; UsageError, naming
-    `epoch`, for one that is missing, new or of another type.
+    """Return `expected`, the columns of earlier epochs, if `found` are the same in any order.
+
+    UsageError, naming `epoch`, for one that is missing, new or of another type.
 
     Example:
         >>> same_columns([("a", "int"), ("b", "int")], [("b", "int"), ("a", "int")], "epoch 7")
@@ -155,8 +156,7 @@ def _shown(columns: Mapping[str, str], name: str) -> str:
 
 
 def cause(error: Exception) -> str:
-    r"""Return why a write failed, in one line; of a Java error the innermost cause, since outer ones only say
-    where.
+    r"""Return why a write failed, in one line; of a Java error the innermost cause, as outer ones say where.
 
     Example:
         >>> cause(ValueError("no such table: t\n  at line 1"))

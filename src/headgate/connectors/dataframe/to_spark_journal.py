@@ -1,7 +1,7 @@
-"""The journal of a `to_spark()` sink in a lineage (jobs that continue each other's output): which job owns
-it, and which epochs are begun, written, taken back. The journal is a list of entries; a `State` sums them up.
-All decisions about epochs are made here, from a state and a job's lineage. Does no I/O; `to_spark_log.py`
-stores the entries.
+"""The journal of a `to_spark()` sink in a lineage, that is, of jobs that continue each other's output.
+
+Its entries say which job owns the lineage, and which epochs are begun, written, taken back; a `State` sums
+them up. All decisions about epochs are made here. Does no I/O; `to_spark_log.py` stores the entries.
 """
 
 from __future__ import annotations
@@ -46,9 +46,7 @@ class Run(msgspec.Struct, frozen=True, array_like=True):
         return same and self.first <= origin.checkpoint <= self.last
 
     def parted(self, lineage: Lineage) -> tuple[Run | None, Run | None]:
-        """Split this run into the epochs that a job with this lineage descends from, and those it does not,
-        because it began from a snapshot before them. None for an empty part.
-        """
+        """Split into the epochs that a job with this lineage descends from, and later ones; None for none."""
         through = self.first - 1
         for fork in lineage.forks:
             if fork.job == self.job and (self.generation, self.attempt) <= (fork.generation, fork.attempt):
@@ -185,8 +183,9 @@ def _run_of(begun: Begun) -> Run:
 
 
 def newer(state: State, job: str, lineage: Lineage) -> list[Run]:
-    """Return the written epochs that a job with this lineage does not descend from, because it began from a
-    snapshot before them. Its own epochs count only if it falls back to an older snapshot of its own.
+    """Return the written epochs that a job with this lineage does not descend from.
+
+    Its own epochs count only if it falls back to an older snapshot of its own.
     """
     falls_back = any(fork.job == job for fork in lineage.forks)
     runs = [run for run in state.written if run.job != job or falls_back]
@@ -194,9 +193,7 @@ def newer(state: State, job: str, lineage: Lineage) -> list[Run]:
 
 
 def unfinished_newer(state: State, job: str, lineage: Lineage) -> list[Run]:
-    """Return the run of the epoch that was begun and may be written, if the job does not descend from it;
-    else an empty list.
-    """
+    """Return as run the epoch that was begun and may be written; [] if the job descends from it, or none."""
     return [] if state.begun is None else newer(State(written=[_run_of(state.begun)]), job, lineage)
 
 

@@ -44,7 +44,7 @@ class Log:
 
     def refresh(self) -> State:
         """Read the entries added since the last call; return the new state. A damaged entry raises
-        OperatingError, a folder that cannot be read StorageError.
+        OperatingError, a folder that cannot be read, or changes all the time, StorageError.
         """
         for _ in range(_TRIES_MAX):
             # An entry may be removed between the listing and the reading: another stands for it then.

@@ -89,7 +89,7 @@ class Staging:
             self._files(root).release(ready, savepoint)
 
     def abandon(self, committed_through: Sequence[StagedRows]) -> None:
-        """Remove staged rows of no completed checkpoint; `committed_through`, of the restored one, stay."""
+        """Remove staged rows except `committed_through` and held ones; see `SinkCommitter.abandon`."""
         self._files(self.root).abandon(committed_through)
 
     def remove(self, committables: Iterable[StagedRows]) -> None:
@@ -117,7 +117,7 @@ class Staging:
 
 
 def staged_parquet(root: str, schema: pa.Schema | None) -> Sink:
-    """Return a Parquet sink whose pending files are the staged rows; it never publishes one of them."""
+    """Return a Parquet sink whose pending files are the staged rows; its `commit` is not to be called."""
     made = load(Kind.CONNECTOR, "parquet_sink")(root, schema=schema)
     made.format.verb = "to_spark"
     sink: Sink = made
@@ -125,7 +125,7 @@ def staged_parquet(root: str, schema: pa.Schema | None) -> Sink:
 
 
 def verified_paths(root: str, committables: Sequence[StagedRows], checkpoint: int) -> list[str]:
-    """Return the paths of staged rows; OperatingError, naming `checkpoint`, for a missing or changed file."""
+    """Return the files of rows, verified; OperatingError, with `checkpoint`, if one is missing or changed."""
     paths = []
     for ready in committables:
         path = _path(root, ready)

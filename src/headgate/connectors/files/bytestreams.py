@@ -44,8 +44,9 @@ class ByteStream(ABC):
 
     @abstractmethod
     def approach(self, skip: int, tail: int) -> int:
-        """Seek towards the position `skip` bytes after the stream's entry point, leaving `tail` bytes before
-        it to verify; return how many bytes are still to be read before the position.
+        """Seek towards a position; return how many bytes are still to be read before it, at least `tail`.
+
+        It is `skip` bytes after the stream's entry point; the caller verifies the `tail` bytes before it.
         """
 
     @abstractmethod

@@ -97,7 +97,7 @@ class FilesCommitter(SinkCommitter[Prepared]):
             )
 
     def _first_lost(self, committables: Sequence[Prepared], own: bool) -> Prepared | None:
-        """Return the first whose file, of its size, is not published, pending or (not `own`) aside."""
+        """Return the first whose file is nowhere in its size, nor (unless `own`) among those taken back."""
         for ready in committables:
             final = self._final(ready)
             places = [final, self._pending(ready)]

@@ -99,7 +99,7 @@ class CsvDecoder(Generic[T]):
         return end + 1
 
     def decode(self, data: bytes, first_line: int) -> Decoded[T]:
-        """Decode a block of complete records from line `first_line` (from 1) on, singly if any is bad."""
+        """Decode a block of complete records; `first_line`, from 1, is the file's line it begins at."""
         if b'"' not in data:
             body = data[:-1] if data.endswith(b"\n") else data
             try:
@@ -227,7 +227,7 @@ class TypedMaker:
         self._nullable = {name for name, hint in hints.items() if _allows_none(hint)}
 
     def __call__(self, header: Sequence[str], rows: Rows) -> Records:
-        """Return one typed record per row; ValueError if a field's text does not convert."""
+        """Return one typed record per row; ValueError if a field is missing or its text does not convert."""
         records: list[dict[str, str | None]] = [dict(zip(header, row)) for row in rows]
         for name in self._nullable.intersection(header):
             for record in records:

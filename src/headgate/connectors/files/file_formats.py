@@ -60,7 +60,7 @@ def csv_source(
             NamedTuple or msgspec.Struct for typed records (an empty field is None where None is allowed);
             a ``pyarrow.Schema`` for columnar batches.
         on_error: as for :func:`json_source`; a row with too few or too many fields does not decode.
-        delimiter: one character between fields.
+        delimiter: one ASCII character between fields.
         header: whether the first row names the fields; otherwise the schema does, in its order.
     """
     return CsvSource(paths, schema, on_error, delimiter, header)

@@ -36,7 +36,7 @@ class Prepared(TypedDict):
 
 
 def safe(name: str) -> str:
-    """Return a valid file name for any text; different texts get different names.
+    """Return a valid file name for any text; if it is not the text itself, the text's CRC-32 ends it.
 
     Example:
         >>> safe("out-1"), safe("a/b")
@@ -76,7 +76,7 @@ def part_name(
 
 
 def final_name(part: str, checkpoint: int, suffix: str) -> str:
-    """Return the name under which a file is published: it ends with the first snapshot that holds the file.
+    """Return the name under which a file is published; its end has the id of the first snapshot with it.
 
     Example:
         >>> final_name("part-job+out+00001-3.2-0.jsonl", 7, ".jsonl")
@@ -95,8 +95,9 @@ class PartOrigin(NamedTuple):
 
 
 def origin_of(name: str) -> PartOrigin | None:
-    """Return who wrote a published file, from its name; None if the name has no checkpoint. Such names are
-    older than lineages, and belong to no job.
+    """Return who wrote a published file, from its name; None if the name has no checkpoint.
+
+    Files of such names, an older version's or not of Headgate, count as output of no job.
 
     Example:
         >>> origin_of("part-job+out+00001-3.2-0-c7.jsonl")
@@ -122,8 +123,9 @@ def held_mark(pending: str, holder: str) -> str:
 
 
 def held_by(mark: str) -> str | None:
-    """Return the name of the pending file that a mark keeps; None if the name is no mark's. Marks without a
-    holder are of an older version; releasing a savepoint does not remove them.
+    """Return the name of the pending file that a mark file keeps; None if `mark` is not a mark's name.
+
+    Marks without a hash of their savepoint are of an older version; releasing it does not remove them.
 
     Example:
         >>> held_by("a.jsonl~5dbbfb46b95bd9ee.held"), held_by("a.jsonl.held"), held_by("a.jsonl")

@@ -1,6 +1,6 @@
 """JSON lines decoder: blocks of lines become Python objects or Arrow record batches. Python records hold
-integers of any size; a line with one that does not fit into an Arrow column of 64 bits is a bad record. So
-are numbers beyond a double's range and NaN, which are no JSON.
+integers of any size; a line with one that does not fit into an Arrow column of integers is a bad record. So
+are numbers beyond a double's range and, unless Arrow reads it, NaN, which is no JSON.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _BORDERS = (b"}\n{", b"}\r\n{", b"]\n[")
 
 
 def one_record_per_line(data: bytes, records: int) -> bool:
-    """Return whether each line of a block is one record, after it decoded as a whole to `records` records.
+    """Return whether each line of a block, decoded as a whole to `records` records, surely is one record.
 
     JSON takes a line feed for white space, so a decoder also accepts records that span lines or share one. A
     line feed between a closing and an opening bracket, without a comma, can only be between two records; with
@@ -70,7 +70,7 @@ class JsonDecoder(Generic[T]):
         return data.rfind(b"\n") + 1
 
     def decode(self, data: bytes, first_line: int) -> Decoded[T]:
-        """Decode a block of complete lines from line `first_line` (from 1) on, singly if any is bad."""
+        """Decode a block of complete lines; `first_line`, from 1, is the file's line it begins at."""
         records = self._parser.block(data)
         if records is not None:
             return Decoded(records)
@@ -100,7 +100,7 @@ class ObjectParser(Generic[T]):
         self._decode, self._decode_lines = decoder.decode, decoder.decode_lines
 
     def block(self, data: bytes) -> list[T] | None:
-        """Return the objects of a block; None if a line is bad or does not hold exactly one record."""
+        """Return the objects of a block; None if a line is bad or may not hold exactly one record."""
         try:
             records = self._decode_lines(data)
         except _BAD:
@@ -123,7 +123,7 @@ class ObjectParser(Generic[T]):
 def object_decoder(
     schema: type[T] | None,
 ) -> tuple[msgspec.json.Decoder[Any], Callable[[Records], list[T]] | None]:
-    """Return a msgspec decoder for the schema, and a function to make NamedTuples of its results, or None."""
+    """Return a msgspec decoder for `schema` and, only if that is a NamedTuple, a function to make these."""
     try:
         if schema is None:
             return msgspec.json.Decoder(), None
@@ -144,9 +144,7 @@ def is_named_tuple(schema: type[T] | Mapping[str, T]) -> TypeGuard[type[NamedTup
 
 
 def struct_like(schema: type[NamedTuple]) -> type[msgspec.Struct]:
-    """Return a struct class with a NamedTuple's fields, to decode with: msgspec reads NamedTuples from
-    arrays, but files hold objects.
-    """
+    """Return a msgspec struct with a NamedTuple's fields, which msgspec would read from arrays only."""
     hints = typing.get_type_hints(schema, include_extras=True)
     fields: list[Any] = [
         (name, hints.get(name, Any), schema._field_defaults[name])
@@ -174,7 +172,7 @@ class ArrowParser:
         self._json = json
 
     def block(self, data: bytes) -> pa.RecordBatch | None:
-        """Return the batch of a block; None if a line is bad or does not hold exactly one record."""
+        """Return the batch of a block; None if a line is bad or may not hold exactly one record."""
         import pyarrow as pa
 
         # One block for all: a record that crosses Arrow's own blocks would be refused.

@@ -58,7 +58,7 @@ class OwnerLog:
 
     def require(self) -> bool:
         """Make this job the owner; return False if it already was. FencedError if another job of the lineage
-        has published files that are not history of this one, or became the owner after it.
+        has published files that are not history of this one, has set history aside, or was owner after it.
         """
         first = False
         while not self.owned:
@@ -104,11 +104,11 @@ class OwnerLog:
     # -- what is published
 
     def newer(self) -> list[Path]:
-        """Return published files of the lineage that are neither this job's nor in its history."""
+        """Return the lineage's published files not in this job's history; its own only if it falls back."""
         return [path for path, is_history in self._files(self._root) if not is_history]
 
     def missing(self) -> list[Path]:
-        """Return the present paths of files of this job's history that another job has set aside."""
+        """Return the present paths of files of this job's history that were taken back (set aside)."""
         return [
             path
             for folder in sorted((self._root / TAKEN_BACK).glob("*/"))

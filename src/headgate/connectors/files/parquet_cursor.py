@@ -29,7 +29,7 @@ class ParquetPosition(TypedDict):
 
 
 class ParquetCursor:
-    """An open Parquet file: returns record batches, and knows the position after the last row returned."""
+    """An open Parquet file: returns batches of `columns` (None: all) from `start` (None: its beginning)."""
 
     def __init__(self, path: str, columns: Sequence[str] | None, start: ParquetPosition | None) -> None:
         import pyarrow.parquet as pq

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class PartFile(io.RawIOBase):
-    """A new file that a sink writes from front to end; raises if it exists already."""
+    """A new file that a sink writes from front to end; StorageError if it cannot be created or exists."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class PartFile(io.RawIOBase):
         return self.size
 
     def write(self, data: ReadableBuffer) -> int:
-        """Write all of the data and return its length; StorageError if the disk refuses it."""
+        """Write all data, return its length; StorageError if that fails. After :meth:`discard` do nothing."""
         if self._discarded:
             # A format's writer may want to end its file when it is collected as garbage.
             return memoryview(data).nbytes

@@ -1,7 +1,7 @@
 """Expansion of the paths given to a file source: files, directories, globs and lists become one sorted list.
 
-Everything that can be wrong about paths is refused here, before a job starts. Reads no more of a file than
-its first bytes.
+Missing, unreadable and misnamed files are refused here, before a job starts. Reads no more of a file than its
+first four bytes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ def expand(paths: Paths, file_format: str) -> list[str]:
 
     Directories are searched recursively; names that begin with ``_`` or ``.`` are skipped there and after the
     wildcards of a glob, as Spark does, so that unfinished files are never read. ``file:`` URIs are accepted.
-    UsageError for a path without files, an unreadable file, or one not of `file_format`.
+    UsageError for a path without files, an unreadable file, or one that by its name or first bytes is not of
+    `file_format` ("JSON", "CSV" or "Parquet") or not compressed as it is called.
     """
     given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     if not given:

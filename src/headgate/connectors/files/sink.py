@@ -36,12 +36,13 @@ def json_sink(
 ) -> FilesSink[T]:
     """Return a sink of JSON lines in files ``part-*.jsonl`` of a directory, exactly once.
 
-    Dicts, rows, dataclasses, NamedTuples and msgspec structs become objects, tuples and lists arrays.
-    JSON has no NaN and no infinity: these become null. Bytes become base64 text.
+    Dicts, rows, dataclasses and msgspec structs become objects, and a NamedTuple where it is the record;
+    lists and tuples become arrays, also NamedTuples inside records. NaN and infinity, which JSON does not
+    have, become null. Bytes become base64 text.
 
     Args:
         path: the output directory, on a disk that the driver and all workers share.
-        roll_bytes: begin a new file when the present one has this many bytes.
+        roll_bytes: begin a new file, as at each checkpoint, when the present one has this many bytes.
         if_exists: "append" adds files to what the directory holds, and never touches that; a restored
             job needs it. "refuse" raises at start when there are visible files already.
 

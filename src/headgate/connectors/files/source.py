@@ -49,7 +49,7 @@ class FileCursor(Protocol[R, Q]):
     """An open input file, from which a reader takes records; one implementation per file format."""
 
     def poll(self, max_records: int) -> tuple[list[R] | pa.RecordBatch, list[BadRecord]] | None:
-        """Return the next records, perhaps none, and bad ones met on the way; None at the end of the file."""
+        """Return the next records, perhaps none, and the bad ones among them; None at the end of the file."""
         ...
 
     def position(self) -> Q | None:
@@ -74,9 +74,7 @@ class FilesSource(Source[T, P, list[str]]):
 
     @abstractmethod
     def open_cursor(self, path: str, position: P | None) -> FileCursor[T, P]:
-        """Open a file at a position (None: its beginning), in a worker; OperatingError if it was changed
-        since the position was taken.
-        """
+        """Open a file at a position (None: its beginning); OperatingError if it has changed since then."""
 
     @override
     def create_enumerator(self, restored: list[str] | None) -> SplitEnumerator[P, list[str]]:
@@ -134,7 +132,7 @@ class TextFilesSource(FilesSource[T, TextPosition]):
 
     @abstractmethod
     def new_decoder(self, path: str, saved: list[str] | None) -> TextDecoder[T]:
-        """Return a decoder for one file; `saved` is the header stored in the position, or None."""
+        """Return a decoder for one file; `saved` is the header in its position, None if it has none."""
 
     @override
     def open_cursor(self, path: str, position: TextPosition | None) -> FileCursor[T, TextPosition]:

@@ -32,14 +32,14 @@ _SHOWN_MAX: Final = 120
 
 
 class TextPosition(TypedDict):
-    """Position in a text file: `skip` uncompressed bytes after the gzip member or zstd frame at `member`."""
+    """Position in a text file: `skip` uncompressed bytes after the start of the gzip member or zstd frame."""
 
-    member: int  # byte of the file at which to enter it; 0 for plain files
+    member: int  # byte of the file at which that starts; 0 for plain files
     skip: int  # uncompressed bytes from there to the position
     offset: int  # uncompressed bytes from the file's beginning to the position
     line: int  # line feeds before the position
     size: int  # of the file, when the position was taken
-    tail: list[int]  # length and checksum of the bytes before the position
+    tail: list[int]  # length (at most 64) and CRC-32 of the bytes before the position
     saved: list[str] | None  # see `TextDecoder.saved`
 
 
@@ -116,7 +116,7 @@ class TextCursor(Generic[T]):
             self._to_skip = stream.approach(start["skip"], start["tail"][0])
 
     def poll(self, max_records: int) -> tuple[list[T] | pa.RecordBatch, list[BadRecord]] | None:
-        """Return the next records, perhaps none, and bad ones met on the way; None at the end of the file."""
+        """Return the next records, perhaps none, and the bad ones among them; None at the end of the file."""
         if self._to_skip:
             self._skip()
             if self._to_skip:

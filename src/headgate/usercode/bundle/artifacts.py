@@ -63,7 +63,7 @@ def made_from(paths: Sequence[Path], folder: Path) -> tuple[UserBundle, tuple[Pa
 
 
 def unpacked(bundle: UserBundle, files: Iterable[Path], cache: ArtifactCache) -> list[Leased]:
-    """Return leased folders of `cache` with a bundle's unpacked `files`, each checked by its hash first."""
+    """Return leased folders of `cache` with a bundle's `files`; one not yet there is checked and unpacked."""
     if bundle.abi != abi_of_this():
         raise UserCodeLoadError(
             f"user code was bundled for {bundle.abi}, and this worker runs {abi_of_this()}; use one minor "

@@ -70,7 +70,7 @@ def refused(archive: Path, name: str, why: str) -> UserCodeLoadError:
 
 @contextmanager
 def open_zip(archive: Path, bounds: Bounds) -> Iterator[zipfile.ZipFile]:
-    """Yield an open zip file; UserCodeLoadError if its list of entries exceeds the bounds."""
+    """Yield an open zip file; UserCodeLoadError if entries exceed the bounds or are packed unlike wheels."""
     with archive.open("rb") as file:
         listed = _bytes_of_list(file)
     if listed > _NAMES_BYTES_MAX:

@@ -101,7 +101,7 @@ class ArtifactCache:
         return Leased(folder, lock)
 
     def sweep(self, unused_s: float = 0.0) -> int:
-        """Remove folders that no process uses and none has asked for in `unused_s`; return how many."""
+        """Remove folders that no process uses, nor has asked for in `unused_s` seconds; return how many."""
         removed = 0
         for folder in list(self._root.iterdir()):
             if not folder.is_dir():

@@ -231,5 +231,5 @@ def _names(entries: list[tarfile.TarInfo]) -> list[str]:
 
 
 def remove(folder: Path) -> None:
-    """Delete an unpacked folder, or a part of it; one that is already removed is no error."""
+    """Delete an unpacked folder as far as that is possible; errors are ignored."""
     shutil.rmtree(folder, ignore_errors=True)

@@ -70,7 +70,7 @@ class NamespaceCode:
 
 
 def refuse_leaving(namespace: Namespace, values: Iterable[V], data_plane: ParentFirst) -> None:
-    """Raise ForeignObjectError for a value of the namespace's own copy of a package such as NumPy."""
+    """Raise ForeignObjectError if a value, or a part of one, is of the namespace's own copy of a package."""
     for value in _parts(values):
         table, kind = _table(namespace, value, data_plane), type(value)
         if table is not None and getattr(table.get(kind.__module__), kind.__qualname__, None) is kind:

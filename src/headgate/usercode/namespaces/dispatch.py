@@ -146,7 +146,7 @@ def framework_table() -> ModuleTable:
 
 
 def _by_import(calling: Mapping[str, V]) -> bool:
-    """Return whether Python's import machinery calls, which enters modules wherever they belong."""
+    """Return whether Python's import machinery calls, which enters and removes modules where they belong."""
     return str(calling.get("__name__")).startswith("importlib._bootstrap")
 
 

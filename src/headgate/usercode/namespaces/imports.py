@@ -146,7 +146,7 @@ def import_module_of_caller() -> Callable[..., ModuleType]:
 
 
 def install() -> None:
-    """Prepare this process for isolated namespaces, once; NoIsolationError if its interpreter has none."""
+    """Prepare this process for isolated namespaces, once; NoIsolationError if its interpreter allows none."""
     global _installed
     with _lock:
         if _installed:

@@ -60,9 +60,7 @@ _kept: list[dict[str, ModuleType]] = []
 
 
 def builtins_on_stack(depth: int) -> Iterator[dict[str, Any]]:
-    """Yield the builtins of running code and its callers, nearest first, from `depth` frames above the
-    caller.
-    """
+    """Yield the builtins of up to 16 stack frames, nearest first, from `depth` frames above the caller."""
     frame = sys._getframe(depth + 1)
     for _ in range(FRAMES_MAX):
         yield frame.f_builtins

@@ -67,7 +67,7 @@ class NamespaceSettings:
 
 
 class ClosedNamespace:
-    """Stands in for a closed isolated namespace: every use raises ClosedUserCodeLoaderError."""
+    """Stands in for a closed isolated namespace: uses of its modules raise ClosedUserCodeLoaderError."""
 
     closed = True
     handle = None
@@ -257,7 +257,7 @@ class Namespace:
         return [entry for entry in self.path if entry in self.artifacts or entry not in of_framework]
 
     def call(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call `function` so that imports in it mean this namespace's modules; an error once it is closed."""
+        """Call `function` so that its imports mean this namespace's modules; a closed one may refuse it."""
         if self.closed:
             self._must_be_open("a call")
         token = enter(self.handle)

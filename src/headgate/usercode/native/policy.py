@@ -2,12 +2,12 @@
 
 `classloader.native-modules`::
 
-    auto        equal to the framework's: the framework's copy
-                else, a data-plane package, or a library of a name that another file has: a process of its own
+    any mode    equal to the framework's, file by file: the framework's copy
+    auto        a data-plane package of both, a library of a name that another file has: a process of its own
                 else: in this process, in the dependency layer, each file once
-    process     any native package: a process of its own
+    process     any other native package: a process of its own
     in-process  all in this process; the user vouches that no native object crosses
-    parent      the framework's copy of all that it has
+    parent      the framework's copy of all that it has; others as in auto
     fail        any that is not the framework's own: refused
 """
 
@@ -64,8 +64,8 @@ def plan(
 ) -> NativePlan:
     """Decide where those of a job's packages run that have compiled parts, next to the framework's.
 
-    Any is refused in the mode `fail`, and so is a job that brings some data-plane packages (NumPy, pandas,
-    pyarrow) of its own and leaves others to the framework: it may have only all or none.
+    UserCodeLoadError in the mode `fail` for any that does not equal the framework's, and for a job that
+    brings some data-plane packages (NumPy, pandas, pyarrow) of its own but not all that the framework has.
     """
     group = ParentFirst(data_plane)
     taken = _libraries(framework)

@@ -1,5 +1,5 @@
-"""Writers for `stream.to_spark()`: each makes a repeated write of an epoch harmless. Which epochs there are,
-and their rows, is decided before a writer is called.
+"""Writers for `stream.to_spark()`: all but the user's function make a repeated write of an epoch harmless.
+Which epochs there are, and their rows, is decided before a writer is called.
 """
 
 from headgate.connectors.dataframe.writers.jdbc import JdbcWriter, jdbc

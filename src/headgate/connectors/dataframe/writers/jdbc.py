@@ -1,5 +1,4 @@
-"""Epochs into a database table over JDBC: staged in a table, then moved in a transaction that records the
-epoch.
+"""Epochs into a database table over JDBC: staged in a table, then moved and recorded in one transaction.
 
 The record's key is lineage, sink and epoch, so of two transactions about one epoch the second fails and moves
 nothing. The database must be transactional; it is tested with PostgreSQL.
@@ -39,11 +38,11 @@ def jdbc(url: str, table: str, properties: Mapping[str, str] | None = None) -> J
 
     Args:
         url: a JDBC URL, such as ``jdbc:postgresql://host/database``; the session needs the driver's jar.
-        table: plain name of the table, with its schema before it if it has one.
+        table: its name, ``schema.table`` if it has a schema; of letters, digits and _, without quotes.
         properties: connection properties, such as ``user``, ``password`` and ``driver`` (its class).
 
     Raises:
-        UsageError: the URL is none of JDBC, or the table has no plain name.
+        UsageError: the URL is none of JDBC, or the table's name has other characters.
     """
     if not url.startswith("jdbc:"):
         raise UsageError("jdbc() got a URL that does not begin with 'jdbc:'; expected jdbc:<kind>:...")

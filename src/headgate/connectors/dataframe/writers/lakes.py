@@ -1,7 +1,7 @@
 """Writers of epochs to Delta and Iceberg tables, each epoch once.
 
-Delta's log has the last epoch of each lineage, and skips repeats. Into Iceberg an epoch is staged as a
-snapshot with the epoch's id: Iceberg refuses to publish a staged snapshot whose id is in the table's history
+Delta's log has the last epoch of each lineage and sink; it skips repeats. Into Iceberg an epoch is staged as
+a snapshot with the epoch's id: Iceberg refuses to publish a staged snapshot whose id the table's history has
 already, and checks that in the commit itself, so of two drivers that write one epoch only one adds its rows.
 """
 

@@ -37,7 +37,7 @@ _TAKEN_BACK: Final = "_taken_back"
 
 
 def parquet(path: str | os.PathLike[str], partition_by: Sequence[str] = ()) -> ParquetWriter:
-    """Return a writer of epochs as Parquet files, each epoch published at once.
+    """Return a writer of epochs as Parquet files; an epoch's files become visible together.
 
     ``spark.read.parquet(path)`` gives the rows of published epochs, with the columns ``_lineage``, ``_sink``
     and ``_epoch`` added.

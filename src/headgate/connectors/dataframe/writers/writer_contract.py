@@ -56,8 +56,8 @@ class SparkEpoch:
 
 
 class EpochWriter(ABC):
-    """Writes the epochs of `to_spark()`; a repeated write does nothing. Lives in the driver, called from one
-    thread.
+    """Writes the epochs of `to_spark()`; a repeated write should do nothing. Lives in the driver, called from
+    one thread.
 
     Two drivers may write the same epoch at the same time: one that was replaced may not have noticed. So the
     files of a try are separate, by its token, until one step publishes all of them, and of two such steps for
@@ -96,8 +96,10 @@ class EpochWriter(ABC):
         """
 
     def take_back(self, lineage: str, sink: str, epochs: Iterable[int], unfinished: Collection[int]) -> None:
-        """Make epochs invisible for good, because a job began from a snapshot before them: a late try to
-        write one of them must not make it visible again.
+        """Make epochs invisible, because a job began from a snapshot before them.
+
+        A late try to write one must not make it visible again; only :meth:`put_back` does. Called only if
+        `takes_back` is true.
 
         Args:
             lineage: id of the lineage that the epochs belong to.
@@ -108,7 +110,7 @@ class EpochWriter(ABC):
         raise OperatingError(f"{self.describe()} cannot take back what was written")
 
     def put_back(self, lineage: str, sink: str, epochs: Iterable[int]) -> None:
-        """Make epochs visible again that :meth:`take_back` made invisible; other epochs are skipped."""
+        """Make epochs visible again that :meth:`take_back` made invisible; skip all others."""
         raise OperatingError(f"{self.describe()} cannot put back what was written")
 
     def describe(self) -> str:
@@ -117,9 +119,7 @@ class EpochWriter(ABC):
 
 
 class FunctionWriter(EpochWriter, Generic[R]):
-    """Passes the epochs of `to_spark()` to the user's function; after a failure it passes an epoch again if
-    the last call may not have succeeded.
-    """
+    """Passes the epochs of `to_spark()` to the user's function; an epoch may come again after a failure."""
 
     guarantee = AT_LEAST_ONCE
 
