@@ -194,7 +194,7 @@ class Environment(Readers):
     # -- looking
 
     def plan(self, name: str = "job") -> PhysicalPlan:
-        """Return the physical plan of the next job, after every check that needs neither a disk nor a worker.
+        """Return the physical plan of the next job, after the checks of its graph, options and state types.
 
         Raises:
             PlanError: the program cannot run as written, or jobs have run all of it.

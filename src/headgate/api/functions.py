@@ -50,7 +50,7 @@ class RuntimeContext(Protocol):
         uid: of the operator.
         subtask: which parallel copy, from 0.
         parallelism: how many copies.
-        attempt: the deployment, from 1; grows with every restart.
+        attempt: the deployment by this driver, from 1; each restart or rescale is a new one.
     """
 
     uid: str
@@ -73,14 +73,14 @@ class TimerService(Protocol):
         """Call `on_timer` for this key once the watermark reaches `timestamp` (ms).
 
         One timer per key and timestamp. A timer at or before the current watermark fires right
-        after the present call returns. At the end of a bounded input all timers fire; an
+        after the present call returns. At the end of a bounded input all event-time timers fire; an
         `on_timer` that registers the next one for ever is refused there. Where the stream has no event
         time, nothing else fires them, which a warning says once.
         """
         ...
 
     def register_processing_time(self, timestamp: int) -> None:
-        """Call `on_timer` for this key once the wall clock reaches `timestamp` (ms)."""
+        """Call `on_timer` for this key once the wall clock reaches `timestamp` (ms), if input goes on."""
         ...
 
     def delete_event_time(self, timestamp: int) -> None:
@@ -97,7 +97,7 @@ class KeyedContext(Protocol[K]):
 
     Attributes:
         key: the current key.
-        timestamp: event time of the record or timer in ms; None when the stream has none.
+        timestamp: event time of the record (None: it has none), or time for which the timer was set; in ms.
         timers: timers of the current key.
     """
 
@@ -124,8 +124,8 @@ class RichFunction:
     """Base class of functions with a lifecycle: `open` before the first record, `close` after the last."""
 
     def open(self, context: RuntimeContext) -> None:
-        """Set up what cannot be shipped (connections, models). Operator state is restored and can be read and
-        changed. Keyed state is refused: there is no current key yet.
+        """Set up what cannot be shipped (connections, models). Operator state is restored: lists can be read
+        and changed, broadcast state only read. Keyed state is refused: there is no current key yet.
         """
 
     def close(self) -> None:
@@ -137,7 +137,7 @@ class ProcessFunction(RichFunction, ABC, Generic[I, O]):
 
     @abstractmethod
     def process(self, record: I, ctx: Any) -> Iterable[O] | None:
-        """Handle one record; yield or return the outputs.
+        """Handle one record; `ctx` has `timestamp`, `watermark` (ms or None), `side_output(tag, value)`.
 
         Returns:
             an iterable of outputs, such as a list or a generator; None, ``[]`` and ``()`` are no
@@ -186,8 +186,8 @@ def blocking(function: F) -> F:
     what is expensive.
 
     Args:
-        function: for ``map``, ``filter`` or ``flat_map``; or a :class:`ProcessFunction` or
-            :class:`KeyedProcessFunction`, its class or an instance. Subclasses are marked, too.
+        function: for ``map``, ``filter`` or ``flat_map``; or a process function of any kind (keyed, with a
+            broadcast side), its class or an instance. Subclasses are marked, too.
 
     Returns:
         The same function, marked; where it cannot be marked itself, one that calls it.

@@ -20,7 +20,7 @@ _STYLE: Final = "text-align:left;vertical-align:top;padding:2px 10px"
 
 
 class Preview(Sequence[T]):
-    """The first records of a stream; shows itself as a table, and is a sequence of them.
+    """The first records of a stream, as a sequence; shows itself as a table of at most 50 rows.
 
     Attributes:
         records: as a list.
@@ -92,7 +92,7 @@ class Preview(Sequence[T]):
 
 
 def counted(count: int) -> str:
-    """Return how many records, in words.
+    """Return a number of records as text.
 
     Example:
         >>> counted(1), counted(12000)
@@ -109,7 +109,7 @@ class Cell(NamedTuple):
 
 
 def table(records: Iterable[T]) -> tuple[list[str], list[list[Cell]]]:
-    """Return records as column names and rows of cells; a record without fields has the column ``record``."""
+    """Return column names (20, then how many more) and rows of cells; column ``record`` if without fields."""
     found = [_fields(record) for record in records]
     names: dict[str, None] = {}
     for fields in found:

@@ -133,17 +133,14 @@ class SinkWriter(ABC, Generic[T, C, W]):
 
     @abstractmethod
     def write(self, records: Any) -> None:
-        """Take a batch of records: a list of Python objects, or possibly a ``pyarrow.RecordBatch`` where the
-        writer sets `accepts_columns`.
-        """
+        """Take a batch of records: a list; with `accepts_columns` also a ``pyarrow.RecordBatch``."""
 
     @abstractmethod
     def prepare_commit(self) -> list[C]:
-        """Make everything written so far durable and ready to publish; return the committables that describe
-        it.
+        """Make all that was written durable and ready to publish; return the committables that describe it.
 
-        Called at every checkpoint and once at the end. What it returned is never touched again by this
-        writer.
+        Called at every checkpoint and savepoint, and once at the end. What it returned is never touched again
+        by this writer.
         """
 
     def prepare_commit_at(self, checkpoint: int) -> list[C]:
@@ -174,15 +171,15 @@ class SinkCommitter(ABC, Generic[C]):
     takes_back: bool = False
 
     def begin(self, context: SinkCommitterContext) -> None:
-        """Get ready to commit output of a job; called once when the job begins, before the first commit."""
+        """Get ready to commit output of a job; called once in each driver of the job, before it commits."""
 
     def committed_after(self, context: SinkCommitterContext) -> str | None:
-        """Return, in words, the output that jobs of the lineage (which continue each other's snapshots)
-        published and that is not of this job's history: committed after the snapshots it descends from.
+        """Return, in words, the output that was published of the lineage and is not of this job's history.
 
-        Called before :meth:`begin` of a job that begins from another job's snapshot, and whenever a job falls
-        back to a snapshot before its newest ones, which are damaged or may be lost: then a fork of the
-        lineage is the job's own, and what the job has committed after it counts, too.
+        Jobs of the lineage committed it after the snapshots that this job descends from. Called before
+        :meth:`begin` of a job that begins from another job's snapshot, and whenever a job falls back to a
+        snapshot before its newest ones, which are damaged or may be lost: then a fork of the lineage is the
+        job's own, and what the job has committed after it counts, too.
 
         Returns:
             None where there is nothing, and always where `tells_commits` is false.
@@ -255,7 +252,7 @@ class SinkCommitter(ABC, Generic[C]):
         """
 
     def abandon(self, committed_through: Sequence[C]) -> None:
-        """Remove output that was prepared and is in no completed checkpoint; called when a restart begins.
+        """Remove output that was prepared and is in no completed checkpoint; called when an attempt begins.
 
         Args:
             committed_through: must stay: the committables of the restored checkpoint, committed unless output
@@ -271,8 +268,7 @@ class SinkCommitter(ABC, Generic[C]):
 
 
 class Sink(ABC, Generic[T, C, W]):
-    """The description of an output, from which writers and a committer are made; picklable, without open
-    resources.
+    """Description of an output, which makes its writers and committer; picklable, without open resources.
 
     The types are those of the records, of committables, and of writers' states; `Sink[int]` leaves the last
     two open.

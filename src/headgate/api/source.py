@@ -133,11 +133,11 @@ class SourceReader(ABC, Generic[T, P]):
         """Return the splits not yet finished, with positions right after the last polled record.
 
         The classic mistake is a position one record early or late: a restored reader must return exactly the
-        records that this reader has not returned yet.
+        records that this reader has not returned yet. Called often, not only for checkpoints.
         """
 
     def checkpoint_complete(self, checkpoint_id: int) -> None:
-        """Note that `checkpoint_id` completed: records before its positions are never needed again."""
+        """Note that a checkpoint is complete: the origin may drop the records before its positions."""
 
     def close(self) -> None:
         """Release files and connections; also called after a failure."""
@@ -171,10 +171,9 @@ class SplitEnumerator(ABC, Generic[P, S]):
 
     @abstractmethod
     def next_splits(self, subtask: int) -> list[Split[P]] | None:
-        """Return splits for the reader of `subtask`, which has none left: some, `[]` for "none now", or None
-        for "never again".
+        """Return splits for the reader of `subtask`, which has none left; None: it never gets one again.
 
-        A reader that got `[]` asks again after a pause.
+        An empty list means that there is none now: the reader asks again after a pause.
         """
 
     @abstractmethod
@@ -218,8 +217,7 @@ class SplitEnumerator(ABC, Generic[P, S]):
 
 
 class Source(ABC, Generic[T, P, S]):
-    """Description of an input, from which an enumerator and readers are made; picklable, without open
-    resources.
+    """Description of an input, which makes its enumerator and readers; picklable, without open resources.
 
     Example of a complete source: see ``headgate.connectors.generator``. The types are those of the records,
     of positions in splits, and of the enumerator's state; `Source[int]` leaves the last two open.

@@ -29,7 +29,7 @@ def check_callable(verb: str, function: object) -> None:
 
 
 def refuse_unawaited(verb: str, function: object) -> None:
-    """Raise PlanError, naming `verb`, for a function whose call does not run it: ``async``, a generator."""
+    """Raise PlanError, naming `verb`, for an ``async`` function, and for a generator as that of a filter."""
     import inspect
 
     bare = inspect.unwrap(function) if callable(function) else function

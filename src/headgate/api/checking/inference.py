@@ -139,19 +139,19 @@ def field_hint(record_type: Hint | None, name: str) -> Hint:
 
 
 def source_output(source: Source[T]) -> Hint | None:
-    """Return the record type of a source, from its class's type argument."""
+    """Return the record type of a source, from its class's type argument; None if it has none."""
     arguments = generic_arguments(type(source), Source)
     return _known(arguments[0]) if arguments else None
 
 
 def tag_output(tag: OutputTag[T]) -> Hint | None:
-    """Return the record type of a side output whose tag was made as ``OutputTag[int]("late")``."""
+    """Return the record type of a side output whose tag was made as ``OutputTag[int]("late")``; else None."""
     arguments = get_args(getattr(tag, "__orig_class__", None))
     return _known(arguments[0]) if arguments else None
 
 
 def common_scalar(records: Sequence[T]) -> type[T] | None:
-    """Return the one plain scalar type that all records have, if there is one.
+    """Return the class (int, float, bool, str or bytes) that all records have; None if there is none.
 
     Example:
         >>> common_scalar([1, 2]), common_scalar([1, "a"])

@@ -78,7 +78,7 @@ def check_uids_given(nodes: Iterable[Node]) -> None:
 
 
 def stateful_part(node: Node) -> str | None:
-    """Return, in words, what a checkpoint holds of an operator; None when it holds nothing."""
+    """Return, in words, the part of an operator's state that needs a uid; None when it needs none."""
     if isinstance(node, SourceNode):
         return "a position in its input"
     if isinstance(node, SinkNode):
@@ -98,7 +98,7 @@ def committing_sinks(nodes: Iterable[Node]) -> frozenset[int]:
 
 
 def states_of(nodes: Iterable[Node]) -> dict[int, list[StateFact]]:
-    """Return each operator's declared states by node id, their types as text, for plans and `explain`."""
+    """Return operators' declared states by node id, types as text; PlanError if one is declared wrongly."""
     found: dict[int, list[StateFact]] = {}
     for node in nodes:
         own = [
@@ -263,7 +263,7 @@ class _Part(NamedTuple):
 
 
 def check_state_types(nodes: Iterable[Node], config: Config) -> None:
-    """Raise PlanError for state whose values have no serializer; warn of state that is stored as pickle."""
+    """Raise PlanError for state without serializer, or pickled where it must not be; warn of other pickle."""
     parts = [part for node in nodes for part in _parts(node)]
     if not parts:
         return

@@ -45,7 +45,7 @@ class AggregateFunction(ABC, Generic[IN, ACC, OUT]):
 
     @abstractmethod
     def create_accumulator(self) -> ACC:
-        """Return a new accumulator without values; never one that was returned before."""
+        """Return an accumulator without values; if it can be changed in place, a new one at each call."""
 
     @abstractmethod
     def add(self, value: IN, accumulator: ACC) -> ACC:

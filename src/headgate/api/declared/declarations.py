@@ -115,7 +115,7 @@ def declarations(cls: type) -> dict[str, Declaration]:
 
 
 def declared(cls: type, kind: type[D]) -> list[tuple[str, D, Hint | None]]:
-    """Return name, declaration and annotation of each state declared by a `kind`, in order of declaration."""
+    """Return name, declaration (a `kind`) and annotation of each such state, in order of declaration."""
     found = {name: each for name, each in declarations(cls).items() if isinstance(each, kind)}
     hints = hints_of(cls) if found else {}
     return [(name, each, hints.get(name)) for name, each in found.items()]

@@ -33,8 +33,8 @@ MV = TypeVar("MV")
 class ValueState(Protocol[V]):
     """Live handle of a state with one value per key; it reads and writes the value of the current key.
 
-    A key that was never set reads as the declared default; setting the default, or :meth:`clear`, removes the
-    entry.
+    A key without an entry reads as the declared default, which reading stores if it can be changed in place.
+    :meth:`clear` removes the entry, as does setting a default that cannot be changed in place.
     """
 
     value: V

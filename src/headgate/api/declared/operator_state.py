@@ -26,7 +26,7 @@ BROADCAST: Final = "broadcast"
 
 
 class OperatorListState(ListState[V], Protocol[V]):
-    """Live handle of one subtask's list; a restore redistributes its elements among the subtasks."""
+    """Live handle of one subtask's list; :func:`operator_list_state` says what a restore puts into it."""
 
     def get(self) -> list[V]:
         """Return the elements, in a list of its own; a change inside an element is a change of the state."""

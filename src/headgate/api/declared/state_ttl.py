@@ -65,7 +65,7 @@ class TtlCleanup:
 
 @dataclass(frozen=True, slots=True)
 class StateTtl:
-    """How long an entry of a state lives after it was last written.
+    """How long an entry of a state lives after it was last written, or with `update` also read.
 
     An entry is a value, a reduced value or an accumulator; of a list each element, of a map each key is one
     of its own. An entry written at `t` expires as soon as the clock shows `t + duration`.

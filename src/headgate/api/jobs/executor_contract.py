@@ -51,7 +51,7 @@ class VertexStatus(msgspec.Struct, frozen=True):
         records_out: records that they emitted.
         busy_ms: time that its subtasks worked, added up.
         backpressured_ms: time that its subtasks waited for their receivers, added up.
-        watermark: least event time of a subtask that has one, in ms; None where none has.
+        watermark: the least of the watermarks that its subtasks have, in ms; None where none has one.
     """
 
     name: str
@@ -109,7 +109,7 @@ class JobStatus(msgspec.Struct, frozen=True):
         name: given to ``execute``.
         state: "created", "starting", "deploying", "running", "recovering", "rescaling", "finishing",
             "failing", "cancelling", "finished", "failed" or "cancelled".
-        attempt: the present deployment, from 1; 0 before the first.
+        attempt: the present deployment by this driver, from 1; 0 before the first.
         restarts: deployments that followed a failure.
         generation: of the driver that owns the job, from 1.
         parallelism: subtasks of the widest operator: the number of workers.
@@ -214,7 +214,7 @@ class JobControl(Protocol):
         then: Then,
     ) -> None:
         """Stop the job with a savepoint, whose URI `then` gets once its output is committed, or the error.
-        `drain`: fire all timers first. `target` and `format` are as for :meth:`savepoint`.
+        `drain`: fire all event-time timers first. `target` and `format` are as for :meth:`savepoint`.
         """
         ...
 

@@ -30,7 +30,7 @@ class JobRequests(ABC):
         """Take a checkpoint now; return its URI once it is complete and committed.
 
         Args:
-            timeout_s: how long to wait for it.
+            timeout_s: how long to wait for it; None: as long as it takes.
 
         Raises:
             OperatingError: it was not taken; says why.
@@ -52,7 +52,7 @@ class JobRequests(ABC):
                 ``execution.checkpointing.savepoint-dir``.
             format: "canonical" are Parquet tables that any backend and other tools read, "native" the files
                 of the state backend, which are written and restored faster.
-            timeout_s: how long to wait for it.
+            timeout_s: how long to wait for it; None: as long as it takes.
 
         Raises:
             ConfigError: no such format, or no folder is given or configured.
@@ -73,9 +73,9 @@ class JobRequests(ABC):
         Args:
             target: as for :meth:`savepoint`.
             format: as for :meth:`savepoint`.
-            drain: whether event time ends before, so that all timers and windows fire and their output is
+            drain: whether event time ends before, so that all event-time timers fire and their output is
                 part of what was committed: for a job that is not to be continued.
-            timeout_s: how long to wait for it.
+            timeout_s: how long to wait for it; None: as long as it takes.
 
         Raises:
             ConfigError: no such format, or no folder is given or configured.
@@ -92,7 +92,7 @@ class JobRequests(ABC):
                 number.
             from_last: whether the last completed checkpoint will do where no new one can be taken, as when
                 the job cannot start because slots were lost.
-            timeout_s: how long to wait until all subtasks run.
+            timeout_s: how long to wait until all subtasks run; None: as long as it takes.
 
         Raises:
             UsageError: it is not possible, as with too few slots or key groups; the job was not touched.
@@ -103,7 +103,7 @@ class JobRequests(ABC):
 
     @abstractmethod
     def _request(self, what: str, arguments: Mapping[str, Json], timeout_s: float | None) -> Json:
-        """Send the request `what` ("stop") to the job, return its answer; `timeout_s` includes its start."""
+        """Send the request `what` ("stop"), return its answer; waiting for the job to begin counts, too."""
 
 
 class JobHandle(JobRequests):
@@ -177,7 +177,7 @@ class JobHandle(JobRequests):
     def _seen(self) -> tuple[str, JobStatus | None]:
         """Return the state in a word, and the status if there is one.
 
-        Never waits for a job that does not answer.
+        Never waits for a job to begin, and for an answer only some seconds.
         """
         if not self._control.done():
             return "starting", None
@@ -214,10 +214,10 @@ class JobHandle(JobRequests):
         return self._result.done()
 
     def status(self) -> JobStatus:
-        """Return the job's status now, or when it ended.
+        """Return the job's status now, or when it ended; wait until it has begun.
 
         Raises:
-            OperatingError: it did not begin at all.
+            OperatingError: it did not begin at all (UsageError if it was refused), or does not answer.
         """
         return self._control.result().status()
 

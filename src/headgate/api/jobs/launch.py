@@ -26,7 +26,7 @@ def run_program(
 ) -> None:
     """Run a program file in this process, as ``python path arguments...`` would.
 
-    A file that never calls ``execute`` but has ``def build(env)`` is given an Environment, and the job that
+    A file that runs no job, not even ``collect()``, but has ``def build(env)`` gets an Environment, and what
     it builds is executed under the file's name. Jobs in the background of the program are waited for, or
     cancelled when the program raises.
 

@@ -74,7 +74,7 @@ def _current() -> RunningProgram:
 
 
 def command_line_options() -> list[str]:
-    """Return the ``key=value`` texts of ``-D``; empty outside ``headgate run``."""
+    """Return the ``key=value`` settings of ``-D``, or of `run_program(options=)`; empty if there are none."""
     options = _current().options
     return list(map(str, json.loads(os.environ.get(OPTIONS_VARIABLE, "[]")) if options is None else options))
 

@@ -1,5 +1,5 @@
 """Captures the plan of a program without running it: a child process writes the plan at ``execute()`` and
-ends. The child starts nothing: no executor, no Spark, no look at files. The result is plain values, as
+ends. Headgate starts nothing in it: no executor, no Spark, no look at files. The result is plain values, as
 ``explain(format="json")`` gives them, with the settings.
 """
 
@@ -51,9 +51,9 @@ def capture(
 ) -> dict[str, Any]:
     """Return the captured plan of a program file: a script, or a module with ``def build(env)``.
 
-    The program gets `arguments` (its ``sys.argv``) and `options` (``key=value`` settings). `timeout_s` is for
-    reaching ``execute()``, and for the inspection. Raises the UsageError that the program itself raised, and
-    PlanError where it failed otherwise, ended without a job, or took too long.
+    The program gets `arguments` (``sys.argv[1:]``) and `options` (``key=value`` settings). `timeout_s` (None:
+    no limit) includes the inspection. Raises the UsageError that the program itself raised, and PlanError
+    where it failed otherwise, ended without a job, or took too long.
 
     Returns:
         ``format``, ``job``, ``logical``, ``vertices``, ``edges``, ``slots``, ``max_parallelism`` and

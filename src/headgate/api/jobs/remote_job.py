@@ -214,8 +214,8 @@ def connect(job: str) -> RemoteJob:
 
 
 def find_job(job: str, known: Sequence[KnownJob]) -> KnownJob:
-    """Return the one of `known` whose id or name is `job`, or whose id begins with it. Running jobs are
-    preferred. Where none or several are meant, the UsageError names those there are.
+    """Return the one of `known` whose id or name is `job`, or whose id begins with it: a running one, else
+    the last whose driver died. UsageError, which names those there are, where it is none or several run.
     """
     running = [each for each in known if not each.exited]
     for group in (running, [each for each in known if each.exited]):

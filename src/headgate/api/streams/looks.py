@@ -1,6 +1,6 @@
 """Looks at a stream (``preview()``, ``collect()``): jobs of what feeds it, outside the program, which stays
-open. Such a job has none of the program's sinks, takes no checkpoints, restores nothing, and leaves no trace
-in the program: the sink that it adds is no node of the program, so uids made of positions stay as they are.
+open. Such a job has none of the program's sinks, takes no checkpoints, restores nothing, and adds no node to
+the program: its sink is none of the program's nodes, so uids made of positions stay as they are.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def collected(environment: ProgramContext, number: int, name: str) -> list[Any]:
 def taken(
     environment: ProgramContext, number: int, count: int, timeout_s: float | None, verb: str
 ) -> list[Any]:
-    """Return the first `count` records of stream `number`, or those of `timeout_s`; errors name `verb`."""
+    """Return the first `count` records of stream `number` that come in `timeout_s` s; errors name `verb`."""
     check_count(verb, count)
     check_seconds(verb, timeout_s)
     sink = load(Kind.CONNECTOR, "sample_sink")(count, _rebuilt(environment, number), verb)
@@ -62,7 +62,7 @@ def run_query(
     name: str,
     watch: _Watch | None = None,
 ) -> None:
-    """Run, as job `name`, what feeds stream `number` into `sink`, called `end`; `watch` may cancel it."""
+    """Run stream `number` into `sink`, called `end`, as job `name`, to its end or till `watch` cancels it."""
     above = environment.program.above(number)
     if watch is None:
         _refuse_endless(end, above)

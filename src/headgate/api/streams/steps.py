@@ -36,7 +36,7 @@ class ProgramContext(Protocol):
 
     program: Program  # the steps written so far
     collecting: dict[str, CollectingSink]  # uid -> sink whose records :meth:`execute` brings to the driver
-    collected: dict[str, list[Any]]  # uid -> records that the last job brought
+    collected: dict[str, list[Any]]  # uid -> records that jobs have brought
 
     def free_uid(self, stem: str) -> str:
         """Return a uid that no operator has: `stem`, or `stem` with the lowest free number from 2."""

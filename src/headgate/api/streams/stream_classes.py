@@ -97,7 +97,7 @@ class DataStream(Outputs[T]):
     def process(self, function: ProcessFunction[T, U], uid: str | None = None) -> DataStream[U]:
         """Run a function that emits any number of records for each, with `open`, `close` and side outputs.
 
-        State and timers need a key: ``stream.key_by(...).process(...)``.
+        Keyed state and timers need a key: ``stream.key_by(...).process(...)``.
 
         Raises:
             PlanError: `function` is no :class:`ProcessFunction`.
@@ -254,8 +254,8 @@ class DataStream(Outputs[T]):
 class KeyedStream(ShownAsLine, Looks[T], Generic[K, T]):
     """A stream of records of type `T`; all records with one key of type `K` go to one subtask.
 
-    It can be looked at and printed as any stream. All other calls of a :class:`DataStream` come before
-    ``key_by()``.
+    It can be processed, connected, looked at and printed. All other calls of a :class:`DataStream` come
+    before ``key_by()``.
 
     Example:
         >>> import headgate as hg

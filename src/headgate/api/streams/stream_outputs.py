@@ -69,7 +69,7 @@ class Operator:
             uid: unique in the program; printable, at most 200 characters, no slash.
 
         Raises:
-            PlanError: not a uid, or the stream comes from no operator (``union``, ``rebalance``, ...).
+            PlanError: not a uid, a sink that a job has run, or no operator (``union``, ``rebalance``, ...).
         """
         self._demand_operator("a uid")
         self._environment.program.change(self._number, uid=uid)
@@ -79,7 +79,7 @@ class Operator:
         """Set the number of subtasks of this operator alone.
 
         Raises:
-            PlanError: not a whole number of at least 1, or the stream comes from no operator.
+            PlanError: not a whole number of at least 1, a sink that a job has run, or no operator.
         """
         self._demand_operator("a parallelism")
         self._environment.program.change(self._number, parallelism=parallelism)
@@ -173,15 +173,14 @@ class Looks(Generic[T]):
         return queries.taken(self._environment, self._number, n, timeout_s, "take")
 
     def preview(self, n: int = 10, timeout_s: float | None = None) -> Preview[T]:
-        """Return the first records, as :meth:`take`, in a form that shows itself as a table in shells and
-        notebooks.
+        """Return the first `n` records, as :meth:`take` does, in a sequence that shows itself as a table.
 
         Args:
             n: how many records; fewer where the stream has no more.
             timeout_s: show what has come by then; None: wait for all of them.
 
         Raises:
-            UsageError: as :meth:`take`.
+            HeadgateError: the errors of :meth:`take`.
 
         Example:
             >>> import headgate as hg
@@ -248,8 +247,7 @@ class Outputs(Operator, Looks[T]):
     def to_dataframe(
         self, schema: StructType | str | None = None, job_name: str = "to_dataframe"
     ) -> DataFrame:
-        """Return this stream's records as a Spark DataFrame. Runs only what feeds it, as :meth:`collect`
-        does.
+        """Return this stream's records as a Spark DataFrame. Runs only what feeds it, like :meth:`collect`.
 
         The stream must be bounded. The rows are staged as files that live as long as this process.
         To get several streams of one job, or together with its sinks, use :meth:`to_dataframe_later`.
@@ -321,7 +319,7 @@ class Collected(ShownAsLine, Generic[T]):
         """The records, in order per subtask.
 
         Raises:
-            PlanError: the job was not executed yet.
+            PlanError: no job has brought them yet.
         """
         found = self._environment.collected.get(self._uid)
         if found is None:
@@ -356,7 +354,7 @@ class DataFrameLater(ShownAsLine):
 
         Raises:
             PlanError: the job was not executed yet.
-            UsageError: no record came and no schema was given.
+            UsageError: no record has come and no schema was given.
         """
         if not self._environment.program.has_run(self._number):
             raise PlanError(
