@@ -80,7 +80,7 @@ class TimerService(Protocol):
         ...
 
     def register_processing_time(self, timestamp: int) -> None:
-        """Call `on_timer` for this key once the wall clock reaches `timestamp` (ms), if input goes on."""
+        """Call `on_timer` for this key at `timestamp` by the wall clock (ms), unless input ends before."""
         ...
 
     def delete_event_time(self, timestamp: int) -> None:
