@@ -31,7 +31,7 @@ class SenderCredit:
         self.credit -= 1
 
     def grant(self, frames: int) -> None:
-        """Add the credit of `frames` frames that the receiver consumed; InternalError above `initial`."""
+        """Add the credit of `frames` (1 or more) that the receiver grants; InternalError above `initial`."""
         if frames < 1 or self.credit + frames > self.initial:
             raise InternalError(f"credit {self.credit} + {frames} exceeds the initial {self.initial}")
         self.credit += frames
@@ -40,8 +40,8 @@ class SenderCredit:
 class ReceiverCredit:
     """Counts, at the receiver of one channel, the queued frames and the credit owed to the sender.
 
-    Credit returns in lots of half the initial credit, so that not every small frame costs a message. If
-    `withheld`, the sender has none before :meth:`release`.
+    Credit returns in lots of half the initial credit, or once no frame is queued, so that not every small
+    frame costs a message. If `withheld`, the sender has none before :meth:`release`.
     """
 
     __slots__ = ("initial", "owed", "queued")
@@ -51,7 +51,7 @@ class ReceiverCredit:
         self.owed = initial if withheld else 0
 
     def release(self) -> int:
-        """Return how many frames the sender may send at once, as credit is withheld no longer."""
+        """Return all credit that is owed, in frames to grant the sender now: none is withheld any more."""
         frames, self.owed = self.owed, 0
         return frames
 

@@ -32,7 +32,7 @@ class JobState(Enum):
 
     @property
     def ending(self) -> bool:
-        """Whether the job's end is decided and it only waits for its workers to leave."""
+        """Whether the job's end is decided: it waits for workers to leave, or a checkpoint to be stored."""
         return self in (JobState.FINISHING, JobState.FAILING, JobState.CANCELLING)
 
 

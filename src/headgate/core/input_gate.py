@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class InputGate(Generic[T]):
-    """The queues of a subtask's channels (from 0), read in turns; `is_records` tells batches from events."""
+    """The queues of a subtask's channels (from 0), read in turns; `is_records` is true of a record batch."""
 
     __slots__ = ("_blocked", "_is_records", "_queues", "_ready", "_silent")
 
@@ -48,7 +48,7 @@ class InputGate(Generic[T]):
 
     @property
     def available(self) -> bool:
-        """Whether :meth:`poll` would return an element."""
+        """Whether :meth:`poll` without `wanted` would return an element."""
         return bool(self._ready) and not self._silent
 
     def poll(self, wanted: Callable[[T], bool] | None = None) -> tuple[int, T] | None:

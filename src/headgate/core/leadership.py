@@ -19,7 +19,7 @@ class LeadershipState(Enum):
 
     CANDIDATE = "candidate"  # it has not won yet
     LEADER = "leader"
-    SUSPENDED = "suspended"  # it leads, but the last proof failed: no commit begins
+    SUSPENDED = "suspended"  # it leads, but a proof failed or the connection broke: no commit begins
     LAPSED = "lapsed"  # its lease has ended, and it may still win again
     LOST = "lost"  # for good: another driver leads or may, or this one resigned
 
@@ -110,7 +110,7 @@ class LeadershipTerm:
         return True
 
     def renewed(self, sent_ms: int, now_ms: int) -> None:
-        """Extend the lease: a request sent at `sent_ms`, answered at `now_ms`, proved the leadership."""
+        """Extend a lease that still runs at `now_ms`: a request sent at `sent_ms` proved the leadership."""
         if self.tick(now_ms) or not self._machine.can(_E.RENEWED):
             return  # also when it has lapsed: a standby may have looked before the proof was there
         if self._machine.state is not LeadershipState.LEADER:

@@ -103,7 +103,7 @@ class HeartbeatMonitor(Generic[W]):
         return LivenessReport(lapsed, tuple(stuck), tuple(recovered))
 
     def next_wakeup(self) -> int | None:
-        """Return when :meth:`check` can next have news (monotonic ms); None when no worker is watched."""
+        """Return when :meth:`check` has news if no beat comes (monotonic ms); None: no worker is watched."""
         times = [watch.heard_ms + self._timeout_ms for watch in self._watched.values()]
         if self._stuck_ms is not None:
             times += [w.moved_ms + self._stuck_ms for w in self._watched.values() if not w.reported_stuck]
@@ -138,7 +138,7 @@ class Lease:
         self._expires_ms = max(self._expires_ms, sent_ms + self._length_ms)
 
     def expired(self, now_ms: int) -> bool:
-        """Return whether the lease has ended, so that the worker must stop; it is never regained."""
+        """Return whether the lease has ended, so that the worker must stop; once True, it stays so."""
         self._lost = self._lost or now_ms >= self._expires_ms
         return self._lost
 

@@ -1,6 +1,6 @@
 """Distribution of operator state to subtasks when a job is restored, perhaps at another parallelism.
 
-The rules are those of the field's round-robin repartitioner. With R new subtasks:
+The rules are those of Flink's round-robin repartitioner. With R new subtasks:
 
     mode        parallelism changed                          unchanged
     ----------  -------------------------------------------  ----------------------------------------
@@ -24,7 +24,7 @@ from headgate.common.errors import InternalError
 
 
 class Distributed(Protocol):
-    """An old subtask's operator state, of which elements `first` to before `stop` (None: all) count."""
+    """An old subtask's operator state of `count` elements: `first` to before `stop` (None: all) are meant."""
 
     @property
     def name(self) -> str: ...  # noqa: D102

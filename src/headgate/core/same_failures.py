@@ -35,7 +35,7 @@ class SameFailure:
 class SameFailures:
     """Counts failures by fingerprint since the newest checkpoint; one per job, kept across restarts.
 
-    `since` is that checkpoint (None: there is none); `repeating` the last failure that came `limit` times.
+    `since` is its id (None: there is none); `repeating` is the last failure that came `limit` times or more.
 
     Example:
         >>> failures = SameFailures(since=4)

@@ -61,7 +61,7 @@ class SubtaskCheckpoints:
 
     @property
     def last(self) -> int:
-        """The newest checkpoint admitted or known to be complete; 0 before the first."""
+        """The newest checkpoint that :meth:`admit` decided on or that is complete; 0 before the first."""
         return self._last
 
     @property
@@ -71,7 +71,7 @@ class SubtaskCheckpoints:
 
     @property
     def running(self) -> Set[int]:
-        """Checkpoints whose snapshot is being written in the background, and which were not aborted."""
+        """Checkpoints whose snapshot is being written, neither aborted nor passed by a complete one."""
         return frozenset(self._running)
 
     def admit(self, checkpoint: int) -> Verdict:
@@ -99,7 +99,8 @@ class SubtaskCheckpoints:
     def finished(self, checkpoint: int) -> bool:
         """Record that the writing of a snapshot ended, well or not; call at most once after `taken`.
 
-        Return True to acknowledge or decline it, False if it was aborted meanwhile: release its files.
+        Return True to acknowledge or decline it; False if it was aborted or a newer one completed: release
+        its files.
         """
         if checkpoint > self._last or checkpoint == self._taking or checkpoint in self._settled:
             raise InternalError(f"checkpoint {checkpoint} ended without running; {self._facts()}")

@@ -62,7 +62,7 @@ class LargeBucket(Generic[K]):
             self._removed.add(key)
 
     def settle(self, budget: int) -> bool:
-        """Apply about `budget` changes to the base; return True when none is left: base then is the bucket.
+        """Apply about `budget` changes to the base; return True when none is left: `base` has all keys.
 
         Call it only while no snapshot is being written. Changes since the last call are applied as well, so
         it comes to an end however fast timers are set.

@@ -29,9 +29,9 @@ class TimerQueue(Generic[K]):
     """A queue of timers by timestamp and key; register, delete and firing take O(log n), amortised.
 
     Keys lie in one ordered bucket per distinct timestamp, and only timestamps are in the heap, so
-    many timers of one timestamp cost one heap entry. Deletion leaves an empty bucket behind. The
-    buckets lie in a :class:`LayeredTable`, so a snapshot has them at once; only here they are changed,
-    and only what `_own` gives may be.
+    many timers of one timestamp cost one heap entry. Deletion may leave an empty bucket behind. The
+    buckets are in a :class:`LayeredTable`, so a snapshot takes them without a copy; a bucket may be
+    changed only after `_own` has returned it.
 
     The caller sets `limit`: how far its time has come (the watermark in force, or the end of the segment
     being processed). `interrupt` is set when a timer at or before it is registered; the caller, which may be
@@ -77,7 +77,7 @@ class TimerQueue(Generic[K]):
         return sum(map(len, self._buckets.values()))
 
     def register(self, timestamp: int, key: K) -> bool:
-        """Add a timer; return False if the key already has one at that timestamp."""
+        """Add a timer; return False if `key` has one at `timestamp`. UsageError unless that is an int64."""
         bucket = self._own(timestamp)
         if bucket is None:
             check_timestamp(timestamp)
@@ -218,7 +218,7 @@ class TimersAtCut(Generic[K_co]):
         self._layers, self._table, self._ticket = layers, table, ticket
 
     def slices(self, size: int) -> Iterator[tuple[list[int], list[K_co]]]:
-        """Yield (timestamps, keys), lists below 2 * `size`; the keys of one timestamp keep their order."""
+        """Yield (timestamps, keys), lists below 2 * `size` long; keys of one timestamp keep their order."""
         for stamps, buckets in slices_of(self._layers, size):
             sizes = list(map(len, buckets))
             total = sum(sizes)

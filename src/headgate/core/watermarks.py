@@ -47,7 +47,7 @@ class WatermarkValve:
         return all(self._idle)
 
     def bound_by_others(self, channel: int) -> int:
-        """Make `channel` active; return the least watermark of the other active channels."""
+        """Make `channel` active; return the other active channels' least watermark (none: WATERMARK_MAX)."""
         self._idle[channel] = False
         others = [
             mark for index, mark in enumerate(self._marks) if index != channel and not self._idle[index]

@@ -1,6 +1,6 @@
 """High availability of a job: a driver finds its job by name, waits until it leads, and continues the job.
 
-A job's id is made of its name and of how often it was brought to its end before. So a driver that is
+A job's id is made of name, cluster and how often it was brought to its end before. So a driver that is
 started again has the id, and thereby the checkpoints, of the one that died; and a job that is run once
 more after its end has an id, and a folder, of its own.
 """
@@ -85,10 +85,11 @@ class HighAvailability:
     def wait(
         self, waiting: Callable[[str], None], given_up: Callable[[], bool] | None = None
     ) -> LedJob | None:
-        """Block until this driver leads the job, and return it; None if its last leader brought it to an end.
+        """Block until this driver leads the job, and return it; None if its leader ended it in the meantime.
 
         `waiting` is called with a sentence whenever the leader changes; True of `given_up` ends the wait.
-        Raises FencedError then, and where another driver leads and this one does not stand by.
+        Raises FencedError then, and where another driver leads and this one does not stand by; StorageError
+        where the first look fails.
         """
         won = self._leadership.wait(waiting, standby=self._standby, given_up=given_up)
         if won is None:
@@ -103,7 +104,7 @@ class HighAvailability:
         """Call `work`, which prepares the leader's job, again while the storage fails; return its result.
 
         `work` may be repeated; `report` gets a sentence whenever the failure changes. Raises FencedError
-        where another driver may lead, StorageError where repeating is of no use or `given_up()`.
+        where another driver may lead, the error of `work` where repeating is of no use or `given_up()`.
         """
         reported = ""
         while True:
@@ -257,7 +258,7 @@ def zookeeper_root(config: Config) -> str:
 
 
 def job_id(name: str, cluster: str, run: int) -> JobId:
-    """Return the id of a job, made of its name and of how often it was brought to its end before.
+    """Return a job's id, made of name, cluster and `run`: how often it was brought to its end before.
 
     Example:
         >>> job_id("clicks per user", "default", 0)

@@ -56,10 +56,10 @@ class Leadership:
         standby: bool = True,
         given_up: Callable[[], bool] | None = None,
     ) -> Candidacy | None:
-        """Block until this driver leads; None when the former leader has brought the job to its end.
+        """Block until this driver leads; None when the leader it waited for has brought the job to its end.
 
-        `waiting` is called with a sentence whenever the leader changes. Raises FencedError where another
-        driver leads and is alive, and this one does not `standby`, or `given_up()` is true.
+        `waiting` is called with a sentence whenever the leader changes. Raises FencedError if `given_up()` or
+        if another driver leads and this one does not `standby`; StorageError if the first look fails.
         """
         began_ms, reported = self._clock.monotonic_ms(), ""
         while True:
@@ -115,7 +115,7 @@ class Leadership:
             self._report = listener
 
     def on_lost(self, listener: Callable[[FencedError], None]) -> None:
-        """Have `listener` called once, from another thread, when leadership is lost; it must not block."""
+        """Call `listener` once leadership is lost (now, or from another thread); it must not block."""
         with self._changed:
             error = self._error
             if error is None:
@@ -262,7 +262,7 @@ class LedStore:
         self._permit: CommitPermit | None = None
 
     def claim(self) -> CommitPermit:
-        """Claim the job in the store, which ends older permits; FencedError if leadership is lost."""
+        """Claim the job in the store, which ends older permits; raise an error unless this driver leads."""
         self._leadership.require()
         self._permit = self._store.claim()
         return self._permit

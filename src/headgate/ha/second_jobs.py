@@ -47,9 +47,9 @@ _LOG: Final = logging.getLogger(__name__)
 def take_places(
     job: JobId, name: str, plan: PhysicalPlan, disk: Disk | None, opened: ExitStack, *, allow_second: bool
 ) -> None:
-    """Mark storage and output folders as used by this job until `opened` closes.
+    """Mark local storage and output folders as used by this job until `opened` closes.
 
-    Raises UsageError if another job of this name, or with this output, runs, unless `allow_second`.
+    Raises UsageError, unless `allow_second`, if another job runs with this output, or this name and storage.
     """
     me = this_driver_as(job, name)
 
@@ -138,7 +138,7 @@ def _leading(
 
 
 def running_in(disk: Disk, job: JobId) -> str | None:
-    """Return the living driver, as text, of a job with checkpoints on `disk`; None where none is seen."""
+    """Return the living driver, as text, of a job with checkpoints on `disk`; None: not seen or not local."""
     if not isinstance(disk, LocalDisk):
         return None
     try:
@@ -159,7 +159,7 @@ def _enter(folder: Path, me: Occupant, look: Look, opened: ExitStack) -> None:
 
 
 def _answering(disk: Disk, *also: str | None) -> list[Occupant]:
-    """Return this user's jobs that answer commands and have checkpoints on `disk` (None in `also`: none)."""
+    """Return this user's jobs that answer commands, with checkpoints on `disk`, or (None in `also`) none."""
     files = [known.file for known in known_jobs() if not known.exited]
     storages = (disk.describe(), *also)
     return [

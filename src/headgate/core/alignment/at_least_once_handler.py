@@ -107,7 +107,7 @@ class CheckpointBarrierTracker:
         return self._decide(now_ms)
 
     def cancel(self, checkpoint: int) -> list[Effect]:
-        """Abort `checkpoint`, whose cancellation marker was read, and every older pending checkpoint."""
+        """Abort `checkpoint`, whose cancel marker was read, unless it has ended, and older pending ones."""
         aborted = [pending for pending in self._pending if pending <= checkpoint]
         if self._is_new(checkpoint):
             aborted.append(checkpoint)

@@ -38,7 +38,7 @@ class Barrier:
     trigger_ms: int  # wall clock of the job master at the trigger; start delay and age count from it
     alignment: Alignment = Alignment.ALIGNED
     timeout_ms: int | None = None  # an aligned one that is older becomes unaligned; None: it never does
-    savepoint: SavepointOrder | None = None  # None: of a checkpoint; a savepoint always aligns
+    savepoint: SavepointOrder | None = None  # None: of a checkpoint; no savepoint's barrier overtakes
     completed: int = 0
 
     @property
@@ -57,7 +57,7 @@ class Barrier:
         return self.savepoint is not None and self.savepoint.drain
 
     def as_unaligned(self) -> Barrier:
-        """Return this barrier as UNALIGNED; used when its alignment has taken longer than the timeout."""
+        """Return this barrier as UNALIGNED, without timeout: so it is sent on where it overtakes records."""
         return replace(self, alignment=Alignment.UNALIGNED, timeout_ms=None)
 
     def as_forced(self) -> Barrier:

@@ -97,7 +97,7 @@ class CheckpointedInputGate(Generic[E]):
         self._completed_by: int | None = None
 
     def put(self, channel: int, element: E) -> None:
-        """Queue an element; a running capture includes a batch that is ahead of the channel's barrier."""
+        """Queue an element; a running capture includes batches and events ahead of the channel's barrier."""
         kind = self._kind_of(element)
         self._arrivals += 1
         self._queues.put(channel, _Arrival(self._arrivals, kind, element))
@@ -119,8 +119,8 @@ class CheckpointedInputGate(Generic[E]):
     def announce(self, clocks: Clocks) -> list[Effect]:
         """Pass the barriers that arrived, in order, and the time to the handler; return what to do.
 
-        Stops early, and stays urgent, after a barrier that completed a checkpoint: the caller must take what
-        was captured for that checkpoint, and its measurements, before another one begins.
+        Stops early, and stays urgent if more arrived, after a barrier that completed a checkpoint: the caller
+        must take what was captured for it, and its measurements, before another one begins.
         """
         effects: list[Effect] = []
         while self._unannounced:
@@ -131,7 +131,7 @@ class CheckpointedInputGate(Generic[E]):
 
     @property
     def available(self) -> bool:
-        """Whether :meth:`poll` would return an element."""
+        """Whether :meth:`poll` without `only_control` would return an element."""
         return self._queues.available
 
     @property
@@ -170,7 +170,7 @@ class CheckpointedInputGate(Generic[E]):
         return channel, element, []
 
     def next_timeout(self) -> float | None:
-        """Return the monotonic ms at which :meth:`announce` is due even if nothing arrives; None: never."""
+        """Return the monotonic ms after which :meth:`announce` is due if nothing arrives; None: never."""
         return self.handler.next_timeout()
 
     def abort(self, checkpoint: int) -> None:
@@ -186,7 +186,7 @@ class CheckpointedInputGate(Generic[E]):
         return self._capturing
 
     def take_captured(self) -> list[tuple[int, E]]:
-        """Return (channel, batch) of all records captured since the last call, in order within a channel."""
+        """Return (channel, batch or event) of all captured since the last call, in order within a channel."""
         captured, self._captured = self._captured, []
         return captured
 

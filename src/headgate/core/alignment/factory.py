@@ -53,7 +53,7 @@ def make_handler(
     forced: frozenset[int] = frozenset(),
     awaited: frozenset[int] = frozenset(),
 ) -> BarrierHandler:
-    """Return the barrier handler for a job's checkpointing mode, for an input gate of so many channels.
+    """Return the barrier handler of an input gate; ConfigError if `unaligned` without `exactly_once`.
 
     With `unaligned`, no barrier overtakes records of channels in `forced`, nor before it has come on those in
     `awaited`; see :class:`SingleCheckpointBarrierHandler`.

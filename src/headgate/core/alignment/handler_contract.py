@@ -54,12 +54,12 @@ class BarrierHandler(Protocol):
 
     @property
     def current(self) -> int:
-        """The latest checkpoint id seen; 0 before the first."""
+        """The latest checkpoint id that took effect or was cancelled here; 0 before the first."""
         ...
 
     @property
     def pending(self) -> bool:
-        """Whether barriers of the current checkpoint are still awaited."""
+        """Whether a checkpoint that took effect still waits for barriers."""
         ...
 
     @property
@@ -84,7 +84,7 @@ class BarrierHandler(Protocol):
         ...
 
     def cancel(self, checkpoint: int) -> list[Effect]:
-        """Abort `checkpoint` in this gate: a marker that cancels it was read from a channel."""
+        """Abort `checkpoint`, unless it has ended, and older ones: a marker that cancels it was read."""
         ...
 
     def abort(self, checkpoint: int) -> None:
@@ -100,7 +100,7 @@ class BarrierHandler(Protocol):
         ...
 
     def next_timeout(self) -> float | None:
-        """Return the monotonic time from which on :meth:`timeout` has something to do.
+        """Return the monotonic time (ms) after which :meth:`timeout` has something to do.
 
         None while no checkpoint waits for a timeout.
         """

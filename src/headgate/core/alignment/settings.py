@@ -22,7 +22,7 @@ class AlignmentSettings:
 
     exactly_once: bool = True  # channels wait for each other's barriers at all
     unaligned: bool = False  # barriers may overtake records
-    timeout_ms: int = 0  # age from which on a checkpoint that aligns overtakes; 0: from the start
+    timeout_ms: int = 0  # age above which a checkpoint that aligns overtakes; 0: from the start
 
     def __post_init__(self) -> None:
         if self.unaligned and not self.exactly_once:

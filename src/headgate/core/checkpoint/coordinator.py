@@ -114,9 +114,9 @@ class CheckpointCoordinator(Questions[S]):
         return self._stop(Order.SHUTDOWN, CheckpointFailureReason.CHECKPOINT_COORDINATOR_SHUTDOWN, detail)
 
     def end(self, end: JobEnd, detail: str = "") -> list[Effect[S]]:
-        """Shut down, and return the effects that discard completed checkpoints after this end of the job.
+        """Shut down; the effects also discard the completed checkpoints if the settings say so for `end`.
 
-        May follow a `shutdown`, and be repeated: each checkpoint is named once.
+        May follow a `shutdown`, and be repeated: each is named once. InternalError while one is being stored.
         """
         self._refuse_while_storing(f"end as {end.value}")
         effects = self.shutdown(detail)
@@ -130,11 +130,11 @@ class CheckpointCoordinator(Questions[S]):
     ) -> list[Effect[S]]:
         """Ask for a checkpoint of `kind`; it starts now, or as soon as it may.
 
-        A FINAL one goes before others, ignores the minimum pause, ends periodic ones, and is repeated after a
-        failure until it completes or the attempt ends. A savepoint waits for nothing but hooks and cleaning.
-        After a stop nothing is started.
+        A FINAL one goes before all but savepoints, ignores the minimum pause, ends periodic and manual ones,
+        and is repeated after a failure until it completes or the attempt ends. A savepoint waits for nothing
+        but hooks and cleaning. After a stop nothing is started.
 
-        `timeout_ms` counts from trigger to the last acknowledgement; None: as configured. A `ticket`, the
+        `timeout_ms` counts from its start to the last acknowledgement; None: as configured. A `ticket`, the
         requester's number, gets exactly one RequestFulfilled or RequestFailed.
         """
         effects = self._admission.submit(Request(kind, ticket, timeout_ms), now_ms)

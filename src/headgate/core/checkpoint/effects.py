@@ -108,7 +108,7 @@ class NotifyComplete:
 
 @dataclass(frozen=True, slots=True)
 class NotifyAbort:
-    """Notify all tasks that the checkpoint will not complete; they keep their committables."""
+    """Notify all tasks and enumerators that the checkpoint will not complete; tasks keep committables."""
 
     checkpoint: CheckpointId
     reason: CheckpointFailureReason
@@ -117,7 +117,7 @@ class NotifyAbort:
 
 @dataclass(frozen=True, slots=True)
 class Discard(Generic[S]):
-    """Delete the files of these snapshots: no completed checkpoint will ever contain them.
+    """Delete the files of these snapshots that no completed checkpoint uses: theirs will never complete.
 
     `savepoint` is the id of the savepoint that they were taken for, whose files lie in its own folder.
     """
@@ -128,7 +128,7 @@ class Discard(Generic[S]):
 
 @dataclass(frozen=True, slots=True)
 class Retire:
-    """Delete these completed checkpoints: newer ones have taken their place.
+    """Delete these completed checkpoints, which newer ones have replaced, but no file that those use.
 
     Of a savepoint among them (one that the job was stopped with) only the log entry goes.
     """
@@ -159,7 +159,7 @@ class FailJob:
 
 @dataclass(frozen=True, slots=True)
 class RequestDeclined:
-    """Report that a checkpoint that was requested without a ticket will not be started."""
+    """A checkpoint that was requested without a ticket will not be started; nobody waits for an answer."""
 
     kind: RequestKind
     reason: CheckpointFailureReason

@@ -1,6 +1,6 @@
 """Why a checkpoint fails, and how many failures a job tolerates.
 
-The reasons are a closed set under the field's names; each carries its text and two policy flags.
+The reasons are a closed set under Flink's names; each carries its text and two policy flags.
 """
 
 from __future__ import annotations

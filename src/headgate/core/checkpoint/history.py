@@ -1,7 +1,7 @@
 """Records of checkpoints for diagnosis: which subtask acknowledged when, and where time was spent. Data only.
 
-Times that end in `_ms` are milliseconds; a subtask's times were measured by the worker, all others by
-the job master. `core/checkpoint/slowest.py` reads a record and says why it took so long.
+Times that end in `_ms` are milliseconds; a subtask's times but `ack_latency_ms` were measured by the worker,
+all others by the job master. `core/checkpoint/slowest.py` reads a record and says why it took so long.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class SubtaskRecord:
     bytes_processed: int = 0  # of records read between the first barrier and the last
     bytes_persisted: int = 0  # of records in flight that were stored
     bytes_written: int = 0  # new bytes in files
-    state_size: int = 0  # bytes of keyed state, new or not
+    state_size: int = 0  # bytes of keyed and operator state, new or not
     unaligned: bool = False  # the barrier overtook records here
     finished: bool = False
     slowest_channel: str | None = None  # "uid[subtask]" of the sender whose barrier came last

@@ -49,10 +49,10 @@ class CoordinatorStatistics:
     mode: str  # value of the :class:`Mode`
     triggered: int
     completed: int
-    failed: int  # checkpoints and savepoints aborted for any reason
+    failed: int  # checkpoints and savepoints aborted, or not stored, for any reason
     pending: tuple[CheckpointId, ...]  # ids, oldest first
     latest: CheckpointId | None  # newest completed id, also one found at the start
-    last_failure: str | None  # text of the last abort
+    last_failure: str | None  # text of the last failure
     savepoints: int = 0  # stored, those that the job was stopped with included
     waiting: int = 0  # requests
     held_by: str | None = None  # name of the reason for which the first request waits

@@ -177,7 +177,7 @@ class PendingCheckpoint(Generic[S]):
         self._machine.move(step, detail)
 
     def abort(self, reason: CheckpointFailureReason) -> None:
-        """Change the phase to ABORTED; raise InternalError if storing has begun."""
+        """Change the phase to ABORTED; InternalError if storing has begun, or if a savepoint is subsumed."""
         if reason is CheckpointFailureReason.CHECKPOINT_SUBSUMED and not self.can_be_subsumed:
             raise InternalError(self._machine.explain("is a savepoint, which nothing subsumes"))
         self._machine.move(Step.ABORT, reason.name)

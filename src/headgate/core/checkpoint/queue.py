@@ -23,7 +23,7 @@ class Request:
 
     kind: RequestKind
     ticket: int | None = None  # the requester's number, by which it is answered; None: none waits
-    timeout_ms: int | None = None  # from trigger to the last acknowledgement; None: as configured
+    timeout_ms: int | None = None  # from its beginning to the last acknowledgement; None: as configured
 
 
 class RequestQueue:
@@ -118,7 +118,7 @@ class Tickets:
         return frozenset(self._open)
 
     def open(self, request: Request) -> None:
-        """Register the ticket of a new request, if it has one; InternalError if it is in use."""
+        """Register a request's ticket, if it has one; InternalError if it is in use or its kind has none."""
         if request.ticket is None:
             return
         if request.ticket in self._open:

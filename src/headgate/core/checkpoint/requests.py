@@ -35,7 +35,7 @@ class CheckpointSettings:
     interval_ms: int | None = None  # between periodic triggers; None: none. Raised to `min_pause_ms`
     min_pause_ms: int = 0  # between a completion and the next periodic trigger
     max_concurrent: int = 1  # pending checkpoints at a time
-    timeout_ms: int = 600_000  # from trigger to the last acknowledgement
+    timeout_ms: int = 600_000  # from its beginning (before its hooks) to the last acknowledgement
     tolerable_failures: int = 0  # counted failures in a row that do not fail the job
     num_retained: int = 1  # completed checkpoints kept
     final_retry_ms: int = 1_000  # pause before a failed final checkpoint is tried again

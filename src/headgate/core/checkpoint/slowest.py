@@ -24,8 +24,8 @@ class Hop:
     """One subtask on the path of the slowest barrier, with the time that passed there.
 
     `alignment_ms` counts from the first barrier here, or from when the hop before sent its barrier if that
-    was later, to the last barrier. `other_ms` includes how long a barrier waited in the input queue between
-    its arrival and its turn.
+    was later, to the last barrier. `other_ms`, set on the last hop only, includes the time that a barrier
+    waited in the input queue between its arrival and its turn.
     """
 
     vertex: int

@@ -126,7 +126,7 @@ class FindPoint(Effect):
 
 @dataclass(frozen=True, slots=True)
 class CommitPoint(Effect):
-    """Commit again the output of the checkpoint to restore; PointCommitted or PointFailed follows."""
+    """Commit again the output of the checkpoint to restore, if any; PointCommitted or PointFailed follows."""
 
     point: PointId | None
 
@@ -202,8 +202,7 @@ class Refusal(Enum):
 class Answer(Effect):
     """Answer the requester of a rescale, exactly once.
 
-    `parallelism` is the job's parallelism now; with ONE_AT_A_TIME it is that of the pending rescale, with
-    REVERTED the one that failed.
+    `parallelism` is the requested one, but with ONE_AT_A_TIME that of the rescale that is pending.
     """
 
     ticket: int
@@ -241,7 +240,7 @@ class Reverting(Fact):
 
 @dataclass(frozen=True, slots=True)
 class AlsoFailed(Fact):
-    """A further failure was reported after its attempt had ended; it changes nothing."""
+    """A further failure after its attempt ended: of a subtask, which changes nothing, or a lost worker."""
 
     attempt: int
     failure: Failure
@@ -257,7 +256,7 @@ class PointNotReached(Fact):
 
 @dataclass(frozen=True, slots=True)
 class LeftBehind(Fact):
-    """User code left something in a worker process (`leftover`), which is therefore replaced."""
+    """User code left something in a worker process (`leftover`), whose gang is therefore replaced."""
 
     slot: int
     leftover: tuple[str, ...]
@@ -287,7 +286,7 @@ class Repeats(Fact):
 
 @dataclass(frozen=True, slots=True)
 class Rescaling(Fact):
-    """The attempt ends, so that the job goes on with another plan."""
+    """The job goes on with another plan, for which a running attempt ends."""
 
     before: Plan
     plan: Plan
@@ -295,7 +294,7 @@ class Rescaling(Fact):
 
 @dataclass(frozen=True, slots=True)
 class Ended(Fact):
-    """The job has ended, and all its workers have exited."""
+    """The job has ended, and all its workers have exited, or are taken for exited."""
 
     how: OutcomeKind
 

@@ -134,19 +134,19 @@ class JobDone(Event):
     """The final checkpoint, or the savepoint that stops the job, is committed: the job is finished."""
 
     attempt: int
-    savepoint: Hashable = None
+    savepoint: Hashable = None  # its URI; None: the final checkpoint ended the job
 
 
 @dataclass(frozen=True, slots=True)
 class Fenced(Event):
-    """Another driver leads the job now, so this one must stop."""
+    """Another driver leads the job now, or may, so this one must stop."""
 
     failure: Failure
 
 
 @dataclass(frozen=True, slots=True)
 class Cancel(Event):
-    """The job is to end now; with `handed_over` only this driver ends, and another may continue the job."""
+    """The job is to end now; `handed_over`: only in this driver, if another driver may continue the job."""
 
     handed_over: bool = False
 
@@ -167,7 +167,7 @@ class StopEnded(Event):
 
 @dataclass(frozen=True, slots=True)
 class RescaleAsked(Event):
-    """A requester asked for another parallelism; with `from_last` the last checkpoint may be used."""
+    """A requester asked to rescale; with `from_last` the last checkpoint is used if none can be taken."""
 
     ticket: int
     parallelism: int

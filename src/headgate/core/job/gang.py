@@ -19,14 +19,14 @@ from headgate.core.job.table import Phase, Row
 
 
 def submit(job: Job) -> e.SubmitGang:
-    """Create the job's next gang, sized for the present plan, and return the effect that starts it."""
+    """Return the effect that starts a new gang for the present plan; the one before must have exited."""
     job.gangs += 1
     job.gang = Gang(job.gangs, job.plan.slots)
     return e.SubmitGang(job.gangs, job.plan.slots)
 
 
 def register(job: Job, event: v.Registered, now_ms: int) -> e.AdmitWorker | e.CloseLink:
-    """Admit a worker to a free slot of the present gang, or close the connection of an unknown sender."""
+    """Admit a worker to a free slot of the present gang; else, or once one was lost, close its connection."""
     gang = job.gang
     fits = gang is not None and gang.number == event.gang and 0 <= event.slot < gang.slots
     free = gang is not None and event.slot not in gang.registered and not gang.lost
@@ -55,7 +55,7 @@ def is_member(job: Job, gang: int, slot: int) -> bool:
 
 
 def exited(job: Job) -> None:
-    """Forget the present gang, because all its workers have exited."""
+    """Forget the present gang, because all its workers have exited, or are taken for exited."""
     _forget_beats(job)
     job.gang = None
 
@@ -77,7 +77,7 @@ def free(job: Job, now_ms: int, *, leave: bool = False) -> list[e.Effect]:
 
 
 def dismiss(job: Job, now_ms: int) -> list[e.Effect]:
-    """End the gang, which is not needed any more: let its workers exit in order, or cancel them."""
+    """End the gang, which is not needed any more: let its workers exit, or cancel them if one is missing."""
     gang = job.gang
     if gang is None or gang.asked >= Asked.LEAVE:
         return []

@@ -11,7 +11,7 @@ Life of a job without trouble::
         -> Deployed (all slots) -> StartCheckpoints -> DataEnded (all subtasks) -> RequestFinal
         -> JobDone -> SuspendCheckpoints, EndAttempt, LetLeave -> GangExited -> EndCheckpoints
 
-An event that names another attempt or gang, comes again or out of turn changes nothing and has no effect.
+An event of another attempt or gang, or that comes again, changes nothing; an unknown worker is disconnected.
 
 Example:
     >>> from headgate.core.restart_strategies import NoRestart, restart_strategy

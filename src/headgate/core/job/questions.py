@@ -71,7 +71,7 @@ class Questions:
 
     @property
     def point(self) -> PointId | None:
-        """The restore point from which the present attempt began, or the next one begins."""
+        """The restore point from which the present attempt began, or the next one begins; None: no state."""
         return self._job.point
 
     @property
@@ -115,7 +115,7 @@ class Questions:
         return living and attempt == self._job.attempts
 
     def counts(self, attempt: int) -> bool:
-        """Return whether counts reported by this attempt are valid for the plan that the job has now."""
+        """Return whether counters of this attempt are valid: it is the latest, its plan the present one."""
         latest = self._job.attempt
         return latest is not None and latest.number == attempt and latest.plan == self._job.plan
 

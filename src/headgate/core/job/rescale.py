@@ -32,7 +32,7 @@ Reply: TypeAlias = v.PlanMade | v.SlotsCounted | v.Saved | v.Fits
 
 
 def asked(job: Job, event: v.RescaleAsked, _now_ms: int) -> Effects:
-    """Begin a requested rescale by making the plan; refuse it if one is pending or the job does not run."""
+    """Begin a rescale by making its plan; refuse it if one is pending, or none may begin in this phase."""
     if job.rescale is not None:
         return _refuse(job, event.ticket, job.rescale.parallelism, e.Refusal.ONE_AT_A_TIME)
     if not _may_begin(job, event.from_last):

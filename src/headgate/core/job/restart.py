@@ -94,7 +94,7 @@ def lapsed(job: Job, slot: int, now_ms: int) -> Effects:
 
 
 def worker_left(job: Job, slot: int, loss: Failure, now_ms: int) -> Effects:
-    """Handle the exit of a worker while no attempt runs; unless the gang was to leave, cancel the gang."""
+    """Handle the loss of a worker while no attempt runs; unless the gang was to leave, cancel the gang."""
     assert job.gang is not None
     if job.phase in BETWEEN and job.gang.asked <= Asked.STOP:
         job.take(Row.SPOILED, f"slot {slot} was lost")

@@ -117,7 +117,7 @@ class Suspicion:
 
 @dataclass(slots=True)
 class Attempt:
-    """One deployment of a job's subtasks to a gang of workers; a restart makes a new one."""
+    """One deployment of a job's subtasks to a gang of workers; each restart or rescale makes a new one."""
 
     number: int
     cause: Cause
@@ -150,7 +150,7 @@ class Gang:
 
     @property
     def usable(self) -> bool:
-        """Whether another attempt can run in this gang."""
+        """Whether another attempt can run in this gang: no worker is missing, none was told to exit."""
         return self.full and not self.lost and self.asked <= Asked.STOP
 
 

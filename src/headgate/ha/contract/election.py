@@ -18,7 +18,7 @@ from headgate.common.errors import StorageError
 class Candidacy:
     """The result of one attempt to win an election: it is won, another driver leads, or the job has ended."""
 
-    won_ms: int | None  # when the request that won was sent, by the monotonic clock; None when another leads
+    won_ms: int | None  # when the request that won was sent, by the monotonic clock; None: not won
     leader: str = "another driver"  # who leads, in words, as far as that is known
     ended: bool = False  # the leader that an earlier look saw has since brought the job to its end
     run: int = 0  # how often the job had been brought to its end before; known to the winner only
@@ -44,13 +44,13 @@ class Election(Protocol):
         """Whether a driver whose lease has expired may win again while no other one has: :meth:`regain`."""
 
     def campaign(self) -> Candidacy:
-        """Try to win the election; return when it was won, or who leads."""
+        """Try to win the election; return when it was won, who leads, or that the job was ended meanwhile."""
 
     def regain(self) -> Candidacy:
         """Try to win again at once, after the lease has expired; LostLeadershipError where another won."""
 
     def renew(self) -> None:
-        """Prove that this driver leads, or raise LostLeadershipError; each proof begins a new lease."""
+        """Prove that this driver leads, for a new lease; LostLeadershipError if not; others: unknown."""
 
     def end(self) -> None:
         """Record that the job has ended, while this driver leads it: no other driver goes on with this run.

@@ -27,7 +27,7 @@ class Sign:
     who: str
     run: int  # how often the job had been brought to its end before
     released: bool  # whether it lets another driver lead
-    term: int  # the last of how many leaders it is
+    term: int  # number of the term that it won, from 1
     count: int  # how often it has left a sign
 
 
@@ -83,7 +83,7 @@ class FileElection:
         return None if beat is None else Sign(beat.who, beat.run, beat.released, term, beat.count)
 
     def campaign(self) -> Candidacy:
-        """Try to win the next term if the last one is over; return when it was won, or who leads."""
+        """Win the next term if the last is over; return when it was won, who leads, or that the job ended."""
         looked_ms = self._clock.monotonic_ms()
         last = self._last()
         beat = self._read(last) if last else None
@@ -121,7 +121,7 @@ class FileElection:
         return last
 
     def renew(self) -> None:
-        """Prove the leadership: rewrite the beat, then make sure that there is no later term."""
+        """Prove the leadership: rewrite the beat; LostLeadershipError if another driver has a later term."""
         self._write_beat()
         self._remove_unfinished()
         if self._last_if_own() != self._term:

@@ -104,7 +104,7 @@ class ZooKeeperCheckpointStore:
         self._change(permit, [])
 
     def first_checkpoint_id(self, at_least: CheckpointId) -> CheckpointId:
-        """Return an id above all that the job's job masters may have used; so ids can have gaps."""
+        """Return an id, `at_least` or above, that no job master can have used; ids have gaps. Claim first."""
         if self._owned is None:
             raise FencedError(f"{self._where()} gives ids to its last claimant only; claim it first")
         permit = self._owned.permit
@@ -140,7 +140,7 @@ class ZooKeeperCheckpointStore:
         self._owned = self._unsure = None
 
     def append(self, permit: CommitPermit, checkpoint: CheckpointId, metadata: str, sha256: str) -> None:
-        """Complete a checkpoint by its entry; its file `metadata` (digest `sha256`) is durable already."""
+        """Complete a checkpoint by its entry; its file `metadata` (digest `sha256`) must be durable."""
         self._resolve(permit)
         self._require(permit)
         if checkpoint <= self._newest:
@@ -181,7 +181,7 @@ class ZooKeeperCheckpointStore:
         return completed[-1] if completed else None
 
     def trim(self, permit: CommitPermit, oldest: CheckpointId) -> None:
-        """Delete all entries before the one of checkpoint `oldest`; delete none if it has no entry."""
+        """Delete all entries before that of `oldest`, none if it has none; StorageError while one is read."""
         self.check(permit)
         handles = self._handles()
         if oldest in handles:

@@ -1,8 +1,8 @@
 """The interface to ZooKeeper: the few requests that stores and elections make to its tree of nodes.
 
 Every change is one transaction, carried out as a whole or not at all. Its error shows what a failed one may
-leave: `RejectedError` and a plain StorageError changed nothing, an UnsureWriteError may have changed
-everything, and may even do so later.
+leave: an UnsureWriteError may have changed everything, and may even do so later; `RejectedError` and any
+other StorageError changed nothing.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class ZooKeeperElection:
         raise self._expired()
 
     def campaign(self) -> Candidacy:
-        """Enter the election if needed; return when it was won (no candidate is before), or who leads."""
+        """Enter the election if needed; return when it was won, who leads, or that the job has ended."""
         if self._first_run is None:
             self._nodes.ensure(self._folder)
         if not self._own and not self._enter():
@@ -71,7 +71,7 @@ class ZooKeeperElection:
         return Candidacy(sent_ms, self._who.decode(), run=run)
 
     def renew(self) -> None:
-        """Prove the leadership by a write to this driver's node; LostLeadershipError if it was removed."""
+        """Prove the leadership by a write to this driver's node; LostLeadershipError if that was removed."""
         if not self._prove():
             raise self._expired()
         if self._nodes.session_ms < self.lease_ms:
