@@ -38,7 +38,7 @@ class InUse:
     def begin(self) -> None:
         """Mark the checkpoint as in use; raise UsageError if it has just been deleted.
 
-        A checkpoint that no log names may be half deleted: read all of it after this call.
+        One that no log on the disk names (as with ZooKeeper) may be half deleted: read all of it afterwards.
         """
         was_logged = self._is_logged()
         self.renew()

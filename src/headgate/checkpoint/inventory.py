@@ -150,7 +150,7 @@ def names_needed(found: dict[str, CheckpointMetadata]) -> set[str]:
 
 
 def is_whole(files: JobFiles, metadata: CheckpointMetadata) -> bool:
-    """Return whether all data files of a checkpoint are there and intact; reads all their bytes it needs."""
+    """Return whether all data of a checkpoint is there and intact; reads all the bytes that it needs."""
     try:
         verify_files(files.disk, metadata)
     except (StorageError, FileNotFoundError):

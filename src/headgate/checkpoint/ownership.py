@@ -93,7 +93,7 @@ def check_newest(completed: list[Completed], checkpoint: CheckpointMetadata) -> 
 
 
 def require_logged(disk: Disk, checkpoint: CheckpointMetadata) -> None:
-    """Raise UsageError for a checkpoint that no log names: it is unknown which job uses it."""
+    """Raise UsageError for a checkpoint that no log on its storage names: it is unknown which job uses it."""
     job = JobId(checkpoint.job)
     logged = CompletedCheckpointLog(disk, log_folder(job)).completed()
     if not any(entry.checkpoint == checkpoint.checkpoint for entry in logged):

@@ -81,10 +81,10 @@ class UserFunctionError(UsageError):
     """Code of the user's program raised, on a record or in another call, which `record` then describes.
 
     Attributes:
-        operator: name and uid of the operator.
+        operator: name and uid of the operator, or "code of the program".
         record: the offending record, shortened.
         traceback_text: the user's own traceback, without Headgate's frames.
-        attempt: which deployment of the job it was, counted from 1.
+        attempt: which deployment of the job it was, counted from 1; 0 where that is not known.
         kind: the type of what it raised; empty where that is not known.
         line: file and line of the program that it came out of; empty where that is not known.
     """

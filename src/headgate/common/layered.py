@@ -32,10 +32,10 @@ class LayeredTable(Generic[K, V]):
 
     Without a snapshot it is a plain dict, and its users work on that dict. While a snapshot is pending
     they work on a view of layers, which costs several times as much per access; afterwards
-    :meth:`settle` brings the layers back into the one dict, a slice at a time. `copy(value)` returns a value
-    that does not change with the other one; it copies a value that a snapshot has when :meth:`own` is first
-    asked for it. `entries` is the dict, or the view in its place: get, pop, item access and iteration;
-    `on_change` is called with the new `entries` whenever another object takes their place.
+    :meth:`settle` brings the layers back into the one dict, a slice at a time. `copy(value)` returns a
+    copy that changes of `value` in place do not reach; it is called for a value that a snapshot has, when
+    :meth:`own` is first asked for it. `entries` is the dict, or the view in its place (get, pop, item access,
+    iteration); `on_change` is called with the new `entries` whenever another object takes their place.
 
     Example:
         >>> table = LayeredTable(list)

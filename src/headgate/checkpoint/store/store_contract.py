@@ -38,7 +38,7 @@ class CommitPermit:
 
 
 class CompletedCheckpointStore(Protocol):
-    """Stores which checkpoints of a job are complete; only the last claimant adds any. One thread at once."""
+    """Stores which checkpoints of a job are complete; only its last claimant adds. One thread at a time."""
 
     def generation(self) -> int:
         """Return the generation of the last claim by any job master; 0 if the job was never claimed here."""

@@ -232,7 +232,7 @@ class Occupancy:
 
 
 def occupants_of(folder: Path) -> list[Occupant]:
-    """Return the jobs whose files live drivers keep locked in a folder; remove others of this machine."""
+    """Return the jobs whose live drivers keep their files in a folder locked; remove this host's others."""
     found = (_living(path) for path in sorted(folder.glob(f"*{_SUFFIX}")))
     return [occupant for occupant in found if occupant is not None]
 

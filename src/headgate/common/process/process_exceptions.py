@@ -24,7 +24,9 @@ class PastAllHandlers(BaseException):
 
 
 def is_about_the_process(error: BaseException) -> bool:
-    """Return whether an exception must end the process (any, in a forked child), and is no function's error.
+    """Return whether an exception must end the process, and is no error of the function that it left.
+
+    In a forked child that holds for all but subclasses of `Exception`: user code leaves by `sys.exit` there.
 
     Example:
         >>> is_about_the_process(ValueError()), is_about_the_process(SystemExit(7))
