@@ -150,10 +150,10 @@ class Narrator(JobListener):
 
 
 class WarningsDisplay:
-    """A display that shows only restarts, failures and notes, through the standard ``logging``."""
+    """A display that shows only restarts, repeated failures and notes, through the standard ``logging``."""
 
     def show(self, event: str, facts: Facts) -> None:
-        """Log the event as a warning if a failure caused it, a note as info, and nothing else."""
+        """Log a restart or a repeated failure as a warning, a note as info, and no other event."""
         if event == "restarting":
             _LOG.warning("job %s: %s", facts["job"], sentence(event, facts))
         elif event == "same-failure":
@@ -163,7 +163,7 @@ class WarningsDisplay:
 
 
 class PlainDisplay:
-    """A display without a terminal: a line per event on standard error, progress every 5 seconds."""
+    """A display without a terminal: lines about events on standard error, progress every 5 seconds."""
 
     def __init__(self, status: JobProgress, clock: Clock) -> None:
         self._status, self._clock = status, clock

@@ -1,4 +1,4 @@
-"""A display for machines: one JSON object per event and line, on a standard output of its own.
+"""A display for machines: one JSON object per event and line, on the standard output.
 
 `docs/cli-output.md` describes the lines. Fields may be added to them; none is renamed or removed.
 """
@@ -53,8 +53,8 @@ def line_writer() -> LineWriter:
 def reserve_stdout() -> Iterator[LineWriter]:
     """Keep the standard output for JSON lines; what other code prints there goes to the standard error.
 
-    Where the two are files of the process, they are exchanged below Python, so that processes started
-    meanwhile do not write between the lines either.
+    Where the two are the process's descriptors 1 and 2, descriptor 1 is redirected, too, so that processes
+    started meanwhile do not write between the lines either.
     """
     global _reserved
     stdout, before = sys.stdout, _reserved

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class ArrowBatch:
-    """Records as columns of a ``pyarrow.RecordBatch``, each with event time and the watermark before it."""
+    """Records as columns of a ``pyarrow.RecordBatch``; in event time each has a timestamp and a watermark."""
 
     __slots__ = ("_views", "columns", "timestamps", "watermarks")
 
@@ -64,7 +64,7 @@ class ArrowBatch:
         return batch
 
     def row_class(self) -> type[Row]:
-        """Return the subclass of :class:`Row` that has the names of this batch's columns as properties."""
+        """Return the subclass of :class:`Row` whose fields are this batch's columns."""
         return row_type(tuple(self.columns.schema.names))
 
     def views(self) -> Columns:

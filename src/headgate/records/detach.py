@@ -1,8 +1,8 @@
 """Copies of rows, so that no subtask changes a record that another subtask of its process reads.
 
 Between processes records travel as bytes, so each receiver has its own. Within a process they would be the
-same objects, and a result would depend on which subtasks share a process. So a mutable record is copied when
-it crosses an exchange; within a chain it is handed over as it is.
+same objects, and a result would depend on which subtasks share a process. So a record that may be mutable is
+copied when it crosses an exchange (a :class:`Row` is not); within a chain it is handed over as it is.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _CODEC: Final = DynamicSerializer()
 
 
 def detached(batch: RowBatch) -> RowBatch:
-    """Return a batch of copies for another subtask of this process, or `batch` if no record can be changed.
+    """Return a batch of copies for another subtask here; `batch` if all are scalars, Rows or scalar tuples.
 
     Example:
         >>> shared = RowBatch([("a", 1)])

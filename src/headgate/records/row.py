@@ -139,7 +139,7 @@ class _Single:
 
 @lru_cache(maxsize=1024)
 def row_type(names: tuple[str, ...]) -> type[Row]:
-    """Return the subclass of :class:`Row` for these field names, with a property for each identifier."""
+    """Return the subclass of :class:`Row` for these field names, with properties where names allow it."""
     body: dict[str, Any] = {"__slots__": (), "_names": names, "_index": {n: i for i, n in enumerate(names)}}
     for index, name in enumerate(names):
         # A property named like `__bool__` would change what Python does with the row.

@@ -94,7 +94,7 @@ def concat_rows(batches: Sequence[RowBatch]) -> RowBatch:
 
 
 def each_of(function: Callable[[T], R], records: Sequence[T]) -> list[R]:
-    """Return the results of `function` for all records; a StopIteration that it raises reaches the caller.
+    """Return the results of `function` for all records; after a StopIteration it is called for all anew.
 
     Example:
         >>> each_of(lambda record: next(iter(record)), [[1], []])
@@ -136,7 +136,7 @@ def _size_of_some(values: list[T], depth: int) -> int:
 
 
 def field_getter(selector: KeySelector, sample: T) -> Callable[[T], Any]:
-    """Return a function that reads of a record what `selector` says; UsageError: `sample` lacks a field."""
+    """Return a function that reads `selector` of records like `sample`; UsageError: that lacks a field."""
     if callable(selector):
         return selector
     names = (selector,) if isinstance(selector, str) else tuple(selector)

@@ -159,7 +159,7 @@ def prepared_in(checkpoint: CheckpointMetadata) -> set[str]:
 
 
 def publishes(sink: Sink) -> bool:
-    """Return whether a sink has a committer, so that it can publish a checkpoint's prepared output."""
+    """Return whether a sink's class makes committers, to publish a checkpoint's prepared output."""
     return type(sink).create_committer is not Sink.create_committer
 
 

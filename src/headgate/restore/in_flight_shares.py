@@ -34,7 +34,8 @@ def assign_in_flight(
     plan: PhysicalPlan, checkpoint: CheckpointMetadata
 ) -> list[tuple[VertexId, int, list[InFlightShare]]]:
     """Return (vertex id, subtask, shares of streams) for every subtask that takes over any stream (what was
-    in flight on one channel), also an empty one, which only carries a watermark.
+    in flight on one channel), also an empty one, which only carries a watermark. Raises UsageError if `plan`
+    lacks a receiver of records, or would route them by another rule (by key or not, or to all).
     """
     check_receivers(plan, checkpoint)
     nodes = _places(plan)

@@ -89,11 +89,11 @@ class SplitMarks:
     def around(
         self, reading: Collection[str], others: Iterable[str], default: int, now_ms: int
     ) -> tuple[int, int | None]:
-        """Return the greatest timestamp read earlier from a batch's splits, and the bound of its watermarks.
+        """Return the least of a batch's splits' greatest timestamps so far, and the bound of its watermarks.
 
         The batch is of the splits `reading`; where there are several, it is unknown which record is of which.
-        `others`, which wait to be read, set the bound; None: none of them is waited for. The first result is
-        `default` when nothing is known of the batch's splits.
+        `others`, which wait to be read, set the bound, and so does a batch of several splits; None: no bound.
+        The first result is `default` when nothing is known of the batch's splits.
         """
         start = min((self._marks[split] for split in reading if split in self._marks), default=default)
         held = [self._marks[split] for split in others if self._waited_for(split, now_ms)]

@@ -102,8 +102,8 @@ def _ship(context: SparkContext, job: JobSpec) -> None:
 def reachable(job: JobSpec, setting: Callable[[str], str | None]) -> tuple[JobSpec, str | None]:
     """Return the job, set to listen on an address that other machines reach, and the driver's host name.
 
-    Workers call the driver by that name; it is None if the user chose the address. `setting` returns the
-    value of one of Spark's settings, or None.
+    Workers call the driver by that name; None: the user chose the address, or Spark knows no name. `setting`
+    returns the value of one of Spark's settings, or None.
     """
     host = setting("spark.driver.host")
     if host is None or job.config.is_set(o.BIND_HOST):

@@ -107,7 +107,6 @@ class SparkGang:
         self._context.exited(gang, reason)
 
     def _occupy(self, gang: int, slots: int, group: str) -> None:
-        """Run the gang's barrier stage, and return when it has ended."""
         from pyspark.traceback_utils import SCCallSiteSync
 
         context = self._spark

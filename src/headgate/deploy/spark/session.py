@@ -63,7 +63,7 @@ _opening: Final = threading.Lock()  # held while Spark is opened: jobs may begin
 
 
 def acquire(given: SparkSession | None, name: str, config: Config, slots: int) -> SparkContext:
-    """Return `given`'s Spark context or the active one; a new one if none, or if ours has too few `slots`."""
+    """Return `given`'s Spark context or the active one; else, or if ours is idle and too small, a new one."""
     with _opening:
         found = _acquired(given, name, config, slots)
     check_jvm_order(found, config)
@@ -90,10 +90,10 @@ def _acquired(given: SparkSession | None, name: str, config: Config, slots: int)
 
 
 def session(slots: int = 3, name: str = "headgate") -> SparkSession:
-    """Return the session of a job that finds none, for programs that read from Spark before their job.
+    """Return the process's Spark session, or open one as a job does, to read from Spark before the job.
 
-    It starts fast, logs little, and is there until the process ends. Where the process has a session
-    already, that one is given.
+    One that is opened here starts fast, logs little, and is there until the process ends; a small one that
+    an earlier job opened may be replaced.
 
     Args:
         slots: task slots of a local Spark: one for each unit of the job's parallelism, and one for Spark's
@@ -164,7 +164,7 @@ def check_suitable(context: SparkContext) -> None:
 
 
 def check_jvm_order(context: SparkContext, config: Config) -> None:
-    """Raise UsageError for a Spark whose JVMs do not load classes in the order that the job asks for."""
+    """Raise UsageError if the job asks for child-first JVM classes and Spark was started without them."""
     if config.get(JVM_RESOLVE_ORDER) is not ResolveOrder.CHILD_FIRST:
         return
     lacking = [key for key in CHILD_FIRST if context.getConf().get(key, "false") != "true"]

@@ -1,6 +1,6 @@
 """Settings and variables with which Headgate opens Spark, as plain data; nothing here loads Spark.
 
-What the user has set for spark-submit wins over them.
+What the user has set for spark-submit wins over them, but for FAIR scheduling in a JVM of spark-submit.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def master_for(master: str, slots: int) -> str:
 
 
 def submit_settings(arguments: str) -> dict[str, str]:
-    """Return the Spark settings that the text of the variable PYSPARK_SUBMIT_ARGS contains.
+    """Return the Spark settings in the text of PYSPARK_SUBMIT_ARGS: of `--conf`, `--master` and three more.
 
     Example:
         >>> submit_settings("--master yarn --conf spark.ui.enabled=true --driver-memory 4g pyspark-shell")

@@ -69,7 +69,7 @@ def installed_roots(more: Iterable[Path] = ()) -> tuple[Path, ...]:
 
 
 def collect(modules: Mapping[str, ModuleType], installed: Iterable[Path]) -> dict[str, Path]:
-    """Return name in the archive -> file to ship: Headgate, and modules not below `installed`."""
+    """Return name in the archive -> file: Headgate, modules not below `installed`. UsageError: too large."""
     installed = tuple(installed)
     found = dict(_below(_HEADGATE))
     for top in _tops(modules, installed):
@@ -116,7 +116,6 @@ def _tops(modules: Mapping[str, ModuleType], installed: tuple[Path, ...]) -> set
 
 
 def _places(module: ModuleType) -> Iterator[Path]:
-    """Yield a module's file, or a package's folders."""
     folders = getattr(module, "__path__", None)
     places = [getattr(module, "__file__", None)] if folders is None else list(folders)
     for place in places:

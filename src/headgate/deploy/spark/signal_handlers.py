@@ -23,7 +23,7 @@ Handler = Callable[[int, FrameType | None], Any] | int | None
 
 
 class Terminated(TerminatedError):
-    """Raised by SIGTERM in the main thread: the job ends as for Ctrl-C, and then the program ends."""
+    """Raised by SIGTERM in the main thread: the job is cancelled or handed over, and the program ends."""
 
 
 @contextmanager

@@ -40,7 +40,7 @@ class Need:
 
 
 def task_slots(context: SparkContext) -> int:
-    """Return how many tasks Spark can run at the same time now, as its own check of barrier stages counts."""
+    """Return how many tasks Spark's present executors can run at a time, busy slots included."""
     scala = context._jsc.sc()
     profile = scala.resourceProfileManager().defaultResourceProfile()
     return int(scala.maxNumConcurrentTasks(profile))

@@ -49,7 +49,7 @@ def connectors_of(job: JobSpec) -> dict[str, DataFrameConnector]:
 
 
 def check_restorable(job: JobSpec, connectors: Mapping[str, DataFrameConnector]) -> None:
-    """Raise an error, before Spark starts, if the job's snapshot needs staged rows that were removed."""
+    """Raise UsageError before Spark starts if the snapshot to restore, if known, needs rows that are gone."""
     led = job.config.get(o.HIGH_AVAILABILITY) is not o.HighAvailabilityType.NONE
     if job.restore_from is None or led or job.config.get(o.FALLBACK_TO_OLDER):
         return  # which snapshot it will be is not known yet; it is looked at when it is
@@ -60,7 +60,7 @@ def check_restorable(job: JobSpec, connectors: Mapping[str, DataFrameConnector])
 
 
 def check_positions(checkpoint: CheckpointMetadata, sources: Mapping[str, DataFrameSource]) -> None:
-    """Raise an error if staged rows that a snapshot has not read yet have been removed."""
+    """Raise UsageError if staged rows that a snapshot has not read yet have been removed."""
     for uid in sources:
         position = checkpoint.enumerators.get(uid)
         all_read = len(checkpoint.finished.get(uid, ())) >= checkpoint.parallelism.get(uid, 1)
@@ -84,13 +84,13 @@ class Inputs:
         self._control: JobControl | None = None
 
     def begins(self, control: JobControl) -> None:
-        """Keep the job's control, which :meth:`put_away` asks for the job's final status."""
+        """Keep the job's control, for the status in :meth:`put_away`, and call the program's `begins`."""
         self._control = control
         if self._job.begins is not None:
             self._job.begins(control)
 
     def make_ready(self, job_id: str, restored: RestorePoint | None) -> None:
-        """Stage rows of inputs that snapshot `restored` lacks; this driver leads, and no worker runs yet."""
+        """Stage inputs that snapshot `restored` lacks (UsageError: its rows are gone), before workers run."""
         self._folder, self._restored = self._root / FOLDER / quote(job_id, safe=""), restored
         known: Collection[str] = ()
         if restored is not None:
@@ -192,7 +192,7 @@ def outputs_ready(job: JobSpec, outputs: list[DataFrameConnector], root: Path) -
 
 
 def staging_root(job: JobSpec, local: bool) -> Path:
-    """Return the folder to stage rows in: the option's, else the checkpoints', else /tmp (if `local`)."""
+    """Return the folder for staged rows: as set, else the checkpoints', else (`local`) temp or UsageError."""
     asked = job.config.get(o.SPARK_STAGING_DIR)
     if asked is not None:
         return Path(local_path(asked)).absolute()

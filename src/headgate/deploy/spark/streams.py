@@ -34,7 +34,7 @@ def streams_of(connectors: Mapping[str, DataFrameConnector]) -> dict[str, Stream
 
 
 def check_streams(job: JobSpec, connectors: Mapping[str, DataFrameConnector]) -> None:
-    """Refuse a job with streaming DataFrames that has no slot for Spark's tasks or no checkpoints."""
+    """Raise UsageError for streaming DataFrames without a slot for Spark's tasks or periodic checkpoints."""
     for uid in streams_of(connectors):
         if job.config.get(o.RESERVED_SLOTS) < 1:
             raise _no_slot(f"source {uid!r} is fed by")
@@ -103,7 +103,7 @@ def streams_ready(
 
 
 def check_epochs(job: JobSpec, connectors: Mapping[str, DataFrameConnector]) -> None:
-    """Refuse a job with sinks that Spark writes, if no slot is reserved for Spark's tasks."""
+    """Raise UsageError for a job with sinks that Spark writes, if no slot is reserved for Spark's tasks."""
     for uid, sink in connectors.items():
         if isinstance(sink, SparkSink) and job.config.get(o.RESERVED_SLOTS) < 1:
             raise _no_slot(f"sink {uid!r} is written by")

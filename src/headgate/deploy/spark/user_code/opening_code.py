@@ -136,7 +136,7 @@ class Layers:
         return key in self._namespaces
 
     def of(self, code: ShippedCode, arrived: Arrived) -> Namespace | None:
-        """Return the layer below a job's namespace, made for its first job; None: the job needs none."""
+        """Return the layer below a job's namespace; None: none needed. NativeModuleConflictError: no room."""
         if not code.layer:
             return None
         if code.layer in self._namespaces:

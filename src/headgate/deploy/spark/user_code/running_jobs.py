@@ -44,7 +44,10 @@ class UserCodeJobs:
         self._plans: dict[tuple[str, UserCodeOptions, bool], UserCodePlan] = {}
 
     def begin(self, job: str, paths: Sequence[Path], options: UserCodeOptions = STANDARD) -> ShippedCode:
-        """Ship a job's code and return its description; the job counts as running until :meth:`end`."""
+        """Ship a job's code and return its description; the job counts as running until :meth:`end`. Raises
+        UsageError if it would need one set of packages too many, DifferentUserCodeError if it runs already
+        with other code.
+        """
         with self._one_at_a_time:
             bundle, files = made_from(paths, folder_of(self._context))
             code = self._code(job, bundle, files, options)
