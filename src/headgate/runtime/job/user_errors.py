@@ -69,7 +69,7 @@ class NoRecord(str):
 @contextmanager
 def blamed(context: OperatorContext, doing: str) -> Iterator[None]:
     """Run the `with` block, which calls user or connector code: an error that passed a frame of such code is
-    raised as :func:`user_error` returns it, with `doing` as its record. Other errors pass unchanged.
+    raised by :func:`user_error`, with operator and what it was `doing`. Other errors pass unchanged.
     """
     try:
         yield

@@ -161,7 +161,7 @@ class Stop(_OfAttempt, frozen=True, tag="stop"):
 
 
 class Idle(_OfAttempt, frozen=True, tag="idle"):
-    """Worker to job master: the attempt's subtasks have ended here, or only user code still runs."""
+    """Worker to job master: the attempt's subtasks have ended here; their user code may still run."""
 
     stray_threads: list[str]  # user code that still runs: threads and blocking functions
     changed_limits: list[str] = []  # limits of the process that user code has changed, as text
@@ -182,9 +182,9 @@ class Standstill(msgspec.Struct, frozen=True):
 
 
 class Heartbeat(_OfAttempt, frozen=True, tag="heartbeat"):
-    """Worker to job master: still alive; `progress` counts turns of its loop, `sent_ms` is monotonic."""
+    """Worker to job master: still alive; `progress` counts turns of its loop, `sent_ms` is its clock."""
 
-    sent_ms: int
+    sent_ms: int  # monotonic
     progress: int
     counters: list[Counters]  # running totals of the worker's subtasks
     standstills: list[Standstill] = []  # calls of user code that do not return

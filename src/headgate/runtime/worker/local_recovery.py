@@ -51,7 +51,7 @@ class LocalRecovery:
         return disk if disk is None or copies is None else NearbyDisk(disk, copies)
 
     def report(self, checkpoint: int | None, restored: Disk | None) -> None:
-        """Log, if local copies were read, how many bytes of `checkpoint` came from them and the storage."""
+        """Log, if local copies are read, how many bytes `restored` took from them and from the storage."""
         if isinstance(restored, NearbyDisk):
             _LOG.info(
                 "slot %d restored checkpoint %s: %d bytes from local copies, %d bytes from %s",

@@ -87,8 +87,8 @@ class OutputChannel:
         self._pass_on(event)
 
     def overtake(self, barrier: Barrier) -> list[Batch | Event]:
-        """Send an unaligned barrier before all queued elements, which stay queued; return copies of those
-        that the checkpoint stores: records, watermarks, idleness.
+        """Send an unaligned barrier before all queued elements, which stay queued; return those of them
+        that the checkpoint has to store: records, watermarks and idleness.
         """
         overtaken = [*_storable(self._waiting), *self._fragments]
         self._lane.deliver(barrier)

@@ -136,7 +136,7 @@ class InFlightCapture:
         self._held: dict[int, int] = {}
 
     def begin(self, key: StreamKey, watermark: int | None, idle: bool) -> None:
-        """Begin a stream, even one that stays empty; `watermark`, `idle`: its event time where it begins."""
+        """Begin a stream, even empty, at `watermark` (None: the end of the level below), `idle` or not."""
         if not self._takes(key):
             return
         if key in self._streams:

@@ -53,7 +53,7 @@ class RecoveredInput:
 
     def poll(self) -> tuple[int, Batch | None, int] | None:
         """Return the next batch: the receiving operator's place in the chain, records, and watermark after
-        them.
+        them (`WATERMARK_MIN` if the operator is not the chain's head).
 
         Records None: only the watermark moved. It is for the head of the chain, which passes it on, and does
         not move while operators after it have in-flight records. Returns None at the end. Raises

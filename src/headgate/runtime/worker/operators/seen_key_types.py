@@ -2,7 +2,7 @@
 
 State under keys of a type that the program no longer uses would seem to be empty, so such a restore is
 refused. A declared key type is also enforced while the job runs; otherwise its own checkpoint could not be
-restored. If the program declares none, the types are recorded, and a new one is only warned about.
+restored. If the program declares none, they are recorded; keys that find no restored state are logged.
 """
 
 from __future__ import annotations

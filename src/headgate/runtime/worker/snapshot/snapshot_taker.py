@@ -44,7 +44,7 @@ def waits_until(barrier: Barrier, clock: Clock) -> int:
 def stream_of(
     ends: EdgeEnds, sender: int, receiver: int, level: int = 0, from_output: bool = False
 ) -> StreamKey:
-    """Return the key of the stream of `ends` between two subtasks; the others are as in `InFlightStream`."""
+    """Return the key of an in-flight stream of exchange `ends`; parameters are as in `InFlightStream`."""
     return StreamKey(ends.receiver, ends.sender, ends.tag, sender, receiver, level, from_output, ends.lineage)
 
 

@@ -130,7 +130,7 @@ class SnapshotWriter:
     def store_sections(
         self, subtask: SubtaskId, checkpoint: int, number: int, sections: Sequence[Sequence[Piece]]
     ) -> list[StateHandle]:
-        """Store sections of in-flight records, in one file or, if small, inline; return their handles."""
+        """Store sections of in-flight records inline or in the subtask's file `number`; return handles."""
         plain = [[memoryview(part) for part in parts] for parts in sections]
         return self.store(subtask, checkpoint, f"f{number}", plain)
 

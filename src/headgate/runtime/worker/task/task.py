@@ -327,7 +327,7 @@ class Task(ABC):
 
     @property
     def calling(self) -> tuple[int, float] | None:
-        """Id of the thread other than the loop's that is in a call, and since when (monotonic)."""
+        """The thread id of a call outside the loop's thread, and since when (monotonic ms); None: no call."""
         return self._runner.calling
 
     @property
