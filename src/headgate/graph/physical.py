@@ -63,7 +63,7 @@ class PhysicalPlan:
         vertices: chains, in topological order.
         edges: exchanges between them.
         max_parallelism: number of key groups.
-        slots: workers needed, the greatest parallelism of a vertex.
+        slots: number needed to run the job, the greatest parallelism of a vertex.
     """
 
     vertices: tuple[Vertex, ...]

@@ -1,8 +1,8 @@
 """Types of a job's streams and states: where each is declared, and which serializer follows.
 
 The rules are those by which the runtime chooses: a state has the serializer of its annotation; records
-have one only where the type of their stream is a class with fields. All other records travel by the
-self-describing codec, and by pickle between workers when they are not plain.
+have one where the type of their stream is a class with fields, or holds such classes or Enums. Others travel
+by the self-describing codec, and by pickle between workers when they are not plain.
 """
 
 from __future__ import annotations

@@ -62,11 +62,11 @@ def delete_savepoint(
     `program` is the Python file whose sinks prepared the output; it runs up to ``execute()`` in a process of
     its own and starts no job. None: what is held stays held. `arguments` and `options` are the program's;
     options of storages count for the savepoint, too. `claimed` allows to delete what a job has claimed, which
-    deletes it itself if it still runs.
+    deletes it itself if it still runs. `timeout_s` bounds the program and the deletion in its process.
 
     Raises:
         UsageError: it is no savepoint, a job owns it, or the program cannot be planned. Nothing was deleted.
-        OperatingError: a sink could not release its output; nothing was deleted.
+        OperatingError: a sink could not release its output (others may have); no file was deleted.
         StorageError: a file cannot be read or deleted.
     """
     with storage_options(options):

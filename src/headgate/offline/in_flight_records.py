@@ -27,11 +27,11 @@ class Described(NamedTuple):
 
 
 class Records(NamedTuple):
-    """Some records of a stream, in order: each a :class:`Described`, or a plain value of Python."""
+    """Some records in order, each a :class:`Described` or, stored without its description, a Python value."""
 
     records: list[Any]
-    timestamps: list[int] | None
-    groups: list[int] | None
+    timestamps: list[int] | None  # event time in ms; None: they have none
+    groups: list[int] | None  # key groups, None: the channel is not keyed
 
 
 class _Marking(PlainSerializer[Described]):

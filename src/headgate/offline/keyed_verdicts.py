@@ -6,7 +6,7 @@ whose base may be of an earlier program.
 
 Types show whether values can be converted, but not always whether each value can: whether the elements of a
 set stay distinct when a field goes, only the elements show. So values that would be converted are read on
-trial, by the restore's own code, and discarded.
+trial, by the restore's own code, and discarded; but not of a subtask with more than `BYTES_TRIED`.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class StoredKeyed:
 
     @cached_property
     def schemas(self) -> dict[str, list[Description]]:
-        """State -> the types of its entries, from the heads of files; states without entries are left out."""
+        """State -> the types of its entries, from the heads of files; without empty states and timers."""
         found: dict[str, list[Description]] = {}
         for keyed in self.handles:
             unknown = {section.name for section in sections_of(self._files, keyed) if section.entries is None}
@@ -99,7 +99,7 @@ class StoredKeyed:
         return any(stored_shapes(keyed) is None and too_large(keyed) for keyed in self.handles)
 
     def refusals(self, state: StateDescriptor) -> Iterator[str]:
-        """Yield a reason for each subtask whose values cannot be read as declared, found by reading them."""
+        """Yield why values cannot be read as declared, for each subtask; those too large to try are skipped."""
         own = {state.name: state}
         for keyed in self.handles:
             if _too_large_to_try(keyed):
@@ -122,7 +122,7 @@ def _too_large_to_try(stored: KeyedStateHandle) -> bool:
 def operator_refusals(
     disk: Disk, stored: Sequence[OperatorStateHandle], state: OperatorStateDescriptor
 ) -> Iterator[str]:
-    """Yield the reasons why elements of an operator state cannot be read as declared, found by reading."""
+    """Yield why elements of an operator state cannot be read as declared; skips parts above `BYTES_TRIED`."""
     for held in stored:
         if size_of(held.handle) > BYTES_TRIED:
             continue
@@ -151,7 +151,7 @@ def _targets(states: Mapping[str, StateDescriptor]) -> dict[str, Target]:
 def judged(
     stored: StoredKeyed, states: Mapping[str, StateDescriptor] | None, declared: DeclaredKeys | None = None
 ) -> list[Item]:
-    """Return a verdict on each state, timers and keys; `states` is None if the program lacks the operator."""
+    """Return a verdict on each state, and on timers and keys; `states` None: no such operator is declared."""
     only_in_heads = any(keyed.log for keyed in stored.handles)  # the metadata may not have all types
     items = _by_types(stored, _targets(states or {}), stored.schemas if only_in_heads else None)
     bad = {Verdict.INCOMPATIBLE, Verdict.ONLY_IN_SNAPSHOT}

@@ -125,7 +125,7 @@ class KeyedEngine(Protocol):
     """Writes keyed state of a new savepoint elsewhere than in this process, as in tasks of Spark."""
 
     def rewritten(self, work: KeyedWork) -> KeyedWritten:
-        """Return the state of one operator, written anew and verified; an error leaves no file."""
+        """Return the state of one operator, written anew and verified; an error deletes what was written."""
         ...
 
 
@@ -334,7 +334,7 @@ class _Rewriting:
     # -- the check
 
     def _verified(self) -> int:
-        """Read the complete savepoint back, as a restore would; return the number of entries."""
+        """Verify all files, and count again what this process wrote; return the number of all entries."""
         disk, made = open_checkpoint(self._to.describe())
         verify_files(disk, made)
         found = 0

@@ -1,4 +1,4 @@
-"""Describes what is in a snapshot, from its metadata and the heads of its files, without the program."""
+"""Describes what is in a snapshot, from its metadata, heads of files and, on request, keys; no program."""
 
 from __future__ import annotations
 
@@ -81,8 +81,8 @@ def describe_snapshot(uri: str, options: Sequence[str] = ()) -> SnapshotFacts:
 def describe_with_keys(uri: str, options: Sequence[str] = (), samples: int = SAMPLES) -> SnapshotFacts:
     """Return the facts of :func:`describe_snapshot`, and facts about the keys.
 
-    A keyed operator also has ``key_types``, the names of the types of all its keys, and ``keys_read``:
-    whether none of its files was too large to be fetched for its keys. Each of its states has ``keys``: the
+    A keyed operator also has ``key_types``, the names of the types of its keys, and ``keys_read``: whether no
+    subtask's files were too large to be fetched for its keys. Each of its states has ``keys``: the
     first `samples` ones as Python writes them, taken from the subtasks in turn.
     """
     with storage_options(options):
@@ -185,7 +185,7 @@ def _add_keys(
 
 
 def _first(keys: Iterator[K], count: int) -> list[K]:
-    """Return the first `count` different keys; in `keys` one comes once for each entry of its map."""
+    """Return the first `count` different keys of the first `KEYS_READ`; one comes once for each map entry."""
     found: dict[K, None] = {}
     for key in islice(keys, KEYS_READ):
         if len(found) >= count:

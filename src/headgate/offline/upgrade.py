@@ -97,7 +97,7 @@ class UpgradeReport(msgspec.Struct, frozen=True):
 
 
 def gravest(verdicts: Iterable[Verdict], allow_non_restored: bool = False) -> Verdict:
-    """Return the worst of several verdicts; if allowed, "only in snapshot" counts as "left behind".
+    """Return the worst verdict, "as is" or worse; if allowed, "only in snapshot" counts as "left behind".
 
     Example:
         >>> gravest([Verdict.AS_IS, Verdict.ONLY_IN_SNAPSHOT, Verdict.ONLY_IN_PROGRAM]).value

@@ -2,8 +2,8 @@
 
 Both are read once, whatever form, backend and number of key groups they have, and brought into the order of
 one number of key groups through the disk for temporary files. Of each state one key group of both is in
-memory at a time. No program is needed: values are compared as they are described. Last-access times do not
-count.
+memory at a time. No program is needed, but a state whose values only a program can tell apart is reported as
+unread. Last-access times do not count.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from headgate.state.stored.values import PlainValues
 SAMPLES: Final = 5
 
 Entries = dict[Hashable, Any]
-"""The entries of one key group: keys and plain values; timers by key and time, with None."""
+"""Of one key group: key -> value without its class; for timers (key, time) -> None."""
 V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One key that differs, with the plain value that each snapshot has for it, or None."""
+    """One key that differs, with its value in each snapshot (of a record a dict), None where it has none."""
 
     change: str  # "added", "removed" or "changed"
     key: str
@@ -61,7 +61,7 @@ class StateDifference:
 
     uid: str
     state: str
-    types: tuple[str | None, str | None]  # in both snapshots, for people; None where one does not have it
+    types: tuple[str | None, str | None]  # in both snapshots, for people; None where one has no entry
     same: int = 0
     changed: int = 0
     added: int = 0
@@ -81,8 +81,8 @@ def compare(
 ) -> list[StateDifference]:
     """Return the comparison of each keyed state of two snapshots, also of states that are the same.
 
-    `before` and `after` are their URIs; `only` is "uid" or "uid/state", None: all. `samples` is how many keys
-    are kept of each kind of change; `options` are ``key=value`` settings of storages.
+    `before` and `after` are their URIs; `only` is "uid" or "uid/state" (UsageError if neither has it), None:
+    all. `samples`: keys kept of a state for each kind of change; `options`: ``key=value`` storage settings.
     """
     with storage_options(options):
         pair = _Snapshot(*open_checkpoint(before)), _Snapshot(*open_checkpoint(after))
@@ -192,7 +192,7 @@ class _Readable(PlainValues):
         self._schemas: dict[str, Description] = {}
 
     def codec(self, section: Section) -> SectionCodec | None:
-        """Return how to read a section's values; None for last-access times and for states left unread."""
+        """Return how to read a section's values; None for an empty, an unread one, or last-access times."""
         if is_stamps(section.name) or not section.chunks:
             return None
         self._schemas.setdefault(section.name, section.schema)
@@ -206,7 +206,7 @@ class _Readable(PlainValues):
             return None
 
     def words(self, state: str) -> str | None:
-        """Return the state's type for people; None if this snapshot does not have the state."""
+        """Return the state's type for people; None if this snapshot has no entry of the state."""
         if state in TIMER_SECTIONS:
             return "timers"
         schema = self._schemas.get(state)

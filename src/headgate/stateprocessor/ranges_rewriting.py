@@ -3,7 +3,7 @@
 A task of the first kind reads what one subtask stored, and gives each new range of key groups its part of
 every chunk. Spark brings the parts of a range together in the order in which they were read. A task of the
 second kind does with them what one process would do with all: the same sorter, the same writer, so the same
-tables. Each reads back what it has written, before it counts.
+tables. Each counts the entries that it reads back of what it has written; another number is an error.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ INSPECTOR: Final = "headgate.stateprocessor.ranges_rewriting:inspect"
 """The inspector with which `offline.migrating.migrate` can use Spark."""
 
 SPARK_FROM_BYTES: Final = 1 << 30
-"""Bytes of stored keyed state from which on rewriting uses Spark, which takes time to start."""
+"""Bytes of stored keyed state from which on rewriting uses Spark if the request leaves that open."""
 
 _PARTS: Final = RowFormat(
     "range int, place long, state string, removed boolean, schema binary, entries int, size long, "
@@ -88,7 +88,7 @@ class _Written(ReportedError):
 
 
 def _engine(request: MigrationRequest, metadata: CheckpointMetadata, config: Config) -> SparkEngine | None:
-    """Return the Spark engine if it is requested or the state is large; None: rewrite in this process."""
+    """Return the engine if requested (left open: if the state is large); None: not so, or no keyed state."""
     keyed = keyed_handles(state for states in metadata.operators.values() for state in states)
     large = sum(one.size for one in keyed) >= SPARK_FROM_BYTES
     requested = large if request["spark"] is None else request["spark"]
@@ -124,7 +124,7 @@ class SparkEngine:
         self._spark = spark
 
     def rewritten(self, work: KeyedWork) -> KeyedWritten:
-        """Let Spark's tasks write an operator's keyed state anew; return the new subtasks' handles."""
+        """Let Spark's tasks write an operator's keyed state anew; return the new handles, entries counted."""
         shipped = _Shipped(work, storage_settings_in_use(), f"-{secrets.token_hex(4)}")
         handles = list[KeyedStateHandle]()
         try:
@@ -157,7 +157,7 @@ class SparkEngine:
 
 
 def _remove_others(shipped: _Shipped, handles: Sequence[KeyedStateHandle]) -> None:
-    """Remove files of task attempts that failed or were repeated: no handle refers to them."""
+    """Remove, where storage allows it, files of this work that no handle refers to: of failed attempts."""
     kept = {file.file for keyed in handles for file in keyed.handles() if isinstance(file, FileRange)}
     disk = open_disk(shipped.work.target, shipped.settings)
     for name in disk.list(""):

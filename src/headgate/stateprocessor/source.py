@@ -1,7 +1,7 @@
 """The data source `headgate-savepoint`: the state in a snapshot as a DataFrame of Spark.
 
-Spark finds it by its name wherever Headgate is installed, too. Spark does not report to a Python data source
-which columns a query needs, so they are named in the read: by the option `columns`, or by a schema.
+Spark finds it by this name where Headgate is installed, also without :func:`register`. Spark does not report
+to a Python data source which columns a query needs, so the read names them: by option `columns`, or a schema.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class SavepointSource(spark_source.DataSource):
 
     @override
     def schema(self) -> StructType:
-        """Return the columns, in the types in which Spark reads them from Parquet."""
+        """Return the columns in Spark's types for Parquet; UsageError if the options are wrong."""
         columns = self.reading.columns
         names = chosen(columns.names, self._request.columns)
         return _struct(pa.schema([columns.field(name) for name in names]))

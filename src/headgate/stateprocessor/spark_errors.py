@@ -71,7 +71,7 @@ def raise_reported(row: ReportedError) -> None:
 
 
 def readable(error: BaseException) -> str:
-    r"""Return a readable text of an error of Spark's: the cause, then all lines but stack frames of Java.
+    r"""Return an error of Spark's as text: the cause, then at most 31 lines, without stack frames of Java.
 
     Example:
         >>> print(readable(ValueError("An exception was thrown from the Python worker.\nTraceback:\n"

@@ -26,11 +26,11 @@ Constant = bool | int | float | str | bytes | dt.date | None
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One comparison of a column with constants, from a filter that Spark pushed down."""
+    """One test of a column, against constants or for null, from a filter that Spark pushed down."""
 
     column: tuple[str, ...]  # the column, then the names of the fields that lead into it
     test: str  # "=", "<", "<=", ">", ">=", "in", "null", "not null" or "begins"
-    values: tuple[Constant, ...] = ()  # one, unless the test is "in"
+    values: tuple[Constant, ...] = ()  # any number for "in", none for the tests for null, else one
 
 
 _COMPARISONS: Final[Mapping[str, Callable[[pa.Array, pa.Scalar], pa.BooleanArray]]] = {
@@ -45,8 +45,8 @@ _COMPARISONS: Final[Mapping[str, Callable[[pa.Array, pa.Scalar], pa.BooleanArray
 def understood(condition: Condition, schema: pa.Schema) -> bool:
     """Return whether a condition can be evaluated here just as Spark does it.
 
-    That is so for integers, text and truth values. Floats have their own order of NaN in Spark, and times
-    depend on the session.
+    That is so for tests for null, and where integers, text or truth values are compared with constants of
+    their type. Floats have their own order of NaN in Spark, and times depend on the session.
 
     Example:
         >>> schema = pa.schema([("key", pa.string()), ("value", pa.float64())])
@@ -82,7 +82,7 @@ def _type_of(column: Sequence[str], schema: pa.Schema) -> pa.DataType | None:
 
 
 def kept(batch: pa.RecordBatch, conditions: Sequence[Condition]) -> pa.RecordBatch:
-    """Return the rows for which all conditions hold; every one of them was :func:`understood`.
+    """Return the rows for which all conditions hold; each of them must be :func:`understood`.
 
     Example:
         >>> batch = pa.RecordBatch.from_pydict({"key": ["a", "b", None]})

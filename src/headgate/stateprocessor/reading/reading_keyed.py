@@ -1,7 +1,7 @@
-"""Reads one state of one earlier subtask, or all its timers, as record batches.
+"""Reads one state of one subtask of the job that took the snapshot, or all its timers, as record batches.
 
-One key group is in memory at a time. What is not in tables of its own becomes rows by the same encoder that
-writes the tables.
+One key group's entries are in memory at a time, and the rows of a batch. What is not in tables of its own
+becomes rows by the same encoder that writes the tables.
 
 Last-access times of a state with a time to live are a state of their own, of the same shape as the values:
 one for a value, a list for a list, a map from the same keys for a map. How long entries live only the program
@@ -35,14 +35,14 @@ V = TypeVar("V")
 
 @dataclass(frozen=True)
 class EntriesPiece:
-    """Piece of a read: ascending key groups of one subtask's state, where no single table holds all of it."""
+    """Piece of a read: ascending key groups of one subtask's state, whose entries are decoded into rows."""
 
     keyed: KeyedStateHandle
     shape: Shape
     groups: tuple[int, ...]
 
     def batches(self, disk: Disk, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of these key groups in batches of about `ROWS`, with all columns of the state."""
+        """Yield these key groups' rows in batches of about `ROWS`, with all columns, not only `columns`."""
         waiting: list[pa.RecordBatch] = []
         for batch in _of_groups(disk, self.keyed, self.shape, self.groups):
             waiting.append(batch)
@@ -92,7 +92,7 @@ def _entries(states: Mapping[str, Merged], group: int) -> tuple[list[Hashable], 
 def _written_at(
     shape: Shape, keys: Sequence[Hashable], values: Sequence[Any], written: Mapping[Hashable, V]
 ) -> pa.Array:
-    """Return the column of last-access times for some entries; null where none is stored in `written`."""
+    """Return the column of last-access times for entries; null where `written` has none that is possible."""
     stamps: list[int | None] = []
     for key, value in zip(keys, values, strict=True):
         stamps += _rows(shape.rows_are, value, _plain(written.get(key)))

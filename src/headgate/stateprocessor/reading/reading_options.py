@@ -20,7 +20,7 @@ IN_FLIGHT: Final = "in-flight"
 
 @dataclass(frozen=True, slots=True)
 class ReadRequest:
-    """The options of one read; `pushdown`: whether conditions may reduce what is read."""
+    """The options of one read; no `columns`: all; `pushdown`: whether Spark's filters reduce what is read."""
 
     path: str
     uid: str | None = None
@@ -31,7 +31,7 @@ class ReadRequest:
 
 
 def read_request(options: Mapping[str, str]) -> ReadRequest:
-    """Return the checked options of a read; UsageError for an unknown or wrong one.
+    """Return the checked options of a read; UsageError for an unknown or wrong one, or without a path.
 
     Example:
         >>> options = {"path": "/sp", "uid": "tally", "state": "count", "storage.s3.endpoint": "http://s3"}

@@ -87,7 +87,7 @@ class Reading:
 
 
 def reading_of(request: ReadRequest) -> Reading:
-    """Return the plan of a read; UsageError, listing all states, if the snapshot has no such state."""
+    """Return the plan of a read; UsageError, listing all states, if it names none or one not there."""
     with storage_options(request.storage):
         disk, metadata = open_checkpoint(request.path)
     groups, uid, state = metadata.max_parallelism, request.uid, request.state
@@ -236,7 +236,8 @@ def keyed_shape(
 ) -> Shape | None:
     """Return the columns of the keyed state, or all timers, that the read's `option` names; None: no such.
 
-    `handles` are those of the operator's subtasks, `types` its states' descriptions in the metadata, by name.
+    `handles` are the subtasks', `types` the states' descriptions in the metadata. UsageError for a state of
+    which values of several types are stored.
     """
     if option == TIMERS_FOLDER:
         if not any(True for handle in handles for _ in handle.handles()):
@@ -278,7 +279,7 @@ def _stamps_of(name: str, state: str) -> bool:
 
 
 def _key_type(disk: Disk, handles: Sequence[KeyedStateHandle], names: Sequence[str]) -> Description | None:
-    """Return the type of the first key stored of the states `names`; None where no column can hold it."""
+    """Return the type of the first key stored of the states `names`; None: no column holds it, or no key."""
     for handle in handles:
         for table in handle.tables or ():
             if table.name in names and (info := head_of_table(DiskFiles(disk), table).info).key is not None:

@@ -58,7 +58,7 @@ class Shape:
 
 
 def chosen(columns: Sequence[str], wanted: Sequence[str]) -> list[str]:
-    """Return the wanted columns in the order of the table; all where none is named.
+    """Return the wanted columns in the table's order, all if none is wanted; UsageError for an unknown one.
 
     Example:
         >>> chosen(["key_group", "key", "value"], ["value", "key"])

@@ -79,7 +79,7 @@ class OperatorPiece:
     handle: OperatorStateHandle
 
     def batches(self, disk: Disk, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield one batch with a row for each element or entry: subtask, position and value."""
+        """Yield one batch of all columns, a row for each element or entry; `columns` leaves none out."""
         handle = self.handle
         made = _columns(handle.schema)
         try:
@@ -120,7 +120,7 @@ class InFlightPiece:
     max_parallelism: int
 
     def batches(self, disk: Disk, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield the channel's records in flight as rows, in their order."""
+        """Yield the channel's records in flight as rows of all columns, in their order."""
         position = 0
         for found in records_in_flight(disk, self.stream, self.max_parallelism):
             yield self._batch(found, position)

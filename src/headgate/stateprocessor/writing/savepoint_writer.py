@@ -1,7 +1,7 @@
 """Writes savepoints from DataFrames: new ones, or copies of a snapshot with some of its state replaced.
 
 Spark sorts the rows by key group and writes the tables; see `docs/savepoint-writer.md`. What is written is a
-savepoint as a job takes it: any job restores it, at any parallelism, on either backend.
+savepoint as a job takes it: a job that declares its state restores it at any parallelism, on either backend.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _DOMAIN: Final = "__headgate_time_domain"
 class SavepointWriter(SavepointContents):
     """Builder of a savepoint from DataFrames; nothing is computed before :meth:`write`.
 
-    Every method gives a new writer. Begin with :meth:`new` or :meth:`from_existing`.
+    Every method but `write` gives a new writer. Begin with :meth:`new` or :meth:`from_existing`.
 
     Example:
         >>> import headgate as hg
@@ -72,7 +72,7 @@ class SavepointWriter(SavepointContents):
         Args:
             max_parallelism: number of key groups; that of the jobs that are to restore it.
             parallelism: into how many ranges of key groups each state is cut, one file each; jobs may have
-                any other. None: two for each of Spark's slots.
+                any other. None: two for each of Spark's slots, but at most one for each key group.
             options: ``key=value`` settings of storages, as after ``-D``.
 
         Raises:
@@ -85,7 +85,8 @@ class SavepointWriter(SavepointContents):
     def from_existing(cls, uri: str, *, options: Sequence[str] = ()) -> SavepointWriter:
         """Return a writer of a savepoint that copies a savepoint or checkpoint, except for what is changed.
 
-        Number of key groups and of ranges stay, and so do positions of sources and state of sinks.
+        Number of key groups and of ranges stay, and so do positions of sources and state of sinks. Nothing is
+        read before :meth:`write`, which refuses a checkpoint with records in flight.
 
         Args:
             uri: of the snapshot; it is only read.
@@ -118,7 +119,7 @@ class SavepointWriter(SavepointContents):
                 the reduced value, of aggregating state the accumulator.
             convert: makes of a value of the column, as Python has it, one of the state; None: types must fit.
             written_at: of state with a time to live, the column with the moment of a key's last write; None:
-                now.
+                the time of this call.
 
         Raises:
             UsageError: there is no such column or state, or a column does not fit, also keys of
@@ -168,7 +169,7 @@ class SavepointWriter(SavepointContents):
         timestamp: str = "timestamp",
         domain: str = "event",
     ) -> SavepointWriter:
-        """Set the timers of one operator, in place of all that it has; calls for both domains add up.
+        """Set the timers of one operator, in place of all that the snapshot has; several calls add up.
 
         Args:
             uid: of the operator.
@@ -178,7 +179,7 @@ class SavepointWriter(SavepointContents):
             domain: ``"event"`` or ``"processing"``.
 
         Raises:
-            UsageError: there is no such column, or one does not fit.
+            UsageError: there is no such column or domain, or a column does not fit.
         """
         if domain not in DOMAINS:
             raise UsageError(f"timers have no domain {domain!r}; expected {' or '.join(map(repr, DOMAINS))}")
@@ -199,7 +200,7 @@ class SavepointWriter(SavepointContents):
 
         Args:
             uid: of the operator.
-            state: its name, or ``"timers:all"``; None: everything of the operator, keyed or not.
+            state: name of a keyed state, or ``"timers:all"``; None: all of the operator, keyed or not.
 
         Raises:
             UsageError: there is no existing savepoint. Whether it has such state, :meth:`write` sees.
@@ -227,7 +228,7 @@ class SavepointWriter(SavepointContents):
             into: what declares it as it is to be; None: the same.
 
         Raises:
-            UsageError: there is no existing savepoint or no such declaration.
+            UsageError: there is no existing savepoint, no such declaration, or `function` is none.
         """
         self._needs_base("transform")
         if not callable(function):
@@ -245,7 +246,8 @@ class SavepointWriter(SavepointContents):
             uri: path or URI of a folder that is empty or not there, and that Spark's executors reach.
 
         Raises:
-            UsageError: a value, a key or what is to be changed is wrong; says which. Nothing is left.
+            UsageError: a value, a key, the folder or what is to be changed is wrong; says which. What was
+                written is deleted, as after the other errors.
             StorageError: the existing snapshot is damaged, or a storage refused.
             OperatingError: Spark failed.
         """

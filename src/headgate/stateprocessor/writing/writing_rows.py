@@ -1,7 +1,7 @@
 """Converts rows of a DataFrame to rows of a state's table: the key columns, and what the key has.
 
-A row of the DataFrame is all that one key has: a value, a complete list, a complete map. So a batch of it can
-be taken as it comes, and what it becomes ends between two keys.
+A row of the DataFrame is all that one key has of a state: a value, a complete list, a complete map; or it is
+one timer. So any batch of rows can be converted alone: no key's list or map goes on in the next batch.
 """
 
 from __future__ import annotations

@@ -79,7 +79,8 @@ class WrittenSavepoint(NamedTuple):
     Attributes:
         uri: of the savepoint.
         max_parallelism: its number of key groups.
-        entries: operator uid -> state -> keys that were written; timers under "timers:all".
+        entries: operator uid -> state -> number of keys written, without those copied; timers, in number,
+            under "timers:all".
     """
 
     uri: str
@@ -89,7 +90,7 @@ class WrittenSavepoint(NamedTuple):
 
 @dataclass(frozen=True)
 class SavepointContents:
-    """What a new savepoint is to hold; `base` is the snapshot that it changes, None: it begins empty."""
+    """What a new savepoint is to hold; `base` is the URI of the snapshot that it changes, None: none."""
 
     base: str | None
     max_parallelism: int | None
@@ -101,7 +102,7 @@ class SavepointContents:
 
 
 def run(writer: SavepointContents, uri: str) -> WrittenSavepoint:
-    """Write the savepoint into an empty folder and return what was written; an error leaves nothing there."""
+    """Write the savepoint into an empty folder and return its facts; an error deletes what was written."""
     refuse_fleeting(uri)
     with storage_options(writer.options) if writer.options else nullcontext():
         to = open_disk(uri)
@@ -330,7 +331,7 @@ def _remove(disk: Disk, names: Iterable[str]) -> None:
 
 
 def opened_as_tables(uri: str, work: str) -> tuple[Disk, CheckpointMetadata]:
-    """Return a snapshot's disk and metadata, keyed state in tables; it is rewritten in `work` if need be."""
+    """Return a snapshot's disk and metadata, state in tables (if need be, those of a copy made in `work`)."""
     disk, metadata = open_checkpoint(uri)
     if any(part.records for stream in metadata.in_flight for part in stream.parts):
         raise UsageError(
