@@ -58,7 +58,7 @@ class ExitCode(IntEnum):
 
 
 class SignalledError(TerminatedError):
-    """Raised when a signal asks the command to end; the running job is cancelled as by Ctrl-C."""
+    """Raised when a signal asks the command to end; the job is cancelled, or left to the next driver."""
 
     def __init__(self, code: ExitCode) -> None:
         super().__init__(code)
@@ -92,7 +92,7 @@ def ending_without_job(error: BaseException) -> Ending:
 
 
 def ending_of_look(error: BaseException) -> Ending:
-    """Return how an error ends a command that only reads; an unreadable storage gives code "refused"."""
+    """Return how an error ends a command on stored snapshots; an error of storage gives code "refused"."""
     if isinstance(error, StorageError):
         return _with_details(Ending(ExitCode.REFUSED, f"headgate: {error}"), error)
     return ending_without_job(error)

@@ -105,7 +105,7 @@ def _write_last_line(writer: LineWriter, error: BaseException) -> None:
 
 @contextmanager
 def _signals_cancel() -> Iterator[None]:
-    """Within the block, let SIGTERM and SIGHUP cancel the job as Ctrl-C does."""
+    """Within the block, let SIGTERM and SIGHUP raise SignalledError, but in the main thread only."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -14,7 +14,7 @@ _WIDEST: Final = 10_000
 
 
 def table(columns: Iterable[str]) -> Table:
-    """Return an empty plain table with these columns; ``>`` before a name aligns its figures right."""
+    """Return a table without rows and borders; ``>`` before a column's name aligns its figures right."""
     made = Table(box=box.SIMPLE, pad_edge=False, show_edge=False)
     for name in columns:
         made.add_column(name.lstrip(">"), justify="right" if name[:1] == ">" else "left", no_wrap=True)

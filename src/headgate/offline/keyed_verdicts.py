@@ -99,7 +99,7 @@ class StoredKeyed:
         return any(stored_shapes(keyed) is None and too_large(keyed) for keyed in self.handles)
 
     def refusals(self, state: StateDescriptor) -> Iterator[str]:
-        """Yield why values cannot be read as declared, for each subtask; those too large to try are skipped."""
+        """Yield why values cannot be read as declared, a reason a subtask; those too large are skipped."""
         own = {state.name: state}
         for keyed in self.handles:
             if _too_large_to_try(keyed):

@@ -117,7 +117,7 @@ class OperatorHarness:
             clock: processing time.
 
         Raises:
-            UsageError: the stored state does not fit the declared one.
+            UsageError: the stored state does not fit the declared one, or `snapshot` is damaged.
         """
         harness = cls.__new__(cls)
         try:
@@ -143,8 +143,7 @@ class OperatorHarness:
         self.process_batch([record], None if timestamp is None else [timestamp])
 
     def process_batch(self, records: Iterable[T], timestamps: Iterable[int] | None = None) -> None:
-        """Call the function's `process` with records that arrive as one batch, with no watermark between
-        them.
+        """Call the function's `process` with records that arrive as one batch, with no watermark in between.
 
         Raises:
             UserFunctionError: the function raised.
@@ -181,9 +180,7 @@ class OperatorHarness:
         self._fire_all()
 
     def advance_watermark(self, timestamp: int) -> None:
-        """Advance event time to `timestamp` (ms), as a watermark does: event-time timers up to it fire. A
-        watermark before the last one changes nothing.
-        """
+        """Advance event time to `timestamp` (ms), never back, and fire all event-time timers up to it."""
         if timestamp > self.watermark:
             self.watermark = timestamp
             self._operator.watermark(timestamp)
@@ -203,10 +200,10 @@ class OperatorHarness:
         return self._sides.get(tag if isinstance(tag, str) else tag.name, [])
 
     def state(self, name: str, key: K) -> Any:
-        """Return a copy of the function's keyed state `name` for a key: the value, the list or the dict; of
-        reducing and aggregating state the result of `get`.
+        """Return a copy of the function's keyed state `name` for a key.
 
-        A key without state gives the declared default, ``[]``, ``{}`` or None.
+        That is the value, the list or the dict; of reducing and aggregating state the result of `get`. A key
+        without state gives the declared default, ``[]``, ``{}`` or None.
 
         Raises:
             UsageError: the function declares no such state.
@@ -244,7 +241,7 @@ class OperatorHarness:
         return copy.deepcopy(dict(handle.items()) if declared[name].mode == BROADCAST else handle.get())
 
     def timers(self, domain: str = "event") -> list[tuple[int, Any]]:
-        """Return (timestamp in ms, key) of all registered timers, in order of time.
+        """Return (timestamp in ms, key) of the registered timers of one time domain, in order of time.
 
         Args:
             domain: "event" or "processing".
@@ -257,7 +254,7 @@ class OperatorHarness:
         return sorted(zip(times, keys, strict=True), key=lambda timer: timer[0])
 
     def snapshot(self) -> bytes:
-        """Return the state, timers and watermark as a checkpoint stores them."""
+        """Return the state, timers and watermark as a checkpoint stores them, for :meth:`restore`."""
         pending = self._operator.snapshot(1)
         return msgspec.msgpack.encode(None if pending is None else pending.finish(_Memory()))
 

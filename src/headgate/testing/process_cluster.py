@@ -1,5 +1,4 @@
-"""An executor for tests on processes of this machine, with sockets, checkpoints and workers that can be
-killed.
+"""An executor for tests whose workers are processes of this machine, which a test can kill.
 
 What Spark's barrier stage does for a job, without Spark: all workers start together, the death of one ends
 all others, and a cancelled gang gets no chance to do anything.

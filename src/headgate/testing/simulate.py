@@ -1,4 +1,4 @@
-"""`simulate`: runs a user's job under hundreds of schedules and faults, in one thread, each from a seed.
+"""`simulate`: runs a user's job under many schedules and faults, in one thread, each from a seed.
 
 What runs is the code of production; only clocks, network, disk and processes are virtual. Real time, real
 files and real chance inside the program itself are not caught: use sources without them. What may go wrong is
@@ -44,7 +44,7 @@ class SimulationReport:
         drivers: number of started drivers; more than `seeds` where drivers were killed or replaced.
         restarts: number of restarts of jobs.
         checkpoints: number of completed checkpoints.
-        digests: seed -> digest of its trace; the same wherever it is run again.
+        digests: seed -> digest of its trace; equal whenever the same job runs with that seed again.
     """
 
     seeds: int
@@ -83,10 +83,11 @@ def simulate(
         config: options; every duration is virtual. The defaults are short.
         expected: uid of a collecting sink -> its records, in any order; by default what the job gives
             when it runs undisturbed with parallelism 1.
-        faults: whether anything goes wrong; otherwise only the order changes.
+        faults: whether anything goes wrong; otherwise only the order changes, and the options below have no
+            effect.
         drivers: whether that includes the driver: it dies, stands still, or another one is started.
         requests: whether checkpoints and savepoints are asked for at random moments, and the job is stopped
-            or cancelled and started from where it was.
+            or cancelled and started again from its savepoint or last checkpoint.
         rescale: whether the parallelism changes while the job runs. For jobs whose results do not depend on
             the order in which splits are read.
 

@@ -43,14 +43,14 @@ class Marker:
 
 
 CRASH_ONCE: Final = Marker("crash")
-"""Marker: the reader raises here, but only the first time that any attempt of the job gets here."""
+"""Marker: the reader raises here, but only the first time that any reader of this source gets here."""
 
 EOF: Final = Marker("end")
-"""Marker: the input ends here; a job restored from its final checkpoint reads on after this marker."""
+"""Marker: the reader ends here, for all its splits; restored from its last checkpoint, it reads on."""
 
 
 def PAUSE(ms: int) -> Marker:  # noqa: N802 - reads as a marker beside the others
-    """Return a marker: the source has no records for `ms` milliseconds, each time that a reader gets here.
+    """Return a marker: a reader that gets here has no records of any split for `ms` milliseconds.
 
     Raises:
         UsageError: `ms` is negative.

@@ -1,8 +1,8 @@
-"""Converts columns of a DataFrame to columns of a table of state: checked by their types, converted a batch
-at a time.
+"""Converts columns of a DataFrame to columns of a table of state, a batch at a time.
 
-Whether a column fits is known before anything is computed. What only its values can show - a null where None
-is no value, a name that is no member - is refused when they come. Only UUIDs become Python objects.
+Whether a column's type fits is known before anything is computed. What only its values can show - a null
+where None is no value, a name that is no member - is refused when they come. Only UUIDs given as text become
+Python objects.
 """
 
 from __future__ import annotations

@@ -342,11 +342,11 @@ def outputs_of(
     convert: Convert | None,
     written_at: str | None,
 ) -> dict[str, RowColumn]:
-    """Return the columns that make the tables of a state, by the table's name: its values, preceded by
-    last-access times if it has a time to live.
+    """Return what makes a state's tables, by table: last-access times if it has a time to live, and values.
 
     `column` has the values, from which `convert` (None: nothing) makes those of the state; `types` are those
-    of columns. `written_at` is the column with the time of a key's last write; None: now.
+    of columns. `written_at` is the column with the time of a key's last write; None: now. UsageError if a
+    column does not fit.
     """
     kept = with_stamps({descriptor.name: descriptor})
     schema = target_of(kept[descriptor.name]).schema

@@ -331,7 +331,7 @@ def _remove(disk: Disk, names: Iterable[str]) -> None:
 
 
 def opened_as_tables(uri: str, work: str) -> tuple[Disk, CheckpointMetadata]:
-    """Return a snapshot's disk and metadata, state in tables (if need be, those of a copy made in `work`)."""
+    """Return disk and metadata of a snapshot in tables: itself, or a copy that is made in `work`."""
     disk, metadata = open_checkpoint(uri)
     if any(part.records for stream in metadata.in_flight for part in stream.parts):
         raise UsageError(

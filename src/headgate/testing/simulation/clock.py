@@ -79,7 +79,7 @@ class SimClock:
         return self._line.now_ms
 
     def precise_ms(self) -> float:
-        """Return the virtual time in ms plus a random span, as if work had taken that long."""
+        """Return the virtual time in ms plus a span that grows at random with each call, as if by work."""
         self._offset_ms += self._rng.random() * self._step_ms
         return self._line.now_ms + self._offset_ms
 
@@ -92,8 +92,7 @@ class SimRandom:
 
 
 class Agenda:
-    """Actions of processes and messages that are possible at the time `now`, from which the simulation picks
-    one.
+    """The actions of processes and messages possible at the time `now`; the simulation picks one.
 
     `ready` holds the actions in the order of entry, `names` a name for each; None stands for letting time
     pass. `oldest` is since when the action that has waited longest is possible; `following` is the next time

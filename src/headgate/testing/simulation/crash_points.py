@@ -1,9 +1,8 @@
-"""Crash points: kills a simulated driver at a counted step, so that a test can try every step of a
-checkpoint.
+"""Crash points: kills a simulated driver at a counted step, so that a test can try each of a checkpoint.
 
-A step is an operation on the disk, by any process, or a control message that arrives, from when a checkpoint
-is triggered until its predecessor was deleted: in between it is stored, committed and reported. After the
-last checkpoint of a job comes its end, which has steps of its own.
+A step is a disk operation of the driver or its workers, or a control message that arrives, from when a
+checkpoint is triggered until its predecessor was deleted: in between it is stored, committed and reported.
+After the last checkpoint of a job comes its end, which has steps of its own.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Invariants of a simulated job's stored files, whichever process changes them; each change is checked at
-once. The job's log is read by code of its own, so that a mistake in the reading of the log shows, too.
+"""Invariants of a simulated job's stored files, whichever process changes them, checked at each change.
+
+The job's log is read by code of its own, so that a mistake in the reading of the log shows, too.
 """
 
 from __future__ import annotations

@@ -175,7 +175,7 @@ class SimGang:
             scene.line.after(scene.delay(20), name, self._starter(gang, slot))
 
     def cancel(self, gang: int) -> None:
-        """Kill a gang's workers, after a random delay."""
+        """Kill a gang's workers after a random delay; a paused one may survive."""
         if gang in self._cancelled:
             return
         self._cancelled.add(gang)
@@ -183,7 +183,7 @@ class SimGang:
         self._scene.line.after(self._scene.delay(10), f"cancel gang {gang}", lambda: self._end_all(gang))
 
     def worker_ended(self, worker: WorkerProcess, error: str | None) -> None:
-        """Note that a worker has exited; if it failed, the gang's other workers are killed."""
+        """Note that a worker has exited; if it failed, its gang is cancelled, if the driver still lives."""
         gang = worker.gang
         if error is not None and gang not in self._cancelled:
             self._errors.setdefault(gang, error)

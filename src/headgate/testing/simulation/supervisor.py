@@ -22,7 +22,7 @@ NOT_STARTED_MS: Final = 30
 
 
 class Supervisor:
-    """Keeps at least one driver running until the job has ended; with `elects` drivers elect a leader."""
+    """Starts a driver whenever none lives, until the job has ended; with `elects` drivers elect a leader."""
 
     def __init__(self, scene: JobScene, checks: Checks, submission: Submission, elects: bool) -> None:
         self._scene, self._checks, self._elects = scene, checks, elects

@@ -18,8 +18,9 @@ _SILENT: Final = ("read", "size", "list")
 
 
 class Trace:
-    """The events of a simulation in order: their number `count`, a digest, and the last lines as text. Equal
-    seeds must give equal digests. The last `story_max` lines are kept; None keeps all.
+    """The events of a simulation: their number `count`, a digest (equal for equal seeds), and the last lines.
+
+    The last `story_max` lines are kept; None keeps all.
 
     Example:
         >>> trace = Trace(story_max=1)

@@ -64,8 +64,7 @@ def _ignore(_operation: str, _name: str) -> None:
 
 
 class SimDisk:
-    """One process's access to the shared files; implements `common.ports.Disk`, `RandomAccess` and
-    `KeepsTemporaries`.
+    """One process's access to the shared files, as a `Disk`, `RandomAccess` and `KeepsTemporaries`.
 
     Names are relative to the folder `root`. `gate` decides an operation's outcome before it; `done` is called
     after a change.
@@ -103,7 +102,7 @@ class SimDisk:
         return self._existing(name)
 
     def read_range(self, name: str, offset: int, length: int) -> bytes:
-        """Return `length` bytes of a file from `offset` on."""
+        """Return `length` bytes of a file from `offset` on, fewer at its end."""
         self._pass("read", name)
         return self._existing(name)[offset : offset + length]
 

@@ -1,5 +1,4 @@
-"""Conformance test suites to inherit from: a subclass gives a few hooks, and pytest tests the complete
-contract.
+"""Conformance test suites to inherit from: a subclass gives a few hooks, and pytest tests the contract.
 
 * :class:`SerializerSuite`: a serializer of your own;
 * :class:`SerializerUpgradeSuite`: what an older version of it has stored;

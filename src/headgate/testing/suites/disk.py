@@ -125,7 +125,7 @@ class DiskSuite:
         assert disk.create_if_absent(f"{folder}/a", b"third")
 
     def test_one_of_many_creates(self, folder: str) -> None:
-        """Of any number of concurrent callers, with equal bytes or not, exactly one creates each file."""
+        """Of several concurrent callers, with equal bytes or not, exactly one creates each file."""
         disks = [self.new_disk() for _ in range(WRITERS)]
         data = [b"%d" % (number // 2) for number in range(WRITERS)]
         for round_ in range(5):

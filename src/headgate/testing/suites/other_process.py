@@ -1,5 +1,6 @@
-"""A second interpreter, to which the serializer suite ships serializers as a job ships them to workers. This
-file is also its program: run as a script, it imports neither the test kit nor pytest.
+"""A second interpreter, to which the serializer suite ships serializers as a job ships them to workers.
+
+This file is also its program: run as a script, it imports neither the test kit nor pytest.
 """
 
 from __future__ import annotations

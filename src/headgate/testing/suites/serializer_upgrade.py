@@ -173,9 +173,7 @@ class _Verbatim(TypeSerializer[int]):
 
 
 def _kinds_of(stored: StoredValues) -> list[str]:
-    """Return the kinds of state whose bytes can be made of stored values. Only a serializer of the user's
-    stores lists and maps value by value.
-    """
+    """Return the kinds of state to test; only a user's serializer stores lists and maps value by value."""
     if stored.description["kind"] != "custom":
         return [StateKind.VALUE]
     return [StateKind.VALUE, StateKind.LIST, StateKind.MAP]

@@ -268,7 +268,7 @@ class SinkSuite:
         assert job.seen() == [1, 2, 3]
 
     def test_a_line_of_its_own_disturbs_nobody(self, start: Start) -> None:
-        """A job with a lineage of its own and the first job both go on; each sees its own commits only."""
+        """A job with a lineage of its own and the first job both commit, and are not told of each other."""
         job = start("a", needs="tells_commits")
         old = job.checkpoint(1)
         job.checkpoint(2)

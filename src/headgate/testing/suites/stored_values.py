@@ -85,7 +85,7 @@ class StoredValues(msgspec.Struct, frozen=True):
         """Return the values that :meth:`write` has stored in a file.
 
         Raises:
-            StorageError: it is missing or damaged.
+            StorageError: it is missing, damaged or of another form.
         """
         try:
             file = json_decoder(_File).decode(path.read_bytes())

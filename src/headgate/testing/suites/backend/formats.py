@@ -1,6 +1,4 @@
-"""A test serializer with several formats, whose snapshot gives each verdict on stored values that a test
-needs. The path of this file is part of stored bytes.
-"""
+"""A test serializer of several formats, whose snapshot gives any verdict. Stored bytes name this file."""
 
 from __future__ import annotations
 
@@ -19,8 +17,9 @@ Compatibility = TypeSerializerSchemaCompatibility[Value]
 
 
 class VersionedSerializer(TypeSerializer[Value]):
-    """Stores a text and a number: odd versions of the format write the text first, even ones the number. It
-    migrates values of the versions `migrates`, and continues with the format of those in `reconfigures`.
+    """Stores a text and a number: odd versions of the format write the text first, even ones the number.
+
+    It migrates values of the versions `migrates`, and continues with the format of those in `reconfigures`.
     """
 
     immutable = True
