@@ -61,7 +61,7 @@ class StateFiles(Protocol):
     """The storage of a checkpoint or savepoint, to which a snapshot is written; may raise StorageError."""
 
     def write(self, uid: str, parts: Iterable[Part]) -> StoredHandle:
-        """Store the bytes of `parts` (taken once), of operator `uid`, durably or, if few, in the handle."""
+        """Store `parts`, bytes of operator `uid`, taken once; return a handle, in which few bytes may be."""
 
     def write_sections(
         self, uid: str, sections: Sequence[Iterable[Part]], *, inline: bool
@@ -287,7 +287,7 @@ class KeyedBackend(Protocol):
         """Return a dict: state name -> kind and description of its serializers, for the metadata."""
 
     def snapshot_sync(self, checkpoint: int = 0, completed: int | None = 0) -> PendingSnapshot:
-        """Fix the state at the barrier of `checkpoint`, with everything stored; later changes do not count.
+        """Fix the state, when all is stored, at the barrier of `checkpoint`; no later change reaches it.
 
         `completed`: newest complete checkpoint, whose files the snapshot may refer to; 0: the snapshot must
         be complete by itself; None: it is a savepoint's, complete by itself, and no later snapshot may refer
@@ -306,7 +306,7 @@ class KeyedBackend(Protocol):
     def restore(self, stored: Iterable[Stored]) -> None:
         """Fill the empty backend with the entries of its key groups that any number of subtasks stored.
 
-        Every stored form of any backend may be among `stored`.
+        Every stored form of any backend may be among `stored`. A type that does not fit is a UsageError.
         """
 
     def close(self) -> None:

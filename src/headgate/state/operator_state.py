@@ -85,7 +85,7 @@ class LiveBroadcastState(Subscripts[K, V]):
         self._entries: dict[K, V] = {}
 
     def get(self, key: K, default: V | None = None) -> V | None:
-        """Return the entry's value, or `default`."""
+        """Return the value under `key`, or `default`."""
         return self._entries.get(key, default)
 
     def put(self, key: K, value: V) -> None:

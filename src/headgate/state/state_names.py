@@ -48,7 +48,7 @@ class Claims:
 
 
 def unclaimed(stored: Iterable[str], declared: Collection[str]) -> list[str]:
-    """Return names of stored states that the program does not declare, sorted; without last-access times.
+    """Return names of stored states that are not declared, sorted, without timers and last-access times.
 
     Example:
         >>> unclaimed({"count": {}, "last": {}, "last#ttl": {}}, ["count"])

@@ -20,7 +20,7 @@ from headgate.state.canonical.value_columns import TableRows
 
 
 class OpenTable:
-    """The open Parquet file of a table, verified before, unless only description or keys are read."""
+    """The open Parquet file of a table, which the caller verified unless it reads only types or keys."""
 
     def __init__(self, blob: BlobReader) -> None:
         try:

@@ -1,4 +1,4 @@
-"""A keyed backend that stores only changes since the last complete checkpoint, around one with tables."""
+"""A keyed backend that mostly stores changes since the last complete checkpoint, around one with tables."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ class PendingBase:
         return handle
 
     def store_with(self, new_writer: NewWriter) -> KeyedStateHandle:
-        """Store all state with another writer, as for a canonical savepoint."""
+        """Store all state with another writer, as no new base of the log, then release the snapshot."""
         return self.pending.store_with(new_writer)
 
     def release(self) -> None:

@@ -130,7 +130,7 @@ class HeapKeyedBackend(OwnTables[HeapTable]):
         return PendingHeapSnapshot(views, self.groups, self.max_parallelism)
 
     def settle(self) -> None:
-        """Merge up to 1,024 changes since snapshots into each table and queue, if all are released."""
+        """Merge up to 1,024 changes kept apart into each table and queue, once no snapshot is pending."""
         if not self.settled:
             tables = [table.settle(SETTLED_PER_CALL) for table in self._tables.values()]
             timers = [queue.settle(SETTLED_PER_CALL) for queue in self._timers.values()]

@@ -138,7 +138,7 @@ class ImmutableReducingState(ImmutableValueState[V]):
         self.reduce = reduce
 
     def add(self, value: V) -> None:
-        """Combine `value` with the current key's reduced value by the user's function."""
+        """Reduce `value` into the current key's value by the user's function, which may not return None."""
         reduced = value if self.value is MISSING else self.reduce(self.value, value)
         if reduced is None:
             raise _nothing_to_keep(self.reduce)
@@ -162,7 +162,7 @@ class ImmutableAggregatingState(ImmutableValueState[ACC], Generic[IN, ACC, OUT])
         self.function = function
 
     def add(self, value: IN) -> None:
-        """Add `value` to the current key's accumulator by the user's function."""
+        """Add `value` to the current key's accumulator by the user's function, which may not return None."""
         accumulator = self.function.create_accumulator() if self.value is MISSING else self.value
         accumulator = self.function.add(value, accumulator)
         if accumulator is None:
@@ -184,7 +184,7 @@ class MutableReducingState(_TableState, Generic[V]):
         self.reduce = reduce
 
     def add(self, value: V) -> None:
-        """Combine `value` with the current key's reduced value by the user's function."""
+        """Reduce `value` into the current key's value by the user's function, which may not return None."""
         before = self.table.own(self.key)
         reduced = value if before is MISSING else self.reduce(before, value)
         if reduced is None:
@@ -208,7 +208,7 @@ class MutableAggregatingState(_TableState, Generic[IN, ACC, OUT]):
         self.function = function
 
     def add(self, value: IN) -> None:
-        """Add `value` to the current key's accumulator by the user's function."""
+        """Add `value` to the current key's accumulator by the user's function, which may not return None."""
         accumulator = self.table.own(self.key)
         if accumulator is MISSING:
             accumulator = self.function.create_accumulator()

@@ -194,7 +194,7 @@ def whole(encoded: bytes) -> bytes:
 
 
 def suffix(key: Hashable) -> bytes:
-    """Return the bytes of a map's own key, the same for equal keys; NotPlainError: of a class without any.
+    """Return the bytes of a map's own key, the same for equal keys; NotPlainError: its class has none.
 
     Example:
         >>> suffix(7).hex(), suffix(True) == suffix(1), suffix("a").hex()

@@ -74,7 +74,7 @@ class StoredForm(Protocol):
         """The header: the stored form's own description of its content, verified."""
 
     def sections(self, values: ValueCodec, names: Collection[str] | None) -> list[OpenSection]:
-        """Return the sections of the states and kinds of timers in `names`; None: of all."""
+        """Return the sections of the states and timers in `names` (None: all), to be decoded by `values`."""
 
 
 _TIMERS: Final = timers_target()
@@ -82,7 +82,7 @@ TIMER_CODEC: Final = SectionCodec(_TIMERS.serializer.decode_many, _TIMERS, plain
 
 
 def described(name: str, schema: Description) -> Section:
-    """Return a made-up section of the type `schema`, for a check of that; it counts as not empty."""
+    """Return a section without data of a state of type `schema`, to check the type; it counts as filled."""
     return Section(name, schema, [BlobChunk(0, 0, 0, 1, 0)])
 
 

@@ -1,6 +1,6 @@
 """Builds a subtask's RocksDB database, at a restore, out of the files that earlier subtasks stored.
 
-All of them are judged first, older types of values too, so a refusal leaves no database behind.
+All stored types of values, older ones too, are checked first, so a refusal leaves no database behind.
 
 The files of the one with most of the wanted key groups are continued, if in this program's formats: other key
 groups are deleted as a range, unread. The wanted entries of the others are copied into it. Values of an

@@ -25,7 +25,7 @@ _Entry = tuple[int, Hashable, Any]
 
 
 class Tables:
-    """Reads a subtask's canonical tables as a `StoredForm`; `max_parallelism` is used if there is none."""
+    """A subtask's canonical tables as a `StoredForm`; `max_parallelism` is for the header if it has none."""
 
     def __init__(self, files: StoredFiles, keyed: KeyedStateHandle, max_parallelism: int | None) -> None:
         self._files, self._keyed, self._max_parallelism = files, keyed, max_parallelism
@@ -45,7 +45,7 @@ class Tables:
         return Header(number, self._keyed.first_group, self._keyed.last_group, keys, sections, 0)
 
     def sections(self, values: ValueCodec, names: Collection[str] | None) -> list[OpenSection]:
-        """Return a section for each state and kind of timers in `names`; None: for all."""
+        """Return a section for each state and kind of timers in `names` (None: all), decoded by `values`."""
         found = []
         for table in self._keyed.tables or ():
             mine = list(TIMER_SECTIONS) if table.name == TIMERS else [table.name]

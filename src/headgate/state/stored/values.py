@@ -1,7 +1,7 @@
 """Codecs of stored values: as plain data of their descriptions, or as a program declares them.
 
-Without a program a value is plain data, and no class is needed. A batch that a serializer of a program's
-own wrote cannot be split then; only in canonical tables each value has bytes of its own.
+Without a program a value is plain data (numbers, text, bytes, lists, dicts), so no class is needed. A batch
+that a program's own serializer wrote cannot be split then; in canonical tables each value is encoded alone.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class PlainValues:
         self._targets: dict[str, Target] = {}
 
     def codec(self, section: Section) -> SectionCodec | None:
-        """Return a codec of plain values; UsageError: the program alone can decode them, or mixed types."""
+        """Return a codec of plain data; UsageError: the program alone decodes it, or types are mixed."""
         schema = section.schema
         single = row_of(schema) == BYTES
         if single and any(chunk.count != 1 for chunk in section.chunks):
@@ -69,7 +69,7 @@ class PlainValues:
         )
 
     def targets(self, stored: Mapping[str, Description]) -> dict[str, Target]:
-        """Return targets that read states in RocksDB's files as plain data; maps are dicts of any keys."""
+        """Return targets that read RocksDB's files as plain data; UsageError where only the program can."""
         found = {}
         for name, schema in stored.items():
             if row_of(schema) == BYTES:
