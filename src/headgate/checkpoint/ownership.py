@@ -35,7 +35,7 @@ MARK: Final = "_claimed"  # file in a savepoint's folder that names the job that
 
 
 class ClaimRecord(msgspec.Struct, frozen=True):
-    """The record that a job owns a snapshot from elsewhere, with what is needed to delete it later."""
+    """The record that a job owns a savepoint or another job's checkpoint, with what its deletion needs."""
 
     root: str  # URI of the folder that its file names are relative to
     metadata: str  # name of its `_metadata` file

@@ -127,12 +127,12 @@ class CheckpointService:
         self._log.reserve_ids(permit, end)
 
     def own(self, record: ClaimRecord) -> None:
-        """Store the record that this job owns a snapshot from elsewhere, which counts as its oldest."""
+        """Store the record that the job owns a claimed savepoint or checkpoint, counted as its oldest."""
         self.disk.create(self._record_name, [encode_record(record)])
         self._record = record
 
     def claimed(self) -> CheckpointId | None:
-        """Return the id of the snapshot from elsewhere that the job owns and has not released, or None."""
+        """Return the id of the claimed snapshot (see :meth:`own`), or None once the job has released it."""
         try:
             data = self.disk.read(self._record_name)
         except FileNotFoundError:

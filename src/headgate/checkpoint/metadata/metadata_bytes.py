@@ -65,7 +65,7 @@ def encode_metadata(metadata: CheckpointMetadata) -> bytes:
 
 
 def decode_metadata(data: bytes, where: str) -> CheckpointMetadata:
-    """Return the metadata in `data`, the bytes of the file `where`; StorageError if damaged."""
+    """Return the metadata in `data`, the bytes of file `where`; DamagedFileError, also for other versions."""
     return _ENVELOPE.decode(data, where, READERS)
 
 

@@ -61,5 +61,5 @@ def encode_entry(entry: Entry) -> bytes:
 
 
 def decode_entry(data: bytes, where: str) -> Entry:
-    """Return the log entry in `data`, the bytes of file `where` (for messages); StorageError if damaged."""
+    """Return the log entry in `data`, the bytes of file `where` (for messages); else DamagedFileError."""
     return _ENVELOPE.decode(data, where, {VERSION: _decoder.decode})
