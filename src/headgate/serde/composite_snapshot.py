@@ -106,7 +106,7 @@ class CompositeTypeSerializerSnapshot(NestsSnapshots, TypeSerializerSnapshot[T],
 
     @abstractmethod
     def current_outer_snapshot_version(self) -> int:
-        """Return the version of what :meth:`write_outer_snapshot` writes; raise it when that changes."""
+        """Return the version of what :meth:`write_outer_snapshot` writes; increase it when that changes."""
 
     @abstractmethod
     def nested_serializers(self, outer_serializer: S) -> Sequence[AnySerializer]:
@@ -181,7 +181,7 @@ class CompositeTypeSerializerSnapshot(NestsSnapshots, TypeSerializerSnapshot[T],
         return self.create_outer_serializer([one.restore_serializer() for one in self._nested])
 
     def restore_serializer_for(self, new_serializer: TypeSerializer[T]) -> TypeSerializer[T]:
-        """Return an outer serializer that reads the old bytes as values of `new_serializer`, part by part."""
+        """Return an outer serializer that reads old bytes for `new_serializer`, by parts if these match."""
         new = new_serializer.snapshot()
         if type(new) is not type(self):
             return self.restore_serializer()

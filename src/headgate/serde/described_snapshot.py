@@ -110,7 +110,10 @@ class DescribedSnapshot(TypeSerializerSnapshot[T]):
         return self._serializer
 
     def restore_serializer_for(self, new_serializer: TypeSerializer[T]) -> TypeSerializer[T]:
-        """Return a serializer that reads the described values, without their class, as `new_serializer`'s."""
+        """Return a serializer that reads the described values as those of `new_serializer`.
+
+        Their former class is not needed, unless `new_serializer` is a program's own.
+        """
         if isinstance(new_serializer.snapshot(), DescribedSnapshot):
             return rules().reading(self.description, new_serializer)
         return self.restore_serializer()

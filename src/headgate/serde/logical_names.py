@@ -40,14 +40,14 @@ def generic_model(cls: type) -> tuple[type, tuple[Hint, ...]] | None:
 
 
 def note_logical_name(cls: type) -> None:
-    """Give a class of the running script, which workers lack, the same logical name there as here."""
+    """Keep the logical name of a script's class on workers, and any shipped class for `known_class()`."""
     if cls.__module__ == "__main__" and _NOTED not in vars(cls) and generic_model(cls) is None:
         setattr(cls, _NOTED, logical_name(cls))
     _shipped[logical_name(cls)] = cls
 
 
 def class_named(name: str) -> Any:
-    """Import the module of a logical name and return what has the name in it; UsageError if nothing has."""
+    """Import the module of a logical name and return the object at its top; UsageError if there is none."""
     module_name, _, qualname = name.rpartition(".")
     try:
         module = _running_script(module_name) or importlib.import_module(module_name)
@@ -63,7 +63,7 @@ def class_named(name: str) -> Any:
 def known_class(name: str, main: types.ModuleType | None = None) -> type:
     """Return the class of a logical name among those that this process has already; imports nothing.
 
-    `main` is the module that runs as the program's script.
+    `main` is the module that runs as the program's script. UsageError if no class has the name.
     """
     shipped = _shipped.get(name)
     if shipped is not None and generic_model(shipped) is not None:

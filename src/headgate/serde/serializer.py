@@ -162,7 +162,7 @@ class TypeSerializer(ABC, Generic[T]):
         return data
 
     def decode_stored(self, data: Buffer, count: int) -> list[T]:
-        """Return the values of a batch; whatever a user's serializer raises becomes a StorageError.
+        """Return the `count` values of a batch; what is raised, unless by Headgate, becomes a StorageError.
 
         Raises:
             StorageError: the bytes are not such a batch.
@@ -242,8 +242,7 @@ class TypeSerializerSchemaCompatibility(Generic[T]):
     def compatible_with_reconfigured_serializer(
         cls, serializer: TypeSerializer[T], *changes: str
     ) -> TypeSerializerSchemaCompatibility[T]:
-        """Return the verdict that another serializer takes the new one's place and reads the bytes as they
-        are.
+        """Return the verdict that `serializer` takes the new one's place and reads the bytes as they are.
 
         Args:
             serializer: the new one, configured so that it fits the bytes.
@@ -253,8 +252,7 @@ class TypeSerializerSchemaCompatibility(Generic[T]):
 
     @classmethod
     def incompatible(cls, why: str) -> TypeSerializerSchemaCompatibility[T]:
-        """Return the verdict that the bytes cannot become values of the new serializer: the job does not
-        start.
+        """Return the verdict that the new serializer can never take the values: the job does not start.
 
         Args:
             why: the reason, in words, for the error.
@@ -326,7 +324,7 @@ class TypeSerializerSnapshot(ABC, Generic[T]):
 
     @abstractmethod
     def current_version(self) -> int:
-        """Return the version of the layout that :meth:`write_snapshot` writes; raise it when that changes."""
+        """Return the version of what :meth:`write_snapshot` writes; increase it when that changes."""
 
     @abstractmethod
     def write_snapshot(self, out: DataOutputView) -> None:
@@ -346,8 +344,7 @@ class TypeSerializerSnapshot(ABC, Generic[T]):
         """Return a serializer that reads, and would write, exactly the bytes that the snapshot is of."""
 
     def resolve_schema_compatibility(self, old_snapshot: AnySnapshot) -> TypeSerializerSchemaCompatibility[T]:
-        """Return the verdict on bytes stored with `old_snapshot` under the new serializer, whose snapshot
-        this is.
+        """Return the verdict on reading bytes of `old_snapshot` by the new serializer, which has this one.
 
         Args:
             old_snapshot: of any class: the state may have had another serializer.

@@ -70,7 +70,7 @@ class SimpleTypeSerializerSnapshot(TypeSerializerSnapshot[T]):
             )
 
     def restore_serializer(self) -> TypeSerializer[T]:
-        """Return a new serializer of the class."""
+        """Return the serializer that the supplier gives."""
         return self._supplier()
 
     def resolve_schema_compatibility(self, old_snapshot: AnySnapshot) -> TypeSerializerSchemaCompatibility[T]:

@@ -40,7 +40,10 @@ _ABSTRACT: Final = (
 
 
 def foreign_form(cls: type) -> Form | None:
-    """Return the codec (:class:`Form`) of a class of NumPy or Arrow; None for a class of neither."""
+    """Return the codec of a NumPy scalar or array class, or Arrow's RecordBatch or Table; None for others.
+
+    UsageError for a scalar class without one size on all machines, such as ``np.number`` or ``np.str_``.
+    """
     package = (cls.__module__ or "").partition(".")[0]  # what a program makes at run time may have none
     if package == "numpy":
         import numpy as np
@@ -54,7 +57,7 @@ def foreign_form(cls: type) -> Form | None:
 
 
 def array_form(hint: Hint) -> Form | None:
-    """Return the codec of ``NDArray[X]`` and ``np.ndarray[shape, np.dtype[X]]``; None for another origin."""
+    """Return the codec of ``NDArray[X]`` and ``np.ndarray[shape, np.dtype[X]]``; None for other types."""
     origin = get_origin(hint)
     if not isinstance(origin, type) or (origin.__module__, origin.__name__) != ("numpy", "ndarray"):
         return None

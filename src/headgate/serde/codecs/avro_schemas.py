@@ -60,7 +60,7 @@ def canonical(text: str) -> Schema:
 
 
 def expanded(schema: Schema) -> Schema:
-    """Return a schema with every name replaced by its definition."""
+    """Return a schema with names replaced by definitions; UsageError if a type contains itself."""
     return _expand(schema, {}, ())
 
 
@@ -127,7 +127,7 @@ def fits(schema: Definition, value: T) -> bool:
 
 
 def read(data: bytes, writer: Definition, reader: Definition | None = None) -> Any:
-    """Return the value of bytes in schema `writer`, resolved to `reader` if given; both as of `hinted()`."""
+    """Return the value of bytes of schema `writer`, as `reader` if given (both hinted); else ValueError."""
     source = io.BytesIO(data)
     try:
         value = _fastavro().schemaless_reader(source, writer, reader)["value"]

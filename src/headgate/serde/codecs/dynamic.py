@@ -51,7 +51,7 @@ class NotPlainError(UsageError):
 
 
 def to_tagged(value: T) -> Tagged:
-    """Return a value in a form that msgspec encodes and that decodes, by :func:`untag`, to an equal value."""
+    """Return a plain value (else NotPlainError) as msgspec encodes it; `untag()` makes an equal one of it."""
     tagger = _TAGGERS.get(type(value))
     if tagger is None:
         raise NotPlainError(

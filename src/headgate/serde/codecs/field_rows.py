@@ -22,7 +22,7 @@ Make = Callable[[Rows], list[Any]]
 
 
 class FieldRows:
-    """Converts records of one class to rows and back; `make` makes records without calling an initialiser."""
+    """Converts records of one class to rows and back; `make` makes them without running its code again."""
 
     def __init__(self, names: Sequence[str], make: Make) -> None:
         self._read, self._make = _reader(names), make
@@ -40,7 +40,9 @@ class FieldRows:
 
 
 def field_rows(cls: type) -> FieldRows | None:
-    """Return the converter of a dataclass, attrs class, NamedTuple or ``msgspec.Struct``; else None."""
+    """Return the converter of a dataclass, attrs class or NamedTuple, or of a ``msgspec.Struct`` whose fields
+    are all positional and that has no `__post_init__`; None for other classes.
+    """
     if dataclasses.is_dataclass(cls):
         return FieldRows(*_attributes(cls, [field.name for field in dataclasses.fields(cls)]))
     if hasattr(cls, "__attrs_attrs__"):

@@ -1,7 +1,7 @@
-"""Everything that is pickled: rows between authenticated workers, and state that a program marks so.
+"""Values that are pickled: rows between authenticated workers, and state that a program marks so.
 
-Only rows between the workers of one job are ever pickled without being asked for. A checkpoint holds pickle
-only where an annotation says ``hg.pickled``, and its bytes are verified before they are unpickled.
+Without being asked for, only rows that stay among the workers of one job are pickled. A checkpoint holds
+pickle only where an annotation says ``hg.pickled``, and its bytes are verified before they are unpickled.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ BY_KIND: Final[dict[str, Form]] = {text_in(form.description, "kind"): form for f
 
 
 def enum_form(cls: type[enum.Enum], name: str) -> Form:
-    """Return the codec of an enumeration: members are stored by name, flags by value, as they combine."""
+    """Return the codec of an enumeration: members are stored by name (values may change), flags by value."""
     if issubclass(cls, enum.Flag):
         form = describe("flag", name=name, members={str(m.name): m.value for m in cls})
         return Form(name, form, int, exactly(cls, lambda value: value.value), cls, frozenset({cls}))

@@ -33,7 +33,7 @@ class _Message(Protocol):
 
 
 def is_message(cls: Hint) -> bool:
-    """Return whether a class is a Protobuf message with fields of its own."""
+    """Return whether a class is that of a Protobuf message type, not the base class of all messages."""
     return (
         isinstance(cls, type)
         and hasattr(getattr(cls, "DESCRIPTOR", None), "fields_by_number")

@@ -1,8 +1,8 @@
 """Codecs of records: dataclass, NamedTuple, TypedDict, msgspec.Struct, attrs classes and pydantic models.
 
 A record is known by its logical name and its fields' names, and stored as the row of its fields' values in
-the order of the description. Kinds of records are recognised by their marks and not by `isinstance`, as user
-code may come with its own copy of attrs or msgspec.
+the order of the description, a TypedDict as a dict. Kinds of records are recognised by their marks and not by
+`isinstance`, as user code may come with its own copy of attrs or msgspec.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Resolve = Callable[[Hint], Form]
 
 
 def record_form(cls: type, resolve: Resolve) -> Form | None:
-    """Return the codec (:class:`Form`) of a record class; None for other classes."""
+    """Return the codec of a record class, its fields' codecs made by `resolve`; None for other classes."""
     if is_typeddict(cls):
         return _typed_dict_form(cls, resolve)
     if dataclasses.is_dataclass(cls):
@@ -233,7 +233,7 @@ Defaults = dict[str, Any]
 
 
 def defaults_of(kind: str, cls: type) -> Defaults:
-    """Return the default values that a record class of this kind declares for its fields."""
+    """Return the defaults of a record class's fields; `kind` is of its description, not "typeddict"."""
     return _DEFAULTS[kind](cls)
 
 

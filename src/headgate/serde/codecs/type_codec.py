@@ -85,7 +85,7 @@ def describe(kind: str, **parameters: Plain) -> dict[str, Plain]:
 
 
 def copier(immutable: bool, elements_immutable: bool) -> Convert:
-    """Return how to copy a container's values: not if `immutable`, shallow if its elements are, or deep."""
+    """Return a function that copies values: not if `immutable`, shallow if their elements are, or deep."""
     if immutable:
         return keep
     return copy.copy if elements_immutable else copy.deepcopy

@@ -41,7 +41,7 @@ def judge_snapshot(
 ) -> TypeSerializerSchemaCompatibility[T]:
     """Return the verdict of `current`, the new serializer, on an old snapshot; "incompatible" names both.
 
-    `writer` is the name of the serializer that wrote the values.
+    `writer` is the name of the serializer that wrote the values. UsageError if the snapshot's code fails.
     """
     new_snapshot = current.snapshot()
     name = logical_name(type(new_snapshot))
@@ -71,7 +71,7 @@ def judge_snapshot(
 def stored_snapshot(stored: Description, current: TypeSerializer[T]) -> AnySnapshot:
     """Return the serializer snapshot for a stored description: the one that it holds, or one made of it.
 
-    Its class is looked for first among the snapshot classes of the program's serializer `current`.
+    Its class is looked for first among those of the program's serializer `current`; UsageError if missing.
     """
     if stored["kind"] == "custom":
         if stored.get("version") != _VERSION:

@@ -30,7 +30,11 @@ class SerializerRegistry:
         self._owners: dict[type, type] = {}
 
     def register(self, serializer: TypeSerializer[T], where: str) -> None:
-        """Check a declared serializer and those nested in it; `where` names the state and its place."""
+        """Raise UsageError if a later program could not read what a serializer, or one nested in it, writes.
+
+        That is so if methods are missing, or the snapshot's class cannot be found again, serves another
+        serializer, too, or does not read what it wrote. `where` names the state and its place, for the error.
+        """
         check_is_serializer(serializer, where)
         for one in _with_nested(serializer, where):
             _check_methods(one, where)

@@ -140,7 +140,7 @@ class DataInputView:
         """Read a number of 32 bits that :meth:`DataOutputView.write_int` wrote.
 
         Raises:
-            StorageError: fewer are left.
+            StorageError: fewer bits are left.
         """
         return int(self._unpack(_INT))
 
@@ -148,7 +148,7 @@ class DataInputView:
         """Read a number of 64 bits that :meth:`DataOutputView.write_long` wrote.
 
         Raises:
-            StorageError: fewer are left.
+            StorageError: fewer bits are left.
         """
         return int(self._unpack(_LONG))
 
