@@ -79,7 +79,7 @@ class TimestampsOperator(Operator):
             self.next.idle()
 
     def snapshot(self, checkpoint: int) -> PendingState | None:
-        """Return the event time, and the watermark of each split not yet read to its end, as a snapshot."""
+        """Return the event time reached, and that of each split not yet read to its end, as a snapshot."""
         unread = [] if self.source is None else self.source.splits()
         marks = [[split, self._splits.of(split, self._greatest)] for split in unread]
         return ReadyState(
