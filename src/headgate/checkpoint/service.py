@@ -132,7 +132,7 @@ class CheckpointService:
         self._record = record
 
     def claimed(self) -> CheckpointId | None:
-        """Return the id of the claimed snapshot (see :meth:`own`), or None once the job has released it."""
+        """Return the id of the claimed snapshot (see :meth:`own`); None without one, or after its release."""
         try:
             data = self.disk.read(self._record_name)
         except FileNotFoundError:
