@@ -110,8 +110,8 @@ def _placed(placement: Placement) -> dict[str, Json]:
 class _View:
     """Looks up which copy of a module a job's code would get, without opening an isolated namespace.
 
-    `identical` are the top-level modules that are the framework's, byte by byte; `linked` those for which
-    workers of the job's own have its copy in the framework's place.
+    `identical` are the top-level modules of native packages that are the framework's; `linked` those for
+    which workers of the job's own have its copy in the framework's place.
     """
 
     def __init__(

@@ -72,7 +72,7 @@ class UserCodeLoaders:
             return tuple(self._held)
 
     def lease(self, job: str, artifacts: Artifacts) -> Lease:
-        """Return a lease on a job's namespace, which the first lease opens; other artifacts are refused."""
+        """Return a lease on a job's namespace, opened by the first; DifferentUserCodeError for other code."""
         with self._lock:
             held = self._held.get(job)
             if held is None:

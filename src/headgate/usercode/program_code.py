@@ -77,8 +77,8 @@ def running_code() -> IsolatedCode | None:
 def open_program(program: Path, config: Config) -> IsolatedCode:
     """Open the code of an isolated program: its own modules, and the packages that options name.
 
-    They get a namespace; where the interpreter allows none, they get this process, with a warning, unless it
-    has run another program. `config` is that of the command line.
+    They get a namespace, or, with a warning, this process if the interpreter allows none; UserCodeLoadError
+    if it has run another then, or keeps too much of ended ones. `config` is that of the command line.
     """
     settings = UserCodeSettings.from_config(config)
     _refuse_if_full(program, settings)

@@ -96,8 +96,8 @@ class Decision:
 class Resolver:
     """Decides by this file's table whose copy each module name means in one namespace; decisions are kept.
 
-    `surroundings` tells which owner has which module; `identical` are the top-level modules whose compiled
-    distribution equals the framework's, byte by byte: before rules 4 and 5 these mean the framework's.
+    `surroundings` tells which owner has which module; `identical` are the top-level modules of compiled
+    packages for which `native.policy` chose the framework's copy: before rules 4 and 5 they mean that.
 
     Example:
         >>> class Disk:

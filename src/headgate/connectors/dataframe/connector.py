@@ -30,8 +30,8 @@ class DataFrameConnector(ABC):
 
     @abstractmethod
     def prepare(self, spark: SparkSession, folder: str) -> None:
-        """Do all work that needs the Spark session, such as staging rows, in `folder`. It does not exist yet;
-        its parent is shared by all workers.
+        """Do all work that needs the Spark session, such as staging rows, in `folder`. All workers share its
+        disk; it does not exist yet, except for `to_spark()`, whose folder earlier runs may have made.
         """
 
     def finish(self) -> None:  # noqa: B027 - optional hook

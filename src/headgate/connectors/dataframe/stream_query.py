@@ -71,7 +71,7 @@ class StagedEpoch:
 class StreamQuery:
     """A query that resumes after a position, in a folder of its own, and offers each epoch with staged rows.
 
-    `read` says of what and where; `begin` is that position, None the beginning of the source. `ended` is True
+    `read` has input and folders; `begin` is that position, None the beginning of the source. `ended` is True
     once its input came to its end in order and every epoch was acknowledged, or it was stopped without error.
     """
 
@@ -92,7 +92,7 @@ class StreamQuery:
         self._thread = threading.Thread(target=self._run, name=f"headgate-stream-{read.name}", daemon=True)
 
     def start(self, after: StreamQuery | None = None) -> None:
-        """Start the query in a thread and return at once; the older query `after`, if any, is stopped."""
+        """Start the query in a thread, return at once; the older query `after`, if any, is stopped first."""
         self._after = after
         self._thread.start()
 

@@ -124,7 +124,7 @@ def _shown(schema: pa.Schema) -> str:
 
 
 class ParquetPartWriter(PartWriter):
-    """Encodes one Parquet file; rows are buffered until they make a row group of a good size."""
+    """Encodes one Parquet file; rows are buffered for row groups of 131,072 rows or 16 MiB."""
 
     def __init__(self, file: PartFile, columns: Columns, dictionary: bool = True) -> None:
         self._file, self._columns, self._dictionary = file, columns, dictionary

@@ -94,8 +94,8 @@ def tops(paths: Paths) -> tuple[str, ...]:
 
 
 def check_meant(stored: Plain, below: Sequence[str], source: str) -> str:
-    """Return the path of a file that a snapshot names, after a check that the program's source reads it, too.
-    `below` is the result of :func:`tops`; StrayPathError, naming `source`, for any other file.
+    """Return the path of a file that a snapshot names, if it is in the files and folders of its source.
+    These are `below`, the result of :func:`tops`; StrayPathError, naming `source`, for any other file.
 
     Example:
         >>> check_meant("/data/in/a.json", ["/data/in"], "JSON files /data/in")

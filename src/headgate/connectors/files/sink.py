@@ -43,8 +43,8 @@ def json_sink(
     Args:
         path: the output directory, on a disk that the driver and all workers share.
         roll_bytes: begin a new file, as at each checkpoint, when the present one has this many bytes.
-        if_exists: "append" adds files to what the directory holds, and never touches that; a restored
-            job needs it. "refuse" raises at start when there are visible files already.
+        if_exists: "append" adds files to what the directory holds, which only ``older-snapshot=take-back``
+            changes; a restored job needs it. "refuse": UsageError at start if files are visible there.
 
     Raises:
         UsageError: an argument is out of its bounds.
@@ -64,9 +64,9 @@ def parquet_sink(
 
     Args:
         path: as for :func:`json_sink`.
-        schema: the columns; None takes those of each writer's first batch. Records later than that
-            must fit: a field that the schema does not have, or another type, is refused. Tuples
-            without names get the columns ``_1``, ``_2``, ...
+        schema: the columns; None takes those of each writer's first batch, to which its later records must
+            fit. A field that the schema does not have, or a value that Arrow does not convert, is refused; a
+            missing field is null. Tuples without names have the columns ``_1``, ``_2``, ...
         roll_bytes: as for :func:`json_sink`.
         if_exists: as for :func:`json_sink`.
         dictionary: whether to look for repeated values: smaller files for several times the CPU time.

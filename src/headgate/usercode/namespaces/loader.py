@@ -62,7 +62,7 @@ class NamespaceSettings:
 
     patterns: ParentFirst = field(default_factory=parent_first)
     order: ResolveOrder = ResolveOrder.CHILD_FIRST
-    identical: frozenset[str] = frozenset()  # top-level modules whose distribution is the framework's own
+    identical: frozenset[str] = frozenset()  # top-level modules of native packages that are the framework's
     check_leaked: bool = True  # whether code that asks for a module after the end is refused
 
 

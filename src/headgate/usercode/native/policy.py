@@ -6,7 +6,7 @@
     auto        a data-plane package of both, a library of a name that another file has: a process of its own
                 else: in this process, in the dependency layer, each file once
     process     any other native package: a process of its own
-    in-process  all in this process; the user vouches that no native object crosses
+    in-process  all others in this process; the user vouches that no native object crosses
     parent      the framework's copy of all that it has; others as in auto
     fail        any that is not the framework's own: refused
 """
