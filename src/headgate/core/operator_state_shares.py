@@ -94,7 +94,7 @@ def _keep(by_subtask: Sequence[H | None], new: list[list[Share[H]]]) -> None:
 
 
 def _split(parts: Sequence[H], new: list[list[Share[H]]], begin: int) -> int:
-    """Deal a state's elements to subtasks from `begin` on; return the subtask where the next one begins."""
+    """Deal a state's elements to subtasks from `begin` on; return where the next state begins."""
     count, rest = len(new), [_all_of(held) for held in reversed(parts)]
     fraction, remainder = divmod(sum(share.stop - share.first for share in rest), count)
     for place in range(count):

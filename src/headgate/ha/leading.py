@@ -115,7 +115,7 @@ class Leadership:
             self._report = listener
 
     def on_lost(self, listener: Callable[[FencedError], None]) -> None:
-        """Call `listener` once leadership is lost (now, or from another thread); it must not block."""
+        """Call `listener` once leadership is lost: now if it is, or in another thread. It must not block."""
         with self._changed:
             error = self._error
             if error is None:

@@ -95,7 +95,7 @@ def refuse_running(
 ) -> None:
     """Raise UsageError if the job of a checkpoint, from which a job is to begin, is seen to be running.
 
-    The `high-availability.lease` of `config` is how long a silent leader is watched.
+    The `high-availability.lease` of `config` is how long a leader's beat is watched for a change.
     """
     job = JobId(checkpoint.job)
     # Under high availability jobs of one name have one id on every storage.

@@ -117,7 +117,7 @@ class CheckpointedInputGate(Generic[E]):
         return bool(self._unannounced)
 
     def announce(self, clocks: Clocks) -> list[Effect]:
-        """Pass the barriers that arrived, in order, and the time to the handler; return what to do.
+        """Pass the barriers that arrived, in order, and the time to the handler; return the effects.
 
         Stops early, and stays urgent if more arrived, after a barrier that completed a checkpoint: the caller
         must take what was captured for it, and its measurements, before another one begins.

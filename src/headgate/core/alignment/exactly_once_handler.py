@@ -140,7 +140,7 @@ class SingleCheckpointBarrierHandler:
         return effects + self._decide(now_ms)
 
     def cancel(self, checkpoint: int) -> list[Effect]:
-        """Abort `checkpoint` and drop an older one: its cancel marker was read. Return [] if it has ended."""
+        """Abort `checkpoint`, whose cancel marker was read, and drop an older one; [] if it has ended."""
         if self._is_stale(checkpoint):
             return []
         effects: list[Effect] = []

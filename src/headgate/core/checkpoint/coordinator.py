@@ -132,7 +132,7 @@ class CheckpointCoordinator(Questions[S]):
 
         A FINAL one goes before all but savepoints, ignores the minimum pause, ends periodic and manual ones,
         and is repeated after a failure until it completes or the attempt ends. A savepoint waits for nothing
-        but hooks and cleaning. After a stop nothing is started.
+        but another checkpoint's hooks and deletions of files. After a stop nothing is started.
 
         `timeout_ms` counts from its start to the last acknowledgement; None: as configured. A `ticket`, the
         requester's number, gets exactly one RequestFulfilled or RequestFailed.
@@ -233,7 +233,7 @@ class CheckpointCoordinator(Questions[S]):
     # -- answers of storage and committers -------------------------------------------------------
 
     def stored(self, checkpoint: CheckpointId, now_ms: int) -> list[Effect[S]]:
-        """Record that the log (of a savepoint: its folder) holds `checkpoint`; the effects commit it."""
+        """Record that the log holds `checkpoint`; effects commit it. (SAVEPOINT: its folder; no commit.)"""
         halted = self.halted
         pending, effects = self._publishing.stored(checkpoint, halted)
         if pending.kind.is_logged:

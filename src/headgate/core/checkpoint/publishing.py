@@ -54,8 +54,8 @@ class Publishing(Generic[S]):
     ) -> tuple[PendingCheckpoint[S], list[Effect[S]]]:
         """Record that `checkpoint` is complete, in the log or a savepoint's folder; the effects commit it.
 
-        Returns the checkpoint, too. `halted` is None, or the reason why no tasks run that could be notified:
-        then recovery commits it.
+        Returns the checkpoint, too. A SAVEPOINT is not committed, but its request answered. `halted` is None,
+        or the reason why no tasks run that could be notified: then recovery commits the checkpoint.
         """
         pending = self._take_storing(checkpoint)
         self._mode.note(f"completed {checkpoint}")

@@ -93,7 +93,7 @@ class Requests:
         return self._queue.drop_all()
 
     def submit(self, request: Request, now_ms: int) -> tuple[Reason | None, list[tuple[Request, Reason]]]:
-        """Queue a request; return why it is refused (None: it is not), and which it displaced, with why."""
+        """Queue a request; return why it is refused (None: it is not), and those it displaced, with why."""
         if request.kind is RequestKind.FINAL:
             return None, self._submit_final(now_ms)
         if self._stopping:

@@ -76,7 +76,7 @@ class Retention:
         self._held = checkpoint
 
     def take_surplus(self) -> tuple[CheckpointId, ...]:
-        """Remove and return the checkpoints older than the newest `num_retained` (or held), oldest first."""
+        """Remove and return the checkpoints older than the newest `num_retained` and a held one, in order."""
         owned = [checkpoint for checkpoint, mine in self._completed.items() if mine]
         if len(owned) < self.num_retained:
             return ()

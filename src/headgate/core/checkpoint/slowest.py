@@ -51,7 +51,7 @@ class SlowestPath:
 
 
 def slowest_path(record: CheckpointRecord) -> SlowestPath:
-    """Return the path of the barrier to the subtask that acknowledged last (or is missing, most downstream).
+    """Return the barrier's path to the subtask that acknowledged last (if some did not: the most downstream).
 
     Example:
         >>> from headgate.core.checkpoint.history import Topology, VertexFacts

@@ -117,7 +117,7 @@ class PointFailed(Event):
 
 @dataclass(frozen=True, slots=True)
 class StorageChanged(Event):
-    """The job master's background work on the job's storage began, ended, or became another (`storage`)."""
+    """What the job master's background work does on the job's storage changed: it is now `storage`."""
 
     storage: Storage
 

@@ -26,7 +26,7 @@ def submit(job: Job) -> e.SubmitGang:
 
 
 def register(job: Job, event: v.Registered, now_ms: int) -> e.AdmitWorker | e.CloseLink:
-    """Admit a worker to a free slot of the present gang; else, or once one was lost, close its connection."""
+    """Admit a worker to a free slot of the present gang; else, or after a loss, close its connection."""
     gang = job.gang
     fits = gang is not None and gang.number == event.gang and 0 <= event.slot < gang.slots
     free = gang is not None and event.slot not in gang.registered and not gang.lost
