@@ -255,7 +255,7 @@ class Leadership:
 
 
 class LedStore:
-    """A store of completed checkpoints that changes only while this driver leads; reading is free."""
+    """A store of completed checkpoints whose entries change only while this driver leads; others may read."""
 
     def __init__(self, store: CompletedCheckpointStore, leadership: Leadership) -> None:
         self._store, self._leadership = store, leadership

@@ -83,7 +83,7 @@ class FileElection:
         return None if beat is None else Sign(beat.who, beat.run, beat.released, term, beat.count)
 
     def campaign(self) -> Candidacy:
-        """Win the next term if the last is over; return when it was won, who leads, or that the job ended."""
+        """Try to win the next term if the last is over; return when won, who leads, or that the job ended."""
         looked_ms = self._clock.monotonic_ms()
         last = self._last()
         beat = self._read(last) if last else None
