@@ -56,7 +56,7 @@ def prune_stored(
         bool, typer.Option("--unlogged", help="Also checkpoints whose log entry may have been lost.")
     ] = False,
 ) -> None:
-    """Delete files that certainly no checkpoint refers to, now or later; jobs may be running."""
+    """Report, and with --yes delete, files that no checkpoint will ever need; jobs may be running."""
 
     def text() -> str:
         from headgate.checkpoint.pruning import prune

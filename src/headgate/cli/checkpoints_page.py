@@ -94,7 +94,7 @@ def _head(record: CheckpointRecord, remark: str) -> list[RenderableType]:
 
 
 def _subtasks(record: CheckpointRecord, path: SlowestPath) -> Table:
-    """Return the table of a checkpoint's subtasks; columns of nothing but zeros are left out."""
+    """Return the table of a checkpoint's subtasks; minor columns of nothing but zeros are left out."""
     figures = {
         seen.task: {name: figure(seen) for name, figure in _FIGURES.items()} for seen in record.subtasks
     }

@@ -83,7 +83,7 @@ def ending_of(error: BaseException) -> Ending:
 
 
 def ending_without_job(error: BaseException) -> Ending:
-    """Return how an error ends a command that runs no job: no job failed, only the request did."""
+    """Return how an error ends a command that runs no job; a missing or damaged snapshot: "refused"."""
     if isinstance(error, OperatingError):
         hopeless = isinstance(error, DamagedFileError) or _no_such_snapshot(error)
         code = ExitCode.REFUSED if hopeless else ExitCode.JOB_FAILED

@@ -42,7 +42,7 @@ def describe(
     reserved_slots: int = 0,
     checkpointing: Checkpointing = Checkpointing(),  # noqa: B008 - frozen
 ) -> dict[str, Any]:
-    """Return the job's logical graph (`nodes`) and physical graph (`plan`) as plain values, ready for JSON.
+    """Return the job's logical graph (`nodes`) and physical graph (`plan`) as a dict, ready for JSON.
 
     `states` has the declared states by node id; `reserved_slots` are shown with those that the plan needs;
     `checkpointing` decides what sinks guarantee.

@@ -61,7 +61,7 @@ _PLAIN_KINDS: Final = frozenset(
 def type_rows(
     nodes: Iterable[Node], plan: PhysicalPlan, states: States, shape_of: Callable[[Edge], str]
 ) -> dict[str, list[Row]]:
-    """Return a row, as plain values, for each stream, each declared state and each keyed operator's keys.
+    """Return a row, ready for JSON, for each stream, each declared state and each keyed operator's keys.
     `states` are by node id; `shape_of` gives the shape of an edge's batches, rows or columns.
     """
     types = edge_record_types(nodes, plan)

@@ -65,7 +65,8 @@ def delete_savepoint(
     deletes it itself if it still runs. `timeout_s` bounds the program and the deletion in its process.
 
     Raises:
-        UsageError: it is no savepoint, a job owns it, or the program cannot be planned. Nothing was deleted.
+        UsageError: it is no savepoint, a job owns it, or the program cannot be planned. Nothing was deleted,
+            unless `timeout_s` passed during the deletion.
         OperatingError: a sink could not release its output (others may have); no file was deleted.
         StorageError: a file cannot be read or deleted.
     """

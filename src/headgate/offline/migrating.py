@@ -1,7 +1,7 @@
 """Rewrites a snapshot to what a program declares, so that it restores as is; keys may change, too.
 
-The work is done where the program's classes are, in the process that captures its plan. Only another number
-of key groups needs no program.
+The work is done where the program's classes are, in the process that captures its plan. For another number
+of key groups alone a program is seldom needed.
 """
 
 from __future__ import annotations

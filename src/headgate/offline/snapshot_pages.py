@@ -69,7 +69,7 @@ class SnapshotFacts(TypedDict):
 
 
 def describe_snapshot(uri: str, options: Sequence[str] = ()) -> SnapshotFacts:
-    """Return the contents of a checkpoint or savepoint as plain values, without a program's classes.
+    """Return the contents of a checkpoint or savepoint as values for JSON, without a program's classes.
 
     `options` are ``key=value`` settings of storages, such as keys of an S3 service.
     """

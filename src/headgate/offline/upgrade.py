@@ -1,6 +1,6 @@
 """Checks whether a changed program can go on from a snapshot, before the running job is stopped.
 
-The report is plain structures: programs get them as JSON, people as a table.
+The report is made of msgspec structs: programs get them as JSON, people as a table.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def check_upgrade(
 
     Raises:
         StorageError: the snapshot cannot be read or trusted.
-        UsageError: the program cannot be planned; gives the reason.
+        UsageError: the program cannot be planned, or takes longer; gives the reason.
     """
     with storage_options(options):
         refuse_unreadable(snapshot)

@@ -2,7 +2,7 @@
 
 The hash is that of `common.keys.keygroups`, written as expressions of Spark, so that rows need not pass
 through Python to be sorted. The task that gets the sorted rows computes it once more with the running
-program's own code: should the two ever differ, nothing is written.
+program's own code: should a key's two groups differ so that rows are out of order, the write fails.
 """
 
 from __future__ import annotations

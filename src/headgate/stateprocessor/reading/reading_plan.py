@@ -48,7 +48,7 @@ PIECE_ENTRIES: Final = 500_000
 
 
 class Piece(Protocol):
-    """The piece of a read that one Spark task does; plain data that is sent to the task."""
+    """The piece of a read that one Spark task does; picklable, as it is sent to the task."""
 
     def batches(self, disk: Disk, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield the piece's rows from the snapshot's storage, in batches with at least these columns."""
@@ -57,7 +57,7 @@ class Piece(Protocol):
 
 @dataclass(frozen=True)
 class Reading:
-    """The plan of reading one state of a snapshot; plain data, so that the state is looked up once."""
+    """The plan of reading one state of a snapshot; picklable, so that the state is looked up once."""
 
     root: str
     storage: tuple[str, ...]
@@ -116,7 +116,7 @@ def reading_of(request: ReadRequest) -> Reading:
 
 @dataclass(frozen=True)
 class TablePiece:
-    """Piece of a read: row groups of one state table, yielded as Arrow batches that are never decoded."""
+    """Piece of a read: row groups of one state table, yielded as Arrow batches, without Python objects."""
 
     table: StateTable
     shape: Shape
@@ -124,7 +124,7 @@ class TablePiece:
     row_groups: tuple[int, int] | None = None  # the first one, and the one after the last; None: all
 
     def batches(self, disk: Disk, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield `columns` of the table's rows in the wanted key groups, in batches that are not decoded."""
+        """Yield `columns` of the table's rows in the wanted key groups, as Arrow batches."""
         table = open_table(DiskFiles(disk), self.table)
         first, stop = self.row_groups or (0, table.row_groups)
         try:

@@ -201,7 +201,7 @@ class SerializerSuite(ABC, Generic[T]):
     # -- the snapshot
 
     def test_the_description_is_plain_and_stable(self) -> None:
-        """The stored description is plain data, and the same after use and from every instance."""
+        """The stored description is data for msgpack, and the same after use and from every instance."""
         serializer, values = self.serializer(), self._values()
         before = msgspec.msgpack.encode(serializer.describe())
         serializer.decode_many(serializer.encode_many(values), len(values))
