@@ -94,7 +94,7 @@ def concat_rows(batches: Sequence[RowBatch]) -> RowBatch:
 
 
 def each_of(function: Callable[[T], R], records: Sequence[T]) -> list[R]:
-    """Return the results of `function` for all records; after a StopIteration it is called for all anew.
+    """Return the results of `function` for all records. If it raises StopIteration, a second run raises that.
 
     Example:
         >>> each_of(lambda record: next(iter(record)), [[1], []])

@@ -58,7 +58,7 @@ def wait_for_slots(context: SparkContext, need: Need, come_within_s: float) -> i
 
 
 def held(application: str) -> int:
-    """Return how many slots of a Spark application all Headgate jobs have taken together."""
+    """Return how many slots of a Spark application this process's Headgate jobs have taken together."""
     with _lock:
         return _held[application]
 

@@ -192,7 +192,7 @@ def outputs_ready(job: JobSpec, outputs: list[DataFrameConnector], root: Path) -
 
 
 def staging_root(job: JobSpec, local: bool) -> Path:
-    """Return the folder for staged rows: as set, else the checkpoints', else (`local`) temp or UsageError."""
+    """Return the folder for staged rows: as set, or the checkpoints', or temp; UsageError: not `local`."""
     asked = job.config.get(o.SPARK_STAGING_DIR)
     if asked is not None:
         return Path(local_path(asked)).absolute()

@@ -63,7 +63,7 @@ def check_claim(
 def taken_over(
     config: Config, service: CheckpointService | None, point: RestorePoint | None, disks: Disks = open_disk
 ) -> RestorePoint | None:
-    """Claim `point` in claim mode CLAIM; return it, marked unless it is this job's newest checkpoint."""
+    """Claim `point` if the mode is CLAIM; return it, `claimed` unless it is this job's newest checkpoint."""
     if point is None or service is None or not _claims(config):
         return point
     if continues_as(service.disk, point.storage or "", point.checkpoint) == service.job:

@@ -90,9 +90,10 @@ def run_job(
 
     `make_gang` creates the starter of its worker processes; `listener` gets reports of its events; with
     `dies_with_parent` workers exit with the process that started them; `answers_commands`: whether other
-    processes can control the job where the configuration does not say it. Raises the error of the last
-    attempt (UserFunctionError for user code) once the restart strategy gives up, JobCancelledError if another
-    thread or process cancelled the job, and after Ctrl-C KeyboardInterrupt once it has ended (or after 20 s).
+    processes can control the job where the configuration does not say it. Raises UsageError or
+    OperatingError if the job cannot start, the last attempt's error (UserFunctionError for user code) once
+    the restart strategy gives up, JobCancelledError if another thread or process cancelled the job, and after
+    Ctrl-C KeyboardInterrupt once it has ended (or after 20 s).
     """
     with logging_for(job.name), permissions_of_job(storage_settings(job.config).permissions):
         return _Driver(job, listener, dies_with_parent, answers_commands).run(make_gang)

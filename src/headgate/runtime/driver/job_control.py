@@ -72,7 +72,7 @@ class JobControl:
         self._ask(lambda reply_to: request_savepoint(self._master, request, reply_to), then)
 
     def cancel(self, handed_over: bool = False) -> None:
-        """Request to end the job now; `handed_over`: under high availability another driver goes on."""
+        """Request to end the job now; `handed_over`: with high availability another driver may go on."""
         self._post(lambda: self._master.cancel(handed_over))
 
     def rescale(self, parallelism: int, then: Then, from_last: bool = False) -> None:

@@ -89,11 +89,11 @@ class JobMaster(JobView):
         self.happened(v.Submit(self._initial))
 
     def cancel(self, handed_over: bool = False) -> None:
-        """End the job now, begin no commit; `handed_over`: under high availability another driver goes on."""
+        """End the job, begin no commit; `handed_over`: with high availability another driver goes on."""
         self.happened(v.Cancel(handed_over))
 
     def fenced(self, error: FencedError) -> None:
-        """Stop without touching storage or output, because another job master has taken over the job."""
+        """Stop, as another job master has taken over the job: commit no more, and keep its checkpoints."""
         self.happened(v.Fenced(failure_of(error)))
 
     def take_checkpoint(self, reply_to: ReplyTo[str]) -> None:

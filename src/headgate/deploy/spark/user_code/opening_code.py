@@ -1,7 +1,7 @@
 """Opens user code in a Python worker of Spark, which lives from task to task and from job to job.
 
 Each task leases its job's namespace. Between tasks the process itself holds it, so that the next task of the
-job finds its modules loaded; it releases them when a task says that the job has ended; nothing else does.
+job finds its modules loaded; it releases them when a task, of any job, says that the job has ended.
 Spark gives a worker one task at a time, so nothing here is locked.
 """
 
@@ -36,7 +36,7 @@ _log = logging.getLogger("headgate.usercode")
 
 
 class OpenedAlone(SameInterpreter):
-    """A job's user code in a task, where the worker runs this job only and needs no isolated namespace."""
+    """A job's user code in a task, in a worker that only jobs with equal code share: no namespace needed."""
 
     def __init__(self, code: ShippedCode) -> None:
         self.job, self._fatal = code.job, code.limits.fatal
@@ -183,7 +183,7 @@ class WorkerProcess:
         return self._loaders.lease(code.job, Artifacts(code.key, (), code.settings))
 
     def alone(self, code: ShippedCode) -> OpenedAlone:
-        """Return a job's code in a process for this job alone, where it stays until the process ends."""
+        """Return a job's code in a process only for jobs with equal code; it stays until the process ends."""
         came = arrived(code, self._cache)
         stays = False
         try:
@@ -245,7 +245,7 @@ def this_process() -> WorkerProcess:
 
 @contextmanager
 def opened(code: ShippedCode, live: LiveJobs) -> Iterator[OpenedCode | OpenedAlone]:
-    """Yield a job's user code, opened for a task in an isolated namespace, or in the job's own process."""
+    """Yield a job's user code for a task, in an isolated namespace or a process for jobs with equal code."""
     if code.environment is not None and code.environment.whole:
         yield this_process().alone(code)
         return

@@ -58,7 +58,7 @@ def options_of(settings: UserCodeSettings, namespaces: bool = True) -> UserCodeO
 
 @dataclass(frozen=True, slots=True)
 class Linked:
-    """A distribution of the job that replaces the framework's copy, in workers for this job alone."""
+    """A distribution of the job that replaces the framework's copy, in workers for jobs of equal packages."""
 
     name: str
     version: str
@@ -72,7 +72,7 @@ class Linked:
 
 @dataclass(frozen=True, slots=True)
 class ProcessEnvironment:
-    """The job's packages for which it has Python workers of its own."""
+    """The packages of a job that run in Python workers apart, which only jobs of equal packages share."""
 
     key: str  # hash of what is linked: jobs with equal packages share workers
     linked: tuple[Linked, ...]

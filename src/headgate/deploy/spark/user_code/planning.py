@@ -1,8 +1,8 @@
 """Decides on the driver, before a job's code is shipped, where each of its packages will run.
 
-A bundle without compiled parts needs no look at the framework's packages and is ready at once. Else
+A bundle without compiled parts is ready at once (unless namespaces are off or a layer is always made). Else
 `usercode.native.policy` decides by distribution, and here it becomes artifacts: those that hold installed
-packages lie in the dependency layer, those without are the user's own program and end with their job.
+packages lie in the dependency layer, if any; the others are the user's own program and end with their job.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _whole(
     located: Located,
     options: UserCodeOptions,
 ) -> UserCodePlan:
-    """Return the plan without namespaces: all of the job's code runs in workers for this job alone."""
+    """Return the plan without namespaces: all of the job's code runs in workers for jobs with equal code."""
     chosen = options.native
     mode = chosen if chosen in (NativeModules.PARENT, NativeModules.FAIL) else NativeModules.PROCESS
     found = plan(job_packages, framework_packages(), mode, options.data_plane)

@@ -1,7 +1,7 @@
 """The sockets of the HTTP endpoint: a limited number of connections, of which silent ones are closed first.
 
 A client that opens hundreds of connections without a request keeps no other client from its answer, and takes
-no file handles from the job: when the limit is reached, each new connection closes the longest silent one.
+few file handles from the job: when the limit is reached, each new connection closes the longest silent one.
 With TLS this holds from the first byte of the handshake, of which the HTTP server knows nothing.
 """
 

@@ -130,7 +130,7 @@ class CheckpointMaster:
             self.coordinator.hold(CheckpointId(checkpoint) if self._readers else None)
 
     def recovered(self, vertex: int, subtask: int) -> None:
-        """Record that a subtask has read its in-flight records; after all, the checkpoint may be deleted."""
+        """Record that a subtask has read its in-flight records; once all have, the checkpoint may go."""
         self._readers.discard((vertex, subtask))
         if not self._readers:
             self.coordinator.hold(None)

@@ -57,7 +57,7 @@ class Committers:
     ) -> None:
         """Commit the restored checkpoint's output again, and have sinks abandon all other pending output.
 
-        Called at the beginning of each attempt; the first call decides the lineage. If output must be taken
+        Called before each attempt begins; the first call decides the lineage. If output must be taken
         back, that and the commit wait for :meth:`settle`. Output of `others`, checkpoints of other jobs of
         the lineage, is kept, since they may be restored, too.
 
