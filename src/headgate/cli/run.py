@@ -49,7 +49,7 @@ class RunRequest:
 
 
 def assignments(request: RunRequest) -> list[str]:
-    """Return all settings of the command line as ``key=value``; those such as --parallelism win over ``-D``."""
+    """Return all settings of the command line as ``key=value``; options like --parallelism win over -D."""
     if request.as_json and request.quiet:
         raise UsageError("--json and --quiet exclude each other; give one of them")
     display = ProgressDisplay.JSON if request.as_json else ProgressDisplay.OFF if request.quiet else None
