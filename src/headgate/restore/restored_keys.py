@@ -31,7 +31,7 @@ def check_keys(plan: PhysicalPlan, checkpoint: CheckpointMetadata, called: str) 
 
 
 def stored_shapes(keyed: KeyedStateHandle) -> frozenset[Shape] | None:
-    """Return the types of a subtask's stored keys by the metadata; empty: no state; None: unknown by it."""
+    """Return the types of a subtask's stored keys; empty: no state; None: the metadata does not tell them."""
     return frozenset() if keyed.tables == [] else shapes_of_stored(keyed.key_types)
 
 

@@ -28,7 +28,7 @@ def refuse_in_use(config: Config, point: RestorePoint | None, job: JobId, disks:
 
 
 def keeps(config: Config, point: RestorePoint, job: JobId) -> bool:
-    """Return whether `job` starts, without a claim, from another job's checkpoint, which may be deleted."""
+    """Return whether `job` starts, without a claim, from another job's checkpoint, which that may delete."""
     other = point.storage is not None and point.checkpoint.job != job
     return other and point.checkpoint.kind != SAVEPOINT and not _claims(config)
 

@@ -422,9 +422,9 @@ def job_master(
     point: RestorePoint | None,
     marker: str | None,
 ) -> JobMaster:
-    """Create the job master of one execution. `service` is its log of checkpoints and `permit` the right to
-    write it, `point` the snapshot it restores, `marker` the token of a file that workers must see in the
-    storage.
+    """Create the job master of one execution. `service` is its log of checkpoints, `permit` the right to
+    write it, `point` the snapshot it restores, `marker` the token of a file in the storage that workers must
+    see there before they run.
     """
     program = Program(job, plan, settings.worker, spec.record_types)
     replan = replanner(job, spec, plan, settings.worker, ports.code)

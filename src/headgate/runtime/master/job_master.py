@@ -40,7 +40,7 @@ from headgate.runtime.protocol import messages as m
 
 
 class JobMaster(JobView):
-    """The job master of one job; all methods, and each `ReplyTo` (once), are called in the driver's loop."""
+    """The job master of one job; all methods, and each `reply_to` (once), are called in its driver's loop."""
 
     def __init__(
         self,

@@ -16,7 +16,7 @@ from headgate.runtime.master.attempt.repeated_failures import fingerprint_of
 
 
 class Losses:
-    """Makes errors of a job's failures, for the job master's loop; the state machine decides when."""
+    """Returns the errors that tell people of a job's failures, each made once; for the job master's loop."""
 
     def __init__(self, members: Members, settings: JobSettings) -> None:
         self._members, self._settings = members, settings

@@ -50,9 +50,7 @@ class Reports:
                 listener.ended(how.value)
 
     def slow_records(self, name: str, pickled: bool) -> None:
-        """Note, once per type, that records of type `name` are encoded slowly; a log warning if they are
-        pickled.
-        """
+        """Note once that records of type `name` are encoded slowly; a log warning if they are pickled."""
         if name in self._slow:
             return
         self._slow.add(name)

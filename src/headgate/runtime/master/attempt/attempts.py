@@ -68,9 +68,9 @@ class Attempts:
 
     def begin(self, number: int, generation: int) -> Readers | None:
         """Create the split enumerators of attempt `number` and send its deployment to all workers. If that
-        fails, an event is put. `generation`: number of the leading driver. Return the restored checkpoint's
-        id and the subtasks that read in-flight records from its files; None if that failed, nothing is
-        restored, or another job owns it.
+        fails, the attempt has failed. `generation`: number of the leading driver. Return the id of the
+        restored checkpoint and the subtasks that read in-flight records from its files; None if that failed,
+        nothing is restored, or another job owns it.
         """
         self.number, point = number, self.point
         checkpoint = None if point is None else point.checkpoint

@@ -30,7 +30,7 @@ class Outbox:
 
 
 def failure_of(error: Exception) -> Failure:
-    """Return `error` for the state machine: with whether a restart may help, and a key that repeats share."""
+    """Return `error` for the state machine: whether a restart may help, and a key that equal errors share."""
     if not isinstance(error, HeadgateError):
         error = JobFailedError(f"{type(error).__name__}: {error}")
     return Failure(error, restart_may_help(error), fingerprint_of(error))

@@ -115,7 +115,7 @@ class Committers:
     def go_back(self, restored: CheckpointMetadata) -> None:
         """Prepare the restore of an older snapshot, the newer ones being damaged, according to the user's
         choice. The lineage stays the same, so with `new-lineage` output committed since stays next to the new
-        output.
+        output. Raises UsageError if the choice is to refuse and there is such output.
         """
         lineage = lineage_of(self._job, restored)
         history = Lineage(lineage.id, (*lineage.forks, fork_of(restored)))
