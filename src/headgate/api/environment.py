@@ -287,8 +287,8 @@ class Environment(Readers):
     def _query(
         self, name: str, nodes: tuple[Node, ...], settings: Callable[[Config], Config]
     ) -> JobSpec | None:
-        """Return a checked job of `nodes`, which are outside the program (as for ``preview()``), under what
-        `settings` makes of the configuration; None while only the plan is captured (``headgate plan``).
+        """Return a checked job of `nodes` outside the program, as for ``preview()``. `settings` makes its
+        configuration of the program's. None while only the plan is captured (``headgate plan``).
         """
         config = settings(self._settings)
         self._capture(name, nodes, config, ends=False)

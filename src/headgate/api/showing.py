@@ -1,5 +1,5 @@
-"""Shows objects of a program in a shell, as a line or table of text, and in a notebook, as a small HTML
-table. No package is needed for it, and nothing is loaded from anywhere. Text of records is cut and escaped.
+"""Shows objects of a program in a shell, as a line or a table, and in a notebook, as a small HTML table.
+No package is needed for it, and nothing is loaded from anywhere. Text of records is cut and escaped.
 """
 
 from __future__ import annotations

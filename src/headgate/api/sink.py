@@ -1,9 +1,9 @@
 """The sink contract: writers prepare output, and a committer publishes it.
 
-Two-phase commit: at a checkpoint every writer hands out *committables*, plain values that describe what is
-ready but not yet visible. They become part of the checkpoint. Only when the checkpoint is in the log of
-completed ones does the job master commit them, in order, and after a failure it commits those of the restored
-checkpoint once more. So commit must be idempotent.
+Two-phase commit: at a checkpoint every writer hands out *committables*, plain values (numbers, text, bytes,
+lists, dicts) that describe what is ready but not yet visible. They become part of the checkpoint. Only when
+this is in the log of completed checkpoints does the job master commit them, in order, and after a failure it
+commits those of the restored checkpoint once more. So commit must be idempotent.
 
 A snapshot may also be restored after more was committed than it knows of. Its :class:`Lineage` says which
 output belongs to its history; `docs/sinks.md` has the rules.
@@ -31,8 +31,8 @@ class Fork:
 
     Attributes:
         job: id of the job that took it.
-        generation: of that job's driver.
-        attempt: the deployment that it was taken in.
+        generation: number of that job's driver, from 1.
+        attempt: number of the deployment, by that driver, in which it was taken.
         checkpoint: its id.
     """
 
@@ -62,10 +62,10 @@ class Lineage:
         """Return whether output of that job, attempt and checkpoint, if committed, is history of this job.
 
         Args:
-            job: who prepared it.
-            generation: of that job's driver.
-            attempt: the deployment.
-            checkpoint: the first snapshot that it was part of.
+            job: id of the job that prepared it.
+            generation: number of that job's driver, from 1.
+            attempt: number of the deployment by that driver, from 1.
+            checkpoint: id of the first snapshot that it was part of.
 
         Example:
             >>> lineage = Lineage("a", (Fork("a", 1, 2, 7),))
@@ -90,7 +90,7 @@ class SinkWriterContext:
         parallelism: how many writers there are.
         attempt: the deployment of this driver, from 1.
         job: the job's id.
-        generation: of the job's driver. A driver that takes over a job counts attempts from 1 again, so only
+        generation: number of the job's driver. One that takes over counts attempts from 1 again, so only
             generation, attempt and subtask together make a name that no other writer has.
         tell: sends bytes to the driver at once, outside of all checkpoints, so that they may come again after
             a failure; None where the driver takes none.
@@ -112,7 +112,7 @@ class SinkCommitterContext:
     Attributes:
         uid: the sink's uid.
         job: the job's id.
-        generation: of the job's driver.
+        generation: number of the job's driver, from 1.
         lineage: of the job's output.
     """
 

@@ -5,7 +5,7 @@ are part of every checkpoint: the enumerator's state and the readers' positions 
 because assignments and checkpoint triggers travel on the same ordered connection. A source that can return to
 a recorded position gives exactly-once state.
 
-Positions and states are plain values (`Plain`), so that a checkpoint holds no code.
+Positions and states are plain values (None, numbers, text, bytes, lists, dicts): a checkpoint holds no code.
 """
 
 from __future__ import annotations

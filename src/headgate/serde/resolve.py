@@ -38,8 +38,8 @@ def serializer_for(hint: Any, where: str = "a value") -> AnySerializer:
     """Return the serializer of values annotated with `hint`.
 
     Args:
-        hint: a type, or anything else that stands in an annotation; ``Any`` gives the
-            self-describing codec for plain values.
+        hint: a type, or anything else that stands in an annotation; ``Any`` gives the self-describing codec
+            for plain values (numbers, text, dates, containers of these).
         where: whose annotation it is, for the error.
 
     Raises:

@@ -54,8 +54,8 @@ def _refusal(verb: str, got: str) -> PlanError:
 
 
 def refuse_arity(what: str, function: Callable[..., object], *arguments: str) -> None:
-    """Raise PlanError if `function` cannot be called with as many arguments as `arguments` describes in
-    words. `what` names the call that got it. A function without a signature, such as a builtin, passes.
+    """Raise PlanError unless `function` can be called with the arguments that `arguments` describe in words.
+    `what` names the call that got it. A function without a signature, such as a builtin, passes.
 
     Example:
         >>> refuse_arity("map()", lambda: 5, "one record")
@@ -97,8 +97,7 @@ def check_columns(verb: str, columns: tuple[object, ...]) -> None:
 
 
 def path_uid(verb: str, path: object) -> str:
-    """Return a uid made from a connector's call (`verb`) and path or topics; it stays when the program
-    around it changes.
+    """Return a uid made of a connector's call (`verb`) and path or topics, the same in a changed program.
 
     Example:
         >>> path_uid("read_json", "in/*.jsonl.gz")
@@ -145,8 +144,8 @@ class made_by:  # noqa: N801 - reads as a function; as a generator it would run 
 
 
 def under_verb(text: str, verb: str, site: str) -> str | None:
-    """Rewrite a connector's argument error, `text`, to name the stream call `verb` that gave the argument
-    and its place `site`; return None for other errors.
+    """Return a connector's argument error `text`, reworded to name the stream call `verb` and its place.
+    The place, `site`, is that of the call which gave the argument. None for other errors.
 
     Example:
         >>> under_verb("csv_source got delimiter='ab'; expected one character", "read_csv", "job.py:3")

@@ -108,8 +108,7 @@ def declared_keys(function: ProcessingFunction, selector: KeySelector, records: 
 
 
 def keys_of_function(cls: type) -> DeclaredKeys | None:
-    """Return the key type that the class of a keyed function declares by its type argument; None if it does
-    not.
+    """Return the key type that a keyed function's class declares by its type argument; None if none.
 
     Example:
         >>> class Count(KeyedProcessFunction[int, str, str]): ...

@@ -25,7 +25,7 @@ class AggregateFunction(ABC, Generic[IN, ACC, OUT]):
     Only the accumulator is stored. One instance serves all keys, so it keeps nothing in itself.
 
     The accumulator's type is that of the annotation ``create_accumulator(self) -> ...``, else the second type
-    argument of the base class. Where neither is given it is ``Any``: plain values.
+    argument of the base class. Where neither is given, ``Any``: numbers, text, dates, containers of these.
 
     Example:
         >>> import headgate as hg
@@ -86,8 +86,8 @@ def check_aggregate(function: object, site: str) -> None:
 
 
 def accumulator_type(function: AggregateFunction[Any, Any, Any], site: str) -> Hint:
-    """Return the accumulator's type that the function's class declares, ``Any`` where it does not; PlanError,
-    naming the state's line `site`, if the annotation cannot be read or is None.
+    """Return the accumulator's type that the function's class declares, ``Any`` where it does not.
+    PlanError, naming the state's line `site`, if the annotation cannot be read or is None.
     """
     cls = type(function)
     try:

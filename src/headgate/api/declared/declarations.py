@@ -168,8 +168,7 @@ def hints_of(cls: type) -> dict[str, Hint]:
 
 
 def generic_arguments(cls: type, base: type) -> tuple[Hint, ...] | None:
-    """Return the type arguments that `cls` gives its base class `base`, directly or not; None if it gives
-    none.
+    """Return the type arguments that `cls` gives its base class `base`, directly or not; None if none.
 
     Example:
         >>> generic_arguments(dict, list) is None

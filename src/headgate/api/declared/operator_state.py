@@ -1,6 +1,6 @@
-"""State that belongs to no key: lists that are distributed over the subtasks of an operator, and broadcast
-state. It is declared like keyed state, as a typed class attribute of a function. `core.operator_state_shares`
-decides how it is redistributed when the parallelism changes.
+"""State without keys: lists that are distributed over the subtasks of an operator, and broadcast state. It
+is declared like keyed state, as a typed class attribute of a function. `core.operator_state_shares` decides
+how it is redistributed when the parallelism changes.
 """
 
 from __future__ import annotations

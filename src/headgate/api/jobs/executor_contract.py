@@ -69,7 +69,7 @@ class StuckCall(msgspec.Struct, frozen=True):
 
     Attributes:
         operator: name and uid of its operator.
-        subtask: which of the operator's.
+        subtask: which of the operator's, from 0.
         for_ms: how long it has not returned, in ms.
         stack: where in the program it was found at the last heartbeat, a line for each frame, the innermost
             last.

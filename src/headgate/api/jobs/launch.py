@@ -65,8 +65,8 @@ def run_program(
 
 
 def run_alone(path: str | Path, arguments: Sequence[str] = ()) -> None:
-    """Run a program as :func:`run_program` does, in a process that runs no other one; isolate it only if it
-    brings packages of its own, or its modules' names are taken here, or the settings say so.
+    """Run a program as :func:`run_program` does, in a process that runs no other one. It is isolated only if
+    it brings packages of its own, or its modules' names are taken here, or the settings say so.
     """
     _run(path, arguments, None, shared=next(_begun) > 0)
 

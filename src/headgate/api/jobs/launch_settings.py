@@ -119,8 +119,8 @@ def note_started(job: Started) -> None:
 
 @contextmanager
 def running(options: list[str] | None, code: IsolatedCode | None) -> Iterator[RunningProgram]:
-    """Register a program as running within the block: for the threads of its isolated `code`, or, without
-    `code`, for all threads that belong to no isolated program. `options` replace the settings of the
+    """Register a program as running within the block. It is that of the threads of its isolated `code` or,
+    without `code`, of all threads that belong to no isolated program. `options` replace the settings of the
     process's environment, unless None. `code`, the modules of an isolated program, is closed at the end.
     """
     global _of_process

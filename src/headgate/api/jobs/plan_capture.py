@@ -1,6 +1,6 @@
-"""Captures the plan of a program without running it: a child process writes the plan at ``execute()`` and
-ends. Headgate starts nothing in it: no executor, no Spark, no look at files. The result is plain values, as
-``explain(format="json")`` gives them, with the settings.
+"""Captures a program's plan without running it: a child process writes the plan at ``execute()`` and ends.
+Headgate starts nothing in it: no executor, no Spark, no look at files. The result is what
+``explain(format="json")`` gives, as dicts and lists, with the settings.
 """
 
 from __future__ import annotations

@@ -123,7 +123,7 @@ class RemoteJob(JobRequests):
             key: as ``key_by()`` made it of a record.
 
         Returns:
-            ``value``, as far as JSON can say it (else None, and ``in_json`` is false), and ``text``.
+            a dict: ``value``, as far as JSON can say it (else None, and ``in_json`` is false), and ``text``.
 
         Raises:
             UsageError: there is no such operator or state, or the key cannot be one.
@@ -214,8 +214,8 @@ def connect(job: str) -> RemoteJob:
 
 
 def find_job(job: str, known: Sequence[KnownJob]) -> KnownJob:
-    """Return the one of `known` whose id or name is `job`, or whose id begins with it: a running one, else
-    the last whose driver died. UsageError, which names those there are, where it is none or several run.
+    """Return the one of `known` whose id or name is `job`, or whose id begins with it. A running one comes
+    first, then the last whose driver died. UsageError, naming the running ones, for none or several of them.
     """
     running = [each for each in known if not each.exited]
     for group in (running, [each for each in known if each.exited]):
@@ -239,8 +239,8 @@ def _named(jobs: Sequence[KnownJob]) -> str:
 
 
 def _error(facts: Mapping[str, str]) -> HeadgateError:
-    """Return the exception for an error that the job's driver reported; OperatingError where the class is
-    unknown or takes more than a message.
+    """Return the exception for an error that the job's driver reported. It is an OperatingError where the
+    class is unknown or takes more than a message.
     """
     kind = getattr(errors, facts.get("kind", ""), OperatingError)
     usual = isinstance(kind, type) and issubclass(kind, HeadgateError)

@@ -1,6 +1,6 @@
-"""Looks at a stream (``preview()``, ``collect()``): jobs of what feeds it, outside the program, which stays
-open. Such a job has none of the program's sinks, takes no checkpoints, restores nothing, and adds no node to
-the program: its sink is none of the program's nodes, so uids made of positions stay as they are.
+"""Looks at a stream (``preview()``, ``collect()``): jobs of what feeds it, outside the program. The program
+stays open. Such a job has none of its sinks, takes no checkpoints, restores nothing, and adds no node to the
+program: the sink of the look is none of the program's nodes, so uids made of positions stay as they are.
 """
 
 from __future__ import annotations

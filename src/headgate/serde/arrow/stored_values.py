@@ -1,5 +1,4 @@
-"""Decodes stored batches to plain values, and encodes them, by description alone, without the program's
-classes.
+"""Decodes stored batches to plain values and back by their description, without the program's classes.
 
 A plain value is the form that msgpack stores: rows are sequences, and what msgpack has no type for stays in
 its extension types. A batch that the serializer had to write in its tagged mode is brought into the same
@@ -99,8 +98,8 @@ def within(settled: V) -> V | Beyond:
 
 
 def settling(stored: Description) -> Convert | None:
-    """Return a converter of plain values to the shape that both modes of batches encode, typed (msgpack's own
-    types) and tagged (with its extension types); None where no value needs it.
+    """Return a converter of plain values to the shape that both modes of batches encode; None: none needed.
+    The modes are typed (msgpack's own types) and tagged (with its extension types).
 
     Rows become tuples, which the tagged mode keeps apart from lists, and values of type Any become tagged
     ones, which encoding leaves as they are.

@@ -40,8 +40,8 @@ class FieldRows:
 
 
 def field_rows(cls: type) -> FieldRows | None:
-    """Return the converter of a dataclass, attrs class or NamedTuple, or of a ``msgspec.Struct`` whose fields
-    are all positional and that has no `__post_init__`; None for other classes.
+    """Return the converter of a dataclass, attrs class, NamedTuple or ``msgspec.Struct``, else None.
+    None also for a struct that has keyword-only fields or a `__post_init__`.
     """
     if dataclasses.is_dataclass(cls):
         return FieldRows(*_attributes(cls, [field.name for field in dataclasses.fields(cls)]))
