@@ -42,7 +42,7 @@ checkpoint_app = typer.Typer(
 
 
 def list_jobs(as_json: AsJson = False) -> None:
-    """List the running jobs of this user on this machine, and those whose driver died."""
+    """List the running jobs of this user, and, once, those whose driver died."""
 
     def text() -> str:
         from headgate.cli.jobs_page import listed, look
@@ -173,7 +173,7 @@ def query(
 
 
 def key_typed(text: str) -> Hashable:
-    """Return the key that was typed: JSON, or else the text itself.
+    """Return the key that was typed: JSON, else the text itself; UsageError for broken JSON with { or [.
 
     Example:
         >>> key_typed("ada"), key_typed("42"), key_typed('"42"'), key_typed('["ada", 1]')

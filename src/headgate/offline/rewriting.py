@@ -137,11 +137,10 @@ def rewrite(
     progress: Progress | None = None,
     engine: KeyedEngine | None = None,
 ) -> Rewritten:
-    """Write `snapshot` again as a savepoint in `target`, changed by `change`; after an error its files are
-    deleted, as far as possible.
+    """Write `snapshot` again as a savepoint in `target`, changed by `change`; an error deletes it again.
 
     `form` and `progress` are those of :func:`headgate.offline.migrating.migrate`; `engine` writes the keyed
-    state, None: this process does.
+    state, None: this process does. UsageError if `target` is not empty or the snapshot does not fit.
     """
     if form not in (None, *FORMATS):
         raise UsageError(f"a savepoint has no format {form!r}; expected {' or '.join(FORMATS)}")

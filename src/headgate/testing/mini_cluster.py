@@ -33,7 +33,7 @@ class MiniCluster:
 
     Args:
         listener: called with the events of each job: deployments, checkpoints, failures, its end.
-        slots: most workers that a job can have; None for no limit.
+        slots: most workers to which a running job can be rescaled; None for no limit.
 
     Example:
         >>> import headgate as hg

@@ -46,7 +46,7 @@ CRASH_ONCE: Final = Marker("crash")
 """Marker: the reader raises here, but only the first time that any reader of this source gets here."""
 
 EOF: Final = Marker("end")
-"""Marker: the reader ends here, for all its splits; restored from its last checkpoint, it reads on."""
+"""Marker: the reader ends here, with all its splits; restored from a later checkpoint, it reads on."""
 
 
 def PAUSE(ms: int) -> Marker:  # noqa: N802 - reads as a marker beside the others

@@ -20,7 +20,7 @@ IN_FLIGHT: Final = "in-flight"
 
 @dataclass(frozen=True, slots=True)
 class ReadRequest:
-    """The options of one read; no `columns`: all; `pushdown`: whether Spark's filters reduce what is read."""
+    """The options of one read; no `columns`: all; `pushdown`: whether filters may reduce what is read."""
 
     path: str
     uid: str | None = None
