@@ -159,7 +159,7 @@ class SerializerSuite(ABC, Generic[T]):
     # -- copies
 
     def test_immutable_is_true_to_its_word(self) -> None:
-        """If `immutable` is True, values are not copied, and none can be changed in place; else one can be."""
+        """If `immutable` is True, values are not copied and cannot be changed in place; else one can be."""
         serializer, values = self.serializer(), self._values()
         assert isinstance(serializer.immutable, bool)
         if not serializer.immutable:
