@@ -100,7 +100,7 @@ class SerializerUpgradeSuite(ABC, Generic[T]):
 
     @pytest.mark.parametrize("backend", [HASHMAP, ROCKSDB])
     def test_ss7_a_restored_job_goes_on_or_does_not_start(self, backend: str, tmp_path: Path) -> None:
-        """In each possible kind of state, values are restored, changed, stored and restored, or are refused."""
+        """In each possible kind of state, values are restored, changed and stored again, or are refused."""
         if backend == ROCKSDB and importlib.util.find_spec("rocksdict") is None:
             pytest.skip("the package rocksdict is not installed")
         backends = backends_for(backend, _MEMORY, str(tmp_path))
