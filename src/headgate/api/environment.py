@@ -196,6 +196,8 @@ class Environment(Readers):
     def plan(self, name: str = "job") -> PhysicalPlan:
         """Return the physical plan of the next job, after the checks of its graph, options and state types.
 
+        Files, and whether functions can be sent to the workers, are only checked by :meth:`execute`.
+
         Raises:
             PlanError: the program cannot run as written, or jobs have run all of it.
             ConfigError: two options contradict each other.

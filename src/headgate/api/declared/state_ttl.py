@@ -46,7 +46,7 @@ class TtlCleanup:
 
     Attributes:
         full_snapshot: leave expired entries out of checkpoints that hold all state, not only its changes.
-        incremental: how many further keys of the state are checked with each record; 0: none.
+        incremental: how many further keys of the state are at most checked with each record; 0: none.
 
     Raises:
         PlanError: `incremental` is not an int of 0 or more.

@@ -316,7 +316,7 @@ class Collected(ShownAsLine, Generic[T]):
 
     @property
     def records(self) -> list[T]:
-        """The records, in order per subtask.
+        """The records; those of one subtask are in the order in which it got them.
 
         Raises:
             PlanError: no job has brought them yet.
