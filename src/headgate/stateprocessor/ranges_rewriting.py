@@ -88,7 +88,7 @@ class _Written(ReportedError):
 
 
 def _engine(request: MigrationRequest, metadata: CheckpointMetadata, config: Config) -> SparkEngine | None:
-    """Return the engine if requested (left open: if the state is large); None: not so, or no keyed state."""
+    """Return the engine if requested or, left open, if the state is large; None: this process rewrites it."""
     keyed = keyed_handles(state for states in metadata.operators.values() for state in states)
     large = sum(one.size for one in keyed) >= SPARK_FROM_BYTES
     requested = large if request["spark"] is None else request["spark"]
@@ -124,7 +124,7 @@ class SparkEngine:
         self._spark = spark
 
     def rewritten(self, work: KeyedWork) -> KeyedWritten:
-        """Let Spark's tasks write an operator's keyed state anew; return the new handles, entries counted."""
+        """Let Spark's tasks write an operator's keyed state anew; return new handles and number of entries."""
         shipped = _Shipped(work, storage_settings_in_use(), f"-{secrets.token_hex(4)}")
         handles = list[KeyedStateHandle]()
         try:

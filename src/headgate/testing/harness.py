@@ -112,9 +112,9 @@ class OperatorHarness:
         Args:
             function: a new instance, perhaps of a later version of the class.
             snapshot: what :meth:`snapshot` gave.
-            key: as for the first harness.
-            max_parallelism: as for the first harness.
-            clock: processing time.
+            key: as for the harness that took the snapshot.
+            max_parallelism: as for the harness that took the snapshot.
+            clock: processing time; by default one that stands at 0.
 
         Raises:
             UsageError: the stored state does not fit the declared one, or `snapshot` is damaged.

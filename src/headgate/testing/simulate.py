@@ -40,7 +40,7 @@ class SimulationReport:
 
     Attributes:
         seeds: number of schedules, each from one seed.
-        faults: number of injected faults.
+        faults: number of injected faults and requests of users.
         drivers: number of started drivers; more than `seeds` where drivers were killed or replaced.
         restarts: number of restarts of jobs.
         checkpoints: number of completed checkpoints.

@@ -44,7 +44,7 @@ class FaultMix:
     """The kinds of faults that a simulation may inject, by method names; each seed picks some of them."""
 
     kinds: tuple[str, ...]  # names of methods of `Faults`
-    budget_max: int = 8  # faults of one seed at most
+    budget_max: int = 8  # faults and requests of one seed at most
 
 
 class Injecting:
