@@ -14,8 +14,9 @@ T = TypeVar("T")
 
 
 def page(key: str | None = None, width: int = 100) -> str:
-    """Return the page of all options, of those below the prefix `key`, or of the option `key` in full. Keys
-    may begin with ``spark.``.
+    """Return the page of all options, of those below the prefix `key`, or of the option `key` in full.
+
+    The option may be given by its name for Spark, ``spark.headgate...``. ConfigError for an unknown key.
 
     Example:
         >>> print(page("execution.buffer-timeout"))

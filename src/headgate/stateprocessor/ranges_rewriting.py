@@ -124,7 +124,7 @@ class SparkEngine:
         self._spark = spark
 
     def rewritten(self, work: KeyedWork) -> KeyedWritten:
-        """Let Spark's tasks write an operator's keyed state anew; return new handles and number of entries."""
+        """Let Spark's tasks write an operator's keyed state anew; return the handles and entry count."""
         shipped = _Shipped(work, storage_settings_in_use(), f"-{secrets.token_hex(4)}")
         handles = list[KeyedStateHandle]()
         try:
