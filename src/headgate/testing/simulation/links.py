@@ -114,7 +114,7 @@ class SimLink(Generic[S, M]):
             self.out.push(reason)
 
     def cut(self, keep: int) -> None:
-        """Break the link between two living ends, both of which notice; `keep` messages still arrive."""
+        """Break the link between two living ends, both of which notice; `keep` messages each way arrive."""
         for wire in (self.out, self.back):
             wire.cut(keep)
             wire.push("connection reset")

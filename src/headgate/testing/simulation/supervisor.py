@@ -49,7 +49,7 @@ class Supervisor:
             raise Violation(f"{driver.name} did not start: {type(error).__name__}: {error}")
 
     def driver_exited(self, driver: DriverProcess, how: str) -> None:
-        """Start another driver, now or later, if the job needs one after this one has exited."""
+        """Note that a driver has exited; plan another one, or the job's next execution, if one is needed."""
         scene = self._scene
         scene.note(f"{driver.name} is gone: {how}")
         if how == "killed" and driver.master is not None and driver.master.state.terminal:

@@ -96,7 +96,7 @@ class CheckpointTraces:
             self._traces.popitem(last=False)
 
     def story(self, violation: str | None) -> list[str]:
-        """Return the trace of the checkpoint named in `violation`, else of the last; empty without one."""
+        """Return the trace of the checkpoint named in `violation`, else of the last; empty if it is None."""
         if violation is None or not self._traces:
             return []
         named = [int(number) for number in _NAMED.findall(violation)]
