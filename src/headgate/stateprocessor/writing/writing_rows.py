@@ -85,7 +85,7 @@ class KeyRows:
         return [batch.column(name) for name in self._names]
 
     def groups(self, columns: Sequence[pa.Array], max_parallelism: int) -> NDArray[np.int32]:
-        """Return the key group of each row; UsageError if a key is null."""
+        """Return the key group of each row; UsageError if a key is null or NaN."""
         for name, column in zip(self._names, columns, strict=True):
             if column.null_count:
                 raise UsageError(
