@@ -120,7 +120,7 @@ class Checks:
             self.stored.savepoint(str(answer))
 
     def ended(self, scene: JobScene) -> None:
-        """Check an ended job: it finished, its files are in order, and ended drivers answered all requests."""
+        """Check an ended job: it finished, its files are in order, ended drivers answered all requests."""
         master = scene.master
         if master.state is not JobState.FINISHED:
             raise Violation(f"the job ended as {master.state.value}: {master.error}")
