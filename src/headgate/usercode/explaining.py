@@ -156,13 +156,18 @@ class _View:
         return file
 
 
-def explain(names: Sequence[str], path: Sequence[Entry], settings: UserCodeSettings) -> Explanation:
-    """Return which copy each of the modules `names` means for a job with this search path, and why."""
+def explain(
+    names: Sequence[str], path: Sequence[Entry], settings: UserCodeSettings, alone: bool = False
+) -> Explanation:
+    """Return which copy each of `names` means for a job with this path, and why; `alone`: no namespaces."""
+    mode = without_namespaces(settings.native_modules) if alone else settings.native_modules
     job_packages = installed_in(str(one.folder) for one in path)
     native = any(one.is_native for one in job_packages.values())
     framework = installed_in(framework_path()) if native else {}
-    decided = plan(job_packages, framework, settings.native_modules, settings.data_plane)
+    decided = plan(job_packages, framework, mode, settings.data_plane)
     is_layered = decided.is_layered(settings.dependency_layer)
+    if decided.packages_last and not alone:
+        path = sorted(path, key=lambda one: holds_packages(str(one.folder)))
     layered = [one for one in path if is_layered and holds_packages(str(one.folder))]
     view = _View(path, layered, settings, decided.identical, _linked(decided, job_packages, settings))
     return Explanation(
@@ -206,11 +211,9 @@ def entries(program: Path, others: Sequence[Path], wheels: Sequence[Path], scrat
             yield Entry(entry, str(path / inside / entry.relative_to(folder)))
 
 
-def without_namespaces(settings: UserCodeSettings) -> UserCodeSettings:
-    """Return settings for want of namespaces: native modules "process" instead of "auto", "in-process"."""
-    if settings.native_modules in (NativeModules.AUTO, NativeModules.IN_PROCESS):
-        return replace(settings, native_modules=NativeModules.PROCESS)
-    return settings
+def without_namespaces(mode: NativeModules) -> NativeModules:
+    """Return the mode changed to processes of their own for all jobs, for want of isolated namespaces."""
+    return NativeModules.PROCESS if mode in (NativeModules.AUTO, NativeModules.IN_PROCESS) else mode
 
 
 def _no_namespaces() -> str | None:
@@ -246,7 +249,7 @@ def answer(asked: Question) -> dict[str, Json]:
         path = list(entries(Path(asked["program"]), others, wheels, unpacked))
         isolated = _why_isolated(asked, chosen)
         why = None if isolated is None else _no_namespaces()
-        found = explain(asked["modules"], path, settings if why is None else without_namespaces(settings))
+        found = explain(asked["modules"], path, settings, alone=why is not None)
         warnings = found.warnings if why is None else (*found.warnings, why)
         return replace(found, isolated=isolated, warnings=warnings, alone=why is not None).facts()
 

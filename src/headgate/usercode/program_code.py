@@ -30,7 +30,7 @@ from headgate.usercode.namespaces.imports import install
 from headgate.usercode.namespaces.loader import Namespace, NamespaceSettings
 from headgate.usercode.namespaces.purging import StandardLibrary
 from headgate.usercode.native.distributions import holds_packages, installed_in
-from headgate.usercode.native.policy import Place, plan
+from headgate.usercode.native.policy import plan
 from headgate.usercode.program_process import ProcessCode, running_alone
 from headgate.usercode.settings import UserCodeSettings
 
@@ -122,8 +122,7 @@ def _native(folders: Sequence[str], settings: UserCodeSettings) -> tuple[frozens
     if not any(one.is_native for one in installed.values()):
         return frozenset(), ()
     decided = plan(installed, installed_in(framework_path()), settings.native_modules, settings.data_plane)
-    own = any(one.place is not Place.PARENT for one in decided.placements)
-    return decided.identical, tuple(folder for folder in folders if own and holds_packages(folder))
+    return decided.identical, tuple(one for one in folders if decided.packages_last and holds_packages(one))
 
 
 def _layer(folders: tuple[str, ...], settings: NamespaceSettings, artifacts: ProgramArtifacts) -> Namespace:

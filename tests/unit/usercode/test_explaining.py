@@ -55,6 +55,18 @@ def of(names: Sequence[str], *folders: Path, **texts: str) -> Explanation:
     return explain(names, [Entry(one, str(one)) for one in folders], UserCodeSettings.from_texts(settings))
 
 
+def test_packages_are_searched_last_where_one_has_compiled_parts(tmp_path: Path) -> None:
+    """Without namespaces all is searched as it was brought."""
+    brought = package(tmp_path / "packages", "fastx", native=True), tmp_path / "archive"
+    brought[1].mkdir()
+    for folder in brought:
+        (folder / "helper.py").touch()
+    path = [Entry(folder, str(folder)) for folder in brought]
+    for alone in (False, True):
+        (found,) = explain(["helper"], path, UserCodeSettings.from_texts({}), alone).modules
+        assert found.file == str(brought[not alone] / "helper.py")
+
+
 def test_whose_copy_which_file_and_why(job: Path) -> None:
     """By the table of namespaces; no module of the job's is executed."""
     found = {

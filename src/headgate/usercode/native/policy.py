@@ -48,6 +48,7 @@ class NativePlan:
     placements: tuple[Placement, ...]
     identical: frozenset[str]  # top-level modules that are the framework's
     warnings: tuple[str, ...] = ()
+    packages_last: bool = False  # searched behind the job's own code, as the driver has them in a layer
 
     def is_layered(self, layer: DependencyLayer) -> bool:
         """Return whether by option `layer` all of the job's packages go into a layer that outlives it."""
@@ -80,7 +81,8 @@ def plan(
         for one in placements
         if one.place is Place.PARENT and framework[one.name].version != one.version
     )
-    return NativePlan(tuple(placements), frozenset(identical), warnings)
+    last = any(one.place is not Place.PARENT for one in placements)
+    return NativePlan(tuple(placements), frozenset(identical), warnings, last)
 
 
 def with_requirements(names: Iterable[str], job_packages: Mapping[str, Installed]) -> frozenset[str]:

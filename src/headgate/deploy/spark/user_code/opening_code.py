@@ -147,7 +147,7 @@ class Layers:
                 f"{len(self._namespaces)} of other jobs, as many as classloader.max-layers-per-process "
                 "allows; run it in a process of its own (classloader.native-modules=process)"
             )
-        namespace = Namespace(f"layer {code.layer[:8]}", arrived.paths(code.layered), code.settings)
+        namespace = Namespace(f"layer {code.layer[:8]}", arrived.paths(code.last), code.settings)
         self._namespaces[code.layer] = (namespace, arrived)
         return namespace
 
@@ -211,7 +211,7 @@ class WorkerProcess:
             check_framework(code.framework, framework_path())
             stays = stays or (code.layer != "" and not self._layers.has(code.layer))
             self._layer = self._layers.of(code, came)
-            paths = came.paths(without=code.layered)
+            paths = came.paths(without=code.last if code.layer else ())
             lease = self._loaders.lease(code.job, Artifacts(code.key, paths, code.settings))
         except BaseException:
             if not stays:

@@ -102,7 +102,7 @@ class ShippedCode:
     bundle: UserBundle
     files: tuple[str, ...]  # their names in Spark's folder of files, in the bundle's order
     settings: NamespaceSettings
-    layered: frozenset[str] = frozenset()  # digests of artifacts that lie in the dependency layer
+    last: frozenset[str] = frozenset()  # digests of artifacts searched last: all in the layer if there is one
     layer: str = ""  # hash of all that makes that layer, which jobs share; empty when there is none
     framework: tuple[FrameworkPackage, ...] = ()  # those that the worker must have as the driver has them
     environment: ProcessEnvironment | None = None  # of workers of the job's own; None: Spark's ordinary ones

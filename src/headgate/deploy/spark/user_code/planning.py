@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import importlib.metadata
+import pkgutil
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,7 +27,8 @@ from headgate.deploy.spark.user_code.orders import (
     UserCodeOptions,
 )
 from headgate.usercode.bundle.artifacts import Artifact
-from headgate.usercode.native.distributions import Installed, installed_in, normal
+from headgate.usercode.bundle.layouts import searched
+from headgate.usercode.native.distributions import Installed, holds_packages, installed_in, normal
 from headgate.usercode.native.policy import NativePlan, Place, plan, with_requirements
 
 _BOUND: Final = re.compile(r"(>=|<)\s*(\d+(?:\.\d+)*)")
@@ -43,6 +45,7 @@ class UserCodePlan:
     framework: tuple[FrameworkPackage, ...] = ()  # packages that each worker must have as the driver has them
     environment: ProcessEnvironment | None = None
     warnings: tuple[str, ...] = ()
+    last: frozenset[str] = frozenset()  # digests of the artifacts that are searched behind the rest
 
 
 Located = Sequence[tuple[Artifact, Path]]
@@ -51,7 +54,7 @@ Located = Sequence[tuple[Artifact, Path]]
 
 def planned(located: Located, options: UserCodeOptions, crowded: bool = False) -> UserCodePlan:
     """Return where an unpacked bundle's packages run; `crowded`: ordinary workers take no further layer."""
-    job_packages, home, holding = _job_packages(located)
+    job_packages, home, first = _job_packages(located)
     if not options.namespaces:
         return _whole(job_packages, home, located, options)
     native = any(one.is_native for one in job_packages.values())
@@ -61,15 +64,17 @@ def planned(located: Located, options: UserCodeOptions, crowded: bool = False) -
     if crowded and options.native is NativeModules.AUTO:
         found = _without_layer(found)
     environment = _environment(found, job_packages, home, options)
-    if environment is not None:
-        check_supported({one.name: one.version for one in environment.linked}, _requirements())
+    own = () if environment is None else environment.linked
+    check_supported({one.name: one.version for one in own}, _requirements())
+    holding = frozenset(artifact.digest for artifact, folder in located if holds_packages(str(folder)))
     return UserCodePlan(
-        found.identical | (frozenset() if environment is None else environment.modules),
+        found.identical | {top for one in own for top in one.modules if first.get(top) in (None, one.digest)},
         holding if found.is_layered(options.layer) else frozenset(),
         frozenset(home[one.name].digest for one in found.placements if one.place is Place.LAYER),
         tuple(_of_framework(found)),
         environment,
         found.warnings,
+        holding if found.packages_last or found.is_layered(options.layer) else frozenset(),
     )
 
 
@@ -119,21 +124,20 @@ def framework_packages() -> Mapping[str, Installed]:
     return installed_in(framework_path())
 
 
-def _job_packages(located: Located) -> tuple[dict[str, Installed], dict[str, Artifact], frozenset[str]]:
-    """Return a bundle's distributions by name, the artifact of each, and the hashes of those that hold any.
+def _job_packages(located: Located) -> tuple[dict[str, Installed], dict[str, Artifact], dict[str, str]]:
+    """Return a bundle's distributions by name, the artifact of each, and the hash of each module's artifact.
 
-    Of two distributions the first counts. An artifact that holds only second ones must lie behind it, in the
-    same layer; else its modules would be found first.
+    Of two the first counts. Artifacts that hold packages come last, also where all are second ones.
     """
     job_packages: dict[str, Installed] = {}
     home: dict[str, Artifact] = {}
-    holding = set()
-    for artifact, folder in located:
-        for name, one in installed_in([str(folder)]).items():
-            holding.add(artifact.digest)
+    first: dict[str, str] = {}
+    for artifact, folder in sorted(located, key=lambda place: holds_packages(str(place[1]))):
+        first = {one.name: artifact.digest for one in pkgutil.iter_modules(searched(folder))} | first
+        for name, one in sorted(installed_in([str(folder)]).items()):
             if name not in job_packages:
                 job_packages[name], home[name] = one, artifact
-    return job_packages, home, frozenset(holding)
+    return job_packages, home, first
 
 
 def _of_framework(found: NativePlan) -> Iterator[FrameworkPackage]:
@@ -155,10 +159,11 @@ def _environment(
     patterns = options.namespace.patterns
     linked = tuple(
         _linked(job_packages[name], home[name])
-        for name in sorted(with_requirements(own, job_packages))
+        for name in sorted(with_requirements(own, job_packages), key=list(job_packages).index)
         if not any(patterns.match(module) for module in job_packages[name].modules)
     )
-    text = "\n".join(f"{one.name} {one.version} {one.contents}" for one in linked)
+    entries = {entry: one for one in reversed(linked) for entry in one.entries}  # as `own_process` links them
+    text = "\n".join(f"{entry} {one.name} {one.contents}" for entry, one in sorted(entries.items()))
     return ProcessEnvironment(sha256(text.encode()).hexdigest()[:32], linked)
 
 

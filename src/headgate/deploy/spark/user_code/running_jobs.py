@@ -132,11 +132,11 @@ def _ordered(job: str, bundle: UserBundle, plan: UserCodePlan, options: UserCode
     settings = dataclasses.replace(options.namespace, identical=options.namespace.identical | plan.identical)
     return ShippedCode(
         job=job,
-        key=key_of(bundle, settings, plan.layered),
+        key=key_of(bundle, settings, plan.last),
         bundle=bundle,
         files=(),
         settings=settings,
-        layered=plan.layered,
+        last=plan.last,
         layer=key_of(bundle, settings, plan.layered, of_layer=True) if plan.layered else "",
         framework=plan.framework,
         environment=plan.environment,
