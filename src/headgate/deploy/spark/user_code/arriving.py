@@ -56,7 +56,9 @@ def arrived(code: ShippedCode, cache: ArtifactCache) -> Arrived:
 
     files = [Path(SparkFiles.get(name)) for name in code.files]
     leases = unpacked(code.bundle, files, cache)
-    places = sorted(zip(code.bundle.artifacts, leases), key=lambda place: place[0].digest in code.last)
+    places = sorted(
+        zip(code.bundle.artifacts, leases, strict=True), key=lambda place: place[0].digest in code.last
+    )
     return Arrived(tuple((one, leased.folder / one.inside) for one, leased in places), tuple(leases))
 
 
