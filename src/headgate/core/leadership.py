@@ -90,7 +90,7 @@ class LeadershipTerm:
 
     @property
     def state(self) -> LeadershipState:
-        """The present state of this driver's term."""
+        """Where this driver stood in the election after the last event; :meth:`tick` notes a lease's end."""
         return self._machine.state
 
     @property

@@ -158,7 +158,7 @@ def _encoded(serializer: TypeSerializer[V], values: list[V]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class _StateCopy:
-    """One operator state as it was at the snapshot point, to be encoded in the background."""
+    """One operator state at the snapshot point: immutable values copied, others encoded at that moment."""
 
     name: str
     mode: str

@@ -41,7 +41,7 @@ class SimulationReport:
     Attributes:
         seeds: number of schedules, each from one seed.
         faults: number of injected faults and requests of users.
-        drivers: number of started drivers; more than `seeds` where drivers were killed or replaced.
+        drivers: number of started drivers; more than `seeds` where one was replaced or doubled, or ran again.
         restarts: number of restarts of jobs.
         checkpoints: number of completed checkpoints.
         digests: seed -> digest of its trace; equal whenever the same job runs with that seed again.

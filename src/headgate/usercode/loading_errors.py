@@ -20,7 +20,7 @@ class ClosedUserCodeLoaderError(RuntimeError):
 
 
 class NativeModuleConflictError(ImportError):
-    """An extension module (compiled code) clashes with one that this process has loaded already."""
+    """A job's package with compiled parts cannot be used in this process: it has another copy, or is full."""
 
 
 class ForeignObjectError(UsageError):

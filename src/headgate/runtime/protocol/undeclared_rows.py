@@ -88,7 +88,7 @@ class UndeclaredRows:
         self._pickled, self._reported = set[type](), set[str]()
 
     def encode(self, rows: Sequence[T]) -> list[bytes]:
-        """Return a batch of records as bytes; raise UsageError if a record cannot even be pickled."""
+        """Return a batch of records as the parts of a payload; UsageError if they cannot even be pickled."""
         kinds = set(map(type, rows))
         known = self._known_of(next(iter(kinds))) if len(kinds) == 1 else None
         if known is not None:

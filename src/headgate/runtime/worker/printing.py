@@ -168,7 +168,7 @@ class WorkersStream(io.TextIOBase):
         return getattr(self.beneath, name)
 
     def end_lines(self, key: str) -> None:
-        """Print the unfinished lines of the worker whose outlet is under `key`, because the worker ends."""
+        """Hand what an ending worker wrote without a final newline to its outlet, the one of `key`."""
         for me, (of, rest) in list(self._unfinished.items()):
             if of == key:
                 del self._unfinished[me]

@@ -175,7 +175,7 @@ class ImmutableAggregatingState(ImmutableValueState[ACC], Generic[IN, ACC, OUT])
 
 
 class MutableReducingState(_TableState, Generic[V]):
-    """Reducing state of a type whose values may be changed in place."""
+    """Reducing state whose values may be changed in place; no snapshot being written sees such a change."""
 
     __slots__ = ("reduce",)
 

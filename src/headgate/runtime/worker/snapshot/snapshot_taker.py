@@ -126,7 +126,7 @@ class SnapshotTaker:
             self._seal_if_complete()
 
     def poll_held_barrier(self, now_ms: int) -> bool:
-        """Send a barrier that waits in outputs, unaligned, if timed out at `now_ms`; True: it has left."""
+        """Send the barrier that waits in the outputs ahead once it timed out; True: it has left, also by itself."""
         held = self._held
         if held is None:
             return False
