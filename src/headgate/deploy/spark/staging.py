@@ -74,7 +74,7 @@ def sources_of(connectors: Mapping[str, DataFrameConnector]) -> dict[str, DataFr
 
 
 class Inputs:
-    """The folders of one job's staged input DataFrames; rows that a snapshot may still need are not removed."""
+    """The folders of one job's staged input DataFrames; rows that a snapshot may need are not removed."""
 
     def __init__(self, job: JobSpec, sources: Mapping[str, DataFrameSource], root: Path) -> None:
         self._job, self._sources, self._root = job, sources, root

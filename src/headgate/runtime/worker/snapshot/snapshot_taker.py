@@ -126,7 +126,7 @@ class SnapshotTaker:
             self._seal_if_complete()
 
     def poll_held_barrier(self, now_ms: int) -> bool:
-        """Send the barrier that waits in the outputs ahead once it timed out; True: it has left, also by itself."""
+        """Send the barrier that waits in the outputs ahead once it timed out; True: it has left."""
         held = self._held
         if held is None:
             return False
