@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
 from savepoint_bench import SavepointBench
 
-from headgate.checkpoint.opening import open_checkpoint, verify_files
+from headgate.checkpoint.opening import open_checkpoint, referenced_ranges, verify_files
+from headgate.checkpoint.storage.local import LocalDisk
 from headgate.common.errors import StorageError, UsageError
 from headgate.stateprocessor.diff import compare
+from headgate.stateprocessor.writing import writing_run
 from headgate.stateprocessor.writing.savepoint_writer import SavepointWriter
 
 
@@ -66,3 +69,74 @@ def test_a_folder_with_something_in_it_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StorageError):
         SavepointWriter.from_existing(str(before)).write(str(tmp_path / "no"))
     assert not [file for file in (tmp_path / "no").rglob("*") if file.is_file()]
+
+
+def files_of(folder: Path) -> set[str]:
+    """All files in it."""
+    return {str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()}
+
+
+@pytest.mark.parametrize("moment", ["opened_as_tables", "referenced_ranges", "encode_metadata"])
+@pytest.mark.parametrize("form", ["canonical", "native"])
+def test_of_two_writers_in_one_folder_the_loser_touches_nothing_of_the_winner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str, form: str
+) -> None:
+    """Wherever the loser is when the other one finishes: before it copies, or tidies up, or ends."""
+    before = []
+    for name, keys in (("other", 9), ("mine", 30)):
+        bench = SavepointBench(tmp_path / name)
+        bench.fill(range(keys))
+        before.append(str(bench.savepoint(form)))
+        expected = bench.contents()
+        bench.close()
+    target, begun, go = tmp_path / "after", threading.Event(), threading.Event()
+    winner = threading.Thread(
+        target=lambda: SavepointWriter.from_existing(before[1]).write(str(target)), daemon=True
+    )
+    opened, there = writing_run.opened_as_tables, getattr(writing_run, moment)
+
+    def begins(*given: object) -> object:
+        if threading.current_thread() is winner:
+            begun.set()
+            assert go.wait(60)
+        return opened(*given)  # type: ignore[arg-type]
+
+    def overtaken(*given: object) -> object:
+        if threading.current_thread() is not winner and not go.is_set():
+            go.set()
+            winner.join(60)
+            assert (target / "_metadata").exists()
+        return begins(*given) if moment == "opened_as_tables" else there(*given)
+
+    monkeypatch.setattr(writing_run, "opened_as_tables", begins)
+    monkeypatch.setattr(writing_run, moment, overtaken)
+    winner.start()
+    assert begun.wait(60)
+    with pytest.raises(StorageError, match="was written by another process meanwhile"):
+        SavepointWriter.from_existing(before[0]).remove("op", "seen").write(str(target))
+    disk, metadata = open_checkpoint(str(target))
+    verify_files(disk, metadata)
+    restored = SavepointBench(tmp_path / "restored", "heap", 3, str(target))
+    assert restored.contents() == expected
+    restored.close()
+    assert files_of(target) == {"_metadata", *(found.file for found in referenced_ranges(metadata))}
+
+
+def test_metadata_that_a_failed_call_has_stored_goes_with_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is the writer's own, and would be a savepoint without its tables."""
+    bench = SavepointBench(tmp_path)
+    bench.fill(range(3))
+    before = str(bench.savepoint())
+    bench.close()
+    create = LocalDisk.create_if_absent
+
+    def unsure(disk: LocalDisk, name: str, data: bytes) -> bool:
+        assert create(disk, name, data)
+        raise StorageError("the answer was lost")
+
+    monkeypatch.setattr(LocalDisk, "create_if_absent", unsure)
+    with pytest.raises(StorageError, match="the answer was lost"):
+        SavepointWriter.from_existing(before).write(str(tmp_path / "no"))
+    assert files_of(tmp_path / "no") == set()

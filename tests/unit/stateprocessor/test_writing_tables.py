@@ -30,7 +30,8 @@ def task_of(
     types = {name: batch.schema.field(name).type for name in batch.schema.names}
     outputs = outputs_of(descriptor_of(declared, "s"), "value", types, convert, written_at)
     key = batch.schema.names[0]
-    return TableTask("op", outputs, [key], [types[key]], (), Place(str(folder), StorageSettings(), GROUPS, 1))
+    place = Place(str(folder), StorageSettings(), GROUPS, 1, "mark")
+    return TableTask("op", outputs, [key], [types[key]], (), place)
 
 
 def sorted_by_group(batch: Any) -> Any:
@@ -71,6 +72,7 @@ def test_rows_lie_by_key_group(tmp_path: Path) -> None:
     assert {one["key"]: one["value"] for one in found} == {f"k{n}": n for n in range(100)}
     assert all(one["key_group"] == key_group(one["key"], GROUPS) for one in found)
     assert row["entries"] == 100
+    assert "-mark-" in row["file"], "the writer finds its files by its mark"
 
 
 def test_lists_and_maps_are_a_row_for_each_part(tmp_path: Path) -> None:

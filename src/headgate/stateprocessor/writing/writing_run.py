@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from headgate.checkpoint.data_files import DataFileWriter, verified_pieces
-from headgate.checkpoint.layout import METADATA, table_name
+from headgate.checkpoint.layout import METADATA
 from headgate.checkpoint.metadata.metadata_bytes import encode_metadata
 from headgate.checkpoint.opening import open_checkpoint, referenced_ranges
 from headgate.checkpoint.storage.settings import storage_settings_in_use
@@ -52,6 +52,7 @@ from headgate.stateprocessor.writing.writing_tables import (
     TableTask,
     Transform,
     TransformTask,
+    name_of_attempt,
 )
 
 V = TypeVar("V")
@@ -108,10 +109,11 @@ def run(writer: SavepointContents, uri: str) -> WrittenSavepoint:
         to = open_disk(uri)
         if to.list(""):
             raise UsageError(f"{to.describe()} is not empty; give a folder that is not there yet")
+        writing = _Writing(writer, to)
         try:
-            return _Writing(writer, to).run()
+            return writing.run()
         except BaseException:
-            _remove(to, to.list(""))
+            writing.undo()
             raise
 
 
@@ -120,9 +122,8 @@ class _Writing:
 
     def __init__(self, writer: SavepointContents, to: Disk) -> None:
         self._writer, self._to = writer, to
-        self._work = f".base-{secrets.token_hex(4)}"
-        self._disk: Disk = to
-        self._base = self._opened()
+        self._mark = secrets.token_hex(8)  # in the names of its files: another writer may share the folder
+        self._disk, self._metadata = to, b""
         self._entries = defaultdict[str, Counter[str]](Counter)
         self._data, self._copies = DataFileWriter(to), count()
 
@@ -131,12 +132,13 @@ class _Writing:
         if writer.base is None:
             assert writer.max_parallelism is not None, "new() has set it"
             return new_metadata(writer.max_parallelism, int(clock.time() * 1000), fingerprint())
-        self._disk, base = opened_as_tables(writer.base, self._to.describe(self._work))
+        self._disk, base = opened_as_tables(writer.base, self._to.describe(f".base-{self._mark}"))
         for uid, state in [*writer.removed, *writer.transforms]:
             check_there(base, uid, state)
         return base
 
     def run(self) -> WrittenSavepoint:
+        self._base = self._opened()
         made = self._with_new(self._kept())
         # Spark may have tried a task more than once, and each attempt has written a file.
         wanted, there = {found.file for found in referenced_ranges(made)}, set(self._to.list(""))
@@ -145,11 +147,26 @@ class _Writing:
                 f"{self._to.describe(missing[0])} was written by an executor and is not here; give a folder "
                 "or an object store that the driver and all executors reach"
             )
-        _remove(self._to, there - wanted)
-        if not self._to.create_if_absent(METADATA, encode_metadata(made)):
+        self._remove_own(there - wanted)
+        self._metadata = encode_metadata(made)
+        if not self._to.create_if_absent(METADATA, self._metadata):
+            self._metadata = b""  # what is there is another writer's, even if it is equal
             raise StorageError(f"{self._to.describe(METADATA)} was written by another process meanwhile")
         entries = {uid: dict(counts) for uid, counts in self._entries.items()}
         return WrittenSavepoint(self._to.describe(), made.max_parallelism, entries)
+
+    def undo(self) -> None:
+        """Delete what this writer has written: its metadata first, if a failed call has stored it."""
+        with suppress(StorageError, OSError):
+            names = self._to.list("")
+            if METADATA in names and self._to.read(METADATA) == self._metadata:
+                self._to.delete(METADATA)
+            self._remove_own(names)
+
+    def _remove_own(self, names: Iterable[str]) -> None:
+        for name in (name for name in names if self._mark in name):
+            with suppress(StorageError, OSError):
+                self._to.delete(name)
 
     # -- what stays
 
@@ -191,7 +208,7 @@ class _Writing:
         return msgspec.structs.replace(state, keyed=keyed, operator_state=held)
 
     def _table(self, uid: str, index: int, table: StateTable) -> StateTable:
-        name = table_name(uid, table.name, index)
+        name = name_of_attempt(uid, table.name, index, self._mark)
         self._to.create(name, verified_pieces(self._disk, table.range()))
         return msgspec.structs.replace(table, file=name)
 
@@ -200,7 +217,7 @@ class _Writing:
             return held
         pieces = verified_pieces(self._disk, held.handle)
         return msgspec.structs.replace(
-            held, handle=self._data.write(f"data/kept-{next(self._copies)}", pieces)
+            held, handle=self._data.write(f"data/kept-{self._mark}-{next(self._copies)}", pieces)
         )
 
     def _replaced(self, uid: str, table: str) -> bool:
@@ -233,7 +250,8 @@ class _Writing:
             slots = frame.sparkSession.sparkContext.defaultParallelism
             parallelism = self._writer.parallelism or min(made.max_parallelism, _RANGES_PER_SLOT * slots)
         check_parallelism(made.max_parallelism, parallelism)
-        return Place(self._to.describe(), storage_settings_in_use(), made.max_parallelism, parallelism)
+        settings = storage_settings_in_use()
+        return Place(self._to.describe(), settings, made.max_parallelism, parallelism, self._mark)
 
     def _transformed(self, made: CheckpointMetadata, uid: str, transform: Transform) -> CheckpointMetadata:
         name, states = transform.before.name, self._base.operators[uid]
@@ -319,12 +337,6 @@ def _keyed(
 def _typed(made: CheckpointMetadata, uid: str, schemas: Mapping[str, Description]) -> CheckpointMetadata:
     types = {**made.state_types, uid: {**made.state_types.get(uid, {}), **schemas}}
     return msgspec.structs.replace(made, state_types=types)
-
-
-def _remove(disk: Disk, names: Iterable[str]) -> None:
-    for name in list(names):
-        with suppress(StorageError, OSError):
-            disk.delete(name)
 
 
 # -- the snapshot that it changes

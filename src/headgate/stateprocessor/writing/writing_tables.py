@@ -63,6 +63,12 @@ class TableRow(ReportedError):
     entries: int
 
 
+def name_of_attempt(uid: str, state: str, index: int, mark: str) -> str:
+    """Return a file name for the table of subtask `index` that has `mark` in it and no other attempt uses."""
+    stem = table_name(uid, state, index).removesuffix(".parquet")
+    return f"{stem}-{mark}-{secrets.token_hex(4)}.parquet"
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where tables go, and for how many key groups and subtasks they are; picklable."""
@@ -71,11 +77,7 @@ class Place:
     settings: StorageSettings
     max_parallelism: int
     parallelism: int
-
-    def named(self, uid: str, state: str, index: int) -> str:
-        """Return a file name for the table of subtask `index` that no other attempt of the task uses."""
-        name = table_name(uid, state, index)
-        return f"{name.removesuffix('.parquet')}-{secrets.token_hex(4)}.parquet"
+    mark: str  # in the names of all files of the savepoint's writer
 
     def table_info(self, state: str, schema: Description, key: Description | None, index: int) -> TableInfo:
         """Return the facts at the head of the table of subtask `index`: the state's types and key groups."""
@@ -135,7 +137,7 @@ class TableFile:
         written = self.writer.finish()
         self._stream.close()
         state = written.info.name
-        name = place.named(uid, state, index)
+        name = name_of_attempt(uid, state, index, place.mark)
         open_disk(place.uri, place.settings).create(name, FileParts(self._path))
         length, crc32 = written.length, written.crc32
         return TableRow(index=index, state=state, file=name, length=length, crc32=crc32, entries=entries)
