@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from typing import Final, Literal, NamedTuple
+from urllib.parse import unquote
 
 from headgate.checkpoint.layout import LOG, METADATA, checkpoint_number, checkpoint_of
 from headgate.checkpoint.metadata.metadata_bytes import read_metadata
@@ -72,8 +73,7 @@ def look_at(uri: str) -> Place:
         return Place(disk.describe(), "snapshot", snapshots=(SnapshotFiles(disk, names),))
     if _is_job(names):
         root = open_disk(above)
-        job = disk.describe()[len(root.describe().rstrip("/")) + 1 :]
-        return Place(disk.describe(), "job", jobs=(job_files(root, JobId(job)),))
+        return Place(disk.describe(), "job", jobs=(job_files(root, JobId(unquote(last))),))
     return _storage(disk, names)
 
 

@@ -19,6 +19,8 @@ from headgate.checkpoint.opening import open_checkpoint, referenced_ranges, veri
 from headgate.checkpoint.pruning import prune
 from headgate.checkpoint.service import CheckpointService
 from headgate.checkpoint.storage.local import LocalDisk
+from headgate.checkpoint.storage.memory import MemoryDisk
+from headgate.checkpoint.storage.uris import open_disk
 from headgate.checkpoint.store.entries import digest
 from headgate.checkpoint.verifying import verify
 from headgate.cli.main import app
@@ -60,6 +62,23 @@ def test_an_intact_storage_in_every_form(storage: Path, tmp_path: Path) -> None:
         assert verify(str(storage / place)).clean
     assert verify(str(storage / "job/chk-2")).checkpoints == 1
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize("folder", ["a#b", "a%20b", "a b?"])
+def test_a_storage_with_savepoints_in_folders_of_any_name(folder: str) -> None:
+    """People name such folders; each savepoint is found in its own, and nowhere else."""
+    disk, stored = open_disk("memory://verified"), COMPAT / "savepoints" / "v2" / "canonical"
+    assert isinstance(disk, MemoryDisk)
+    files = [path for path in stored.rglob("*") if path.is_file()]
+    for path in files:
+        disk.create(f"{folder}/{path.relative_to(stored).as_posix()}", [path.read_bytes()])
+    try:
+        for place in ("memory://verified", disk.describe(folder), disk.describe(f"{folder}/_metadata")):
+            report = verify(place)
+            assert report.clean
+            assert (report.savepoints, report.files) == (1, len(files))
+    finally:
+        disk.forget()
 
 
 def everything(storage: Path) -> Iterator[Path]:

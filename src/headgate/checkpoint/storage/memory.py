@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Sequence
 from typing import Final
+from urllib.parse import quote
 
 from headgate.checkpoint.storage.storage_contract import check_name
 from headgate.common.errors import StorageError
@@ -85,7 +86,7 @@ class MemoryDisk:
 
     def describe(self, name: str = "") -> str:
         """Return the URI of a file, or of this disk itself (empty name)."""
-        return f"memory://{self._name}/{name}" if name else f"memory://{self._name}"
+        return "memory://" + quote(f"{self._name}/{name}" if name else self._name, errors="surrogatepass")
 
     def forget(self) -> None:
         """Drop all files below this disk's root."""

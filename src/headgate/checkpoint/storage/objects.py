@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from itertools import chain
 from typing import TYPE_CHECKING, Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from headgate.checkpoint.storage.settings import StorageSettings
 from headgate.checkpoint.storage.storage_contract import UnsureWriteError, check_name
@@ -182,7 +182,7 @@ class ObjectDisk:
 
     def describe(self, name: str = "") -> str:
         """Return the full URI of a file, or of the storage itself (empty name)."""
-        return f"{self._uri}/{name}" if name else self._uri
+        return f"{self._uri}/{quote(name, errors='surrogatepass')}" if name else self._uri
 
     def _owner(self, name: str) -> str | None:
         """Return the mark of a file's writer, "" without a mark; None without a file that can be read."""
@@ -297,7 +297,7 @@ def open_s3(
     """
     parts = urlsplit(uri)
     prefix = unquote(parts.path).strip("/")
-    if not parts.netloc or parts.query or parts.fragment:
+    if not parts.netloc:
         raise ConfigError(f"checkpoint storage {uri!r} names no bucket; use s3://bucket/prefix")
     try:
         from obstore.store import S3Store

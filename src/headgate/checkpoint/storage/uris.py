@@ -25,6 +25,8 @@ SCHEMES: Final = (
 
 def open_disk(uri: str, settings: StorageSettings | None = None) -> Disk:
     """Return the disk of a URI or path, without a request to it; `settings` None: those of this process."""
+    if _SCHEME.match(uri) and ("#" in uri or "?" in uri):
+        raise ConfigError(f"checkpoint storage {uri!r} has a '#' or '?'; write %23 or %3F, as in any URI")
     opener = _OPENERS.get(scheme_of(uri))
     if opener is None:
         return LocalDisk(local_path(uri), (settings or storage_settings_in_use()).permissions)
@@ -97,7 +99,7 @@ def _memory(uri: str, _: StorageSettings) -> Disk:
     parts = urlsplit(uri)
     if not parts.netloc:
         raise ConfigError(f"checkpoint storage {uri!r} names no storage; use memory://name")
-    return MemoryDisk(parts.netloc + parts.path)
+    return MemoryDisk(unquote(parts.netloc + parts.path))
 
 
 def _s3(uri: str, settings: StorageSettings) -> Disk:

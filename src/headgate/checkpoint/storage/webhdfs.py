@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import PurePosixPath
 from typing import Any, Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from headgate.checkpoint.storage.settings import StorageSettings, hdfs_user
 from headgate.checkpoint.storage.storage_contract import UnsureWriteError, check_name, is_temporary
@@ -119,7 +119,7 @@ class WebHdfsDisk:
 
     def describe(self, name: str = "") -> str:
         """Return the full URI of a file, or of the folder itself (empty name)."""
-        return f"{self._uri}/{name}" if name else self._uri
+        return f"{self._uri}/{quote(name, errors='surrogatepass')}" if name else self._uri
 
     def _path(self, name: str, *, temporary_allowed: bool = False) -> str:
         check_name(name, self._uri, temporary_allowed=temporary_allowed)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import re
+from pathlib import Path
 
 import pytest
 
@@ -49,7 +51,11 @@ def test_schemes(uri: str, kind: type) -> None:
     ("uri", "said"),
     [
         ("s3:///prefix", "names no bucket"),
-        ("s3://bucket/x?region=y", "names no bucket"),
+        ("s3://bucket/x?region=y", "has a '#' or '?'; write %23 or %3F"),
+        ("s3://bucket/a#b", "has a '#' or '?'"),
+        ("hdfs://namenode/a#b", "has a '#' or '?'"),
+        ("memory://name/a#b", "has a '#' or '?'"),
+        ("file:///a#b", "has a '#' or '?'"),
         ("memory:x", "names no storage"),
         ("hdfs:///path", "names no name node"),
         ("gs://bucket/x", "scheme 'gs', which is not supported; use a path, file:///path, s3:"),
@@ -57,8 +63,33 @@ def test_schemes(uri: str, kind: type) -> None:
 )
 def test_refused(uri: str, said: str) -> None:
     """What lacks a part, or is of another scheme, is refused in one sentence."""
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=re.escape(said)):
         open_disk(uri)
+
+
+ODD = ["a#b/c", "a%20b", "a b", "grün?x=y"]
+
+
+@pytest.mark.parametrize("name", ODD)
+@pytest.mark.parametrize("root", ["memory://names/x", "s3://bucket/x", "hdfs://namenode/x", "/names/x"])
+def test_a_folder_is_found_again_by_its_uri(root: str, name: str, tmp_path: Path) -> None:
+    """Whatever letters its name has, also those that mean something in a URI."""
+    disk = open_disk(f"{tmp_path}{root}" if root[0] == "/" else root)
+    again = open_disk(disk.describe(name))
+    assert again.describe("y") == disk.describe(f"{name}/y")
+    if isinstance(again, ObjectDisk):
+        assert again._store.prefix == f"x/{name}"
+    elif isinstance(again, WebHdfsDisk):
+        assert again._root == f"/x/{name}"
+    else:
+        disk.create(f"{name}/y", [b"1"])
+        assert again.read("y") == b"1"
+
+
+@pytest.mark.parametrize("root", ["memory://names/x", "s3://bucket/x", "hdfs://namenode/x"])
+def test_half_a_character_in_a_name_can_be_told(root: str) -> None:
+    """Stored bytes may bring one; the message about the file must not be an error itself."""
+    assert open_disk(root).describe("a\ud800") == f"{root}/a%ED%A0%80"
 
 
 def test_bucket_in_path_or_host() -> None:
