@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
 import os
 import signal
 import subprocess
@@ -95,6 +97,30 @@ def test_a_file_of_another_machine_is_believed_only_while_it_is_locked(tmp_path:
     holder.enter(refusing)
     assert occupants_of(tmp_path) == [far]
     holder.leave()
+
+
+@pytest.mark.parametrize("problem", [errno.ENOTSUP, errno.ENOLCK])
+def test_without_locks_no_file_of_a_living_driver_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, problem: int
+) -> None:
+    """Whether it uses the folder is unknown, so nobody is refused; the file of a dead one is removed."""
+
+    def flock(descriptor: int, operation: int) -> None:
+        raise OSError(problem, os.strerror(problem))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    first, second = (Occupancy(tmp_path, this_driver_as(f"job-{n}", "words")) for n in (1, 2))
+    first.enter(refusing)
+    second.enter(refusing)
+    assert occupants_of(tmp_path) == []
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    left = msgspec.structs.replace(this_driver_as("dead", "words"), pid=dead.pid)
+    (tmp_path / "dead.json").write_bytes(msgspec.json.encode(left))
+    assert occupants_of(tmp_path) == []
+    assert [path.name[:5] for path in sorted(tmp_path.iterdir())] == ["job-1", "job-2"]
+    first.leave()
+    second.leave()
 
 
 def test_what_is_no_file_of_an_occupant_is_passed_over(tmp_path: Path) -> None:

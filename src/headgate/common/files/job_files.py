@@ -247,9 +247,10 @@ def _living(path: Path) -> Occupant | None:
         occupant = _OCCUPANTS.decode(os.read(descriptor, _FILE_BYTES_MAX))
         here = occupant.host == socket.gethostname()
         # The number may be another process's by now. The lock alone would not do: forked children inherit it.
-        if not (here and not process_lives(occupant.pid)) and try_lock(descriptor) is False:
+        left = (here and not process_lives(occupant.pid)) or try_lock(descriptor)
+        if left is False:
             return occupant
-        if here:  # of other machines the lock may not be seen
+        if here and left:  # of other machines the lock may not be seen, and without locks nothing is known
             unlink(path, missing_ok=True)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return None
