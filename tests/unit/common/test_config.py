@@ -5,16 +5,19 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable
 from datetime import timedelta
+from enum import Enum
 
 import pytest
 
 from headgate.common.errors import ConfigError
+from headgate.common.files.permissions import Permissions
 from headgate.common.settings import loader_options, state_options
 from headgate.common.settings import options as o
 from headgate.common.settings.config import Config, Origin, effective_restart_strategy, validate
 from headgate.common.settings.config_option import ConfigOption
 from headgate.common.settings.options import OPTIONS, CheckpointingMode, RestartStrategyType
 
+AT_LEAST_ONCE = CheckpointingMode.AT_LEAST_ONCE
 SPARK = {
     "spark.headgate.lease": "7s",
     "spark.headgate.parallelism.default": "3",
@@ -84,6 +87,16 @@ def test_only_sparks_keys_of_ours_are_read() -> None:
     assert Config().with_spark({"spark.app.name": "x"}) == Config()
     with pytest.raises(ConfigError, match=r"spark\.headgate\.leese.*did you mean 'spark\.headgate\.lease'"):
         Config().with_spark({"spark.headgate.leese": "1s"})
+
+
+def test_a_choice_may_be_a_member_of_its_enumeration() -> None:
+    """Of any kind of enumeration; a member of another one is refused, though it may have the same value."""
+    key = state_options.STORAGE_PERMISSIONS.key
+    config = Config().with_program({key: Permissions.GROUP, "execution.checkpointing.mode": AT_LEAST_ONCE})
+    assert config.get(state_options.STORAGE_PERMISSIONS) is Permissions.GROUP
+    assert config.get(o.CHECKPOINTING_MODE) is AT_LEAST_ONCE
+    with pytest.raises(ConfigError, match="owner"):
+        Config().with_program({key: Enum("Other", {"GROUP": "group"})["GROUP"]})
 
 
 @pytest.mark.parametrize(

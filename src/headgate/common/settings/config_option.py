@@ -222,11 +222,10 @@ class Choice(Generic[E]):
         return f"{', '.join(most)} or {last}"
 
     def parse(self, value: object) -> E:
-        """Return the member whose value the text spells; ``_`` stands for ``-``, and case does not matter."""
-        if isinstance(value, str):
-            for member in self.names:
-                if _plain(member.value) == _plain(value):
-                    return member
+        """Return a member, or the one whose value a text spells; case, and ``_`` for ``-``, do not matter."""
+        for member in self.names:
+            if value is member or (isinstance(value, str) and _plain(member.value) == _plain(value)):
+                return member
         raise _refuse(self)
 
     def format(self, value: E) -> str:
