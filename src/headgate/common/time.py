@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Final
 
@@ -29,7 +30,7 @@ def duration_ms(value: int | float | str, name: str = "duration") -> int:
         name: what the duration is for; used in the error.
 
     Raises:
-        ValueError: the text is not a duration, or the duration is negative.
+        ValueError: the text is not a duration, or the duration is negative or not finite.
 
     Example:
         >>> duration_ms("1.5s"), duration_ms("7d"), duration_ms(20)
@@ -42,9 +43,9 @@ def duration_ms(value: int | float | str, name: str = "duration") -> int:
                 f"{name} is {value!r}; expected a number and a unit such as "
                 "'500ms', '1s', '5min', '2h' or '7d'"
             )
-        return round(float(match[1]) * _UNITS[match[2]])
-    if isinstance(value, bool) or not value >= 0:
-        raise ValueError(f"{name} is {value!r}; expected zero or more milliseconds")
+        value = float(match[1]) * _UNITS[match[2]]
+    if isinstance(value, bool) or not 0 <= value < math.inf:
+        raise ValueError(f"{name} is {value!r}; expected a finite number of milliseconds, zero or more")
     return round(value)
 
 

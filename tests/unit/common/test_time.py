@@ -40,7 +40,23 @@ def test_durations_are_read(text: str | float, span_ms: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", ["", "5", "s", "-1s", "1 week", "1s 5ms", "1e3s", "1,5s", -1, -0.5, True, float("nan")]
+    "wrong",
+    [
+        "",
+        "5",
+        "s",
+        "-1s",
+        "1 week",
+        "1s 5ms",
+        "1e3s",
+        "1,5s",
+        -1,
+        -0.5,
+        True,
+        float("nan"),
+        float("inf"),
+        "9" * 400 + "d",
+    ],
 )
 def test_everything_else_is_refused_by_name(wrong: str | float) -> None:
     """What is no duration is refused with the name of what it was for."""
