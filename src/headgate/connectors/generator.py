@@ -302,11 +302,15 @@ class ThrottledSource(Source[T, P, S]):
 
     def __init__(self, source: Source[T, P, S], rate_per_s: float, clock: MonotonicClock | None) -> None:
         self.source, self.rate_per_s, self.clock = source, rate_per_s, clock
-        self.boundedness = source.boundedness
+        self.boundedness, self.produces_columns = source.boundedness, source.produces_columns
 
     @override
     def create_enumerator(self, restored: S | None) -> SplitEnumerator[P, S]:
         return self.source.create_enumerator(restored)
+
+    @override
+    def check_restore(self, rest: S | None, splits: Sequence[Split[P]]) -> None:
+        self.source.check_restore(rest, splits)
 
     @override
     def create_reader(self, context: SourceReaderContext) -> SourceReader[T, P]:

@@ -108,6 +108,18 @@ def test_batch_function_of_wrong_length_is_refused() -> None:
     assert reader.snapshot() == [Split("0-10", 0)]
 
 
+def test_throttled_checks_a_restore_and_shows_columns_as_the_source_inside() -> None:
+    """Positions that the source cannot go on from are refused before the start; explain() shows its shape."""
+    source = throttled(generator_source(abs, 10), 2)
+    source.check_restore(3, [Split("0-5", 2)])
+    with pytest.raises(UsageError, match="those of another kind of source"):
+        source.check_restore(3, [Split("a.json", {"offset": 2})])
+    inside = collection_source("abcd")
+    assert not throttled(inside, 2).produces_columns
+    inside.produces_columns = True
+    assert throttled(inside, 2).produces_columns
+
+
 def test_throttled_keeps_positions_and_passes_bad_records() -> None:
     """A throttled source has the positions, bad records and end of the source inside."""
     clock = FakeClock()
