@@ -12,7 +12,7 @@ import pytest
 
 from headgate.api.sink import Fork, Lineage, SinkCommitterContext, SinkWriterContext
 from headgate.api.source import SourceReaderContext, Split
-from headgate.common.errors import PlanError, StrayPathError, restart_may_help
+from headgate.common.errors import PlanError, StrayPathError, UsageError, restart_may_help
 from headgate.connectors.dataframe.source import DataFrameReader, Staged
 from headgate.connectors.dataframe.stream_log import lay_out
 from headgate.connectors.dataframe.to_spark import spark_sink
@@ -302,7 +302,7 @@ def test_a_staged_file_elsewhere_is_not_read(tmp_path: Path, name: str) -> None:
 )
 @pytest.mark.parametrize("given", ["{tmp}/in", "{tmp}/in/*.json", "{tmp}/in/a.json"])
 def test_a_source_opens_no_file_but_those_it_was_given(tmp_path: Path, given: str, stored: Any) -> None:
-    """What a snapshot names must be what the program names, for the enumerator and for a reader."""
+    """What a snapshot names must be what the program names, for enumerator, reader and the check before."""
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.json").write_text('{"n":1}\n')
     (tmp_path / "secret").write_text('{"n":2}\n')
@@ -310,6 +310,10 @@ def test_a_source_opens_no_file_but_those_it_was_given(tmp_path: Path, given: st
     source = json_source(given.format(tmp=tmp_path))
     with pytest.raises(StrayPathError, match="which is none of JSON files"):
         source.create_enumerator([path])
+    with pytest.raises(StrayPathError, match="it was not opened"):
+        source.check_restore([path], [])
+    with pytest.raises(UsageError, match=r"it was not opened|for 'id'; expected text"):
+        source.check_restore(None, [Split(path)])
     reader = source.create_reader(SourceReaderContext("in", 0, 1))
     with pytest.raises((StrayPathError, PlanError), match=r"it was not opened|for 'id'; expected text"):
         reader.add_splits([Split(path)])

@@ -88,7 +88,7 @@ class FilesSource(Source[T, P, list[str]]):
 
     @override
     def check_restore(self, rest: list[str] | None, splits: Sequence[Split[P]]) -> None:
-        missing = [name for name in rest or () if not Path(name).is_file()]
+        missing = [name for name in rest or () if not Path(self.check_meant(name)).is_file()]
         if missing:
             raise UsageError(
                 f"{missing[0]!r}, which is still to be read, is not there; put it back (files are named as "
@@ -96,7 +96,7 @@ class FilesSource(Source[T, P, list[str]]):
             )
         for split in splits:
             try:
-                self.open_cursor(split.id, split.position).close()
+                self.open_cursor(self.check_meant(split.id), split.position).close()
             except OSError as problem:
                 raise UsageError(
                     f"{split.id!r} cannot be read on: {problem.strerror or problem}; put the file back as it "

@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Callable, Iterator
 
 from headgate.api.source import Split
-from headgate.common.errors import UsageError
+from headgate.common.errors import StrayPathError, UsageError
 from headgate.common.ids import JobId
 from headgate.common.settings import options as o
 from headgate.common.settings.config import Config
@@ -70,5 +70,5 @@ def _check_source(node: SourceNode, checkpoint: CheckpointMetadata) -> None:
     if entries or rest is not None:
         try:
             node.source.check_restore(rest, [Split(name, position) for name, position in entries])
-        except UsageError as error:
+        except (UsageError, StrayPathError) as error:
             raise UsageError(f"source {uid!r} cannot go on from {called(checkpoint)}: {error}") from error
