@@ -53,6 +53,20 @@ def checkpointed(env: hg.Environment, tmp_path: Path) -> hg.Environment:
 WORDS = [f"w{n % 7}" for n in range(200)]
 
 
+def test_more_workers_than_slots_are_refused_before_the_start(tmp_path: Path) -> None:
+    """One sentence, and nothing was started or written; as many as there are slots may run."""
+    diary = Diary()
+    for parallelism in (3, 2):
+        env = hg.Environment(parallelism=parallelism, executor=MiniCluster(diary, slots=2))
+        numbers = checkpointed(env, tmp_path).from_collection([1, 2], uid="in").map(lambda n: n)
+        if parallelism == 3:
+            with pytest.raises(hg.UsageError, match="it needs 3 workers, and the mini cluster has 2 slots"):
+                numbers.write_json(str(tmp_path / "out"), uid="out"), env.execute("wide")
+            assert (diary.gangs, list(tmp_path.iterdir())) == (0, [])
+        else:
+            assert sorted(numbers.collect()) == [1, 2]
+
+
 @pytest.mark.parametrize("parallelism", [1, 2, 4])
 def test_a_crash_after_a_checkpoint_leaves_no_trace_in_the_output(tmp_path: Path, parallelism: int) -> None:
     """Restored from the checkpoint, the files sink holds each running count exactly once."""

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from headgate.api.jobs.executor_contract import JobResult, JobSpec
+from headgate.common.errors import UsageError
 from headgate.common.ports import UserCode
 from headgate.common.process.same_interpreter import SAME_INTERPRETER
 from headgate.runtime.driver.driver import GangContext, run_job
@@ -33,7 +34,7 @@ class MiniCluster:
 
     Args:
         listener: called with the events of each job: deployments, checkpoints, failures, its end.
-        slots: most workers to which a running job can be rescaled; None for no limit.
+        slots: most workers that a job can have; None for no limit.
 
     Example:
         >>> import headgate as hg
@@ -47,7 +48,8 @@ class MiniCluster:
         self._listener, self._slots = listener or JobListener(), slots
 
     def execute(self, job: JobSpec) -> JobResult:
-        """Run a job to its end with workers as threads of this process, and return its result."""
+        """Run a job to its end with workers as threads of this process; UsageError if it needs more slots."""
+        require_slots(job, self._slots, "mini cluster")
 
         def gang(context: GangContext) -> _ThreadGang:
             return _ThreadGang(context, self._slots, job.user_code or SAME_INTERPRETER)
@@ -75,9 +77,7 @@ class _ThreadGang:
             thread.start()
 
     def refusal(self, slots: int) -> str | None:
-        if self._slots is None or slots <= self._slots:
-            return None
-        return f"it needs {slots} workers, and the mini cluster has {self._slots} slots"
+        return too_few_slots(slots, self._slots, "mini cluster")
 
     def cancel(self, gang: int) -> None:
         """Do nothing: threads cannot be killed; they end because the job master has closed their links."""
@@ -99,6 +99,18 @@ class _ThreadGang:
 
     def _failed(self, gang: int, reason: str) -> None:
         self._errors.setdefault(gang, reason)
+
+
+def too_few_slots(needed: int, there: int | None, cluster: str) -> str | None:
+    """Return why `needed` workers cannot run in the slots that are `there` (None: no limit), or None."""
+    fits = there is None or needed <= there
+    return None if fits else f"it needs {needed} workers, and the {cluster} has {there} slots"
+
+
+def require_slots(job: JobSpec, there: int | None, cluster: str) -> None:
+    """Raise UsageError unless the slots that are `there` are enough for a job."""
+    if refused := too_few_slots(job.plan.slots, there, cluster):
+        raise UsageError(f"job {job.name!r} cannot run: {refused}; lower its parallelism or give it more")
 
 
 @contextmanager

@@ -19,11 +19,11 @@ from typing import Final
 import msgspec
 
 from headgate.api.jobs.executor_contract import JobResult, JobSpec
-from headgate.common.errors import UsageError
 from headgate.common.settings.loader_options import LOADER_OPTIONS
 from headgate.runtime.driver.driver import GangContext, run_job
 from headgate.runtime.job.listener import JobListener
 from headgate.runtime.worker.worker_process import EXIT_FENCED
+from headgate.testing.mini_cluster import require_slots, too_few_slots
 from headgate.testing.process_worker import EXIT_RAISED, FINISHED, REASON_SIZE_MAX, Order
 
 _PROGRAM: Final = (
@@ -61,9 +61,7 @@ class ProcessCluster:
         Raises:
             UsageError: the job needs more workers than the cluster has slots.
         """
-        refused = _refusal(job.plan.slots, self._slots)
-        if refused is not None:
-            raise UsageError(f"job {job.name!r} cannot run: {refused}; lower its parallelism or give it more")
+        require_slots(job, self._slots, "process cluster")
         with ExitStack() as scope:
 
             def gang(context: GangContext) -> _ProcessGang:
@@ -95,12 +93,6 @@ class ProcessCluster:
             False
         """
         return self._gang is not None and self._gang.kill(slot, number)
-
-
-def _refusal(slots: int, there: int | None) -> str | None:
-    if there is None or slots <= there:
-        return None
-    return f"it needs {slots} workers, and the process cluster has {there} slots"
 
 
 @dataclass(slots=True)
@@ -173,7 +165,7 @@ class _ProcessGang:
             self._context.exited(gang, running.reason)
 
     def refusal(self, slots: int) -> str | None:
-        return _refusal(slots, self._slots)
+        return too_few_slots(slots, self._slots, "process cluster")
 
     def cancel(self, gang: int) -> None:
         """Kill the gang's worker processes with SIGKILL, without a chance to clean up."""
