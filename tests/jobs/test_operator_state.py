@@ -13,8 +13,9 @@ from mini_jobs import RESTART_AT_ONCE, TINY, Halting, environment, json_lines
 import headgate as hg
 from headgate.api.declared.operator_state import declared_operator_state
 from headgate.checkpoint.data_files import read_handle
-from headgate.checkpoint.opening import open_checkpoint
+from headgate.checkpoint.opening import open_checkpoint, verify_files
 from headgate.state.operator_state import OperatorStateBackend
+from headgate.stateprocessor.writing.savepoint_writer import SavepointWriter
 
 SIZE = 40
 SPLITS = [list(range(500)), list(range(500, 1000))]
@@ -50,6 +51,22 @@ def job(folder: Path, at: int, parallelism: int, config: dict[str, Any]) -> hg.E
     numbers = env.from_source(Halting(next(NAMES), at, *SPLITS), uid="numbers")
     batches = numbers.rebalance().process(Batches(), uid="batches")
     batches.write_json(str(folder / "out"), uid="out")
+    return env
+
+
+class Plain(hg.ProcessFunction[int, dict[str, int]]):
+    """Has no state."""
+
+    def process(self, record: int, ctx: Any) -> Iterator[dict[str, int]]:
+        yield {"n": record}
+
+
+def plain_job(folder: Path) -> hg.Environment:
+    """The same splits, in whose batches' place is an operator without state."""
+    env = environment(2)
+    env.checkpoints(every="5ms", storage=str(folder / "checkpoints"))
+    numbers = env.from_source(Halting(next(NAMES), 0, *SPLITS), uid="numbers")
+    numbers.process(Plain(), uid="batches").write_json(str(folder / "out"), uid="out")
     return env
 
 
@@ -91,17 +108,35 @@ def test_no_waiting_record_is_lost_or_doubled(tmp_path: Path, parallelism: int, 
 
 def test_state_that_the_program_does_not_declare_any_more_ends_the_job(tmp_path: Path) -> None:
     """Before a worker starts: the waiting records would be lost."""
-
-    class Plain(hg.ProcessFunction[int, dict[str, int]]):
-        def process(self, record: int, ctx: Any) -> Iterator[dict[str, int]]:
-            yield {"n": record}
-
     with pytest.raises(hg.HeadgateError):
         job(tmp_path, STOP, 2, {"restart-strategy.type": "none"}).execute("first")
-    env = environment(2)
-    env.checkpoints(every="5ms", storage=str(tmp_path / "checkpoints"))
-    numbers = env.from_source(Halting(next(NAMES), 0, *SPLITS), uid="numbers")
-    plain = numbers.process(Plain(), uid="batches")
-    plain.write_json(str(tmp_path / "out"), uid="out")
     with pytest.raises(hg.HeadgateError, match=r"operator state .*'waiting' of 'batches'"):
-        env.execute("second", restore_from=last_checkpoint(tmp_path))
+        plain_job(tmp_path).execute("second", restore_from=last_checkpoint(tmp_path))
+
+
+def test_a_savepoint_writer_takes_operator_state_out(tmp_path: Path) -> None:
+    """The other list stays, in restored subtasks too; without both, a program that declares none goes on."""
+    with pytest.raises(hg.HeadgateError):
+        job(tmp_path, STOP, 2, {"restart-strategy.type": "none"}).execute("first")
+    stopped = last_checkpoint(tmp_path)
+    assert any(kept(stopped, "waiting"))
+    writer = SavepointWriter.from_existing(stopped).remove("batches", "waiting")
+    one = writer.write(str(tmp_path / "one")).uri
+    verify_files(*open_checkpoint(one))
+    assert [*open_checkpoint(one)[1].state_types["batches"]] == ["counts"]
+    assert kept(one, "waiting") == [[], []]
+    assert kept(one, "counts") == kept(stopped, "counts")
+    none = writer.remove("batches", "counts").write(str(tmp_path / "none")).uri
+    plain_job(tmp_path).execute("second", restore_from=none)
+    assert len([line for line in json_lines(tmp_path / "out") if "n" in line]) > 0
+
+
+def test_a_savepoint_writer_refuses_to_transform_operator_state(tmp_path: Path) -> None:
+    """It has no keys; nothing is written."""
+    with pytest.raises(hg.HeadgateError):
+        job(tmp_path, STOP, 2, {"restart-strategy.type": "none"}).execute("first")
+    writer = SavepointWriter.from_existing(last_checkpoint(tmp_path))
+    writer = writer.transform("batches", "waiting", lambda value: value, declared=hg.ListState[int])
+    with pytest.raises(hg.UsageError, match="operator state 'waiting' of 'batches' has no keys"):
+        writer.write(str(tmp_path / "no"))
+    assert not [file for file in (tmp_path / "no").rglob("*") if file.is_file()]

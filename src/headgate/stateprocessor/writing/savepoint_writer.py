@@ -200,7 +200,7 @@ class SavepointWriter(SavepointContents):
 
         Args:
             uid: of the operator.
-            state: name of a keyed state, or ``"timers:all"``; None: all of the operator, keyed or not.
+            state: name of a keyed or operator state, or ``"timers:all"``; None: all of the operator.
 
         Raises:
             UsageError: there is no existing savepoint. Whether it has such state, :meth:`write` sees.
@@ -221,7 +221,7 @@ class SavepointWriter(SavepointContents):
 
         Args:
             uid: of the operator.
-            state: its name.
+            state: its name; :meth:`write` refuses operator state, which has no keys.
             function: gets what the state holds under a key, a whole list or map of such state, and gives what
                 it is to hold; runs in Spark's tasks.
             declared: what declares the state as it was written; see :meth:`with_state`.

@@ -30,6 +30,7 @@ from headgate.common.ports import Disk
 from headgate.offline.migrating import reslice
 from headgate.offline.rewriting import keyed_handles
 from headgate.offline.storages import storage_options
+from headgate.offline.words import OPERATOR_STATE
 from headgate.state.canonical.table_layout import TIMERS
 from headgate.state.snapshots import (
     CheckpointMetadata,
@@ -135,6 +136,11 @@ class _Writing:
         self._disk, base = opened_as_tables(writer.base, self._to.describe(f".base-{self._mark}"))
         for uid, state in [*writer.removed, *writer.transforms]:
             check_there(base, uid, state)
+        for uid, state in writer.transforms:
+            if base.state_types.get(uid, {}).get(state, {}).get("kind") in OPERATOR_STATE:
+                raise UsageError(
+                    f"operator state {state!r} of {uid!r} has no keys, so transform() cannot change it"
+                )
         return base
 
     def run(self) -> WrittenSavepoint:
@@ -204,7 +210,7 @@ class _Writing:
                 if not self._replaced(uid, table.name) and (uid, table.name) not in self._writer.transforms
             ]
             keyed = with_tables(keyed, stay)
-        held = [self._held(each) for each in state.operator_state]
+        held = [self._held(each) for each in state.operator_state if not self._replaced(uid, each.name)]
         return msgspec.structs.replace(state, keyed=keyed, operator_state=held)
 
     def _table(self, uid: str, index: int, table: StateTable) -> StateTable:
@@ -215,15 +221,14 @@ class _Writing:
     def _held(self, held: OperatorStateHandle) -> OperatorStateHandle:
         if not isinstance(held.handle, FileRange):
             return held
-        pieces = verified_pieces(self._disk, held.handle)
-        return msgspec.structs.replace(
-            held, handle=self._data.write(f"data/kept-{self._mark}-{next(self._copies)}", pieces)
-        )
+        name = f"data/kept-{self._mark}-{next(self._copies)}"
+        handle = self._data.write(name, verified_pieces(self._disk, held.handle))
+        return msgspec.structs.replace(held, handle=handle)
 
-    def _replaced(self, uid: str, table: str) -> bool:
-        """Return whether a table belongs to a state that is removed or written anew."""
+    def _replaced(self, uid: str, name: str) -> bool:
+        """Return whether a table or operator state is of a state that is removed or written anew."""
         states = [*self._writer.removed, *self._writer.states]
-        return any(of == uid and state is not None and is_of(table, state) for of, state in states)
+        return any(of == uid and state is not None and is_of(name, state) for of, state in states)
 
     # -- what is new
 
