@@ -162,6 +162,30 @@ def test_outputs_of_the_wall_clock_carry_the_event_time_that_was_reached() -> No
     assert main.timed()[1:] == [(("processing", "a", 20), 90, 90)]
 
 
+class Aside(Clockwork):
+    """Emits everything twice: to the main output and to a side output."""
+
+    def process(self, record: Any, ctx: Any) -> Iterator[Any]:
+        for output in super().process(record, ctx):
+            ctx.side_output(SIDE, output)
+            yield output
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Iterator[Any]:
+        for output in super().on_timer(timestamp, ctx):
+            ctx.side_output(SIDE, output)
+            yield output
+
+
+@pytest.mark.parametrize("times", [([100], [90]), (None, None)])
+def test_a_side_output_has_the_event_time_of_a_main_output(times: Any) -> None:
+    """From records and from timers of both clocks, on streams with and without event time."""
+    operator, main, side = keyed(Aside())
+    operator.process(rows([{"key": "a", "at": [20, 30]}], *times))
+    operator.fire_processing_time(30)
+    assert len(main.timed()) == (4 if times[0] else 3)
+    assert side.timed() == main.timed()
+
+
 def test_an_event_time_timer_that_is_due_at_once_fires_right_after_the_call() -> None:
     """Also where the call was a processing-time timer, with no record or watermark to wait for."""
     operator, main, _ = keyed(Clockwork())

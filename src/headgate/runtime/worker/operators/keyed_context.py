@@ -86,8 +86,11 @@ class KeyContext:
         self._side = side
 
     def side_output(self, tag: OutputTag, value: R) -> None:
-        """Emit `value` to the side output `tag`, with the event time of the current record or timer."""
-        self._side.add(tag, value, self.timestamp, self.timers.current_watermark)
+        """Emit `value` to the side output `tag`, with the event time that a main output would have here."""
+        time, mark = self.timestamp, self.timers.current_watermark
+        if self.time_domain == "processing":
+            time = mark if mark > WATERMARK_MIN else None
+        self._side.add(tag, value, time, mark)
 
 
 class KeyedOutput(Generic[R]):
