@@ -366,6 +366,7 @@ class Environment(Readers):
     def _finished(self, job: JobSpec, result: JobResult) -> JobResult:
         collected = {uid: list(self.collecting[uid].results) for uid in job.collected}
         self.collected |= collected
+        self.program.ended.update(node.id for node in job.nodes)
         self.result = replace(result, collected=collected)
         return self.result
 

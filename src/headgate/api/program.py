@@ -31,6 +31,7 @@ class Program:
         self._nodes: dict[int, Node] = {}
         self._sinks_run: dict[int, str] = {}
         self._run: set[int] = set()
+        self.ended: set[int] = set()  # nodes of jobs that have ended well
         self._looked_at: set[int] = set()
 
     def add(self, node: Node, inputs: Iterable[int] = ()) -> int:

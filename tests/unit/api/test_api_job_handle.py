@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _thread
+import contextlib
 import threading
 from typing import Any
 
@@ -40,6 +41,20 @@ class Held(RecordingExecutor):
         self.runs.set()
         self.control.cancelled.wait()
         return super().execute(job)
+
+
+class Broken(Held):
+    """Fails after it has begun."""
+
+    def execute(self, job: JobSpec) -> hg.JobResult:
+        super().execute(job)
+        raise hg.JobFailedError("broken")
+
+
+class Frame(Shelf):
+    """Has rows at any time, maybe not all."""
+
+    dataframe: Any = "rows"
 
 
 def start(executor: RecordingExecutor) -> hg.JobHandle:
@@ -125,3 +140,33 @@ def test_an_interrupt_at_the_end_of_a_block_cancels_the_job() -> None:
     with pytest.raises(KeyboardInterrupt), start(executor):
         threading.Thread(target=interrupt).start()
     assert executor.control.cancelled.is_set()
+
+
+@pytest.mark.parametrize(("executor", "rows"), [(Held(), "rows"), (Broken(), None)])
+def test_a_dataframe_is_there_when_its_job_has_ended_well(executor: Held, rows: Any) -> None:
+    """Rows of a job that runs or has failed may be a part of them."""
+    env = hg.Environment(parallelism=1, executor=executor)
+    sink = Frame()
+    number = env.from_source(Numbers(), uid="in").sink_to(sink, uid="out")._number
+    later = hg.DataFrameLater(env, sink, number)
+
+    def found() -> Any:
+        try:
+            return later.dataframe
+        except hg.PlanError:
+            return None
+
+    before, job = found(), env.execute_async("job")
+    try:
+        starting = found()
+        executor.may_begin.set()
+        assert executor.runs.wait(60)
+        running, shown = found(), repr(later)
+    finally:
+        executor.may_begin.set()
+        executor.control.cancel()
+    with contextlib.suppress(hg.JobFailedError):
+        job.result()
+    assert (before, starting, running) == (None, None, None)
+    assert shown == "<DataFrameLater: not executed yet>"
+    assert found() == rows

@@ -345,7 +345,7 @@ class DataFrameLater(ShownAsLine):
         self._environment, self._sink, self._number = environment, sink, number
 
     def __repr__(self) -> str:
-        ready = self._environment.program.has_run(self._number)
+        ready = self._number in self._environment.program.ended
         return f"<DataFrameLater: {'see its dataframe' if ready else 'not executed yet'}>"
 
     @property
@@ -353,10 +353,10 @@ class DataFrameLater(ShownAsLine):
         """The committed records as a ``pyspark.sql.DataFrame``.
 
         Raises:
-            PlanError: the job was not executed yet.
+            PlanError: no job has ended well with it yet.
             UsageError: no record has come and no schema was given.
         """
-        if not self._environment.program.has_run(self._number):
+        if self._number not in self._environment.program.ended:
             raise PlanError(
                 f"there is no DataFrame yet ({user_site()}); call execute() on the Environment first"
             )
