@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import tempfile
 from collections.abc import Callable, Iterator
+from operator import delitem, setitem
 from pathlib import Path
 from typing import Any
 
@@ -170,6 +171,9 @@ def test_open_may_read_but_not_change() -> None:
         lambda f, ctx: "x" in f.totals,
         lambda f, ctx: list(f.totals),
         lambda f, ctx: len(f.totals),
+        lambda f, ctx: f.totals["x"],
+        lambda f, ctx: setitem(f.totals, "x", 1),
+        lambda f, ctx: delitem(f.totals, "x"),
         lambda f, ctx: ctx.key,
         lambda f, ctx: ctx.timers.register_event_time(50),
         lambda f, ctx: ctx.timers.delete_processing_time(50),

@@ -138,20 +138,11 @@ class KeylessState:
     def __init__(self, name: str) -> None:
         object.__setattr__(self, "_name", name)
 
-    def __getattr__(self, asked: str) -> NoReturn:
+    def _refuse(self, *_: V) -> NoReturn:
         raise _keyless(f"state {object.__getattribute__(self, '_name')!r}")
 
-    def __setattr__(self, asked: str, value: V) -> NoReturn:
-        raise _keyless(f"state {object.__getattribute__(self, '_name')!r}")
-
-    def __contains__(self, key: Hashable) -> bool:
-        raise _keyless(f"state {self._name!r}")
-
-    def __iter__(self) -> Iterator[Hashable]:
-        raise _keyless(f"state {self._name!r}")
-
-    def __len__(self) -> int:
-        raise _keyless(f"state {self._name!r}")
+    __getattr__ = __setattr__ = __getitem__ = __setitem__ = __delitem__ = _refuse
+    __contains__ = __iter__ = __len__ = _refuse
 
 
 def refuse_keyless(what: str) -> NoReturn:
