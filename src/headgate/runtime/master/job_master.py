@@ -94,6 +94,7 @@ class JobMaster(JobView):
 
     def fenced(self, error: FencedError) -> None:
         """Stop, as another job master has taken over the job: commit no more, and keep its checkpoints."""
+        self.checkpoints.history.fenced()
         self.happened(v.Fenced(failure_of(error)))
 
     def take_checkpoint(self, reply_to: ReplyTo[str]) -> None:

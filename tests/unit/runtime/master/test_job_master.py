@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from operator_samples import ManualClock
 
 import headgate as hg
+from headgate.checkpoint.history_file import HistoryFile
 from headgate.common.errors import ConfigError, FencedError, HeadgateError, OperatingError
 from headgate.common.ids import JobId
 from headgate.common.ports import NoProbe
@@ -27,6 +28,7 @@ from headgate.runtime.job.shipped_program import Program, WorkerSettings
 from headgate.runtime.master.job_master import JobMaster
 from headgate.runtime.protocol import messages as m
 from headgate.state.snapshots import OperatorSubtaskState, SubtaskSnapshot
+from headgate.testing.simulation.virtual_disk import SimDisk, SimFiles
 
 SLOTS = 2
 
@@ -290,6 +292,23 @@ def test_a_job_master_that_was_replaced_interrupts_its_commit() -> None:
     for _ in range(2):
         desk.master.fenced(FencedError("another driver leads"))
     assert desk.shop.log == ["interrupt"]
+
+
+@pytest.mark.parametrize("replaced", [True, False])
+def test_a_job_master_that_was_replaced_leaves_the_history_of_checkpoints_alone(replaced: bool) -> None:
+    """The file is the new leader's; one that is cancelled writes how its last checkpoint ended."""
+    desk, disk = Desk().running(), SimDisk(SimFiles(), lambda *_: "works")
+    desk.master.checkpoints.history._file = HistoryFile(disk, JobId("job"), "job")
+    desk.data_ended()
+    disk.create("job/history/checkpoints.json", [b"the new leader's"])
+    if replaced:
+        desk.master.fenced(FencedError("another driver leads"))
+    else:
+        desk.master.cancel()
+    desk.master.gang_exited(1, None)
+    desk.settle()
+    assert desk.master.state is (JobState.FAILED if replaced else JobState.CANCELLED)
+    assert (disk.read("job/history/checkpoints.json") == b"the new leader's") is replaced
 
 
 def test_a_gang_whose_end_is_not_reported_counts_as_fenced() -> None:
