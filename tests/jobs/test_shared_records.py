@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import headgate as hg
+from headgate.records.arrow_batch import ArrowBatch
 from headgate.records.detach import detached
 from headgate.records.row_batch import RowBatch
 from headgate.testing import MiniCluster
@@ -38,8 +40,17 @@ def test_another_consumer_does_not_see_a_change_in_place(parallelism: int) -> No
     assert sorted(record["n"] for record in spoilt.records) == [1000 + i for i in range(60)]
 
 
+def view(column: list[Any]) -> list[Any]:
+    """Rows that are views of a batch with that column."""
+    return list(ArrowBatch(pa.RecordBatch.from_pydict({"n": column})).rows())
+
+
 @pytest.mark.parametrize(
-    "record", [{"n": [1]}, [1, 2], ({"n": 1},), {"n": {"m": 1}}, {1, 2}, bytearray(b"x")]
+    "record",
+    [
+        *({"n": [1]}, [1, 2], ({"n": 1},), {"n": {"m": 1}}, {1, 2}, bytearray(b"x")),
+        *(hg.Row.of(a=1, b=[1]), *view([[1]]), *view([{"n": 1}])),
+    ],
 )
 def test_what_can_be_changed_is_copied(record: Any) -> None:
     """An equal record of the same type that shares nothing."""
@@ -49,7 +60,7 @@ def test_what_can_be_changed_is_copied(record: Any) -> None:
     assert copied is not record
 
 
-@pytest.mark.parametrize("record", [1, "a", None, ("a", 1, None), b"x", hg.Row.of(a=1)])
+@pytest.mark.parametrize("record", [1, "a", None, ("a", 1, None), b"x", hg.Row.of(a=1), *view(["x"])])
 def test_what_cannot_be_changed_is_handed_over(record: Any) -> None:
     """No copy where none is needed."""
     batch = RowBatch([record])

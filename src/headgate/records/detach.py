@@ -2,17 +2,18 @@
 
 Between processes records travel as bytes, so each receiver has its own. Within a process they would be the
 same objects, and a result would depend on which subtasks share a process. So a record that may be mutable is
-copied when it crosses an exchange (a :class:`Row` is not); within a chain it is handed over as it is.
+copied when it crosses an exchange, also a :class:`Row` of such values; within a chain it is handed over.
 """
 
 from __future__ import annotations
 
 import copy
 from itertools import chain
+from operator import attrgetter
 from typing import Any, Final
 
 from headgate.common.process.process_exceptions import let_pass
-from headgate.records.row import Row
+from headgate.records.row import Columns, Row
 from headgate.records.row_batch import RowBatch
 from headgate.serde.codecs.dynamic import SCALARS, DynamicSerializer, NotPlainError
 from headgate.serde.codecs.pickled import OwnClasses, decode_rows, encode_rows
@@ -21,7 +22,7 @@ _CODEC: Final = DynamicSerializer()
 
 
 def detached(batch: RowBatch) -> RowBatch:
-    """Return a batch of copies for another subtask here; `batch` if all are scalars, Rows or scalar tuples.
+    """Return a batch of copies for another subtask here; `batch` if it has scalars, tuples or Rows of them.
 
     Example:
         >>> shared = RowBatch([("a", 1)])
@@ -33,11 +34,21 @@ def detached(batch: RowBatch) -> RowBatch:
     """
     records = batch.records
     kinds = set(map(type, records))
-    if kinds <= SCALARS or all(issubclass(kind, Row) for kind in kinds):
+    if kinds <= SCALARS or (all(issubclass(kind, Row) for kind in kinds) and _unchanging(records)):
         return batch
     if kinds == {tuple} and set(map(type, chain.from_iterable(records))) <= SCALARS:
         return batch
     return RowBatch(_copies(records, kinds), batch.timestamps, batch.watermarks)
+
+
+def _unchanging(rows: list[Row]) -> bool:
+    """Return whether the rows hold scalars only, or are views of columns without lists, structs and maps."""
+    held = list(map(attrgetter("_c"), rows))
+    views = [issubclass(kind, Columns) for kind in set(map(type, held))]
+    if any(views):
+        schemas = [columns._batch.schema for columns in set(held)] if all(views) else []
+        return all(views) and not any(kind.num_fields for schema in schemas for kind in schema.types)
+    return set(map(type, chain.from_iterable(map(attrgetter("_values"), held)))) <= SCALARS
 
 
 def _copies(records: list[Any], kinds: set[type]) -> list[Any]:
