@@ -88,7 +88,7 @@ def cancel(job: Job, timeout: Timeout = None, as_json: AsJson = False) -> None:
 def stop(
     job: Job,
     drain: Annotated[
-        bool, typer.Option("--drain", help="Let event time end first: all timers and windows fire.")
+        bool, typer.Option("--drain", help="Let event time end first: all event-time timers fire.")
     ] = False,
     savepoint_dir: Directory = None,
     format: Format = SavepointFormat.CANONICAL,  # noqa: A002 - the name that users know

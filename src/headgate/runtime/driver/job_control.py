@@ -66,7 +66,7 @@ class JobControl:
 
     def stop(self, target: str | None, format: str, drain: bool, then: Then) -> None:  # noqa: A002
         """Stop the job with a savepoint, as in :meth:`savepoint`; with `drain` event time ends before, so
-        that all timers fire. `then` gets the URI, or the error.
+        that all event-time timers fire. `then` gets the URI, or the error.
         """
         request = SavepointRequest(target, format, stop=True, drain=drain)
         self._ask(lambda reply_to: request_savepoint(self._master, request, reply_to), then)

@@ -34,7 +34,7 @@ class SavepointRequest:
     target: str | None = None  # URI of the directory that gets the savepoint's folder; None: as configured
     format: str = "canonical"  # or "native"
     stop: bool = False  # whether the job stops with the savepoint
-    drain: bool = False  # whether event time ends before, so that all timers fire
+    drain: bool = False  # whether event time ends before, so that all event-time timers fire
 
     @property
     def kind(self) -> RequestKind:
