@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from typing import Final
 
@@ -44,7 +43,7 @@ def duration_ms(value: int | float | str, name: str = "duration") -> int:
                 "'500ms', '1s', '5min', '2h' or '7d'"
             )
         value = float(match[1]) * _UNITS[match[2]]
-    if isinstance(value, bool) or not 0 <= value < math.inf:
+    if isinstance(value, bool) or not 0 <= value < float("inf"):
         raise ValueError(f"{name} is {value!r}; expected a finite number of milliseconds, zero or more")
     return round(value)
 

@@ -248,15 +248,13 @@ def _living(path: Path) -> Occupant | None:
         here = occupant.host == socket.gethostname()
         # The number may be another process's by now. The lock alone would not do: forked children inherit it.
         left = (here and not process_lives(occupant.pid)) or try_lock(descriptor)
-        if left is False:
-            return occupant
         if here and left:  # of other machines the lock may not be seen, and without locks nothing is known
             unlink(path, missing_ok=True)
+        return occupant if left is False else None
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return None
     finally:
         system.close(descriptor)
-    return None
 
 
 def _lock_for_entering(gate: int) -> None:
