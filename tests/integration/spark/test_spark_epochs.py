@@ -94,6 +94,15 @@ def test_what_is_published_can_be_read_by_line_and_epoch(spark: Any, tmp_path: P
     assert [path.name for path in (out / "_attempts" / "a+out").iterdir()] == []
 
 
+def test_a_later_job_removes_what_a_job_before_it_has_left(tmp_path: Path) -> None:
+    """Its own drivers are counted from 1 again; of the present epoch and later ones a newer driver's stay."""
+    tries, later = tmp_path / "_attempts" / "a+out", SparkEpoch("a", "out", 5, "b", 1, 2, "here")
+    for name in ("4-3-left", "5-1-left", "5-3-else", "6-2-else"):
+        (tries / name).mkdir(parents=True)
+    parquet(tmp_path).begin(None, later)  # type: ignore[arg-type]
+    assert sorted(path.name for path in tries.iterdir()) == ["5-3-else", "6-2-else"]
+
+
 def test_a_column_that_parquet_output_adds_itself_is_refused(spark: Any, tmp_path: Path) -> None:
     """Readers could not tell the two apart."""
     frame = spark.range(1).withColumnRenamed("id", "_epoch")
@@ -169,6 +178,21 @@ def test_an_epoch_is_in_the_database_once(spark: Any, postgres: PostgresServer) 
     ]
     tables = "select table_name from information_schema.tables where table_name like 'headgate_stage%'"
     assert select(spark, postgres, tables) == []
+
+
+def test_a_later_job_drops_staging_tables_of_a_job_before_it(spark: Any, postgres: PostgresServer) -> None:
+    """Its own drivers are counted from 1 again; of the present epoch and later ones a newer driver's stay."""
+    lineage = "before"
+    for number, generation in ((4, 3), (5, 1), (5, 3), (6, 2)):
+        left = staging_table(SparkEpoch(lineage, "out", number, lineage, generation, number, "left"))
+        spark.range(1).write.jdbc(postgres.url, left, properties=postgres.properties)
+    writer = jdbc(postgres.url, "later", postgres.properties)
+    stages = "select table_name from information_schema.tables where table_name like 'headgate_stage%'"
+    writer.begin(spark, SparkEpoch(lineage, "out", 5, "later", 1, 2, "here"))
+    found = [name.split("_")[3:5] for (name,) in select(spark, postgres, stages)]
+    assert found == [["5", "3"], ["6", "2"]]
+    writer.begin(spark, SparkEpoch(lineage, "out", 7, "later", 1, 2, "here"))
+    assert select(spark, postgres, stages) == []
 
 
 class Twice(JdbcWriter):

@@ -139,14 +139,16 @@ class JdbcWriter(EpochWriter):
             return bool(statement.executeQuery().next())
 
     def _stale(self, connection: JavaObject, epoch: SparkEpoch) -> list[str]:
-        """Return the names of this sink's staging tables that this driver and earlier ones have left."""
+        """Return the names of this sink's staging tables that this or earlier drivers and jobs left."""
         schema, prefix = self._schema.rstrip(".") or None, _prefix(epoch)
         rows = connection.getMetaData().getTables(None, schema, f"{prefix}%", None)
         found = []
         while rows.next():
             name = str(rows.getString("TABLE_NAME"))
-            if name.lower().startswith(prefix) and int(name.split("_")[4]) <= epoch.generation:
-                found.append(name)
+            if name.lower().startswith(prefix):
+                number, generation = map(int, name.split("_")[3:5])
+                if number < epoch.epoch or generation <= epoch.generation:
+                    found.append(name)
         rows.close()
         return found
 

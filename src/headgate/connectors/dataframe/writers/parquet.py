@@ -82,7 +82,8 @@ class ParquetWriter(EpochWriter):
     @override
     def begin(self, spark: SparkSession, epoch: SparkEpoch) -> None:
         for attempt in self._attempts(epoch.lineage, epoch.sink).glob("*"):
-            if int(attempt.name.split("-")[1]) <= epoch.generation:
+            number, generation = map(int, attempt.name.split("-")[:2])
+            if number < epoch.epoch or generation <= epoch.generation:
                 remove_folder(attempt)
 
     @override
