@@ -79,7 +79,7 @@ class TimerQueue(Generic[K]):
     def register(self, timestamp: int, key: K) -> bool:
         """Add a timer; return False if `key` has one at `timestamp`. UsageError unless that is an int64."""
         bucket = self._own(timestamp)
-        if bucket is None or type(timestamp) is not int:  # in a dict True is 1
+        if bucket is None:
             check_timestamp(timestamp)
             self._buckets[timestamp] = {key: None}
             heappush(self._heap, timestamp)

@@ -136,17 +136,6 @@ def test_a_timestamp_must_be_an_int_of_64_bits(timestamp: int) -> None:
         TimerQueue[str]().register(timestamp, "a")
 
 
-@pytest.mark.parametrize("key", ["a", "b"])
-@pytest.mark.parametrize("timestamp", [True, 1.0])
-def test_a_timestamp_is_refused_whatever_timers_exist(timestamp: int, key: str) -> None:
-    """Also if it is equal to the time of one, as Python counts."""
-    timers: TimerQueue[str] = TimerQueue()
-    timers.register(1, "a")
-    with pytest.raises(UsageError, match="expected whole milliseconds"):
-        timers.register(timestamp, key)
-    assert timers.snapshot() == [(1, "a")]
-
-
 def test_deleting_does_not_pile_up() -> None:
     """Timers moved on again and again leave no more than their own number behind."""
     timers: TimerQueue[str] = TimerQueue()
