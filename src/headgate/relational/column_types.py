@@ -1,0 +1,215 @@
+"""Types of columns: Arrow's types with Spark's names and meaning, and which type two of them have in common."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import pyarrow as pa
+
+from headgate.common.errors import PlanError
+
+TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
+"""A point in time, as Spark's `timestamp`: it is shown in the zone of the session."""
+LOCAL_TIMESTAMP: Final = pa.timestamp("us")
+"""Date and time without a zone, as Spark's `timestamp_ntz`."""
+DURATION: Final = pa.duration("us")
+
+NAMES: Final[dict[str, pa.DataType]] = {
+    "boolean": pa.bool_(),
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": TIMESTAMP,
+    "timestamp_ntz": LOCAL_TIMESTAMP,
+    "interval day to second": DURATION,
+    "void": pa.null(),
+}
+"""Spark's names of the types without parameters."""
+
+_OTHER_NAMES: Final = {
+    "bool": "boolean",
+    "byte": "tinyint",
+    "short": "smallint",
+    "integer": "int",
+    "long": "bigint",
+    "real": "float",
+    "str": "string",
+    "bytes": "binary",
+}
+_TEXTS: Final = {kind: name for name, kind in NAMES.items()}
+_INTEGERS: Final = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
+_DIGITS: Final = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 20}
+_DECIMAL: Final = re.compile(r"decimal(?:\((\d+)(?:,\s*(-?\d+))?\))?")
+PRECISION_MAX: Final = 38
+
+
+def text_of(kind: pa.DataType) -> str:
+    """Return a column type in Spark's words.
+
+    Example:
+        >>> text_of(pa.list_(pa.struct({"at": TIMESTAMP, "price": pa.decimal128(10, 2)})))
+        'array<struct<at:timestamp,price:decimal(10,2)>>'
+    """
+    if kind in _TEXTS:
+        return _TEXTS[kind]
+    if pa.types.is_decimal(kind):
+        return f"decimal({kind.precision},{kind.scale})"
+    if pa.types.is_list(kind):
+        return f"array<{text_of(kind.value_type)}>"
+    if pa.types.is_map(kind):
+        return f"map<{text_of(kind.key_type)},{text_of(kind.item_type)}>"
+    if pa.types.is_struct(kind):
+        return f"struct<{','.join(f'{field.name}:{text_of(field.type)}' for field in kind)}>"
+    return str(kind)
+
+
+def type_named(text: str) -> pa.DataType:
+    """Return the column type that a name of Spark's stands for, such as "bigint" or "decimal(10,2)".
+
+    Raises:
+        PlanError: there is no such type.
+
+    Example:
+        >>> type_named("decimal(10, 2)"), type_named("long"), type_named("array<string>")
+        (Decimal128Type(decimal128(10, 2)), DataType(int64), ListType(list<element: string>))
+    """
+    name = text.strip().lower()
+    name = _OTHER_NAMES.get(name, name)
+    if name in NAMES:
+        return NAMES[name]
+    if found := _DECIMAL.fullmatch(name):
+        precision, scale = int(found[1] or 10), int(found[2] or 0)
+        if 1 <= precision <= PRECISION_MAX and 0 <= scale <= precision:
+            return pa.decimal128(precision, scale)
+    if name.startswith("array<") and name.endswith(">"):
+        return list_of(type_named(name[6:-1]))
+    raise PlanError(f"there is no column type {text!r}; expected one of {', '.join(NAMES)}, decimal(p,s)")
+
+
+def list_of(element: pa.DataType) -> pa.DataType:
+    """Return the type of arrays of `element`."""
+    return pa.list_(pa.field("element", element))
+
+
+def is_integer(kind: pa.DataType) -> bool:
+    """Return whether a type is one of the four integer types."""
+    return kind in _INTEGERS
+
+
+def is_numeric(kind: pa.DataType) -> bool:
+    """Return whether a type is a number: an integer, a float or a decimal."""
+    return kind in _INTEGERS or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+
+
+def normal_type(kind: pa.DataType) -> pa.DataType | None:
+    """Return the type as which columns of an Arrow type are computed with; None: there is none.
+
+    Times become microseconds, dictionaries and large or view types their plain form; nothing is lost by it.
+    """
+    if pa.types.is_dictionary(kind):
+        return normal_type(kind.value_type)
+    if pa.types.is_timestamp(kind):
+        return TIMESTAMP if kind.tz is not None else LOCAL_TIMESTAMP
+    if pa.types.is_duration(kind):
+        return DURATION
+    if pa.types.is_date(kind):
+        return pa.date32()
+    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return pa.string()
+    if pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind) or pa.types.is_fixed_size_binary(kind):
+        return pa.binary()
+    if pa.types.is_decimal(kind):
+        return pa.decimal128(kind.precision, kind.scale) if kind.precision <= PRECISION_MAX else None
+    return _normal_nested(kind) if pa.types.is_nested(kind) else _plain(kind)
+
+
+def _plain(kind: pa.DataType) -> pa.DataType | None:
+    if kind in _TEXTS:
+        return kind
+    wider = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64()}
+    return wider.get(kind, pa.float32() if kind == pa.float16() else None)
+
+
+def _normal_nested(kind: pa.DataType) -> pa.DataType | None:
+    if pa.types.is_struct(kind):
+        inner = [(field, normal_type(field.type)) for field in kind]
+        if any(found is None for _, found in inner):
+            return None
+        return pa.struct([pa.field(field.name, found, field.nullable) for field, found in inner])
+    if pa.types.is_map(kind):
+        key, item = normal_type(kind.key_type), normal_type(kind.item_type)
+        return None if key is None or item is None else pa.map_(key, item)
+    element = normal_type(kind.value_type)
+    return None if element is None else list_of(element)
+
+
+# -- what two types have in common
+
+
+def as_decimal(kind: pa.DataType) -> pa.DataType:
+    """Return the decimal type that holds every value of an integer or decimal type."""
+    return kind if pa.types.is_decimal(kind) else pa.decimal128(_DIGITS[kind], 0)
+
+
+def common_number(left: pa.DataType, right: pa.DataType) -> pa.DataType:
+    """Return the type in which Spark computes with two types of numbers.
+
+    Example:
+        >>> text_of(common_number(pa.int32(), pa.decimal128(10, 2))), text_of(common_number(pa.int8(), pa.int64()))
+        ('decimal(12,2)', 'bigint')
+    """
+    if left == right:
+        return left
+    if pa.types.is_floating(left) or pa.types.is_floating(right):
+        # Also a float with a decimal or a bigint is computed as double, which Spark widens to.
+        both_small = all(kind == pa.float32() or kind in _INTEGERS for kind in (left, right))
+        return pa.float32() if both_small else pa.float64()
+    if pa.types.is_decimal(left) or pa.types.is_decimal(right):
+        return wider_decimal(as_decimal(left), as_decimal(right))
+    return max(left, right, key=_INTEGERS.index)
+
+
+def wider_decimal(left: pa.DataType, right: pa.DataType) -> pa.DataType:
+    """Return the decimal type that holds the values of both, with at most 38 digits."""
+    scale = max(left.scale, right.scale)
+    whole = max(left.precision - left.scale, right.precision - right.scale)
+    return bounded_decimal(whole + scale, scale)
+
+
+def bounded_decimal(precision: int, scale: int) -> pa.DataType:
+    """Return a decimal type with Spark's limit of 38 digits: digits after the point are given up first,
+    but not below six.
+
+    Example:
+        >>> text_of(bounded_decimal(45, 12))
+        'decimal(38,6)'
+    """
+    if precision <= PRECISION_MAX:
+        return pa.decimal128(precision, scale)
+    whole = precision - scale
+    return pa.decimal128(PRECISION_MAX, max(PRECISION_MAX - whole, min(scale, 6)))
+
+
+def common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
+    """Return the type of a column that holds values of both types, as Spark's ANSI mode; None: there is none."""
+    if left == right or pa.types.is_null(right):
+        return left
+    if pa.types.is_null(left):
+        return right
+    if is_numeric(left) and is_numeric(right):
+        return common_number(left, right)
+    times = (pa.date32(), LOCAL_TIMESTAMP, TIMESTAMP)
+    if left in times and right in times:
+        return max(left, right, key=times.index)
+    for text, other in ((left, right), (right, left)):
+        if pa.types.is_string(text) and not pa.types.is_nested(other) and not pa.types.is_binary(other):
+            # ANSI: text gives way to the other type; integers beside text become bigint, floats double.
+            return pa.int64() if is_integer(other) else pa.float64() if is_numeric(other) else other
+    return None

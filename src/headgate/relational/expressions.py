@@ -1,0 +1,159 @@
+"""Expressions as a program writes them: names, values and calls, not resolved yet; a closed list, pure data."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TypeAlias
+
+Scalar: TypeAlias = None | bool | int | float | str | bytes | Decimal | dt.date | dt.datetime | dt.timedelta
+"""What may stand as a value in an expression."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """Base of all expressions; two are equal if they compute the same from the same columns."""
+
+    @property
+    def inner(self) -> tuple[Expression, ...]:
+        """The expressions from which this one is computed, in order."""
+        return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Reference(Expression):
+    """A column by its name; `a.b` is field b of the struct a, unless a column has that name."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Literal(Expression):
+    """A value that is the same for all rows."""
+
+    value: Scalar
+
+    def __str__(self) -> str:
+        return "NULL" if self.value is None else str(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Expression):
+    """A call of a function of the registry, or of an operator under its name there, such as "+"."""
+
+    function: str
+    arguments: tuple[Expression, ...]
+
+    @property
+    def inner(self) -> tuple[Expression, ...]:
+        """The arguments."""
+        return self.arguments
+
+    def __str__(self) -> str:
+        texts = [str(argument) for argument in self.arguments]
+        if not self.function[0].isalpha() and len(texts) == 2:
+            return f"({texts[0]} {self.function} {texts[1]})"
+        return f"{self.function}({', '.join(texts)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Cast(Expression):
+    """A value as another type, named as Spark names it. Without `strict`, what does not fit becomes null."""
+
+    child: Expression
+    to: str
+    strict: bool = True
+
+    @property
+    def inner(self) -> tuple[Expression, ...]:
+        """The value that is cast."""
+        return (self.child,)
+
+    def __str__(self) -> str:
+        return f"{'' if self.strict else 'TRY_'}CAST({self.child} AS {self.to.upper()})"
+
+
+@dataclass(frozen=True, slots=True)
+class Case(Expression):
+    """The value of the first branch whose condition is true, else `otherwise`.
+
+    A branch is evaluated for its own rows only, so that it may fail for the others.
+    """
+
+    branches: tuple[tuple[Expression, Expression], ...]
+    otherwise: Expression = Literal(None)
+
+    @property
+    def inner(self) -> tuple[Expression, ...]:
+        """Conditions and values in order, and the value of the rest."""
+        return (*(part for branch in self.branches for part in branch), self.otherwise)
+
+    def __str__(self) -> str:
+        branches = " ".join(f"WHEN {condition} THEN {value}" for condition, value in self.branches)
+        return f"CASE {branches} ELSE {self.otherwise} END"
+
+
+@dataclass(frozen=True, slots=True)
+class Alias(Expression):
+    """An expression with a name for its column."""
+
+    child: Expression
+    name: str
+
+    @property
+    def inner(self) -> tuple[Expression, ...]:
+        """The expression that gets the name."""
+        return (self.child,)
+
+    def __str__(self) -> str:
+        return f"{self.child} AS {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateCall(Expression):
+    """An aggregate of a group's rows, such as a count; no argument stands for all rows."""
+
+    function: str
+    arguments: tuple[Expression, ...] = ()
+
+    @property
+    def inner(self) -> tuple[Expression, ...]:
+        """The arguments."""
+        return self.arguments
+
+    def __str__(self) -> str:
+        return f"{self.function}({', '.join(map(str, self.arguments)) or '*'})"
+
+
+@dataclass(frozen=True, slots=True)
+class TimeWindow(Expression):
+    """The window of event time in which a row lies, of `size_ms` every `slide_ms`; a key of `group_by`."""
+
+    time: Expression
+    size_ms: int
+    slide_ms: int
+    offset_ms: int = 0
+
+    @property
+    def inner(self) -> tuple[Expression, ...]:
+        """The column of event time."""
+        return (self.time,)
+
+    def __str__(self) -> str:
+        slide = "" if self.slide_ms == self.size_ms else f", {self.slide_ms} ms"
+        return f"window({self.time}, {self.size_ms} ms{slide})"
+
+
+def name_of(expression: Expression) -> str:
+    """Return the name that a column of this expression gets: its alias, its field's name, or its text."""
+    if isinstance(expression, Alias):
+        return expression.name
+    if isinstance(expression, Reference):
+        return expression.name.rpartition(".")[2]
+    if isinstance(expression, TimeWindow):
+        return "window"
+    return str(expression)

@@ -1,0 +1,149 @@
+"""Resolved expressions: every part has a type, columns are found by place, functions by name; pure data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+Values = Any
+"""The values of an expression for the rows of a batch: a `pyarrow.Array`, or a `pyarrow.Scalar` for all rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """Base of resolved expressions. `nullable`: whether a value may be null."""
+
+    type: pa.DataType
+    nullable: bool
+
+    @property
+    def inner(self) -> tuple[Typed, ...]:
+        """The expressions from which this one is computed, in order."""
+        return ()
+
+    @property
+    def may_fail(self) -> bool:
+        """Whether evaluation may raise for some rows, so that it must not be done for rows that do not ask."""
+        return any(part.may_fail for part in self.inner)
+
+
+@dataclass(frozen=True, slots=True)
+class Column(Typed):
+    """The column at `index` of the input; `name` is for people."""
+
+    index: int
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Constant(Typed):
+    """A value that is the same for all rows."""
+
+    value: pa.Scalar
+
+    def __str__(self) -> str:
+        return "NULL" if not self.value.is_valid else str(self.value.as_py())
+
+
+@dataclass(frozen=True, slots=True)
+class Member(Typed):
+    """Field `name` of a struct."""
+
+    child: Typed
+    name: str
+
+    @property
+    def inner(self) -> tuple[Typed, ...]:
+        """The struct."""
+        return (self.child,)
+
+    def __str__(self) -> str:
+        return f"{self.child}.{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Apply(Typed):
+    """A call of the rule `function` of the registry. `fails`: whether that rule raises for some values.
+
+    With `tolerant`, a row for which it would raise gets null.
+    """
+
+    function: str
+    arguments: tuple[Typed, ...]
+    fails: bool = False
+    tolerant: bool = False
+
+    @property
+    def inner(self) -> tuple[Typed, ...]:
+        """The arguments."""
+        return self.arguments
+
+    @property
+    def may_fail(self) -> bool:
+        """Whether the rule, or an argument, may raise for some rows."""
+        return (self.fails and not self.tolerant) or any(part.may_fail for part in self.arguments)
+
+    def __str__(self) -> str:
+        texts = [str(argument) for argument in self.arguments]
+        if not self.function[0].isalpha() and len(texts) == 2:
+            return f"({texts[0]} {self.function} {texts[1]})"
+        return f"{'try_' if self.tolerant else ''}{self.function}({', '.join(texts)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion(Typed):
+    """A cast. With `strict` what does not fit raises, else it becomes null; a `safe` one always fits."""
+
+    child: Typed
+    strict: bool
+    safe: bool
+
+    @property
+    def inner(self) -> tuple[Typed, ...]:
+        """The value that is cast."""
+        return (self.child,)
+
+    @property
+    def may_fail(self) -> bool:
+        """Whether a value may not fit."""
+        return (self.strict and not self.safe) or self.child.may_fail
+
+    def __str__(self) -> str:
+        from headgate.relational.column_types import text_of
+
+        return f"{'' if self.strict else 'try_'}cast({self.child} as {text_of(self.type)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice(Typed):
+    """The value of the first branch whose condition is true, else `otherwise`; evaluated for its rows only."""
+
+    branches: tuple[tuple[Typed, Typed], ...]
+    otherwise: Typed
+
+    @property
+    def inner(self) -> tuple[Typed, ...]:
+        """Conditions and values in order, and the value of the rest."""
+        return (*(part for branch in self.branches for part in branch), self.otherwise)
+
+    def __str__(self) -> str:
+        branches = " ".join(f"when {condition} then {value}" for condition, value in self.branches)
+        return f"case {branches} else {self.otherwise} end"
+
+
+def parts_of(expression: Typed) -> Iterator[Typed]:
+    """Yield an expression and all expressions inside it."""
+    yield expression
+    for part in expression.inner:
+        yield from parts_of(part)
+
+
+def columns_in(expression: Typed) -> set[int]:
+    """Return the places of the input columns that an expression reads."""
+    return {part.index for part in parts_of(expression) if isinstance(part, Column)}

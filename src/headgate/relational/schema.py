@@ -1,0 +1,89 @@
+"""The columns of a table, by name and in order, and which of them carries event time."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from headgate.common.errors import PlanError
+from headgate.relational.column_types import normal_type, text_of
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A column: its name, its type, and whether its values may be null."""
+
+    name: str
+    type: pa.DataType
+    nullable: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.name}: {text_of(self.type)}{'' if self.nullable else ' not null'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """The columns of a table. `event_time`: the column by which rows have their event time; None: none."""
+
+    fields: tuple[Field, ...]
+    event_time: str | None = None
+
+    def __iter__(self) -> Iterator[Field]:
+        return iter(self.fields)
+
+    def __len__(self) -> int:
+        return len(self.fields)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns, in order."""
+        return [field.name for field in self.fields]
+
+    def find(self, name: str) -> int | None:
+        """Return the place of a column; a name in other capitals finds it, as in Spark. None: there is none."""
+        lower = name.lower()
+        places = [place for place, field in enumerate(self.fields) if field.name.lower() == lower]
+        exact = [place for place in places if self.fields[place].name == name]
+        if len(places) > 1 and len(exact) != 1:
+            raise PlanError(f"column {name!r} is ambiguous: there are {len(places)} of that name; rename one")
+        return (exact or places or [None])[0]
+
+    def place(self, name: str) -> int:
+        """Return the place of a column; a PlanError names the nearest one if there is none."""
+        found = self.find(name)
+        if found is None:
+            near = difflib.get_close_matches(name, self.names, 1, 0.0)
+            hint = f"did you mean {near[0]!r}? " if near else ""
+            raise PlanError(f"there is no column {name!r}; {hint}the columns are {', '.join(self.names)}")
+        return found
+
+    def to_arrow(self) -> pa.Schema:
+        """Return the schema of record batches with these columns."""
+        return pa.schema([pa.field(field.name, field.type, field.nullable) for field in self.fields])
+
+    def tree(self) -> str:
+        """Return the columns as text, a line each, as Spark's `printSchema`."""
+        mark = " (event time)"
+        lines = [f" |-- {field}{mark if field.name == self.event_time else ''}" for field in self.fields]
+        return "\n".join(["root", *lines])
+
+
+def schema_of(arrow: pa.Schema, event_time: str | None = None) -> Schema:
+    """Return the columns as which batches of an Arrow schema are computed with.
+
+    Raises:
+        PlanError: a column is of a type that has no meaning in Spark, such as `uint64`.
+    """
+    fields = []
+    for field in arrow:
+        kind = normal_type(field.type)
+        if kind is None:
+            raise PlanError(
+                f"column {field.name!r} is of type {field.type}, which Spark does not have; "
+                "select the other columns, or write it as another type"
+            )
+        fields.append(Field(field.name, kind, field.nullable))
+    return Schema(tuple(fields), event_time)
