@@ -252,6 +252,13 @@ class Source(ABC, Generic[T, P, S]):
             UsageError: readers cannot resume; one sentence says why, and what to do.
         """
 
+    def arrow_schema(self) -> pa.Schema | None:
+        """Return the schema of the record batches that readers give; None: they give none, or it is unknown.
+
+        Called when the program makes a table of the stream. May read a file; raises UsageError if it cannot.
+        """
+        return None
+
     def validate(self) -> None:
         """Check the description before anything starts (files exist, globs match, ...).
 

@@ -16,12 +16,14 @@ from headgate.graph.logical import (
     KeyedProcessNode,
     Node,
     PartitionNode,
+    ColumnsNode,
     SelectNode,
     Side,
     SideOutputNode,
     SinkNode,
     SourceNode,
     TimestampsNode,
+    WindowAggregateNode,
 )
 from headgate.graph.partitioners import Broadcast, ByKeyGroup, Forward, Partitioner, Rebalance
 from headgate.graph.physical import Edge, PhysicalPlan, Vertex
@@ -104,6 +106,10 @@ def partitioner_text(partitioner: Partitioner) -> str:
             return "broadcast"
 
 
+TABLES = (ColumnsNode, WindowAggregateNode)
+"""Nodes of tables: they compute with columns, and rows that come in become columns."""
+
+
 class _Shapes:
     """The shape (rows or columns) of the batches that enter and leave every operator, if it is known."""
 
@@ -126,6 +132,8 @@ class _Shapes:
     def conversion(self, node: Node) -> str | None:
         """Return the conversion of the batches that enter an operator, such as "columns -> rows", or None."""
         arriving = self.entering[node.id]
+        if isinstance(node, TABLES):
+            return None if arriving == COLUMNS else f"{arriving} -> columns"
         if arriving == ROWS or isinstance(node, SourceNode) or _keeps_columns(node):
             return None
         return f"{arriving} -> rows"
@@ -138,6 +146,8 @@ class _Shapes:
 def _leaving(node: Node, arriving: str) -> str:
     if isinstance(node, SourceNode):
         return COLUMNS if node.source.produces_columns else ROWS
+    if isinstance(node, TABLES):
+        return COLUMNS
     return arriving if _keeps_columns(node) else ROWS
 
 
@@ -146,7 +156,7 @@ def _keeps_columns(node: Node) -> bool:
         return isinstance(node.strategy.timestamp, str)
     if isinstance(node, SinkNode):
         return node.sink.accepts_columns is not False
-    return isinstance(node, SelectNode)
+    return isinstance(node, (SelectNode, *TABLES))
 
 
 def _logical(node: Node, uids: Mapping[int, str | None], states: States, promised: Guarantees) -> Facts:
@@ -187,6 +197,10 @@ def _details(node: Node, states: States, promised: Guarantees) -> Facts:
             }
         case SelectNode():
             return {"columns": list(node.columns)}
+        case ColumnsNode():
+            return {"steps": [str(step) for step in node.steps]}
+        case WindowAggregateNode():
+            return {"aggregates": [str(each) for each in node.aggregation.aggregates]}
     return {}
 
 

@@ -34,6 +34,9 @@ from headgate.graph.partitioners import Broadcast, ByKeyGroup, Partitioner, Reba
 from headgate.records.selectors import KeySelector
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from headgate.api.tables.table import Table
     from headgate.records.row import Row
 
 T = TypeVar("T")
@@ -166,6 +169,20 @@ class DataStream(Outputs[T]):
         kind = self._node.record_type
         node = logical.TimestampsNode(NEW, "event time", record_type=kind, strategy=strategy)
         return DataStream(self._environment, self._added(node))
+
+    def to_table(self, schema: pa.Schema | None = None) -> Table:
+        """Return the records as a table, on whose columns expressions are computed batch by batch.
+
+        Args:
+            schema: the columns of the records, a ``pyarrow.Schema``; None: those of the source, if it knows
+                them (Parquet, DataFrames, and JSON or CSV that were given a ``pyarrow.Schema``).
+
+        Raises:
+            PlanError: the columns are not known, or one is of a type that Spark does not have.
+        """
+        from headgate.api.tables.from_streams import table_of
+
+        return table_of(self._environment, self._number, schema)
 
     # -- how records travel
 

@@ -100,6 +100,10 @@ class JsonSource(TextFilesSource[T]):
         return decoding.JsonDecoder(path, parser, self.on_error)
 
     @override
+    def arrow_schema(self) -> pa.Schema | None:
+        return self.schema if is_arrow_schema(self.schema) else None
+
+    @override
     def validate(self) -> None:
         self.new_decoder("", None)
         super().validate()
@@ -128,6 +132,10 @@ class CsvSource(TextFilesSource[T]):
         return decoding.CsvDecoder(path, make, self.on_error, self.delimiter, self.header, saved)
 
     @override
+    def arrow_schema(self) -> pa.Schema | None:
+        return self.schema if is_arrow_schema(self.schema) else None
+
+    @override
     def validate(self) -> None:
         if len(self.delimiter) != 1 or not self.delimiter.isascii() or self.delimiter in '"\r\n':
             raise UsageError(
@@ -144,6 +152,13 @@ class ParquetSource(FilesSource[T, "ParquetPosition"]):
     def __init__(self, paths: Paths, columns: Sequence[str] | None) -> None:
         super().__init__(paths, "Parquet")
         self.columns = None if columns is None else list(columns)
+
+    @override
+    def arrow_schema(self) -> pa.Schema | None:
+        from headgate.connectors.files.parquet_cursor import schema_of_file
+
+        files = expand(self.paths, self.file_format)
+        return schema_of_file(files[0], self.columns) if files else None
 
     @override
     def open_cursor(self, path: str, position: ParquetPosition | None) -> FileCursor[T, ParquetPosition]:

@@ -112,6 +112,20 @@ def _seal(path: str) -> list[int]:
         return [size, crc32(file.read())]
 
 
+def schema_of_file(path: str, columns: Sequence[str] | None) -> pa.Schema:
+    """Return the schema of a Parquet file, of `columns` only (None: all); UsageError if it cannot be read."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        schema = pq.read_schema(path).remove_metadata()
+        return schema if columns is None else pa.schema([schema.field(name) for name in columns])
+    except KeyError as problem:
+        raise UsageError(f"{path!r} has no column {problem}; read columns that it has") from None
+    except (pa.ArrowException, OSError, ValueError) as problem:
+        raise UsageError(f"{path!r} is not a readable Parquet file ({problem}); write it again") from problem
+
+
 def missing_columns(path: str, columns: Sequence[str]) -> list[str]:
     """Return those of `columns` that a Parquet file does not have; UsageError if it cannot be read."""
     import pyarrow as pa

@@ -11,6 +11,7 @@ from typing import Generic
 from headgate.common.errors import InternalError
 from headgate.graph.logical import (
     BroadcastProcessNode,
+    ColumnsNode,
     FilterNode,
     FlatMapNode,
     KeyedBroadcastProcessNode,
@@ -22,6 +23,7 @@ from headgate.graph.logical import (
     SinkNode,
     SourceNode,
     TimestampsNode,
+    WindowAggregateNode,
 )
 from headgate.graph.physical import Vertex
 from headgate.records.batch import Batch
@@ -122,6 +124,14 @@ def _make(node: Node, context_of: Callable[[Node], OperatorContext]) -> Operator
             return SourceOperator(context, node.source)
         case SelectNode():
             return SelectOperator(context, node.columns)
+        case ColumnsNode():
+            from headgate.runtime.worker.operators.columns.column_steps import ColumnsOperator
+
+            return ColumnsOperator(context, node.steps)
+        case WindowAggregateNode():
+            from headgate.runtime.worker.operators.columns.window_aggregate import WindowAggregateOperator
+
+            return WindowAggregateOperator(context, node.aggregation, node.function)
         case TimestampsNode():
             return TimestampsOperator(context, node.strategy)
         case BroadcastProcessNode():

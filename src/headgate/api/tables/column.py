@@ -1,0 +1,189 @@
+"""Columns in a program's expressions, with Python's operators and the methods of PySpark's `Column`."""
+
+from __future__ import annotations
+
+from typing import NoReturn, TypeAlias
+
+from headgate.common.errors import PlanError
+from headgate.relational.expressions import (
+    AggregateCall,
+    Alias,
+    Call,
+    Case,
+    Cast,
+    Expression,
+    Literal,
+    Scalar,
+    name_of,
+)
+
+ColumnLike: TypeAlias = "Column | Scalar"
+"""A column, or a value that is the same for all rows."""
+
+
+class Column:
+    """An expression of columns, which a table computes for all its rows; made by ``headgate.functions``.
+
+    Example:
+        >>> import headgate.functions as F
+        >>> (F.col("price") * 2 > 100) & F.col("open")
+        Column<and(((price * 2) > 100), open)>
+    """
+
+    __slots__ = ("expression",)
+    __hash__ = None  # type: ignore[assignment]  # `==` makes a column
+
+    def __init__(self, expression: Expression) -> None:
+        self.expression = expression
+
+    def __repr__(self) -> str:
+        return f"Column<{self.expression}>"
+
+    def __bool__(self) -> NoReturn:
+        raise PlanError(
+            f"{self!r} was used as a truth value; combine conditions with & | ~ (in parentheses), not with "
+            "and, or, not"
+        )
+
+    # -- arithmetic
+
+    def __add__(self, other: ColumnLike) -> Column:
+        return call("+", self, other)
+
+    def __radd__(self, other: ColumnLike) -> Column:
+        return call("+", other, self)
+
+    def __sub__(self, other: ColumnLike) -> Column:
+        return call("-", self, other)
+
+    def __rsub__(self, other: ColumnLike) -> Column:
+        return call("-", other, self)
+
+    def __mul__(self, other: ColumnLike) -> Column:
+        return call("*", self, other)
+
+    def __rmul__(self, other: ColumnLike) -> Column:
+        return call("*", other, self)
+
+    def __truediv__(self, other: ColumnLike) -> Column:
+        return call("/", self, other)
+
+    def __rtruediv__(self, other: ColumnLike) -> Column:
+        return call("/", other, self)
+
+    def __mod__(self, other: ColumnLike) -> Column:
+        return call("%", self, other)
+
+    def __rmod__(self, other: ColumnLike) -> Column:
+        return call("%", other, self)
+
+    def __neg__(self) -> Column:
+        return call("negative", self)
+
+    # -- comparisons and conditions
+
+    def __eq__(self, other: ColumnLike) -> Column:  # type: ignore[override]
+        return call("=", self, other)
+
+    def __ne__(self, other: ColumnLike) -> Column:  # type: ignore[override]
+        return call("<>", self, other)
+
+    def __lt__(self, other: ColumnLike) -> Column:
+        return call("<", self, other)
+
+    def __le__(self, other: ColumnLike) -> Column:
+        return call("<=", self, other)
+
+    def __gt__(self, other: ColumnLike) -> Column:
+        return call(">", self, other)
+
+    def __ge__(self, other: ColumnLike) -> Column:
+        return call(">=", self, other)
+
+    def __and__(self, other: ColumnLike) -> Column:
+        return call("and", self, other)
+
+    def __rand__(self, other: ColumnLike) -> Column:
+        return call("and", other, self)
+
+    def __or__(self, other: ColumnLike) -> Column:
+        return call("or", self, other)
+
+    def __ror__(self, other: ColumnLike) -> Column:
+        return call("or", other, self)
+
+    def __invert__(self) -> Column:
+        return call("not", self)
+
+    def eqNullSafe(self, other: ColumnLike) -> Column:  # noqa: N802  # PySpark's name
+        """Compare so that null equals null, and the result is never null."""
+        return call("<=>", self, other)
+
+    def isNull(self) -> Column:  # noqa: N802
+        """Whether the value is null."""
+        return call("isnull", self)
+
+    def isNotNull(self) -> Column:  # noqa: N802
+        """Whether the value is not null."""
+        return call("isnotnull", self)
+
+    def isin(self, *values: ColumnLike) -> Column:
+        """Whether the value equals one of `values`."""
+        return call("in", self, *values)
+
+    def between(self, low: ColumnLike, high: ColumnLike) -> Column:
+        """Whether the value lies between `low` and `high`, both included."""
+        return (self >= low) & (self <= high)
+
+    # -- names and types
+
+    def alias(self, name: str) -> Column:
+        """Give the column a name."""
+        return Column(Alias(self.expression, name))
+
+    name = alias
+
+    def cast(self, to: str) -> Column:
+        """Convert to a type named as in Spark, such as "bigint"; what does not fit is an error."""
+        return Column(Cast(self.expression, to))
+
+    astype = cast
+
+    def try_cast(self, to: str) -> Column:
+        """Convert to a type; what does not fit becomes null."""
+        return Column(Cast(self.expression, to, strict=False))
+
+    def when(self, condition: Column, value: ColumnLike) -> Column:
+        """Add a branch to what ``F.when`` began: `value` where `condition` is the first that is true."""
+        chosen = self._case()
+        branch = (expression_of(condition), expression_of(value))
+        return Column(Case((*chosen.branches, branch), chosen.otherwise))
+
+    def otherwise(self, value: ColumnLike) -> Column:
+        """Set the value for rows of which no condition is true; without it they get null."""
+        return Column(Case(self._case().branches, expression_of(value)))
+
+    def _case(self) -> Case:
+        if not isinstance(self.expression, Case):
+            raise PlanError(f"when() and otherwise() go on what F.when(...) gives; got {self!r}")
+        return self.expression
+
+
+def expression_of(value: ColumnLike) -> Expression:
+    """Return the expression of a column, or a constant."""
+    return value.expression if isinstance(value, Column) else Literal(value)
+
+
+def call(function: str, *arguments: ColumnLike) -> Column:
+    """Return a call of a function of the registry."""
+    return Column(Call(function, tuple(map(expression_of, arguments))))
+
+
+def aggregate(function: str, *arguments: Column) -> Column:
+    """Return an aggregate of a group's rows."""
+    return Column(AggregateCall(function, tuple(argument.expression for argument in arguments)))
+
+
+def shown_name(column: Column) -> str:
+    """Return the name that a result column gets."""
+    return name_of(column.expression)

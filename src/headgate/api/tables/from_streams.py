@@ -1,0 +1,53 @@
+"""Makes tables of streams: which columns they have, and which one carries event time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headgate.api.site import user_site
+from headgate.api.streams.steps import ProgramContext
+from headgate.api.tables.table import Table
+from headgate.common.errors import PlanError, UsageError
+from headgate.graph.logical import FilterNode, Node, PartitionNode, SourceNode, TimestampsNode
+from headgate.relational.plan import Scan
+from headgate.relational.schema import schema_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_SAME_COLUMNS = (FilterNode, PartitionNode, TimestampsNode)
+
+
+def table_of(environment: ProgramContext, number: int, schema: pa.Schema | None) -> Table:
+    """Return stream `number` as a table with the columns of `schema`, or with those of its source.
+
+    Raises:
+        PlanError: the columns are not known, or one is of a type that Spark does not have.
+    """
+    node = environment.program.node(number)
+    source, event_time = _followed(environment, node)
+    try:
+        known = schema if schema is not None else _of_source(source)
+        if known is None:
+            raise PlanError(
+                "the columns of the stream are not known; give them, as in "
+                'to_table(pa.schema({"price": pa.int64()}))'
+            )
+        return Table(environment, Scan(schema_of(known, event_time), number))
+    except (PlanError, UsageError) as error:
+        raise PlanError(f"to_table() ({user_site()}): {error}") from None
+
+
+def _followed(environment: ProgramContext, node: Node) -> tuple[Node, str | None]:
+    """Return the node that decides the columns, and the column of event time, if it is known."""
+    event_time: str | None = None
+    while isinstance(node, _SAME_COLUMNS):
+        if isinstance(node, TimestampsNode) and event_time is None:
+            given = node.strategy.timestamp
+            event_time = given if isinstance(given, str) else None
+        node = environment.program.node(node.inputs[0].id)
+    return node, event_time
+
+
+def _of_source(node: Node) -> pa.Schema | None:
+    return node.source.arrow_schema() if isinstance(node, SourceNode) else None

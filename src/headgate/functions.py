@@ -1,0 +1,113 @@
+"""Functions of columns, by the names of ``pyspark.sql.functions``: ``import headgate.functions as F``."""
+
+from __future__ import annotations
+
+from headgate.api.tables.column import Column, ColumnLike, aggregate, call, expression_of
+from headgate.common.errors import PlanError
+from headgate.common.time import duration_ms
+from headgate.relational.expressions import Case, Literal, Reference, Scalar, TimeWindow
+
+
+def col(name: str) -> Column:
+    """Return the column of this name; ``a.b`` is field b of the struct a.
+
+    Example:
+        >>> import headgate.functions as F
+        >>> F.col("price") > 100
+        Column<(price > 100)>
+    """
+    return Column(Reference(name))
+
+
+column = col
+
+
+def lit(value: Scalar) -> Column:
+    """Return a value that is the same for all rows."""
+    return Column(Literal(value))
+
+
+def when(condition: Column, value: ColumnLike) -> Column:
+    """Return `value` where `condition` is true; go on with ``.when(...)`` and ``.otherwise(...)``.
+
+    Example:
+        >>> import headgate.functions as F
+        >>> F.when(F.col("n") > 0, 1 / F.col("n")).otherwise(0)
+        Column<CASE WHEN (n > 0) THEN (1 / n) ELSE 0 END>
+    """
+    return Column(Case(((expression_of(condition), expression_of(value)),)))
+
+
+def expr(function: str, *arguments: ColumnLike | str) -> Column:
+    """Return a call of a function by its name; text stands for a column, as in PySpark."""
+    return call(function, *map(_column, arguments))
+
+
+def _column(value: ColumnLike) -> ColumnLike:
+    return col(value) if isinstance(value, str) else value
+
+
+def window(
+    time: Column | str, size: str | int, slide: str | int | None = None, offset: str | int = 0
+) -> Column:
+    """Return the window of event time in which a row lies, a key of ``group_by``.
+
+    Args:
+        time: the table's column of event time.
+        size: length of a window, as text such as "10 seconds" or "10s", or in ms.
+        slide: a window begins every so often; None: as often as it is long.
+        offset: by which all windows are moved from 1970-01-01 00:00 UTC.
+
+    Raises:
+        PlanError: a duration is none, or not above 0; or windows do not overlap or touch.
+    """
+    size_ms = _duration(size, "size")
+    slide_ms = size_ms if slide is None else _duration(slide, "slide")
+    if not 0 < slide_ms <= size_ms:
+        raise PlanError(
+            f"window(): size is {size!r} and slide {slide!r}; expected a slide above 0 and up to the size"
+        )
+    at = time if isinstance(time, Column) else col(time)
+    return Column(TimeWindow(at.expression, size_ms, slide_ms, _duration(offset, "offset")))
+
+
+def _duration(given: str | int, what: str) -> int:
+    try:
+        return duration_ms(given, what)
+    except ValueError as error:
+        raise PlanError(f"window(): {error}") from None
+
+
+# -- aggregates
+
+
+def count(what: Column | str = "*") -> Column:
+    """Return how many rows a group has ("*"), or how many of them have a value in a column."""
+    return aggregate("count") if isinstance(what, str) and what == "*" else _aggregate("count", what)
+
+
+def sum(what: Column | str) -> Column:  # noqa: A001  # PySpark's name
+    """Return the sum of a column's values; null if there is none. Overflow is an error."""
+    return _aggregate("sum", what)
+
+
+def min(what: Column | str) -> Column:  # noqa: A001
+    """Return the least value of a column; null if there is none."""
+    return _aggregate("min", what)
+
+
+def max(what: Column | str) -> Column:  # noqa: A001
+    """Return the greatest value of a column; null if there is none."""
+    return _aggregate("max", what)
+
+
+def avg(what: Column | str) -> Column:
+    """Return the mean of a column's values; null if there is none."""
+    return _aggregate("avg", what)
+
+
+mean = avg
+
+
+def _aggregate(function: str, what: Column | str) -> Column:
+    return aggregate(function, col(what) if isinstance(what, str) else what)

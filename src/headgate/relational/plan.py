@@ -1,0 +1,97 @@
+"""The nodes of the relational plan: what is computed of which columns; pure data, whatever runs it.
+
+Built are those that run: scan, project, filter, aggregate. Explode, union, window join, join, rank,
+deduplicate, over, match, watermark, changelog and sink have their place in decision 0208.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from headgate.relational.aggregates import Aggregate
+from headgate.relational.column_types import TIMESTAMP
+from headgate.relational.expressions import TimeWindow
+from headgate.relational.resolved import Typed
+from headgate.relational.schema import Field, Schema
+
+WINDOW: Final = pa.struct([pa.field("start", TIMESTAMP, False), pa.field("end", TIMESTAMP, False)])
+"""Type of the column `window`: where it begins, and where it ends, which is not in it."""
+
+
+ALL_ROWS: Final = "__all_rows"
+"""Name of the key column of an aggregation without keys; all rows have the same value in it, and no result."""
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """Base of all nodes; `schema` has the columns that the node gives."""
+
+    schema: Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Scan(Relation):
+    """The records of a stream, by its number in the program, as columns."""
+
+    stream: int
+
+
+@dataclass(frozen=True, slots=True)
+class Project(Relation):
+    """New columns, each computed from a row of the input."""
+
+    child: Relation
+    columns: tuple[Typed, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Filter(Relation):
+    """The rows for which the condition is true."""
+
+    child: Relation
+    condition: Typed
+
+
+@dataclass(frozen=True, slots=True)
+class Windowed:
+    """A window of event time: `size_ms` long, one every `slide_ms`, moved by `offset_ms`."""
+
+    size_ms: int
+    slide_ms: int
+    offset_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregation(Relation):
+    """A row for each group of rows with equal keys, in each window of event time.
+
+    Attributes:
+        keys: columns of the child, which stand first in the result.
+        window: of the groups; its column `window` comes after the keys.
+        lateness_ms: how long after its end a window still takes records.
+        uid: by which a later program finds the state; None: none was given.
+    """
+
+    child: Relation
+    keys: tuple[int, ...]
+    window: Windowed
+    aggregates: tuple[Aggregate, ...]
+    lateness_ms: int = 0
+    uid: str | None = None
+
+
+def windowed(window: TimeWindow) -> Windowed:
+    """Return the window that an expression asks for."""
+    return Windowed(window.size_ms, window.slide_ms, window.offset_ms)
+
+
+def aggregation_schema(
+    child: Schema, keys: tuple[int, ...], aggregates: tuple[Aggregate, ...]
+) -> Schema:
+    """Return the columns of an aggregation: keys, window, results; event time is the window's last ms."""
+    kept = [child.fields[place] for place in keys]
+    results = [Field(each.name, each.result, each.nullable) for each in aggregates]
+    return Schema((*kept, Field("window", WINDOW, False), *results), "window")

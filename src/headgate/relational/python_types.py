@@ -1,0 +1,38 @@
+"""Which Python type the values of a column have when they are stored or become records."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+
+import pyarrow as pa
+
+from headgate.common.errors import PlanError
+from headgate.common.hints import Hint
+from headgate.relational.column_types import is_integer, text_of
+
+
+def hint_of(kind: pa.DataType) -> Hint:
+    """Return the annotation of a column's values, null included.
+
+    Example:
+        >>> hint_of(pa.int64())
+        int | None
+    """
+    return plain_type(kind) | None
+
+
+def plain_type(kind: pa.DataType) -> type:
+    """Return the class of a column's values that are not null; PlanError for lists, maps and structs."""
+    if is_integer(kind):
+        return int
+    if pa.types.is_floating(kind):
+        return float
+    if pa.types.is_decimal(kind):
+        return Decimal
+    if pa.types.is_timestamp(kind):
+        return dt.datetime
+    found = {pa.bool_(): bool, pa.string(): str, pa.binary(): bytes, pa.date32(): dt.date}.get(kind)
+    if found is None:
+        raise PlanError(f"values of type {text_of(kind)} cannot be kept in the state of an aggregation yet")
+    return found

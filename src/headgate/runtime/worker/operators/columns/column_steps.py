@@ -1,0 +1,92 @@
+"""Filters rows and computes columns of whole batches."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headgate.common.errors import UsageError
+from headgate.records.arrow_batch import ArrowBatch
+from headgate.records.batch import Batch, take_times
+from headgate.relational.evaluation import evaluate, first_failing
+from headgate.relational.resolved import Typed, columns_in
+from headgate.relational.rules import RowsFailed
+from headgate.relational.steps import Step
+from headgate.runtime.job.operator_context import OperatorContext
+from headgate.runtime.job.user_errors import shorten
+from headgate.runtime.worker.operators.columns.row_columns import columns_of
+from headgate.runtime.worker.operators.operator_contract import Operator
+
+
+class ColumnsOperator(Operator):
+    """Runs the steps of a table: each chooses rows, then computes columns. Batches stay columnar."""
+
+    def __init__(self, context: OperatorContext, steps: tuple[Step, ...]) -> None:
+        super().__init__(context)
+        self._steps = steps
+
+    def process(self, batch: Batch) -> None:
+        """Compute the columns of the rows that pass, and pass them on with their event times."""
+        found = ArrowBatch(
+            columns_of(self.context, batch, self._steps[0].reads), batch.timestamps, batch.watermarks
+        )
+        for step in self._steps:
+            found = self._run(step, found)
+            if not len(found):
+                return
+        self.next.process(found)
+
+    def _run(self, step: Step, batch: ArrowBatch) -> ArrowBatch:
+        for condition in step.conditions:
+            batch = self._kept(condition, batch)
+        arrays = [self._evaluated(each, batch) for each in step.columns]
+        columns = pa.RecordBatch.from_arrays(arrays, schema=step.gives.to_arrow())
+        return ArrowBatch(columns, batch.timestamps, batch.watermarks)
+
+    def _kept(self, condition: Typed, batch: ArrowBatch) -> ArrowBatch:
+        keep = self._evaluated(condition, batch)
+        if pc.all(keep, min_count=0).as_py() and not keep.null_count:
+            return batch
+        places = np.flatnonzero(pc.fill_null(keep, False).to_numpy(zero_copy_only=False))
+        return ArrowBatch(
+            batch.columns.take(pa.array(places)),
+            take_times(batch.timestamps, places),
+            take_times(batch.watermarks, places),
+        )
+
+    def _evaluated(self, expression: Typed, batch: ArrowBatch) -> pa.Array:
+        try:
+            return evaluate(expression, batch.columns)
+        except RowsFailed as failed:
+            row = first_failing(expression, batch.columns)
+            raise row_error(self.context, expression, failed, batch, row) from None
+
+
+def row_error(
+    context: OperatorContext, expression: Typed, failed: RowsFailed, batch: ArrowBatch, row: int
+) -> UsageError:
+    """Return the error for a row whose expression has no value: with columns that it reads, and event time."""
+    names = [batch.columns.schema.names[place] for place in sorted(columns_in(expression))]
+    values = {name: batch.columns.column(name)[row].as_py() for name in names}
+    at = "" if batch.timestamps is None else f", event time {shown_time(int(batch.timestamps[row]))}"
+    return UsageError(
+        f"{context.label}: {expression} of a record with {shorten(values)}{at} failed with {failed.condition}: "
+        f"{failed.why}"
+    )
+
+
+def shown_time(timestamp_ms: int) -> str:
+    """Return an event time as text for people, in UTC; out of the years 1 to 9999 as its number.
+
+    Example:
+        >>> shown_time(86_400_001)
+        '1970-01-02 00:00:00.001 UTC'
+    """
+    try:
+        at = dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(milliseconds=timestamp_ms)
+    except OverflowError:
+        return f"{timestamp_ms} ms"
+    return f"{at:%Y-%m-%d %H:%M:%S}.{at.microsecond // 1000:03d} UTC"

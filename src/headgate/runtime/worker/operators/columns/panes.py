@@ -1,0 +1,115 @@
+"""The state of windows: partial aggregates per slice of event time (pane), in tables that never change.
+
+Each batch adds one table of accumulators to each pane that it touches. Tables of a pane are merged when the
+newer ones have grown as large as the older one, so each row is merged a logarithmic number of times, and a
+snapshot is only a list of the tables that are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from headgate.relational.aggregates import Grouping
+
+PANE = "__pane"
+"""Name of the column that says, in ms since 1970, where the pane of a row begins."""
+
+
+class Panes:
+    """Accumulators by pane; `grouping` says by which keys they are grouped and how they are merged."""
+
+    def __init__(self, grouping: Grouping) -> None:
+        self._grouping = grouping
+        self._by_pane = Grouping((PANE, *grouping.keys), grouping.columns)
+        self._layers: dict[int, list[pa.Table]] = {}
+
+    def __len__(self) -> int:
+        return len(self._layers)
+
+    def add_rows(self, table: pa.Table) -> None:
+        """Add rows: their keys, the arguments of the aggregates, and the column `PANE`."""
+        self.add(self._by_pane.of_rows(table))
+
+    def add(self, table: pa.Table) -> None:
+        """Add accumulators, in any number of rows per key; they have the column `PANE`."""
+        panes = table.column(PANE).to_numpy()
+        if len(panes) and panes[0] != panes[-1] or len(np.unique(panes)) > 1:
+            order = np.argsort(panes, kind="stable")
+            table, panes = table.take(pa.array(order)), panes[order]
+        starts = np.flatnonzero(np.diff(panes, prepend=panes[0] - 1)) if len(panes) else []
+        stops = [*starts[1:], len(panes)]
+        for start, stop in zip(starts, stops, strict=True):
+            self._put(int(panes[start]), table.slice(start, stop - start).drop_columns(PANE))
+
+    def _put(self, pane: int, table: pa.Table) -> None:
+        layers = self._layers.setdefault(pane, [])
+        layers.append(table)
+        while len(layers) > 1 and layers[-1].num_rows * 2 > layers[-2].num_rows:
+            newer, older = layers.pop(), layers.pop()
+            layers.append(self._grouping.merged(pa.concat_tables([older, newer])).combine_chunks())
+
+    @property
+    def first(self) -> int | None:
+        """The beginning of the earliest pane; None: there is none."""
+        return min(self._layers, default=None)
+
+    def starts(self) -> list[int]:
+        """Return where the panes begin, ascending."""
+        return sorted(self._layers)
+
+    def merged(self, start: int, stop: int) -> pa.Table | None:
+        """Return the accumulators of all panes from `start` to before `stop`, one row per key; None: none."""
+        for pane in self._layers:
+            if start <= pane < stop:
+                self._settle(pane)
+        tables = [self._layers[pane][0] for pane in sorted(self._layers) if start <= pane < stop]
+        if len(tables) < 2:
+            return tables[0] if tables else None
+        return self._grouping.merged(pa.concat_tables(tables))
+
+    def _settle(self, pane: int) -> None:
+        layers = self._layers[pane]
+        if len(layers) > 1:
+            layers[:] = [self._grouping.merged(pa.concat_tables(layers)).combine_chunks()]
+
+    def drop_before(self, time: int) -> None:
+        """Forget the panes that begin before `time`."""
+        for pane in [pane for pane in self._layers if pane < time]:
+            del self._layers[pane]
+
+    def at_snapshot(self) -> PanesView:
+        """Return all tables as they are now; later changes do not reach them."""
+        return PanesView(self._grouping, {pane: list(layers) for pane, layers in self._layers.items()})
+
+
+class PanesView:
+    """The panes of a snapshot, for the thread that writes them."""
+
+    def __init__(self, grouping: Grouping, layers: dict[int, list[pa.Table]]) -> None:
+        self._grouping, self._layers = grouping, layers
+
+    def tables(self) -> Iterator[tuple[int, pa.Table]]:
+        """Yield each pane with its accumulators, one row per key."""
+        for pane, layers in sorted(self._layers.items()):
+            whole = pa.concat_tables(layers)
+            yield pane, whole if len(layers) == 1 else self._grouping.merged(whole)
+
+    def release(self) -> None:
+        """Let the tables go; more than once does no harm."""
+        self._layers = {}
+
+
+def python_columns(table: pa.Table) -> list[list[object]]:
+    """Return a table's columns as lists of Python values."""
+    return [_values(column) for column in table.columns]
+
+
+def _values(column: pa.ChunkedArray) -> list[object]:
+    plain = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
+    if plain and not column.null_count:
+        found: list[object] = column.to_numpy().tolist()
+        return found
+    return list(column.to_pylist())

@@ -1,0 +1,226 @@
+"""Aggregates rows in windows of event time, batch by batch; a window's results go out when it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headgate.api.declared.keyed_states import declared_state
+from headgate.api.functions import KeyedProcessFunction
+from headgate.common.errors import UsageError
+from headgate.common.keys.key_types import shapes_of, stored_shapes
+from headgate.common.keys.keygroups import key_group_range
+from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
+from headgate.records.arrow_batch import ArrowBatch
+from headgate.records.batch import Batch
+from headgate.relational.aggregates import Grouping
+from headgate.relational.evaluation import evaluate
+from headgate.relational.plan import ALL_ROWS, WINDOW, Aggregation
+from headgate.relational.rules import RowsFailed
+from headgate.runtime.job.operator_context import OperatorContext
+from headgate.runtime.worker.operators.columns.column_steps import row_error
+from headgate.runtime.worker.operators.columns.panes import PANE, Panes
+from headgate.runtime.worker.operators.columns.row_columns import columns_of
+from headgate.runtime.worker.operators.columns.window_state import WINDOWS, PendingWindows, RestoredWindows
+from headgate.runtime.worker.operators.columns.window_times import WindowTimes
+from headgate.runtime.worker.operators.keyed_state import PendingKeyedState, earlier_state
+from headgate.runtime.worker.operators.operator_contract import Operator, PendingState, StateTypes
+from headgate.state.backend import StoredValue
+from headgate.state.state_names import Claims
+from headgate.state.stored.restoring import open_restore
+from headgate.state.stored.value_readers import stored_value
+from headgate.state.targets import Target, target_of
+
+LATE = "late"
+"""The side output that gets records whose windows have all ended."""
+
+
+class WindowAggregateOperator(Operator):
+    """Runs an aggregation in windows of event time for the key groups of its subtask."""
+
+    def __init__(
+        self, context: OperatorContext, plan: Aggregation, function: KeyedProcessFunction[Any, Any, Any]
+    ) -> None:
+        super().__init__(context)
+        self._plan, self._times = plan, WindowTimes.of(plan.window)
+        self._state = declared_state(function)
+        self._key_fields = [plan.child.schema.fields[place] for place in plan.keys]
+        self._reads = plan.child.schema
+        self._grouping = _grouping(plan)
+        self._panes = Panes(self._grouping)
+        self._mark = WATERMARK_MIN
+        self.late = 0
+
+    def open(self) -> None:
+        """Restore the windows and the event time of the snapshots."""
+        where, target = self.context, target_of(self._state[WINDOWS])
+        self._target: Target = target
+        self._record = self._state[WINDOWS].types[1]
+        self._groups = key_group_range(where.max_parallelism, where.parallelism, where.subtask)
+        marks = [state.watermark for state in where.restored if state.watermark is not None]
+        self._mark = min(marks, default=WATERMARK_MIN)
+        claims = Claims(self._state) if where.ignore_unclaimed else None
+        stored = [
+            earlier_state(where.disk, state.keyed, claims)
+            for state in where.restored
+            if state.keyed is not None
+        ]
+        if stored:
+            keys = pa.schema([pa.field(each.name, each.type) for each in self._key_fields])
+            loader = RestoredWindows(self._panes, keys, self._grouping.columns)
+            with open_restore(stored, {WINDOWS: target}, self._groups, where.max_parallelism) as restore:
+                restore.fill({WINDOWS: loader}, {})
+
+    def process(self, batch: Batch) -> None:
+        """Add the rows of a batch to their windows, then let the windows go that have ended."""
+        columns = columns_of(self.context, batch, self._reads)
+        if batch.timestamps is None or batch.watermarks is None:
+            raise UsageError(
+                f"{self.context.label} has windows, and its records have no event time; call "
+                "with_event_time() on the stream before to_table()"
+            )
+        found = ArrowBatch(columns, batch.timestamps, np.maximum(batch.watermarks, self._mark))
+        self._add(self._in_time(found))
+        self._advance(int(found.watermarks[-1]))  # type: ignore[index]
+
+    def _in_time(self, batch: ArrowBatch) -> ArrowBatch:
+        """Return the rows whose last window has not ended; the others are counted, and go to a side output."""
+        assert batch.timestamps is not None and batch.watermarks is not None  # noqa: PT018
+        last = self._times.last_ends(self._times.panes_of(batch.timestamps))
+        late = last - 1 + self._plan.lateness_ms <= batch.watermarks
+        if not late.any():
+            return batch
+        self.late += int(late.sum())
+        self.emit_side(LATE, batch.take(np.flatnonzero(late)))
+        return batch.take(np.flatnonzero(~late))
+
+    def _add(self, batch: ArrowBatch) -> None:
+        if not len(batch):
+            return
+        assert batch.timestamps is not None
+        arrays = {PANE: pa.array(self._times.panes_of(batch.timestamps))}
+        for field in self._key_fields:
+            arrays[field.name] = batch.columns.column(field.name)
+        for each in self._plan.aggregates:
+            if each.argument is not None:
+                value = self._argument(each.argument, batch)
+                arrays |= {_column(each.name, a.name): value for a in each.parts.accumulators}
+        self._panes.add_rows(pa.table(arrays))
+
+    def _argument(self, expression: Any, batch: ArrowBatch) -> pa.Array:
+        try:
+            return evaluate(expression, batch.columns)
+        except RowsFailed as failed:
+            from headgate.relational.evaluation import first_failing
+
+            row = first_failing(expression, batch.columns)
+            raise row_error(self.context, expression, failed, batch, row) from None
+
+    def watermark(self, timestamp: int) -> None:
+        """Let the windows go that have ended at `timestamp`, then pass it on."""
+        self._advance(timestamp)
+        self.next.watermark(timestamp)
+
+    def _advance(self, mark: int) -> None:
+        before, self._mark = self._mark, max(self._mark, mark)
+        if self._mark == before or not len(self._panes):
+            return
+        ended = self._ended(before)
+        parts = [part for end in ended if (part := self._results(end)) is not None]
+        self._drop()
+        if parts:
+            times = np.concatenate([np.full(part.num_rows, end - 1) for end, part in zip(self._fired, parts, strict=True)])
+            results = pa.concat_batches(parts)
+            self.next.process(ArrowBatch(results, times, times - 1))
+
+    def _ended(self, before: int) -> Iterator[int]:
+        """Yield the ends of windows that the watermark has passed since `before`, and that have rows."""
+        ends = {end for pane in self._panes.starts() for end in self._times.ends_over(pane)}
+        self._fired: list[int] = []
+        for end in sorted(end for end in ends if before < end - 1 <= self._mark):
+            self._fired.append(end)
+            yield end
+
+    def _drop(self) -> None:
+        panes = self._panes.starts()
+        last = self._times.last_ends(np.array(panes, np.int64)) if panes else []
+        kept = [pane for pane, end in zip(panes, last, strict=True) if end - 1 > self._mark]
+        self._panes.drop_before(kept[0] if kept else WATERMARK_MAX)
+
+    def _results(self, end: int) -> pa.RecordBatch | None:
+        start = end - self._times.size
+        merged = self._panes.merged(start, end)
+        if merged is None:
+            self._fired.pop()
+            return None
+        whole = merged.combine_chunks()
+        rows = whole.num_rows
+        window = pa.StructArray.from_arrays(
+            [_times(start, rows), _times(end, rows)], fields=[WINDOW.field(0), WINDOW.field(1)]
+        )
+        shown = [field.name for field in self._key_fields if field.name != ALL_ROWS]
+        arrays = [_plain(whole.column(name)) for name in shown]
+        arrays.append(window)
+        for each in self._plan.aggregates:
+            parts = each.parts
+            inputs = [_plain(whole.column(_column(each.name, a.name))) for a in parts.accumulators]
+            arrays.append(self._finished(each.name, parts.finish, parts.result, inputs))
+        return pa.RecordBatch.from_arrays(arrays, schema=self._plan.schema.to_arrow())
+
+    def _finished(self, name: str, finish: Any, result: pa.DataType, inputs: list[pa.Array]) -> pa.Array:
+        try:
+            return finish(result, *inputs)
+        except RowsFailed as failed:
+            raise UsageError(
+                f"{self.context.label}: column {name!r} of a window failed with {failed.condition}: {failed.why}"
+            ) from None
+
+    def snapshot(self, checkpoint: int) -> PendingState:
+        """Take the tables as they are; they are stored in the background."""
+        pending = PendingWindows(
+            self._panes.at_snapshot(), self._grouping.keys, self._record, self._target, self._groups,
+            self.context.max_parallelism,
+        )  # fmt: skip
+        return PendingKeyedState(self.context.uid, pending, self._mark, None, self._key_shapes())
+
+    def _key_shapes(self) -> Any:
+        from headgate.relational.python_types import plain_type
+
+        kinds = tuple(plain_type(field.type) for field in self._key_fields) or (int,)
+        return stored_shapes({kinds if len(kinds) > 1 else kinds[0]})
+
+    def state_types(self) -> StateTypes:
+        """Return the description of the accumulators' serializer."""
+        return {WINDOWS: self._target.schema}
+
+    def peek(self, state: str, key: Hashable) -> StoredValue | None:
+        """Return the accumulators of all windows of a key, for a live query; None: there are none."""
+        found: dict[Hashable, Any] = {}
+        pending = self.snapshot(0)
+        for entries in pending.pending._entries():  # type: ignore[attr-defined]
+            found |= dict(zip(entries.keys, entries.values, strict=True))
+        return None if key not in found else stored_value(WINDOWS, self._target, found[key])
+
+
+def _grouping(plan: Aggregation) -> Grouping:
+    columns = [
+        (_column(each.name, accumulator.name), accumulator)
+        for each in plan.aggregates
+        for accumulator in each.parts.accumulators
+    ]
+    return Grouping(tuple(plan.child.schema.names[place] for place in plan.keys), tuple(columns))
+
+
+def _column(name: str, accumulator: str) -> str:
+    return f"{name}/{accumulator}"
+
+
+def _plain(column: pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+
+
+def _times(time_ms: int, rows: int) -> pa.Array:
+    return pa.repeat(pa.scalar(time_ms * 1000, pa.int64()), rows).cast(WINDOW.field(0).type)

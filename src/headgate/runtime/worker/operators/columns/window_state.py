@@ -1,0 +1,118 @@
+"""Windows' accumulators on their way to a snapshot and back: the stored form is that of a map state.
+
+For each key the state `windows` has a map from a pane's beginning (ms) to a record of accumulators, so that
+everything that works with keyed state works with windows: savepoints as tables, rescaling, `check-upgrade`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from headgate.common.keys.keygroups_vectorised import groups_of_hashes, hashes_of_arrow, hashes_of_columns
+from headgate.relational.aggregates import Accumulator
+from headgate.runtime.worker.operators.columns.panes import PANE, Panes, PanesView, python_columns
+from headgate.state.backend import Entries, EntryFilter, NewSection, NewWriter, StateFiles, StateWriter
+from headgate.state.snapshots import KeyedStateHandle
+from headgate.state.stored.blob import BlobWriter
+from headgate.state.stored.contract import written
+from headgate.state.targets import Target
+
+WINDOWS: Final = "windows"
+
+
+@dataclass(slots=True)
+class PendingWindows:
+    """The windows of a subtask as they were at the snapshot point, to be stored in the background."""
+
+    view: PanesView
+    keys: tuple[str, ...]
+    record: type
+    target: Target
+    groups: tuple[int, int]
+    max_parallelism: int
+    keep: EntryFilter | None = field(default=None)
+
+    def store(self, uid: str, files: StateFiles) -> KeyedStateHandle:
+        """Store the windows as a blob, then release the snapshot."""
+        write = partial(files.write, uid)
+        return self.store_with(lambda groups, max_parallelism: BlobWriter(groups, max_parallelism, write))
+
+    def store_with(self, new_writer: NewWriter) -> KeyedStateHandle:
+        """Store the windows with a writer of `new_writer`, then release the snapshot."""
+        try:
+            return written(new_writer(self.groups, self.max_parallelism), self._write)
+        finally:
+            self.release()
+
+    def release(self) -> None:
+        """Let the tables go; more than once does no harm."""
+        self.view.release()
+
+    def _write(self, writer: StateWriter) -> None:
+        section = NewSection(WINDOWS, self.target.schema, self.target.serializer.encode_many)
+        writer.add(section, self._entries())
+
+    def _entries(self) -> Iterator[Entries]:
+        """Yield the map of each key, by key group."""
+        parts = [_with_pane(table, pane) for pane, table in self.view.tables()]
+        if not parts:
+            return
+        table = pa.concat_tables(parts).combine_chunks()
+        groups = groups_of_hashes(_hashes(table, self.keys), self.max_parallelism)
+        order = np.argsort(groups.astype(np.uint16), kind="stable")
+        groups, table = groups[order], table.take(pa.array(order))
+        starts = np.flatnonzero(np.diff(groups, prepend=-1)).tolist()
+        for start, stop in pairwise([*starts, len(groups)]):
+            keys, maps = self._maps(table.slice(start, stop - start))
+            yield Entries(int(groups[start]), keys, maps)
+
+    def _maps(self, table: pa.Table) -> tuple[list[Hashable], list[Any]]:
+        panes, *columns = python_columns(table)
+        count = len(self.keys)
+        keys: Sequence[Any] = columns[0] if count == 1 else list(zip(*columns[:count], strict=True))
+        found: dict[Hashable, dict[Any, Any]] = {}
+        for key, pane, *values in zip(keys, panes, *columns[count:], strict=True):
+            found.setdefault(key, {})[pane] = self.record(*values)
+        return list(found), list(found.values())
+
+
+def _with_pane(table: pa.Table, pane: int) -> pa.Table:
+    return table.add_column(0, PANE, pa.repeat(pa.scalar(pane, pa.int64()), table.num_rows))
+
+
+def _hashes(table: pa.Table, keys: tuple[str, ...]) -> Any:
+    hashes = [hashes_of_arrow(table.column(name)) for name in keys]
+    return hashes[0] if len(hashes) == 1 else hashes_of_columns(hashes, table.num_rows)
+
+
+class RestoredWindows:
+    """Takes the stored maps of a restore, key by key, and adds their accumulators to the panes."""
+
+    entries: dict[Hashable, Any] = {}
+
+    def __init__(
+        self, panes: Panes, keys: pa.Schema, columns: Sequence[tuple[str, Accumulator]]
+    ) -> None:
+        self._panes, self._keys, self._columns = panes, keys, columns
+
+    def load(self, keys: Sequence[Hashable], values: Sequence[Any]) -> None:
+        """Add the windows of some keys."""
+        rows = [(key, pane, record) for key, panes in zip(keys, values, strict=True) for pane, record in panes.items()]
+        if not rows:
+            return
+        of_keys, panes, records = zip(*rows, strict=True)
+        several = len(self._keys) > 1
+        columns = list(zip(*of_keys, strict=True)) if several else [of_keys]
+        arrays = {PANE: pa.array(panes, pa.int64())}
+        for column, each in zip(columns, self._keys, strict=True):
+            arrays[each.name] = pa.array(column, each.type)
+        for column, (name, accumulator) in zip(zip(*records, strict=True), self._columns, strict=True):
+            arrays[name] = pa.array(column, accumulator.type)
+        self._panes.add(pa.table(arrays))
