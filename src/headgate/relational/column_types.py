@@ -1,4 +1,4 @@
-"""Types of columns: Arrow's types with Spark's names and meaning, and which type two of them have in common."""
+"""Types of columns: Arrow's types with Spark's names and meaning, and what two of them have in common."""
 
 from __future__ import annotations
 
@@ -162,8 +162,8 @@ def common_number(left: pa.DataType, right: pa.DataType) -> pa.DataType:
     """Return the type in which Spark computes with two types of numbers.
 
     Example:
-        >>> text_of(common_number(pa.int32(), pa.decimal128(10, 2))), text_of(common_number(pa.int8(), pa.int64()))
-        ('decimal(12,2)', 'bigint')
+        >>> [text_of(common_number(pa.int32(), kind)) for kind in (pa.decimal128(10, 2), pa.int64())]
+        ['decimal(12,2)', 'bigint']
     """
     if left == right:
         return left
@@ -198,7 +198,7 @@ def bounded_decimal(precision: int, scale: int) -> pa.DataType:
 
 
 def common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
-    """Return the type of a column that holds values of both types, as Spark's ANSI mode; None: there is none."""
+    """Return the type of a column for values of both types, as Spark's ANSI mode; None: there is none."""
     if left == right or pa.types.is_null(right):
         return left
     if pa.types.is_null(left):

@@ -119,7 +119,7 @@ def _choice(expression: Choice, batch: pa.RecordBatch) -> Values:
     values = [*(value for _, value in expression.branches), expression.otherwise]
     if not any(part.may_fail for part in expression.inner[1:]):
         conditions = [_values(condition, batch) for condition, _ in expression.branches]
-        return _picked(expression, conditions, [_values(value, batch) for value in values], batch.num_rows)
+        return _picked(conditions, [_values(value, batch) for value in values])
     left, found = np.ones(batch.num_rows, np.bool_), None
     for condition, value in expression.branches:
         met = _mask(_for_rows(condition, batch, left), batch.num_rows, False) & left
@@ -128,7 +128,7 @@ def _choice(expression: Choice, batch: pa.RecordBatch) -> Values:
     return _merged(found, _for_rows(expression.otherwise, batch, left), left)
 
 
-def _picked(expression: Choice, conditions: list[Values], values: list[Values], rows: int) -> Values:
+def _picked(conditions: list[Values], values: list[Values]) -> Values:
     found = values[-1]
     for condition, value in zip(reversed(conditions), reversed(values[:-1]), strict=True):
         found = pc.if_else(pc.fill_null(condition, False), value, found)

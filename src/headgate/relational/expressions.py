@@ -1,4 +1,4 @@
-"""Expressions as a program writes them: names, values and calls, not resolved yet; a closed list, pure data."""
+"""Expressions as a program writes them: names, values and calls, a closed list of pure data."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TypeAlias
 
-Scalar: TypeAlias = None | bool | int | float | str | bytes | Decimal | dt.date | dt.datetime | dt.timedelta
+Scalar: TypeAlias = bool | int | float | str | bytes | Decimal | dt.date | dt.datetime | dt.timedelta | None
 """What may stand as a value in an expression."""
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 Values = Any
-"""The values of an expression for the rows of a batch: a `pyarrow.Array`, or a `pyarrow.Scalar` for all rows."""
+"""Values of an expression for the rows of a batch: a `pyarrow.Array`, or one `pyarrow.Scalar` for all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Typed:
 
     @property
     def may_fail(self) -> bool:
-        """Whether evaluation may raise for some rows, so that it must not be done for rows that do not ask."""
+        """Whether evaluation raises for some rows; it must not be done for rows that do not ask for it."""
         return any(part.may_fail for part in self.inner)
 
 
@@ -122,7 +122,7 @@ class Conversion(Typed):
 
 @dataclass(frozen=True, slots=True)
 class Choice(Typed):
-    """The value of the first branch whose condition is true, else `otherwise`; evaluated for its rows only."""
+    """The value of the first branch whose condition is true, else `otherwise`; for its own rows only."""
 
     branches: tuple[tuple[Typed, Typed], ...]
     otherwise: Typed

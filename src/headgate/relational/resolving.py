@@ -1,4 +1,4 @@
-"""Resolves a program's expressions against the columns of a table: finds columns and rules, and gives types."""
+"""Resolves a program's expressions against a table: finds columns and functions, and gives types."""
 
 from __future__ import annotations
 

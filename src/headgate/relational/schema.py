@@ -43,7 +43,7 @@ class Schema:
         return [field.name for field in self.fields]
 
     def find(self, name: str) -> int | None:
-        """Return the place of a column; a name in other capitals finds it, as in Spark. None: there is none."""
+        """Return the place of a column; capitals do not count, as in Spark. None: there is none."""
         lower = name.lower()
         places = [place for place, field in enumerate(self.fields) if field.name.lower() == lower]
         exact = [place for place in places if self.fields[place].name == name]

@@ -1,4 +1,4 @@
-"""Comparisons: `= <> < <= > >= <=>`, `in`, tests for null and NaN; NaN equals itself and is the largest double."""
+"""Comparisons: `= <> < <= > >= <=>`, `in`, tests for null and NaN. NaN equals itself and is the largest."""
 
 from __future__ import annotations
 
