@@ -26,8 +26,9 @@ OURS = {
     "core.job": ["common.errors", "core.execution", "core.restart_strategies", "core.liveness",
         "core.machine", "core.same_failures"],
     "graph": ["common", "serde", "records"],
+    "relational": ["common"],
     "api": [
-        "common", "serde", "records", "graph", "usercode.isolation",
+        "common", "serde", "records", "graph", "relational", "usercode.isolation",
         "usercode.program_code", "usercode.code_release",
 ],
     "state": ["common", "serde", "api.declared", "core.timers"],
@@ -58,7 +59,12 @@ OURS = {
     ],
     "runtime.worker.operators": [
         "common", "records", "graph", "core", "api", "state", "checkpoint", "restore", "runtime.job",
+        "runtime.worker.operators.columns",
 ],
+    "runtime.worker.operators.columns": [
+        "common", "records", "api.declared", "api.functions", "state", "relational", "runtime.job",
+        "runtime.worker.operators",
+    ],
     "runtime.worker.exchange": [
         "common", "records", "graph", "core.credit", "runtime.job", "runtime.protocol",
         "runtime.transport", "runtime.worker.operators",
@@ -102,10 +108,9 @@ OURS = {
     "testing": [
         "common", "serde", "records", "core", "graph", "api", "state", "checkpoint", "restore", "ha",
         "usercode", "runtime"],
-    "": ["common", "api", "records.row", "spark", "cli.main"],
+    "": ["common", "api", "records.row", "relational.expressions", "spark", "cli.main"],
 }  # fmt: skip
-"""Later rooms: `relational` above `graph` and below `api`, `metrics` beside `common`,
-`runtime.worker.operators.columns`, `runtime.driver.endpoint.page`. They get their lines when they exist."""
+"""Later rooms: `metrics` beside `common`, `runtime.driver.endpoint.page`. They get their lines when they exist."""
 
 CORE_STDLIB = {
     "__future__", "abc", "dataclasses", "enum", "typing", "collections", "heapq", "bisect", "itertools",

@@ -13,10 +13,10 @@ from typing import Any, TypeAlias
 from headgate.common.plain_data import Json
 from headgate.graph.guarantees import NO_CHECKPOINTS, Checkpointing, always_aligned, sink_guarantees
 from headgate.graph.logical import (
+    ColumnsNode,
     KeyedProcessNode,
     Node,
     PartitionNode,
-    ColumnsNode,
     SelectNode,
     Side,
     SideOutputNode,

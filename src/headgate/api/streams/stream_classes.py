@@ -170,7 +170,7 @@ class DataStream(Outputs[T]):
         node = logical.TimestampsNode(NEW, "event time", record_type=kind, strategy=strategy)
         return DataStream(self._environment, self._added(node))
 
-    def to_table(self, schema: pa.Schema | None = None) -> Table:
+    def to_table(self, schema: pa.Schema | None = None) -> Table[DataStream[Row]]:
         """Return the records as a table, on whose columns expressions are computed batch by batch.
 
         Args:
@@ -182,7 +182,7 @@ class DataStream(Outputs[T]):
         """
         from headgate.api.tables.from_streams import table_of
 
-        return table_of(self._environment, self._number, schema)
+        return table_of(self._environment, self._number, schema, DataStream)
 
     # -- how records travel
 

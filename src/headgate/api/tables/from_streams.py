@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from headgate.api.site import user_site
 from headgate.api.streams.steps import ProgramContext
-from headgate.api.tables.table import Table
+from headgate.api.tables.table import S, Table
 from headgate.common.errors import PlanError, UsageError
 from headgate.graph.logical import FilterNode, Node, PartitionNode, SourceNode, TimestampsNode
 from headgate.relational.plan import Scan
@@ -18,7 +19,12 @@ if TYPE_CHECKING:
 _SAME_COLUMNS = (FilterNode, PartitionNode, TimestampsNode)
 
 
-def table_of(environment: ProgramContext, number: int, schema: pa.Schema | None) -> Table:
+def table_of(
+    environment: ProgramContext,
+    number: int,
+    schema: pa.Schema | None,
+    stream: Callable[[ProgramContext, int], S],
+) -> Table[S]:
     """Return stream `number` as a table with the columns of `schema`, or with those of its source.
 
     Raises:
@@ -33,7 +39,7 @@ def table_of(environment: ProgramContext, number: int, schema: pa.Schema | None)
                 "the columns of the stream are not known; give them, as in "
                 'to_table(pa.schema({"price": pa.int64()}))'
             )
-        return Table(environment, Scan(schema_of(known, event_time), number))
+        return Table(environment, Scan(schema_of(known, event_time), number), stream)
     except (PlanError, UsageError) as error:
         raise PlanError(f"to_table() ({user_site()}): {error}") from None
 

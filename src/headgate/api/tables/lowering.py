@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from headgate.api.declared.keyed_states import MapState, map_state
 from headgate.api.functions import KeyedProcessFunction
@@ -12,12 +12,11 @@ from headgate.common.hints import Hint
 from headgate.graph import logical
 from headgate.graph.logical import NEW
 from headgate.graph.partitioners import ByKeyGroup
-from headgate.relational.plan import ALL_ROWS, Aggregation, Project, Relation, Scan
+from headgate.relational.plan import ALL_ROWS, Aggregation, Project, Relation
 from headgate.relational.python_types import hint_of
 from headgate.relational.resolved import Column, Typed
 from headgate.relational.schema import Field, Schema
 from headgate.relational.steps import pruned, steps_of
-
 
 
 def lowered(environment: ProgramContext, relation: Relation, uid: str | None = None) -> int:
@@ -73,7 +72,9 @@ def state_declaration(plan: Aggregation) -> KeyedProcessFunction[Any, Any, Any]:
     """
     record = accumulators_record(plan)
     body = {"__annotations__": {"windows": MapState[int, record]}, "windows": map_state()}  # type: ignore[valid-type]
-    cls = type("WindowAggregation", (KeyedProcessFunction,), {**body, "__module__": __name__, "process": _refuse})
+    cls = type(
+        "WindowAggregation", (KeyedProcessFunction,), {**body, "__module__": __name__, "process": _refuse}
+    )
     function: KeyedProcessFunction[Any, Any, Any] = cls()
     return function
 
@@ -94,6 +95,6 @@ def accumulators_record(plan: Aggregation) -> type:
 
 
 def stored_name(column: str, accumulator: str) -> str:
-    """Return the name of an accumulator's field: that of the result column, made an identifier, and its own."""
+    """Return the name of an accumulator's field: the result column's, made an identifier, and its own."""
     plain = "".join(each if each.isalnum() and each.isascii() else "_" for each in column).strip("_")
     return f"{plain or 'column'}_{accumulator}"

@@ -5,14 +5,14 @@ Every call checks its columns and types at once, so that an error names the line
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from headgate.api.showing import Preview
 from headgate.api.site import user_site
-from headgate.api.streams.stream_classes import DataStream
-from headgate.api.streams.stream_outputs import StreamSink
 from headgate.api.streams.steps import ProgramContext
+from headgate.api.streams.stream_outputs import Outputs, StreamSink
 from headgate.api.tables.column import Column, ColumnLike, expression_of, shown_name
 from headgate.api.tables.lowering import lowered, lowered_aggregation
 from headgate.common.errors import PlanError
@@ -20,7 +20,15 @@ from headgate.common.time import duration_ms
 from headgate.relational.aggregates import Aggregate, resolve_aggregate
 from headgate.relational.column_types import text_of
 from headgate.relational.expressions import AggregateCall, Alias, Expression, Reference, TimeWindow
-from headgate.relational.plan import Aggregation, Filter, Project, Relation, Scan, aggregation_schema, windowed
+from headgate.relational.plan import (
+    Aggregation,
+    Filter,
+    Project,
+    Relation,
+    Scan,
+    aggregation_schema,
+    windowed,
+)
 from headgate.relational.resolved import Column as ResolvedColumn
 from headgate.relational.resolved import Typed
 from headgate.relational.resolving import resolve
@@ -29,25 +37,29 @@ from headgate.relational.schema import Field, Schema
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from headgate.records.row import Row
+S = TypeVar("S", bound=Outputs[Any])
+"""The class of streams that tables become."""
 
 
-class Table:
+class Table(Generic[S]):
     """Columns of a stream, on which expressions are computed batch by batch; ``stream.to_table()`` makes one.
 
     Example:
+        >>> import pyarrow as pa
         >>> import headgate as hg
         >>> import headgate.functions as F
         >>> from headgate.testing import MiniCluster
         >>> env = hg.Environment(parallelism=1, executor=MiniCluster())
-        >>> import pyarrow as pa
-        >>> bids = env.from_collection([{"price": 3}, {"price": 40}]).to_table(pa.schema({"price": pa.int64()}))
-        >>> [row.double for row in bids.filter(F.col("price") > 10).select((F.col("price") * 2).alias("double")).collect()]
-        [80]
+        >>> rows = env.from_collection([{"price": 3}, {"price": 40}])
+        >>> bids = rows.to_table(pa.schema({"price": pa.int64()}))
+        >>> bids.filter(F.col("price") > 10).select((F.col("price") * 2).alias("double")).collect()
+        [{'double': 80}]
     """
 
-    def __init__(self, environment: ProgramContext, relation: Relation) -> None:
-        self._environment, self._relation = environment, relation
+    def __init__(
+        self, environment: ProgramContext, relation: Relation, stream: Callable[[ProgramContext, int], S]
+    ) -> None:
+        self._environment, self._relation, self._stream = environment, relation, stream
 
     def __repr__(self) -> str:
         return f"Table\n{self._relation.schema.tree()}"
@@ -79,7 +91,7 @@ class Table:
 
     # -- columns
 
-    def select(self, *columns: Column | str) -> Table:
+    def select(self, *columns: Column | str) -> Table[S]:
         """Return a table of these columns, each a name or an expression; "*" stands for all.
 
         Raises:
@@ -94,13 +106,13 @@ class Table:
                 chosen.append((shown_name(made), self._resolved("select", made.expression)))
         return self._projected("select", chosen)
 
-    def with_column(self, name: str, column: ColumnLike) -> Table:
+    def with_column(self, name: str, column: ColumnLike) -> Table[S]:
         """Return the table with one more column, or with another in place of the one that has this name."""
         return self.with_columns({name: column})
 
     withColumn = with_column  # noqa: N815  # PySpark's name
 
-    def with_columns(self, columns: dict[str, ColumnLike]) -> Table:
+    def with_columns(self, columns: dict[str, ColumnLike]) -> Table[S]:
         """Return the table with these columns added, or put in place of those of the same name."""
         found = dict(self._all())
         for name, column in columns.items():
@@ -111,7 +123,7 @@ class Table:
 
     withColumns = with_columns  # noqa: N815
 
-    def rename(self, names: dict[str, str]) -> Table:
+    def rename(self, names: dict[str, str]) -> Table[S]:
         """Return the table with other names for some columns: old name -> new name."""
         found = dict(enumerate(self._all()))
         for old, new in names.items():
@@ -119,12 +131,12 @@ class Table:
             found[place] = new, found[place][1]
         return self._projected("rename", list(found.values()))
 
-    def drop(self, *names: str) -> Table:
+    def drop(self, *names: str) -> Table[S]:
         """Return the table without these columns."""
         gone = {self._place("drop", name) for name in names}
         return self._projected("drop", [each for place, each in enumerate(self._all()) if place not in gone])
 
-    def filter(self, condition: Column) -> Table:
+    def filter(self, condition: Column) -> Table[S]:
         """Return the rows for which a condition is true; not those for which it is null.
 
         Raises:
@@ -133,11 +145,11 @@ class Table:
         found = self._resolved("filter", expression_of(condition))
         if text_of(found.type) != "boolean":
             raise PlanError(f"filter() ({user_site()}): {found} is {text_of(found.type)}, not a condition")
-        return Table(self._environment, Filter(self._relation.schema, self._relation, found))
+        return self._of(Filter(self._relation.schema, self._relation, found))
 
     where = filter
 
-    def group_by(self, *keys: Column | str) -> GroupedTable:
+    def group_by(self, *keys: Column | str) -> GroupedTable[S]:
         """Group the rows by columns and by a window of event time; ``agg()`` follows.
 
         Args:
@@ -152,19 +164,19 @@ class Table:
 
     # -- ways out
 
-    def to_stream(self, uid: str | None = None) -> DataStream[Row]:
-        """Return the rows as a stream, whose records are still columns until a function of rows reads them."""
-        return DataStream(self._environment, lowered(self._environment, self._relation, uid))
+    def to_stream(self, uid: str | None = None) -> S:
+        """Return the rows as a stream, which stays columnar until a function of rows reads it."""
+        return self._stream(self._environment, lowered(self._environment, self._relation, uid))
 
-    def collect(self, job_name: str = "collect") -> list[Row]:
+    def collect(self, job_name: str = "collect") -> list[dict[str, Any]]:
         """Return all rows, as :meth:`DataStream.collect`."""
         return self.to_stream().collect(job_name)
 
-    def take(self, n: int, timeout_s: float | None = None) -> list[Row]:
+    def take(self, n: int, timeout_s: float | None = None) -> list[dict[str, Any]]:
         """Return the first `n` rows, as :meth:`DataStream.take`."""
         return self.to_stream().take(n, timeout_s)
 
-    def preview(self, n: int = 10, timeout_s: float | None = None) -> Preview[Row]:
+    def preview(self, n: int = 10, timeout_s: float | None = None) -> Preview[dict[str, Any]]:
         """Return the first `n` rows as a table to look at, as :meth:`DataStream.preview`."""
         return self.to_stream().preview(n, timeout_s)
 
@@ -186,6 +198,9 @@ class Table:
 
     # -- helpers
 
+    def _of(self, relation: Relation) -> Table[S]:
+        return Table(self._environment, relation, self._stream)
+
     def _all(self) -> list[tuple[str, Typed]]:
         return [
             (each.name, ResolvedColumn(each.type, each.nullable, place, each.name))
@@ -204,8 +219,8 @@ class Table:
         except PlanError as error:
             raise PlanError(f"{verb}() ({user_site()}): {error}") from None
 
-    def _projected(self, verb: str, chosen: list[tuple[str, Typed]]) -> Table:
-        return Table(self._environment, projected(verb, self._relation, chosen))
+    def _projected(self, verb: str, chosen: list[tuple[str, Typed]]) -> Table[S]:
+        return self._of(projected(verb, self._relation, chosen))
 
 
 def projected(verb: str, child: Relation, chosen: list[tuple[str, Typed]]) -> Project:
@@ -213,7 +228,11 @@ def projected(verb: str, child: Relation, chosen: list[tuple[str, Typed]]) -> Pr
     names = [name for name, _ in chosen]
     twice = {name for name in names if names.count(name) > 1}
     if twice or not names:
-        what = f"{sorted(twice)[0]!r} is there twice; give one another name with alias()" if twice else "no column"
+        what = (
+            f"{sorted(twice)[0]!r} is there twice; give one another name with alias()"
+            if twice
+            else "no column"
+        )
         raise PlanError(f"{verb}() ({user_site()}): {what}")
     time = child.schema.event_time
     kept = next((n for n, e in chosen if isinstance(e, ResolvedColumn) and e.name == time), None)
@@ -221,10 +240,10 @@ def projected(verb: str, child: Relation, chosen: list[tuple[str, Typed]]) -> Pr
     return Project(Schema(fields, kept), child, tuple(each for _, each in chosen))
 
 
-class GroupedTable:
+class GroupedTable(Generic[S]):
     """Rows grouped by keys and a window; made by :meth:`Table.group_by`, and followed by ``agg()``."""
 
-    def __init__(self, table: Table, keys: list[Column]) -> None:
+    def __init__(self, table: Table[S], keys: list[Column]) -> None:
         self._table = table
         windows = [key.expression for key in keys if isinstance(key.expression, TimeWindow)]
         if len(windows) != 1:
@@ -246,7 +265,7 @@ class GroupedTable:
                 "name the column that with_event_time() of the stream names"
             )
 
-    def agg(self, *aggregates: Column, uid: str | None = None, lateness: str | int = 0) -> Table:
+    def agg(self, *aggregates: Column, uid: str | None = None, lateness: str | int = 0) -> Table[S]:
         """Return a row for each group: its keys, its window, and these aggregates.
 
         A row goes out when event time passes the end of its window. Records that come after that, and after
@@ -269,7 +288,7 @@ class GroupedTable:
             raise PlanError(f"{where}: {error}") from None
         plan = self._plan(where, child, keys, found, uid, duration_ms(lateness, "lateness"))
         number = lowered_aggregation(self._table._environment, plan)
-        return Table(self._table._environment, Scan(plan.schema, number))
+        return self._table._of(Scan(plan.schema, number))
 
     def _plan(
         self, where: str, child: Relation, keys: list[tuple[str, Typed]], found: list[Aggregate],

@@ -68,13 +68,13 @@ class ColumnsOperator(Operator):
 def row_error(
     context: OperatorContext, expression: Typed, failed: RowsFailed, batch: ArrowBatch, row: int
 ) -> UsageError:
-    """Return the error for a row whose expression has no value: with columns that it reads, and event time."""
+    """Return the error for a row whose expression has no value, with the columns it reads and event time."""
     names = [batch.columns.schema.names[place] for place in sorted(columns_in(expression))]
     values = {name: batch.columns.column(name)[row].as_py() for name in names}
     at = "" if batch.timestamps is None else f", event time {shown_time(int(batch.timestamps[row]))}"
     return UsageError(
-        f"{context.label}: {expression} of a record with {shorten(values)}{at} failed with {failed.condition}: "
-        f"{failed.why}"
+        f"{context.label}: {expression} of a record with {shorten(values)}{at} failed with "
+        f"{failed.condition}: {failed.why}"
     )
 
 

@@ -36,7 +36,7 @@ class Panes:
     def add(self, table: pa.Table) -> None:
         """Add accumulators, in any number of rows per key; they have the column `PANE`."""
         panes = table.column(PANE).to_numpy()
-        if len(panes) and panes[0] != panes[-1] or len(np.unique(panes)) > 1:
+        if (len(panes) and panes[0] != panes[-1]) or len(np.unique(panes)) > 1:
             order = np.argsort(panes, kind="stable")
             table, panes = table.take(pa.array(order)), panes[order]
         starts = np.flatnonzero(np.diff(panes, prepend=panes[0] - 1)) if len(panes) else []
@@ -51,29 +51,23 @@ class Panes:
             newer, older = layers.pop(), layers.pop()
             layers.append(self._grouping.merged(pa.concat_tables([older, newer])).combine_chunks())
 
-    @property
-    def first(self) -> int | None:
-        """The beginning of the earliest pane; None: there is none."""
-        return min(self._layers, default=None)
-
     def starts(self) -> list[int]:
         """Return where the panes begin, ascending."""
         return sorted(self._layers)
 
-    def merged(self, start: int, stop: int) -> pa.Table | None:
-        """Return the accumulators of all panes from `start` to before `stop`, one row per key; None: none."""
-        for pane in self._layers:
-            if start <= pane < stop:
-                self._settle(pane)
-        tables = [self._layers[pane][0] for pane in sorted(self._layers) if start <= pane < stop]
-        if len(tables) < 2:
-            return tables[0] if tables else None
-        return self._grouping.merged(pa.concat_tables(tables))
+    def merged(self, start: int, stop: int) -> pa.Table:
+        """Return the accumulators of all panes from `start` to before `stop`, of which one has rows: a row
+        for each key, in one piece.
+        """
+        tables = [self._settled(pane) for pane in self.starts() if start <= pane < stop]
+        whole = pa.concat_tables(tables)
+        return whole if len(tables) == 1 else self._grouping.merged(whole).combine_chunks()
 
-    def _settle(self, pane: int) -> None:
+    def _settled(self, pane: int) -> pa.Table:
         layers = self._layers[pane]
         if len(layers) > 1:
             layers[:] = [self._grouping.merged(pa.concat_tables(layers)).combine_chunks()]
+        return layers[0]
 
     def drop_before(self, time: int) -> None:
         """Forget the panes that begin before `time`."""

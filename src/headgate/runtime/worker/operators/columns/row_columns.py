@@ -43,8 +43,8 @@ def _normal(context: OperatorContext, batch: ArrowBatch, field: Field) -> pa.Arr
             column = pc.cast(column, field.type)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as problem:
             raise UsageError(
-                f"{context.label}: column {field.name!r} came as {column.type}; expected {text_of(field.type)} "
-                f"({problem}); read it with the schema that the table was made with"
+                f"{context.label}: column {field.name!r} came as {column.type}; expected "
+                f"{text_of(field.type)} ({problem}); read it with the schema that the table was made with"
             ) from None
     if column.null_count and not field.nullable:
         raise UsageError(
@@ -85,7 +85,7 @@ def _misfit(
             pa.array([value], field.type, from_pandas=False)
         except (pa.ArrowException, OverflowError, TypeError, ValueError):
             return UsageError(
-                f"{context.label}: column {field.name!r} of record {shorten(row)} is {shorten(value, 80)} of type "
-                f"{type(value).__name__}; expected {text_of(field.type)}"
+                f"{context.label}: column {field.name!r} of record {shorten(row)} is {shorten(value, 80)} "
+                f"of type {type(value).__name__}; expected {text_of(field.type)}"
             )
     return UsageError(f"{context.label}: column {field.name!r} has values that are no {text_of(field.type)}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import pyarrow as pa
 from headgate.api.declared.keyed_states import declared_state
 from headgate.api.functions import KeyedProcessFunction
 from headgate.common.errors import UsageError
-from headgate.common.keys.key_types import shapes_of, stored_shapes
+from headgate.common.keys.key_types import stored_shapes
 from headgate.common.keys.keygroups import key_group_range
 from headgate.common.time import WATERMARK_MAX, WATERMARK_MIN
 from headgate.records.arrow_batch import ArrowBatch
@@ -87,7 +87,7 @@ class WindowAggregateOperator(Operator):
         self._advance(int(found.watermarks[-1]))  # type: ignore[index]
 
     def _in_time(self, batch: ArrowBatch) -> ArrowBatch:
-        """Return the rows whose last window has not ended; the others are counted, and go to a side output."""
+        """Return the rows whose last window has not ended; the others are counted, and leave by the side."""
         assert batch.timestamps is not None and batch.watermarks is not None  # noqa: PT018
         last = self._times.last_ends(self._times.panes_of(batch.timestamps))
         late = last - 1 + self._plan.lateness_ms <= batch.watermarks
@@ -128,21 +128,18 @@ class WindowAggregateOperator(Operator):
         before, self._mark = self._mark, max(self._mark, mark)
         if self._mark == before or not len(self._panes):
             return
-        ended = self._ended(before)
-        parts = [part for end in ended if (part := self._results(end)) is not None]
+        results = [self._results(end) for end in self._ended(before)]
+        times = [np.full(len(part), end - 1) for end, part in results]
         self._drop()
-        if parts:
-            times = np.concatenate([np.full(part.num_rows, end - 1) for end, part in zip(self._fired, parts, strict=True)])
-            results = pa.concat_batches(parts)
-            self.next.process(ArrowBatch(results, times, times - 1))
+        if results:
+            found, at = pa.concat_batches([part for _, part in results]), np.concatenate(times)
+            # As of a timer: they come before the watermark that their windows waited for.
+            self.next.process(ArrowBatch(found, at, at - 1))
 
-    def _ended(self, before: int) -> Iterator[int]:
-        """Yield the ends of windows that the watermark has passed since `before`, and that have rows."""
+    def _ended(self, before: int) -> list[int]:
+        """Return the ends, ascending, of windows with rows that the watermark passed since `before`."""
         ends = {end for pane in self._panes.starts() for end in self._times.ends_over(pane)}
-        self._fired: list[int] = []
-        for end in sorted(end for end in ends if before < end - 1 <= self._mark):
-            self._fired.append(end)
-            yield end
+        return sorted(end for end in ends if before < end - 1 <= self._mark)
 
     def _drop(self) -> None:
         panes = self._panes.starts()
@@ -150,32 +147,27 @@ class WindowAggregateOperator(Operator):
         kept = [pane for pane, end in zip(panes, last, strict=True) if end - 1 > self._mark]
         self._panes.drop_before(kept[0] if kept else WATERMARK_MAX)
 
-    def _results(self, end: int) -> pa.RecordBatch | None:
+    def _results(self, end: int) -> tuple[int, pa.RecordBatch]:
+        """Return the rows of the window that ends at `end`: keys, window, and the aggregates' results."""
         start = end - self._times.size
-        merged = self._panes.merged(start, end)
-        if merged is None:
-            self._fired.pop()
-            return None
-        whole = merged.combine_chunks()
+        whole = self._panes.merged(start, end)
         rows = whole.num_rows
-        window = pa.StructArray.from_arrays(
-            [_times(start, rows), _times(end, rows)], fields=[WINDOW.field(0), WINDOW.field(1)]
-        )
+        window = pa.StructArray.from_arrays([_moments(start, rows), _moments(end, rows)], fields=list(WINDOW))
         shown = [field.name for field in self._key_fields if field.name != ALL_ROWS]
-        arrays = [_plain(whole.column(name)) for name in shown]
-        arrays.append(window)
+        arrays = [*(_plain(whole.column(name)) for name in shown), window]
         for each in self._plan.aggregates:
             parts = each.parts
             inputs = [_plain(whole.column(_column(each.name, a.name))) for a in parts.accumulators]
             arrays.append(self._finished(each.name, parts.finish, parts.result, inputs))
-        return pa.RecordBatch.from_arrays(arrays, schema=self._plan.schema.to_arrow())
+        return end, pa.RecordBatch.from_arrays(arrays, schema=self._plan.schema.to_arrow())
 
     def _finished(self, name: str, finish: Any, result: pa.DataType, inputs: list[pa.Array]) -> pa.Array:
         try:
             return finish(result, *inputs)
         except RowsFailed as failed:
             raise UsageError(
-                f"{self.context.label}: column {name!r} of a window failed with {failed.condition}: {failed.why}"
+                f"{self.context.label}: column {name!r} of a window failed with {failed.condition}: "
+                f"{failed.why}"
             ) from None
 
     def snapshot(self, checkpoint: int) -> PendingState:
@@ -222,5 +214,5 @@ def _plain(column: pa.ChunkedArray) -> pa.Array:
     return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
 
 
-def _times(time_ms: int, rows: int) -> pa.Array:
+def _moments(time_ms: int, rows: int) -> pa.Array:
     return pa.repeat(pa.scalar(time_ms * 1000, pa.int64()), rows).cast(WINDOW.field(0).type)

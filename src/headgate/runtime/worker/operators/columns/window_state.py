@@ -95,16 +95,21 @@ def _hashes(table: pa.Table, keys: tuple[str, ...]) -> Any:
 class RestoredWindows:
     """Takes the stored maps of a restore, key by key, and adds their accumulators to the panes."""
 
-    entries: dict[Hashable, Any] = {}
+    @property
+    def entries(self) -> dict[Hashable, Any]:
+        """No entries: windows are only filled by :meth:`load`."""
+        return {}
 
-    def __init__(
-        self, panes: Panes, keys: pa.Schema, columns: Sequence[tuple[str, Accumulator]]
-    ) -> None:
+    def __init__(self, panes: Panes, keys: pa.Schema, columns: Sequence[tuple[str, Accumulator]]) -> None:
         self._panes, self._keys, self._columns = panes, keys, columns
 
     def load(self, keys: Sequence[Hashable], values: Sequence[Any]) -> None:
         """Add the windows of some keys."""
-        rows = [(key, pane, record) for key, panes in zip(keys, values, strict=True) for pane, record in panes.items()]
+        rows = [
+            (key, pane, record)
+            for key, panes in zip(keys, values, strict=True)
+            for pane, record in panes.items()
+        ]
         if not rows:
             return
         of_keys, panes, records = zip(*rows, strict=True)

@@ -1,0 +1,189 @@
+"""Tables of streams in whole jobs: columns, filters, windows; across savepoints, and with bad records."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import defaultdict
+from itertools import count
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from mini_jobs import TINY, environment, json_lines
+from running_jobs import Valve, wait_until
+
+import headgate as hg
+import headgate.functions as F  # noqa: N812  # as PySpark's users write it
+from headgate.checkpoint.opening import open_checkpoint, verify_files
+
+SCHEMA = pa.schema({"at": pa.int64(), "user": pa.string(), "price": pa.int64()})
+ROWS = [
+    [{"at": 100 * n + 50 * split, "user": f"u{(n + split) % 5}", "price": n} for n in range(120)]
+    for split in range(2)
+]
+ALL = sorted([row for split in ROWS for row in split], key=lambda row: row["at"])
+NUMBERS = count(9500)
+Answer = list[tuple[str, int, int, int]]
+
+
+def windows_of(size: int, slide: int) -> Answer:
+    """The batch answer: user, end of the window (ms), number of records, highest price."""
+    groups: dict[tuple[str, int], list[int]] = defaultdict(list)
+    for row in ALL:
+        first = row["at"] // slide * slide
+        for start in range(first, first - size, -slide):
+            if start <= row["at"] < start + size:
+                groups[row["user"], start + size].append(row["price"])
+    return sorted((user, end, len(prices), max(prices)) for (user, end), prices in groups.items())
+
+
+def milliseconds(text: str) -> int:
+    """An end of a window as the sink writes it."""
+    return round(dt.datetime.fromisoformat(text).timestamp() * 1000)
+
+
+def published(folder: Path) -> Answer:
+    """What the sink has committed."""
+    lines = json_lines(folder / "out")
+    return sorted((r["user"], milliseconds(r["window"]["end"]), r["n"], r["top"]) for r in lines)
+
+
+class Job:
+    """Windows over the rows, which come through a valve."""
+
+    def __init__(
+        self, folder: Path, parallelism: int, limit: float = float("inf"), size: str = "4s", slide: str = "1s"
+    ) -> None:
+        self.valve = Valve(next(NUMBERS), limit, *ROWS)
+        self.env = environment(parallelism, {**TINY, "restart-strategy.type": "none"})
+        self.env.checkpoints(every="20ms", storage=str(folder / "checkpoints"))
+        stream = self.env.from_source(self.valve, uid="in").with_event_time("at", out_of_orderness="13s")
+        grouped = stream.to_table(SCHEMA).group_by("user", F.window("at", size, slide))
+        table = grouped.agg(F.count("*").alias("n"), F.max("price").alias("top"), uid="windows")
+        table.write_json(str(folder / "out"), uid="out")
+
+
+def stopped(folder: Path, form: str) -> Path:
+    """The folder of a savepoint that a job with a third of the input was stopped with."""
+    job = Job(folder, 2, 40)
+    with job.env.execute_async("windows") as handle:
+        wait_until(lambda: handle.done or handle.status().checkpoints_completed > 1, "checkpoints complete")
+        wait_until(lambda: handle.done or _read(handle) == 80, "the valve's records came")
+        uri = handle.stop(str(folder / "savepoints"), format=form)
+        handle.result()
+    return Path(unquote(urlsplit(uri).path))
+
+
+def _read(handle: Any) -> int:
+    return sum(vertex.records_in for vertex in handle.status().vertices if "in" in vertex.uids)
+
+
+@pytest.mark.parametrize(("size", "slide"), [("4s", "1s"), ("3s", "3s"), ("5s", "2s")])
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_windows_are_those_of_the_batch_answer(
+    tmp_path: Path, size: str, slide: str, parallelism: int
+) -> None:
+    """Tumbling and sliding, also where the slide does not divide the size."""
+    Job(tmp_path, parallelism, size=size, slide=slide).env.execute("windows")
+    assert published(tmp_path) == windows_of(int(size[0]) * 1000, int(slide[0]) * 1000)
+
+
+@pytest.mark.parametrize(("form", "parallelism"), [("canonical", 3), ("native", 1), ("canonical", 2)])
+def test_windows_go_on_across_a_savepoint(tmp_path: Path, form: str, parallelism: int) -> None:
+    """Open windows are in the savepoint; both jobs together give the batch answer."""
+    folder = stopped(tmp_path, form)
+    verify_files(*open_checkpoint(str(folder)))
+    Job(tmp_path, parallelism).env.execute("windows", restore_from=str(folder))
+    assert published(tmp_path) == windows_of(4_000, 1_000)
+
+
+def test_windows_are_a_table_in_a_savepoint(tmp_path: Path) -> None:
+    """A row for each key and slice of event time, with a column for each accumulator."""
+    folder = stopped(tmp_path, "canonical")
+    stored = pa.concat_tables(pq.read_table(file) for file in (folder / "state/windows/windows").iterdir())
+    assert {"key", "n_count", "top_max"} <= set(_flat(stored).column_names)
+    assert stored.num_rows > 0
+
+
+def _flat(table: pa.Table) -> pa.Table:
+    while any(pa.types.is_struct(column.type) for column in table.columns):
+        table = table.flatten()
+    return table.rename_columns([name.rpartition(".")[2] for name in table.column_names])
+
+
+# -- columns
+
+
+def table(rows: list[dict[str, Any]], schema: pa.Schema) -> Any:
+    """A table of rows from memory."""
+    return environment(1).from_collection(rows).to_table(schema)
+
+
+def test_columns_are_computed_and_rows_filtered() -> None:
+    """As PySpark's verbs."""
+    prices = table([{"price": n} for n in (1, None, 30, 40)], pa.schema({"price": pa.int64()}))
+    found = prices.filter(F.col("price") > 1).with_column("twice", F.col("price") * 2).rename({"price": "p"})
+    assert found.collect() == [{"p": 30, "twice": 60}, {"p": 40, "twice": 80}]
+    kind = F.when(F.col("price") > 30, "dear").when(F.col("price") > 1, "fair").otherwise("cheap")
+    assert [row["kind"] for row in prices.select(kind.alias("kind")).collect()] == [
+        "cheap",
+        "cheap",
+        "fair",
+        "dear",
+    ]
+    assert prices.with_column("more", F.lit(1)).drop("price").columns == ["more"]
+
+
+def test_wrong_columns_are_refused_with_the_nearest_name() -> None:
+    """While the plan is made, at the line that names them."""
+    prices = table([{"price": 1}], pa.schema({"price": pa.int64(), "name": pa.string()}))
+    with pytest.raises(
+        hg.PlanError, match=r"filter\(\) \(test_tables.py:\d+\).*'pice'; did you mean 'price'"
+    ):
+        prices.filter(F.col("pice") > 1)
+    with pytest.raises(hg.PlanError, match="is bigint, not a condition"):
+        prices.filter(F.col("price") + 1)
+    with pytest.raises(hg.PlanError, match="there is no function 'pluss'"):
+        prices.select(F.expr("pluss", "price"))
+    with pytest.raises(hg.PlanError, match="'price' is there twice"):
+        prices.select("price", "price")
+
+
+def test_a_value_that_cannot_be_computed_names_its_row() -> None:
+    """Operator, expression, values, and Spark's name of the error."""
+    prices = table([{"price": 7}, {"price": 0}], pa.schema({"price": pa.int64()}))
+    with pytest.raises(hg.UsageError, match=r"'columns'.*\{'price': 0\}.*DIVIDE_BY_ZERO"):
+        prices.select((100 / F.col("price")).alias("x")).collect()
+    safe = prices.select(F.when(F.col("price") != 0, 100 / F.col("price")).alias("x"))
+    assert [row["x"] for row in safe.collect()] == [100 / 7, None]
+
+
+def test_a_record_of_another_type_names_itself() -> None:
+    """A string where a number should be."""
+    prices = table([{"price": 7}, {"price": "dear"}], pa.schema({"price": pa.int64()}))
+    with pytest.raises(
+        hg.UsageError, match=r"column 'price' of record .*dear.* of type str; expected bigint"
+    ):
+        prices.select("price").collect()
+
+
+def test_late_records_are_dropped_and_a_window_is_exact(tmp_path: Path) -> None:
+    """A record whose windows have ended is in no result."""
+    rows = [{"at": at, "user": "u", "price": at} for at in (0, 5_000, 900, 5_100)]
+    stream = environment(1).from_collection(rows).with_event_time("at")
+    found = (
+        stream.to_table(SCHEMA).group_by("user", F.window("at", "1s")).agg(F.count("*").alias("n"), uid="w")
+    )
+    assert sorted((row["window"]["start"].second, row["n"]) for row in found.collect()) == [(0, 1), (5, 2)]
+
+
+def test_a_window_needs_event_time() -> None:
+    """Named at the call that asks for it."""
+    prices = table([{"price": 1}], pa.schema({"price": pa.int64()}))
+    with pytest.raises(hg.PlanError, match=r"group_by\(\) .*event time has none"):
+        prices.group_by(F.window("price", "1s"))
+    with pytest.raises(hg.PlanError, match="got 0 windows"):
+        prices.group_by("price")
