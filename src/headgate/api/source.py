@@ -259,6 +259,13 @@ class Source(ABC, Generic[T, P, S]):
         """
         return None
 
+    def with_columns(self, names: Sequence[str]) -> Source[T, P, S]:
+        """Return a source that gives record batches with at least these columns; by default itself.
+
+        Called for a table that uses fewer columns than the source has; positions must stay the same.
+        """
+        return self
+
     def validate(self) -> None:
         """Check the description before anything starts (files exist, globs match, ...).
 

@@ -22,6 +22,7 @@ from headgate.graph.rewrites import (
     flow_of,
     fold_partitions,
     fold_side_outputs,
+    narrow_sources,
     number_vertices,
     resolve_parallelism,
 )
@@ -40,6 +41,7 @@ def passes(default_parallelism: int) -> tuple[Pass, ...]:
         fold_side_outputs,
         expand_unions,
         fold_partitions,
+        narrow_sources,
         choose_partitioners,
         chain_operators,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias, TypeGuard
 
@@ -159,6 +160,13 @@ class ParquetSource(FilesSource[T, "ParquetPosition"]):
 
         files = expand(self.paths, self.file_format)
         return schema_of_file(files[0], self.columns) if files else None
+
+    @override
+    def with_columns(self, names: Sequence[str]) -> ParquetSource[T]:
+        narrow = copy.copy(self)
+        # A batch without columns would have no rows; files may have more columns than one table knows.
+        narrow.columns = list(names) or self.columns
+        return narrow
 
     @override
     def open_cursor(self, path: str, position: ParquetPosition | None) -> FileCursor[T, ParquetPosition]:
